@@ -1,0 +1,328 @@
+//! Messages, their stages, and the exact partition of their time.
+//!
+//! A *lifetime* is a message plus the ordered path of (core, from, to) it took, with everything that ran there. Each
+//! nanosecond of a leg has one [`Owner`]; the [`Part`]s of a leg sum to the leg exactly.
+
+use serde::{Deserialize, Serialize};
+use tailsight_trace::FlowKey;
+use tailsight_trace::event::{SOFTIRQS, VECTORS};
+
+/// A part of a message's way through the host (DESIGN: legs; Tales of the Tail, stages T1 to T6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Leg {
+    /// From the first sight in the stack to the return of the receive call.
+    Receive,
+    /// From the return of the receive call to the entry of the send call.
+    Service,
+    /// From the entry of the send call to the hand-over of the last byte to the driver.
+    Transmit,
+    /// The three together.
+    Total,
+}
+
+impl Leg {
+    /// Every leg.
+    pub const ALL: [Leg; 4] = [Leg::Receive, Leg::Service, Leg::Transmit, Leg::Total];
+    /// Its name, as in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Leg::Receive => "receive",
+            Leg::Service => "service",
+            Leg::Transmit => "transmit",
+            Leg::Total => "total",
+        }
+    }
+}
+
+impl std::str::FromStr for Leg {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Leg, String> {
+        Leg::ALL
+            .into_iter()
+            .find(|l| l.name() == s)
+            .ok_or_else(|| format!("no leg named {s:?}: use receive, service, transmit or total"))
+    }
+}
+
+/// On whose side of the hand-off a nanosecond was spent (NSight §3: R and A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Role {
+    /// On the receive core, before the hand-off.
+    R,
+    /// On the application core, after it.
+    A,
+}
+
+/// The execution context that owned a core (or the reason why none did), as seen from one message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Context {
+    /// The thread that served this message, working for it.
+    Own,
+    /// The same thread, still working for messages that came before it: head-of-line blocking.
+    Ahead,
+    /// Another thread of the same application.
+    Sibling {
+        /// Its command name.
+        comm: String,
+    },
+    /// A task of another application or of the system.
+    Foreign {
+        /// Its command name.
+        comm: String,
+        /// Whether it is a kernel thread.
+        kernel: bool,
+    },
+    /// Nothing ran on the core.
+    Idle,
+    /// The thread slept and no core was being waited for; the frames say in what.
+    Blocked,
+    /// The recording cannot tell.
+    Unknown,
+}
+
+/// One level of nesting on a core, outermost first in [`Owner::frames`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Frame {
+    /// A system call of a thread of the target.
+    Syscall {
+        /// Its number.
+        nr: u32,
+    },
+    /// A softirq handler.
+    Softirq {
+        /// Its vector.
+        vec: u8,
+        /// Whether the current task caused it itself (it started in process context: a send over loopback or veth, a
+        /// lock released); else it followed an interrupt.
+        inline: bool,
+    },
+    /// A device interrupt handler.
+    Irq {
+        /// Its number.
+        irq: u32,
+    },
+    /// A system vector: timer, reschedule, call-function.
+    Vector {
+        /// Which, see [`VECTORS`].
+        which: u16,
+    },
+    /// A function that another core asked this one to run.
+    Csd,
+    /// A work item of a workqueue.
+    Work {
+        /// Index into the run's symbols.
+        symbol: u32,
+    },
+    /// A packet in a NET_RX softirq, until the next one or the end of the handler.
+    Packet {
+        /// Whether it belongs to the message's own application.
+        own: bool,
+        /// The service's port: the local port when own, else the lower of the packet's ports.
+        port: u16,
+    },
+    /// Idle in a state of the idle driver.
+    IdleState {
+        /// The state's index.
+        state: u8,
+    },
+    /// The thread was runnable and its core was idle: the wake-up had not taken effect (IPI, exit from idle).
+    WakePending,
+    /// Runnable with no core known.
+    Runnable,
+    /// Asleep in a system call.
+    SleepIn {
+        /// Its number, `u32::MAX` when not known.
+        nr: u32,
+        /// Uninterruptible (disk, page, some locks).
+        uninterruptible: bool,
+    },
+    /// Stopped by a signal or a tracer.
+    Stopped,
+}
+
+/// The owner of some nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Owner {
+    /// The context.
+    pub context: Context,
+    /// What was nested in it, outermost first.
+    pub frames: Vec<Frame>,
+}
+
+/// Index into [`crate::Lifetimes::owners`].
+pub type OwnerId = u32;
+
+/// The time of one owner in one leg of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose side.
+    pub role: Role,
+    /// The owner.
+    pub owner: OwnerId,
+    /// How often it began (or was met running at the start of the leg).
+    pub count: u32,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+/// One step of a message's path, in order: contiguous, without gap or overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSpan {
+    /// Start, CLOCK_MONOTONIC ns.
+    pub from_ns: u64,
+    /// End, CLOCK_MONOTONIC ns.
+    pub to_ns: u64,
+    /// The core, when the message was bound to one.
+    pub cpu: Option<u16>,
+    /// Whose side.
+    pub role: Role,
+    /// The owner.
+    pub owner: OwnerId,
+    /// Whether the owner's innermost span began here (else it went on after an interruption).
+    pub begins: bool,
+}
+
+/// One message. Times are CLOCK_MONOTONIC ns, 0 when the stage was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Position in the order of arrival, from 0.
+    pub id: u32,
+    /// Index into [`crate::Lifetimes::flows`].
+    pub flow: u32,
+    /// Payload bytes.
+    pub bytes: u32,
+    /// The thread that received it.
+    pub tid: u32,
+    /// First seen in the stack (Tales T1).
+    pub driver_ns: u64,
+    /// Entered protocol processing.
+    pub stack_ns: u64,
+    /// Socket made readable (T2).
+    pub handoff_ns: u64,
+    /// The receiving thread was woken for it; 0 when it was not asleep.
+    pub wake_ns: u64,
+    /// The receiving thread was on a core (T3).
+    pub on_cpu_ns: u64,
+    /// The receive call entered.
+    pub recv_enter_ns: u64,
+    /// The receive call had its data (T4).
+    pub recv_ns: u64,
+    /// The send call entered (T5).
+    pub send_ns: u64,
+    /// The last byte was given to the driver (T6).
+    pub xmit_ns: u64,
+    /// Receive core.
+    pub driver_cpu: u16,
+    /// Core of the hand-off.
+    pub handoff_cpu: u16,
+    /// Core of the receive call.
+    pub recv_cpu: u16,
+    /// Messages of the same application that its thread took between this one's hand-off and its receive call.
+    pub ahead: u32,
+    /// How many messages the same receive call returned (1: this one alone).
+    pub batch: u16,
+    /// [`flags`].
+    pub flags: u16,
+}
+
+/// Flags of a message.
+pub mod flags {
+    /// The range was seen more than once on the wire (retransmission).
+    pub const RETRANSMITTED: u16 = 1;
+    /// No hand-off event covers it (SO_RCVLOWAT, or the recording began in between); its protocol entry stands in.
+    pub const NO_HANDOFF: u16 = 2;
+    /// Its reply was shared with other messages (one send for several requests).
+    pub const SHARED_REPLY: u16 = 4;
+}
+
+impl Message {
+    /// The leg's ends, when both were seen.
+    pub fn ends(&self, leg: Leg) -> Option<(u64, u64)> {
+        let (from, to) = match leg {
+            Leg::Receive => (self.driver_ns, self.recv_ns),
+            Leg::Service => (self.recv_ns, self.send_ns),
+            Leg::Transmit => (self.send_ns, self.xmit_ns),
+            Leg::Total => (self.driver_ns, self.xmit_ns),
+        };
+        (from != 0 && to >= from).then_some((from, to))
+    }
+    /// The leg's length, ns, when both ends were seen.
+    pub fn latency(&self, leg: Leg) -> Option<u64> {
+        self.ends(leg).map(|(from, to)| to - from)
+    }
+}
+
+/// A flow that carried messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its key.
+    pub key: FlowKey,
+    /// Its ends as text, local first.
+    pub name: String,
+    /// Messages it carried.
+    pub messages: u32,
+}
+
+impl Frame {
+    /// The frame as the output names it, e.g. `softirq:net_rx`, `sys:sendmsg`.
+    pub fn name(&self, symbols: &[String]) -> String {
+        match *self {
+            Frame::Syscall { nr } => format!("sys:{}", syscall_name(nr)),
+            Frame::Softirq { vec, .. } => {
+                format!("softirq:{}", SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown"))
+            }
+            Frame::Irq { irq } => format!("irq:{irq}"),
+            Frame::Vector { which } => format!("vector:{}", VECTORS.get(usize::from(which)).copied().unwrap_or("unknown")),
+            Frame::Csd => "csd".into(),
+            Frame::Work { symbol } => match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
+                Some(name) => format!("work:{name}"),
+                None => "work".into(),
+            },
+            Frame::Packet { own: true, port } => format!("packet:own:{port}"),
+            Frame::Packet { own: false, port } => format!("packet:{port}"),
+            Frame::IdleState { state } => format!("idle-state:{state}"),
+            Frame::WakePending => "wake-pending".into(),
+            Frame::Runnable => "runnable".into(),
+            Frame::SleepIn { nr, uninterruptible } => {
+                format!("{}:{}", if uninterruptible { "disk-sleep" } else { "sleep" }, syscall_name(nr))
+            }
+            Frame::Stopped => "stopped".into(),
+        }
+    }
+}
+
+impl Owner {
+    /// The context as the output names it.
+    pub fn context_name(&self) -> String {
+        match &self.context {
+            Context::Own => "own".into(),
+            Context::Ahead => "ahead".into(),
+            Context::Sibling { comm } => format!("sibling:{comm}"),
+            Context::Foreign { comm, .. } => comm.clone(),
+            Context::Idle => "idle".into(),
+            Context::Blocked => "blocked".into(),
+            Context::Unknown => "unknown".into(),
+        }
+    }
+
+    /// The whole path, e.g. `nginx/softirq:net_rx/packet:8088`.
+    pub fn path(&self, symbols: &[String]) -> String {
+        let mut out = self.context_name();
+        for frame in &self.frames {
+            out.push('/');
+            out += &frame.name(symbols);
+        }
+        out
+    }
+}
+
+/// The name of a system call of this build's architecture, or its number.
+pub fn syscall_name(nr: u32) -> String {
+    if nr == u32::MAX {
+        return "?".into();
+    }
+    syscalls::Sysno::new(nr as usize).map_or_else(|| nr.to_string(), |s| s.name().to_owned())
+}

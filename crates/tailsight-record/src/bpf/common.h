@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What every probe shares: the per-core event buffers, the target filters, and flow keys.
+ *
+ * Buffers: one memory-mapped array, `slots` events a core. A slot is taken with an atomic add (interrupts nest), its
+ * header word is written last and carries the lap's generation, so a reader never takes half an event. A full buffer
+ * drops and counts. No system call, no wake-up. */
+#pragma once
+
+#define MAX_CPUS 1024
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86DD
+/* Slots kept free so that interrupts nested between the check and the add cannot overrun the reader. */
+#define GUARD 64
+
+struct head {
+	__u64 n;    /* events written or being written, ever */
+	__u64 tail; /* events consumed, ever (written by the reader) */
+	__u64 lost;
+	__u64 pad[13];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set by the loader: cores * slots */
+	__type(key, __u32);
+	__type(value, struct ts_event);
+} events SEC(".maps");
+
+const volatile __u64 slots = 1;     /* a power of two */
+const volatile __u32 slots_log2 = 0;
+
+struct head heads[MAX_CPUS];
+__u32 recording;
+__u64 target_tgids[65536]; /* a bit a process id, up to the kernel's limit of 4,194,304 */
+__u64 target_ports[1024];  /* a bit a local port */
+__u32 follow_children;
+
+static __always_inline bool is_target_tgid(__u32 tgid)
+{
+	return target_tgids[(tgid >> 6) & 0xffff] >> (tgid & 63) & 1;
+}
+
+static __always_inline bool current_is_target(void)
+{
+	return is_target_tgid(bpf_get_current_pid_tgid() >> 32);
+}
+
+static __always_inline bool is_target_port(__u16 port)
+{
+	return target_ports[port >> 6] >> (port & 63) & 1;
+}
+
+static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+{
+	if (!recording)
+		return;
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= MAX_CPUS)
+		return;
+	struct head *head = &heads[cpu];
+	if (head->n - head->tail >= slots - GUARD) {
+		__sync_fetch_and_add(&head->lost, 1);
+		return;
+	}
+	__u64 i = __sync_fetch_and_add(&head->n, 1);
+	__u32 key = (__u64)cpu * slots + (i & (slots - 1));
+	struct ts_event *event = bpf_map_lookup_elem(&events, &key);
+	if (!event)
+		return;
+	event->ts = bpf_ktime_get_ns();
+	event->a = a;
+	event->b = b;
+	event->c = c;
+	__u64 generation = ((i >> slots_log2) + 1) & 0xff;
+	__u64 tid = (__u32)bpf_get_current_pid_tgid();
+	barrier();
+	/* kind, generation, aux, tid in one store: the event exists from here on. */
+	*(volatile __u64 *)&event->kind = kind | generation << 8 | (__u64)aux << 16 | tid << 32;
+}
+
+static __always_inline __u64 pair(__u32 low, __u32 high)
+{
+	return low | (__u64)high << 32;
+}
+
+/* A flow as both a packet and a socket give it. */
+struct flow {
+	__u64 addrs;
+	__u32 ports; /* local << 16 | remote */
+	__u16 flags;
+};
+
+static __always_inline __u64 mix6(const __u64 local[2], const __u64 remote[2])
+{
+	__u64 h = local[0] * TS_MIX_K1;
+	h ^= h >> 29;
+	h = (h + local[1]) * TS_MIX_K2;
+	h ^= h >> 32;
+	h = (h + remote[0]) * TS_MIX_K1;
+	h ^= h >> 29;
+	h = (h + remote[1]) * TS_MIX_K2;
+	return h ^ (h >> 32);
+}
+
+static __always_inline bool is_v4_mapped(const __u64 address[2])
+{
+	return address[0] == 0 && (__u32)address[1] == bpf_htonl(0xffff);
+}
+
+/* The flow of a socket; the caller has checked that it is IPv4 or IPv6. */
+static __always_inline void flow_of_sock(const struct sock *sk, struct flow *flow)
+{
+	flow->flags = sk->sk_protocol == IPPROTO_UDP ? TS_FLOW_UDP : 0;
+	flow->ports = (__u32)sk->__sk_common.skc_num << 16 | bpf_ntohs(sk->__sk_common.skc_dport);
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		__u64 local[2], remote[2];
+		bpf_probe_read_kernel(local, 16, &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_probe_read_kernel(remote, 16, &sk->__sk_common.skc_v6_daddr);
+		/* Dual-stack sockets speak IPv4 with mapped addresses. */
+		if (!is_v4_mapped(remote)) {
+			flow->addrs = mix6(local, remote);
+			flow->flags |= TS_FLOW_V6;
+			return;
+		}
+	}
+	flow->addrs = pair(bpf_ntohl(sk->__sk_common.skc_daddr), bpf_ntohl(sk->__sk_common.skc_rcv_saddr));
+}
+
+static __always_inline bool is_inet(const struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+	return family == AF_INET || family == AF_INET6;
+}
+
+struct ipv4 {
+	__u8 version_ihl, tos;
+	__be16 total;
+	__be16 id, frag;
+	__u8 ttl, protocol;
+	__be16 check;
+	__be32 source, destination;
+};
+struct ipv6 {
+	__be32 version_class;
+	__be16 payload;
+	__u8 next, hops;
+	__u64 source[2], destination[2];
+};
+struct transport {
+	__be16 source, destination;
+	__be32 sequence, ack; /* TCP; UDP ends before */
+	__u8 offset, flags;
+};
+
+struct packet {
+	struct flow flow;
+	__u32 sequence;
+	__u32 payload;
+};
+
+/* Reads the headers at `l3`. `incoming`: local is the destination. `bytes`: from l3 to the end of the packet.
+ * False: not TCP or UDP, or headers not in reach. */
+static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u32 bytes, bool incoming, struct packet *p)
+{
+	struct transport t;
+	__u32 l3_bytes;
+	__u8 proto;
+
+	if (protocol == bpf_htons(ETH_P_IP)) {
+		struct ipv4 ip;
+		if (bpf_probe_read_kernel(&ip, sizeof(ip), l3))
+			return false;
+		__u32 header = (ip.version_ihl & 15) * 4;
+		proto = ip.protocol;
+		/* A fragment has no ports; reassembly gives the whole datagram to netif's later hooks unseen. */
+		if (ip.frag & bpf_htons(0x1fff))
+			return false;
+		__u32 total = bpf_ntohs(ip.total);
+		l3_bytes = header;
+		/* The frame may be padded; a GSO packet over 64 KiB says 0. */
+		if (total && total < bytes)
+			bytes = total;
+		__u32 source = bpf_ntohl(ip.source), destination = bpf_ntohl(ip.destination);
+		p->flow.addrs = incoming ? pair(source, destination) : pair(destination, source);
+		p->flow.flags = 0;
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6 ip;
+		if (bpf_probe_read_kernel(&ip, sizeof(ip), l3))
+			return false;
+		proto = ip.next;
+		l3_bytes = sizeof(ip);
+		__u32 total = bpf_ntohs(ip.payload);
+		if (total && total + sizeof(ip) < bytes)
+			bytes = total + sizeof(ip);
+		p->flow.addrs = incoming ? mix6(ip.destination, ip.source) : mix6(ip.source, ip.destination);
+		p->flow.flags = TS_FLOW_V6;
+	} else {
+		return false;
+	}
+	if (proto == IPPROTO_TCP) {
+		if (bpf_probe_read_kernel(&t, sizeof(t), l3 + l3_bytes))
+			return false;
+		__u32 headers = l3_bytes + (t.offset >> 4) * 4;
+		p->payload = bytes > headers ? bytes - headers : 0;
+		p->sequence = bpf_ntohl(t.sequence);
+		p->flow.flags |= (t.flags & 1 ? TS_FLOW_FIN : 0) | (t.flags & 2 ? TS_FLOW_SYN : 0) |
+				 (t.flags & 4 ? TS_FLOW_RST : 0);
+	} else if (proto == IPPROTO_UDP) {
+		if (bpf_probe_read_kernel(&t, 8, l3 + l3_bytes))
+			return false;
+		p->payload = bytes > l3_bytes + 8 ? bytes - l3_bytes - 8 : 0;
+		p->sequence = 0;
+		p->flow.flags |= TS_FLOW_UDP;
+	} else {
+		return false;
+	}
+	__u32 source = bpf_ntohs(t.source), destination = bpf_ntohs(t.destination);
+	p->flow.ports = incoming ? destination << 16 | source : source << 16 | destination;
+	return true;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The few kernel structures that the probes read, with only the fields used. CO-RE relocates every access against the
+ * running kernel's BTF, so offsets, order and size here do not matter; names and types do. */
+#pragma once
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+enum { false, true };
+
+enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2 };
+enum { BPF_F_MMAPABLE = 1024 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_info {
+	__u32 cpu;
+};
+struct task_struct {
+	struct thread_info thread_info;
+	int prio;
+	int pid;
+	int tgid;
+	char comm[16];
+};
+struct net_device {
+	int ifindex;
+};
+struct napi_struct {
+	struct net_device *dev;
+};
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+	} in6_u;
+};
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
+};
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+};
+struct tcp_sock {
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 write_seq;
+};
+struct sk_buff {
+	struct net_device *dev;
+	struct sock *sk;
+	unsigned int len;
+	unsigned int data_len;
+	__be16 protocol;
+	__u16 network_header;
+	unsigned int end;
+	unsigned char *head;
+	unsigned char *data;
+};
+struct skb_shared_hwtstamps {
+	__s64 hwtstamp;
+};
+struct skb_shared_info {
+	struct skb_shared_hwtstamps hwtstamps;
+};
+struct irqaction {
+	const char *name;
+};
+struct work_struct {
+	void (*func)(struct work_struct *);
+};
+struct pt_regs {
+	unsigned long di;
+};
+
+#pragma clang attribute pop

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* All probes in one object, so that they share the buffers and the filters. Each lives in its own folder under
+ * ../probes, beside its Rust; the loader decides at run time which programs are loaded. */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include "event.gen.h"
+#include "common.h"
+
+#include "../probes/sched/sched.bpf.c"
+#include "../probes/tasks/tasks.bpf.c"
+#include "../probes/rx/rx.bpf.c"
+#include "../probes/socket/socket.bpf.c"
+#include "../probes/tx/tx.bpf.c"
+#include "../probes/syscalls/syscalls.bpf.c"
+#include "../probes/interrupts/interrupts.bpf.c"
+#include "../probes/idle/idle.bpf.c"
+#include "../probes/memory/memory.bpf.c"
+#include "../probes/ipi/ipi.bpf.c"
+#include "../probes/locks/locks.bpf.c"
+#include "../probes/workqueue/workqueue.bpf.c"
+
+/* Runs nowhere but where it is attached to measure what an empty program costs. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(baseline)
+{
+	return 0;
+}
+
+/* The helpers used are GPL-only. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

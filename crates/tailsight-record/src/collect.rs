@@ -1,0 +1,194 @@
+//! What passes through while draining: names of tasks, addresses of IPv6 flows, and kernel addresses that must become
+//! names before anything is written.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use tailsight_trace::event::Kind;
+use tailsight_trace::tables::{SocketRow, TaskRow};
+use tailsight_trace::{Event, FlowKey};
+
+/// Collects the small tables from the stream of events.
+#[derive(Debug, Default)]
+pub struct Collector {
+    /// Rows for tasks.arrow met in the stream.
+    pub tasks: Vec<TaskRow>,
+    /// `run.json`'s symbols: entry 0 is empty.
+    pub symbols: Vec<String>,
+    by_address: HashMap<u64, u64>,
+    kallsyms: Option<Vec<(u64, String)>>,
+    v6: HashMap<u64, [Option<Ipv6Addr>; 2]>,
+    connections: HashMap<FlowKey, ()>,
+    /// Whether a receive of the target was seen.
+    pub received: u64,
+}
+
+impl Collector {
+    /// A collector with no rows.
+    pub fn new() -> Collector {
+        Collector {
+            symbols: vec![String::new()],
+            ..Collector::default()
+        }
+    }
+
+    /// Looks at one event and replaces what must not leave the host.
+    pub fn see(&mut self, event: &mut Event) {
+        match event.kind() {
+            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => self.tasks.push(TaskRow {
+                from_ns: event.ts,
+                tid: event.a_lo(),
+                tgid: event.a_hi(),
+                comm: event.text(),
+                target: false,
+                kernel: false,
+            }),
+            Some(Kind::WorkStart) => event.a = self.symbol(event.a),
+            Some(Kind::SockState) => {
+                self.connections.insert(FlowKey::of(event), ());
+            }
+            Some(Kind::FlowAddr6) => {
+                let mut bytes = [0u8; 16];
+                bytes[..8].copy_from_slice(&event.b.to_ne_bytes());
+                bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
+                self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] =
+                    Some(Ipv6Addr::from(bytes));
+            }
+            Some(Kind::Recv) => self.received += 1,
+            _ => {}
+        }
+    }
+
+    /// The index of a kernel function's name; the address itself never leaves the host.
+    fn symbol(&mut self, address: u64) -> u64 {
+        if let Some(&index) = self.by_address.get(&address) {
+            return index;
+        }
+        let table = self.kallsyms.get_or_insert_with(|| {
+            let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+            parse_kallsyms(&text)
+        });
+        let index = match table.partition_point(|(a, _)| *a <= address) {
+            0 => 0,
+            n if address - table[n - 1].0 > 1 << 20 => 0,
+            n => {
+                self.symbols.push(table[n - 1].1.clone());
+                self.symbols.len() as u64 - 1
+            }
+        };
+        self.by_address.insert(address, index);
+        index
+    }
+
+    /// Connections met while recording that the snapshot did not have.
+    pub fn new_sockets(&self, known: &[SocketRow]) -> Vec<SocketRow> {
+        let have: std::collections::HashSet<(u64, u16, u16)> = known
+            .iter()
+            .map(|s| (s.addrs, s.local_port, s.remote_port))
+            .collect();
+        let mut rows: Vec<SocketRow> = self
+            .connections
+            .keys()
+            .filter(|k| {
+                k.remote_port() != 0 && !have.contains(&(k.addrs, k.local_port(), k.remote_port()))
+            })
+            .map(|key| {
+                let text = |ip: Option<Ipv6Addr>| ip.map(|i| i.to_string()).unwrap_or_default();
+                let (local, remote) = match key.addresses() {
+                    Some((l, r)) => (l.to_string(), r.to_string()),
+                    None => self
+                        .v6
+                        .get(&key.addrs)
+                        .map(|v| (text(v[0]), text(v[1])))
+                        .unwrap_or_default(),
+                };
+                SocketRow {
+                    proto: if key.is_udp() { "udp" } else { "tcp" }.into(),
+                    local_addr: local,
+                    local_port: key.local_port(),
+                    remote_addr: remote,
+                    remote_port: key.remote_port(),
+                    addrs: key.addrs,
+                    ..SocketRow::default()
+                }
+            })
+            .collect();
+        rows.sort_by_key(|r| (r.local_port, r.remote_port, r.addrs));
+        rows
+    }
+}
+
+/// Functions of /proc/kallsyms, by address. Empty when addresses are hidden.
+fn parse_kallsyms(text: &str) -> Vec<(u64, String)> {
+    let mut table: Vec<(u64, String)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_whitespace();
+            let address = u64::from_str_radix(fields.next()?, 16)
+                .ok()
+                .filter(|&a| a != 0)?;
+            let kind = fields.next()?;
+            matches!(kind, "t" | "T" | "w" | "W")
+                .then(|| (address, fields.next().unwrap_or_default().to_owned()))
+        })
+        .collect();
+    table.sort();
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_addresses_become_indices() {
+        let mut c = Collector::new();
+        c.kallsyms = Some(parse_kallsyms(
+            "ffff0010 T one\nffff0020 t two\nffff0030 d data\n0 T hidden\n",
+        ));
+        let mut e = Event {
+            kind: Kind::WorkStart as u8,
+            a: 0xffff_0024,
+            ..Event::default()
+        };
+        c.see(&mut e);
+        assert_eq!((e.a, c.symbols[1].as_str()), (1, "two"));
+        let mut again = Event {
+            kind: Kind::WorkStart as u8,
+            a: 0xffff_0024,
+            ..Event::default()
+        };
+        c.see(&mut again);
+        assert_eq!((again.a, c.symbols.len()), (1, 2));
+        let mut unknown = Event {
+            kind: Kind::WorkStart as u8,
+            a: 5,
+            ..Event::default()
+        };
+        c.see(&mut unknown);
+        assert_eq!(unknown.a, 0);
+    }
+
+    #[test]
+    fn task_names_are_collected() {
+        let mut c = Collector::new();
+        let (b, rest) = Event::pack_text("worker");
+        c.see(&mut Event {
+            ts: 9,
+            kind: Kind::TaskFork as u8,
+            a: 7 | 5 << 32,
+            b,
+            c: rest,
+            ..Event::default()
+        });
+        assert_eq!(
+            (
+                c.tasks[0].tid,
+                c.tasks[0].tgid,
+                c.tasks[0].comm.as_str(),
+                c.tasks[0].from_ns
+            ),
+            (7, 5, "worker", 9)
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong with a recording. Each message says what was tried, on what, and what to do next.
+
+use std::path::PathBuf;
+
+/// An error of recording.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refuses BPF tracing to this process.
+    #[error("cannot load the probes: {why}\n  `tailsight doctor` shows what this host allows")]
+    NotAllowed {
+        /// What forbids it and what to do.
+        why: String,
+    },
+    /// The kernel lacks hooks that no recording can do without.
+    #[error(
+        "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF\n  stock kernels that have them: Debian 13, Ubuntu 24.04; `tailsight doctor` lists every hook"
+    )]
+    KernelTooOld {
+        /// The running kernel.
+        release: String,
+        /// The missing tracepoints.
+        missing: String,
+    },
+    /// No process with that id.
+    #[error(
+        "no process has pid {pid}\n  `pgrep -a NAME` finds it; --comm NAME and --port PORT choose by name and by port"
+    )]
+    NoSuchPid {
+        /// The pid as given.
+        pid: u32,
+    },
+    /// Nothing matches the selector.
+    #[error("{tried}: {why}\n  {next}")]
+    NoTarget {
+        /// What was looked for.
+        tried: String,
+        /// What was found instead.
+        why: String,
+        /// What to do.
+        next: String,
+    },
+    /// The command could not be started.
+    #[error("cannot start {command:?}: {why}")]
+    Command {
+        /// The program.
+        command: String,
+        /// The cause.
+        why: String,
+    },
+    /// libbpf failed in a way that the checks before did not foresee.
+    #[error(
+        "{step} failed: {why}\n  `tailsight doctor` shows what this host allows; please report this with the kernel release"
+    )]
+    Bpf {
+        /// What was being done.
+        step: String,
+        /// libbpf's word.
+        why: String,
+    },
+    /// An unknown hook was named.
+    #[error("no hook named {name:?}; `tailsight doctor` lists them")]
+    NoSuchHook {
+        /// The name as given.
+        name: String,
+    },
+    /// Not enough memory for the buffers.
+    #[error(
+        "cannot make buffers of {bytes} bytes: {why}\n  give less with --buffer, e.g. --buffer 64M"
+    )]
+    Buffers {
+        /// All buffers together.
+        bytes: u64,
+        /// The cause.
+        why: String,
+    },
+    /// A file below /proc that must exist could not be read.
+    #[error("cannot read {path}: {why}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        why: String,
+    },
+    /// The run directory.
+    #[error(transparent)]
+    Run(#[from] tailsight_trace::Error),
+}

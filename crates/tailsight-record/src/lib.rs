@@ -1,0 +1,31 @@
+//! From sources to a run. The eBPF source: `tp_btf` programs that write into memory-mapped, per-core arrays.
+//!
+//! [`session::record`] is the whole of it: it resolves the target, loads the probes, lets them write, and puts what
+//! they wrote into a run directory. The probes live one folder each in [`probes`], the C beside the Rust.
+
+pub mod buffer;
+pub mod clocks;
+pub mod collect;
+pub mod cost;
+pub mod error;
+pub mod loader;
+pub mod probes;
+pub mod procfs;
+pub mod session;
+pub mod target;
+
+pub use error::Error;
+pub use loader::{HookChoice, HookState};
+pub use session::{Options, Outcome, Progress, record};
+pub use target::Selector;
+
+/// The generated skeleton of the BPF object.
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_op_in_unsafe_fn
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/tailsight.skel.rs"));
+}

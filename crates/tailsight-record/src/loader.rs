@@ -1,0 +1,304 @@
+//! Chooses a program for each hook, loads and attaches them.
+//!
+//! In: what the user asked for and what the running kernel has. Out: a [`Loaded`] set of probes with their buffers and
+//! filters mapped, and a [`HookState`] for each hook that says why it is off.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject};
+
+use crate::error::Error;
+use crate::probes::{self, Attach, Need};
+use crate::skel::{TailsightSkel, TailsightSkelBuilder};
+
+/// Which hooks the user wants.
+#[derive(Clone, Debug, Default)]
+pub struct HookChoice {
+    /// Optional hooks to add (`all`: every one).
+    pub add: Vec<String>,
+    /// Hooks to leave out.
+    pub remove: Vec<String>,
+}
+
+/// What became of a hook.
+#[derive(Clone, Debug)]
+pub struct HookState {
+    /// The folder.
+    pub probe: &'static str,
+    /// The hook.
+    pub name: &'static str,
+    /// Whether a recording can do without.
+    pub need: Need,
+    /// The program that serves it, when it is on.
+    pub program: Option<&'static str>,
+    /// Why it is off.
+    pub reason: Option<String>,
+    /// What the results lack without it.
+    pub tells: &'static str,
+}
+
+/// Decides for every hook, given which tracepoints exist. Pure.
+///
+/// # Errors
+/// [`Error::NoSuchHook`] for a name that is no hook's.
+pub fn choose(
+    choice: &HookChoice,
+    present: impl Fn(&str) -> bool,
+) -> Result<Vec<HookState>, Error> {
+    for name in choice.add.iter().chain(&choice.remove) {
+        if name != "all" && !probes::hooks().any(|(_, h)| h.name == name) {
+            return Err(Error::NoSuchHook { name: name.clone() });
+        }
+    }
+    let wanted = |list: &[String], name: &str| list.iter().any(|n| n == name || n == "all");
+    Ok(probes::hooks()
+        .map(|(probe, hook)| {
+            let program = hook.programs.iter().find(|p| match p.attach {
+                Attach::TpBtf(tracepoint) => present(tracepoint),
+            });
+            let reason = match (hook.need, program) {
+                (_, None) => Some("this kernel does not have the tracepoint".to_owned()),
+                (need, Some(_))
+                    if need != Need::Required && choice.remove.iter().any(|n| n == hook.name) =>
+                {
+                    Some("left out by --without-hook".to_owned())
+                }
+                (Need::Optional, Some(_)) if !wanted(&choice.add, hook.name) => Some(format!(
+                    "off unless asked for (--with-hook {}): {}",
+                    hook.name, hook.tells
+                )),
+                _ => None,
+            };
+            HookState {
+                probe: probe.name,
+                name: hook.name,
+                need: hook.need,
+                program: program.filter(|_| reason.is_none()).map(|p| p.name),
+                reason,
+                tells: hook.tells,
+            }
+        })
+        .collect())
+}
+
+/// The hooks of the running kernel, as `choose` sees them.
+///
+/// # Errors
+/// [`Error::NotAllowed`] when the kernel has no BTF; [`Error::NoSuchHook`].
+pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
+    let names: Vec<&str> = probes::hooks()
+        .flat_map(|(_, h)| h.programs)
+        .map(|p| match p.attach {
+            Attach::TpBtf(t) => t,
+        })
+        .collect();
+    let present =
+        tailsight_host::btf::tracepoints_present(&names).map_err(|e| Error::NotAllowed {
+            why: format!("the kernel's type information (BTF) is needed: {e}"),
+        })?;
+    let has: std::collections::HashSet<&str> = names
+        .into_iter()
+        .zip(present)
+        .filter(|(_, p)| *p)
+        .map(|(n, _)| n)
+        .collect();
+    choose(choice, |t| has.contains(t))
+}
+
+/// The probes in the kernel.
+pub struct Loaded<'obj> {
+    /// The skeleton: maps, filters, programs.
+    pub skel: TailsightSkel<'obj>,
+    links: Vec<Link>,
+}
+
+impl<'obj> Loaded<'obj> {
+    /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores. Nothing is
+    /// recorded before [`Loaded::set_recording`].
+    ///
+    /// # Errors
+    /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
+    pub fn load(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        hooks: &mut [HookState],
+        cpus: u32,
+        slots: u64,
+    ) -> Result<Loaded<'obj>, Error> {
+        quiet_libbpf();
+        let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf {
+            step: step.into(),
+            why: format!("{e:#}"),
+        };
+        let mut open = TailsightSkelBuilder::default()
+            .open(storage)
+            .map_err(|e| failed("opening the probes", e))?;
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let on = name == "baseline" || hooks.iter().any(|h| h.program == Some(name.as_str()));
+            program.set_autoload(on);
+        }
+        let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
+        let entries = u32::try_from(slots * u64::from(cpus)).map_err(|_| Error::Buffers {
+            bytes,
+            why: "more than 2^32 events".into(),
+        })?;
+        open.maps
+            .events
+            .set_max_entries(entries)
+            .map_err(|e| failed("sizing the buffers", e))?;
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_deref_mut()
+            .expect("the object has constants");
+        rodata.slots = slots;
+        rodata.slots_log2 = slots.trailing_zeros();
+        let skel = open.load().map_err(|e| match e.kind() {
+            libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers {
+                bytes,
+                why: "out of memory".into(),
+            },
+            _ => failed("loading the probes into the kernel", e),
+        })?;
+        let mut links = Vec::new();
+        for program in skel.object().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let Some(hook) = hooks.iter_mut().find(|h| h.program == Some(name.as_str())) else {
+                continue;
+            };
+            match program.attach() {
+                Ok(link) => links.push(link),
+                Err(e) if hook.need == Need::Required => {
+                    return Err(failed(&format!("attaching {name}"), e));
+                }
+                Err(e) => {
+                    hook.program = None;
+                    hook.reason = Some(format!("attaching failed: {e}"));
+                }
+            }
+        }
+        Ok(Loaded { skel, links })
+    }
+
+    /// Attaches the empty program that the cost measurement subtracts.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`].
+    pub fn attach_baseline(&mut self) -> Result<(), Error> {
+        for program in self.skel.object().progs_mut() {
+            if program.name() == "baseline" {
+                let link = program.attach().map_err(|e| Error::Bpf {
+                    step: "attaching the empty program".into(),
+                    why: e.to_string(),
+                })?;
+                self.links.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts or stops recording.
+    pub fn set_recording(&mut self, on: bool) {
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref_mut()
+            .expect("the object has variables");
+        // The kernel side reads this word on every event: a volatile store keeps it one store.
+        // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
+        unsafe { std::ptr::write_volatile(&mut bss.recording, u32::from(on)) };
+    }
+
+    /// Detaches every program.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// File descriptors of every loaded program, by name.
+    pub fn programs(&self) -> Vec<(String, i32)> {
+        self.skel
+            .object()
+            .progs_mut()
+            .filter(|p| p.autoload())
+            .map(|p| {
+                (
+                    p.name().to_string_lossy().into_owned(),
+                    p.as_fd().as_raw_fd(),
+                )
+            })
+            .collect()
+    }
+
+    /// File descriptor of the event buffers' map.
+    pub fn events_fd(&self) -> i32 {
+        self.skel.maps.events.as_fd().as_raw_fd()
+    }
+}
+
+/// libbpf prints to stderr by itself; what matters comes back as an error.
+fn quiet_libbpf() {
+    if std::env::var_os("TAILSIGHT_LIBBPF_LOG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tracepoint_turns_its_hook_off_and_says_so() {
+        let states = choose(&HookChoice::default(), |t| t != "cpu_idle").unwrap();
+        let idle = states.iter().find(|h| h.name == "cpu_idle").unwrap();
+        assert_eq!(idle.program, None);
+        assert!(idle.reason.as_deref().unwrap().contains("does not have"));
+        let switch = states.iter().find(|h| h.name == "sched_switch").unwrap();
+        assert_eq!(switch.program, Some("sched_switch"));
+    }
+
+    #[test]
+    fn optional_hooks_are_off_until_asked_for() {
+        let off = choose(&HookChoice::default(), |_| true).unwrap();
+        assert!(
+            off.iter()
+                .find(|h| h.name == "net_dev_queue")
+                .unwrap()
+                .program
+                .is_none()
+        );
+        let choice = HookChoice {
+            add: vec!["net_dev_queue".into()],
+            remove: vec!["cpu_idle".into()],
+        };
+        let on = choose(&choice, |_| true).unwrap();
+        assert!(
+            on.iter()
+                .find(|h| h.name == "net_dev_queue")
+                .unwrap()
+                .program
+                .is_some()
+        );
+        assert!(
+            on.iter()
+                .find(|h| h.name == "cpu_idle")
+                .unwrap()
+                .program
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn an_unknown_hook_name_is_an_error() {
+        let choice = HookChoice {
+            add: vec!["no_such_hook".into()],
+            ..HookChoice::default()
+        };
+        assert!(matches!(
+            choose(&choice, |_| true),
+            Err(Error::NoSuchHook { .. })
+        ));
+    }
+}

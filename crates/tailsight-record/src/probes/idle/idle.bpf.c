@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Idle states: how deep a core slept, and when it left.
+ * hooks: cpu_idle
+ * events: CpuIdle */
+
+SEC("tp_btf/cpu_idle")
+int BPF_PROG(cpu_idle, unsigned int state, unsigned int cpu)
+{
+	emit(TS_CPU_IDLE, 0, state, 0, 0);
+	return 0;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Interrupts, softirqs and system vectors, as spans; NAPI polls.
+ * hooks: irq_handler_entry/exit, softirq_entry/exit, irq_vectors:*, napi_poll
+ * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, NapiPoll */
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(softirq_entry, unsigned int vec)
+{
+	emit(TS_SOFTIRQ_ENTRY, 0, vec, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(softirq_exit, unsigned int vec)
+{
+	emit(TS_SOFTIRQ_EXIT, 0, vec, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
+{
+	struct text name = {};
+	bpf_probe_read_kernel_str(&name, sizeof(name), action->name);
+	emit(TS_IRQ_ENTRY, 0, irq, name.first, name.second);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(irq_handler_exit, int irq)
+{
+	emit(TS_IRQ_EXIT, 0, irq, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/napi_poll")
+int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
+{
+	struct net_device *dev = napi->dev;
+	emit(TS_NAPI_POLL, 0, pair(work, budget), dev ? dev->ifindex : 0, 0);
+	return 0;
+}
+
+/* One pair of programs a system vector (x86). */
+#define VECTOR(name, which)                                                                                            \
+	SEC("tp_btf/" #name "_entry")                                                                                  \
+	int BPF_PROG(name##_entry, int vector)                                                                         \
+	{                                                                                                              \
+		emit(TS_VECTOR_ENTRY, which, 0, 0, 0);                                                                 \
+		return 0;                                                                                              \
+	}                                                                                                              \
+	SEC("tp_btf/" #name "_exit")                                                                                   \
+	int BPF_PROG(name##_exit, int vector)                                                                          \
+	{                                                                                                              \
+		emit(TS_VECTOR_EXIT, which, 0, 0, 0);                                                                  \
+		return 0;                                                                                              \
+	}
+
+VECTOR(local_timer, TS_VECTOR_LOCAL_TIMER)
+VECTOR(reschedule, TS_VECTOR_RESCHEDULE)
+VECTOR(call_function, TS_VECTOR_CALL_FUNCTION)
+VECTOR(call_function_single, TS_VECTOR_CALL_FUNCTION_SINGLE)
+VECTOR(irq_work, TS_VECTOR_IRQ_WORK)
+VECTOR(x86_platform_ipi, TS_VECTOR_X86_PLATFORM_IPI)
+VECTOR(error_apic, TS_VECTOR_ERROR_APIC)
+VECTOR(spurious_apic, TS_VECTOR_SPURIOUS_APIC)
+VECTOR(thermal_apic, TS_VECTOR_THERMAL_APIC)
+VECTOR(deferred_error_apic, TS_VECTOR_DEFERRED_ERROR_APIC)
+VECTOR(threshold_apic, TS_VECTOR_THRESHOLD_APIC)

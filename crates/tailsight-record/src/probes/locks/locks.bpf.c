@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Kernel locks that the target waits for; the tracepoints fire on the slow path only.
+ * hooks: contention_begin, contention_end
+ * events: ContentionBegin, ContentionEnd */
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention_begin, void *lock, unsigned int flags)
+{
+	if (current_is_target())
+		emit(TS_CONTENTION_BEGIN, 0, flags, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention_end, void *lock, int ret)
+{
+	if (current_is_target())
+		emit(TS_CONTENTION_END, 0, 0, ret, 0);
+	return 0;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Page faults of the target (never an address), page migration, NUMA moves.
+ * hooks: page_fault_user, page_fault_kernel, mm_migrate_pages, sched_move_numa
+ * events: FaultUser, FaultKernel, MigratePages, NumaMove */
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
+{
+	if (current_is_target())
+		emit(TS_FAULT_USER, 0, 0, error, 0);
+	return 0;
+}
+
+SEC("tp_btf/page_fault_kernel")
+int BPF_PROG(page_fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
+{
+	if (current_is_target())
+		emit(TS_FAULT_KERNEL, 0, 0, error, 0);
+	return 0;
+}
+
+SEC("tp_btf/mm_migrate_pages")
+int BPF_PROG(mm_migrate_pages, unsigned long moved, unsigned long failed)
+{
+	emit(TS_MIGRATE_PAGES, 0, moved, failed, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_move_numa")
+int BPF_PROG(sched_move_numa, struct task_struct *p, int from, int to)
+{
+	emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
+	return 0;
+}

@@ -1,0 +1,34 @@
+//! Page faults of the target, page migration, NUMA moves. The C is beside this file, in `memory.bpf.c`; its header lists hooks and events.
+
+use super::{Hook, Need, Probe, tp_btf};
+
+/// Page faults of the target, page migration, NUMA moves.
+pub const PROBE: Probe = Probe {
+    name: "memory",
+    hooks: &[
+        Hook {
+            name: "page_fault_user",
+            need: Need::Default,
+            tells: "page faults in user mode (x86)",
+            programs: &[tp_btf("page_fault_user")],
+        },
+        Hook {
+            name: "page_fault_kernel",
+            need: Need::Default,
+            tells: "page faults in kernel mode (x86)",
+            programs: &[tp_btf("page_fault_kernel")],
+        },
+        Hook {
+            name: "mm_migrate_pages",
+            need: Need::Default,
+            tells: "page migration",
+            programs: &[tp_btf("mm_migrate_pages")],
+        },
+        Hook {
+            name: "sched_move_numa",
+            need: Need::Default,
+            tells: "NUMA balancing",
+            programs: &[tp_btf("sched_move_numa")],
+        },
+    ],
+};

@@ -1,0 +1,113 @@
+//! The probes: one folder each, its C beside its Rust.
+//!
+//! A [`Probe`] lists its [`Hook`]s; a hook lists the BPF programs that can serve it, best first. The loader takes the
+//! first program whose tracepoint this kernel has, so that an older kernel's twin is one more entry in the list.
+
+pub mod idle;
+pub mod interrupts;
+pub mod ipi;
+pub mod locks;
+pub mod memory;
+pub mod rx;
+pub mod sched;
+pub mod socket;
+pub mod syscalls;
+pub mod tasks;
+pub mod tx;
+pub mod workqueue;
+
+/// A folder of hooks that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// The folder's name.
+    pub name: &'static str,
+    /// Its hooks.
+    pub hooks: &'static [Hook],
+}
+
+/// One place in the kernel that Tailsight listens at.
+#[derive(Clone, Copy, Debug)]
+pub struct Hook {
+    /// Its name: the tracepoint's.
+    pub name: &'static str,
+    /// Whether a recording can do without.
+    pub need: Need,
+    /// What the results lack without it.
+    pub tells: &'static str,
+    /// The programs that can serve it, best first.
+    pub programs: &'static [Program],
+}
+
+/// How much a recording needs a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// No messages without it.
+    Required,
+    /// On when the kernel has it.
+    Default,
+    /// Off unless asked for: on a fast path, and other hooks tell the same.
+    Optional,
+}
+
+/// A BPF program and what the kernel must have for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// The program's name in the object.
+    pub name: &'static str,
+    /// How it attaches.
+    pub attach: Attach,
+}
+
+/// How a program attaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Attach {
+    /// To a tracepoint whose arguments BTF describes (`tp_btf`).
+    TpBtf(&'static str),
+}
+
+/// A `tp_btf` program with the tracepoint's own name.
+pub const fn tp_btf(name: &'static str) -> Program {
+    Program {
+        name,
+        attach: Attach::TpBtf(name),
+    }
+}
+
+/// Every probe.
+pub const PROBES: &[Probe] = &[
+    sched::PROBE,
+    tasks::PROBE,
+    rx::PROBE,
+    socket::PROBE,
+    tx::PROBE,
+    syscalls::PROBE,
+    interrupts::PROBE,
+    idle::PROBE,
+    memory::PROBE,
+    ipi::PROBE,
+    locks::PROBE,
+    workqueue::PROBE,
+];
+
+/// Every hook with its probe.
+pub fn hooks() -> impl Iterator<Item = (&'static Probe, &'static Hook)> {
+    PROBES
+        .iter()
+        .flat_map(|p| p.hooks.iter().map(move |h| (p, h)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hook_names_are_unique_and_documented_beside_their_c() {
+        let mut seen = std::collections::HashSet::new();
+        for (probe, hook) in hooks() {
+            assert!(seen.insert(hook.name), "{} is listed twice", hook.name);
+            assert!(!hook.tells.is_empty() && !hook.programs.is_empty());
+            assert!(!probe.name.is_empty());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Packets on their way in, from the first place in the stack that sees them, and packets dropped.
+ * At all three hooks the Ethernet header is pulled: skb->data is at the network header, whose offset is not set yet.
+ * hooks: napi_gro_receive_entry, netif_rx_entry, netif_receive_skb, kfree_skb
+ * events: RxNapi, RxBacklog, RxStack, RxHardware, SkbDrop */
+
+static __always_inline bool parse_incoming(struct sk_buff *skb, struct packet *p)
+{
+	return parse(skb->data, skb->protocol, skb->len, true, p);
+}
+
+/* A pure acknowledgement is no part of a message. */
+static __always_inline bool carries_data(const struct packet *p)
+{
+	return p->payload || (p->flow.flags & (TS_FLOW_SYN | TS_FLOW_FIN | TS_FLOW_RST));
+}
+
+static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)
+{
+	emit(kind, p->flow.flags | flags, p->flow.addrs, pair(p->flow.ports, p->sequence), pair(p->payload, high));
+}
+
+/* The NIC's own time stamp, when it stamps every packet. */
+static __always_inline void emit_hardware_time(struct sk_buff *skb)
+{
+	struct skb_shared_info *info = (void *)(skb->head + skb->end);
+	__s64 time = BPF_CORE_READ(info, hwtstamps.hwtstamp);
+	if (time)
+		emit(TS_RX_HARDWARE, 0, time, 0, 0);
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(napi_gro_receive_entry, struct sk_buff *skb)
+{
+	struct packet p;
+	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
+		return 0;
+	emit_packet(TS_RX_NAPI, &p, 0, skb->dev->ifindex);
+	emit_hardware_time(skb);
+	return 0;
+}
+
+SEC("tp_btf/netif_rx_entry")
+int BPF_PROG(netif_rx_entry, struct sk_buff *skb)
+{
+	struct packet p;
+	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
+		return 0;
+	emit_packet(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex);
+	return 0;
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
+{
+	struct packet p;
+	if (!parse_incoming(skb, &p) || !carries_data(&p))
+		return 0;
+	if (is_target_port(p.flow.ports >> 16))
+		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
+	else
+		emit_packet(TS_RX_STACK, &p, TS_FLOW_FOREIGN, skb->dev->ifindex);
+	return 0;
+}
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, int reason)
+{
+	struct packet p;
+	__u16 offset = skb->network_header;
+	/* Some drops happen before a network header is known. */
+	if (offset == 0 || offset == 0xffff)
+		return 0;
+	if (parse(skb->head + offset, skb->protocol, 0xffff, true, &p) && is_target_port(p.flow.ports >> 16))
+		emit_packet(TS_SKB_DROP, &p, 0, reason);
+	return 0;
+}

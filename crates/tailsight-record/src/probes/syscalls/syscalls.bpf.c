@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* System calls of the target's threads only: the first instructions turn everybody else away.
+ * hooks: sys_enter, sys_exit
+ * events: SyscallEnter, SyscallExit */
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	if (current_is_target())
+		emit(TS_SYSCALL_ENTER, 0, nr, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	if (current_is_target())
+		emit(TS_SYSCALL_EXIT, 0, 0, ret, 0);
+	return 0;
+}

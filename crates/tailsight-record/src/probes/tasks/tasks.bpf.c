@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Births, names and deaths of tasks, so that every thread id has a name; children of the target become the target.
+ * hooks: sched_process_fork, sched_process_exec, sched_process_exit, task_rename
+ * events: TaskFork, TaskExec, TaskExit, TaskRename */
+
+struct text {
+	__u64 first, second;
+};
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct text comm;
+	__u32 tgid = child->tgid;
+	if (follow_children && is_target_tgid(parent->tgid))
+		__sync_fetch_and_or(&target_tgids[(tgid >> 6) & 0xffff], 1ULL << (tgid & 63));
+	bpf_probe_read_kernel(&comm, sizeof(comm), child->comm);
+	emit(TS_TASK_FORK, 0, pair(child->pid, tgid), comm.first, comm.second);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *p)
+{
+	struct text comm;
+	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
+	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *p)
+{
+	emit(TS_TASK_EXIT, 0, pair(p->pid, p->tgid), 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_rename, struct task_struct *p, const char *name)
+{
+	struct text comm = {};
+	bpf_probe_read_kernel_str(&comm, sizeof(comm), name);
+	emit(TS_TASK_RENAME, 0, pair(p->pid, p->tgid), comm.first, comm.second);
+	return 0;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Packets of the target on their way out. A GSO packet is a byte range. The skb may be gone after the driver's
+ * transmit, so the last look is before it.
+ * hooks: net_dev_queue, net_dev_start_xmit, tcp_retransmit_skb
+ * events: TxQueue, TxDriver, TcpRetransmit */
+
+static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p)
+{
+	struct sock *sk = skb->sk;
+	/* The socket's port is a cheap first look; a forwarded packet has no socket and is not the target's. */
+	if (!sk || !is_target_port(sk->__sk_common.skc_num))
+		return false;
+	unsigned char *l3 = skb->head + skb->network_header;
+	__u32 bytes = skb->len - (__u32)(l3 - skb->data);
+	return parse(l3, skb->protocol, bytes, false, p) && p->payload;
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(net_dev_queue, struct sk_buff *skb)
+{
+	struct packet p;
+	if (parse_outgoing(skb, &p))
+		emit_packet(TS_TX_QUEUE, &p, 0, skb->dev->ifindex);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb)
+{
+	struct packet p;
+	if (parse_outgoing(skb, &p))
+		emit_packet(TS_TX_DRIVER, &p, 0, skb->dev->ifindex);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(tcp_retransmit_skb, const struct sock *sk)
+{
+	struct flow flow;
+	if (!is_ours(sk))
+		return 0;
+	flow_of_sock(sk, &flow);
+	emit(TS_TCP_RETRANSMIT, flow.flags, flow.addrs, flow.ports, 0);
+	return 0;
+}

@@ -1,0 +1,306 @@
+//! What /proc says about processes and sockets. Reads only; a process that ends in between is simply not there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tailsight_trace::FlowKey;
+use tailsight_trace::tables::{SocketRow, TaskRow};
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Parent's process id.
+    pub parent: u32,
+    /// Command name.
+    pub comm: String,
+    /// A kernel thread (kthreadd or its child).
+    pub kernel: bool,
+}
+
+/// Parses /proc/PID/stat: `pid (comm) state ppid …`; the comm may hold spaces and parentheses.
+pub fn parse_stat(text: &str) -> Option<Process> {
+    let open = text.find('(')?;
+    let close = text.rfind(')')?;
+    let pid: u32 = text[..open].trim().parse().ok()?;
+    let parent: u32 = text
+        .get(close + 1..)?
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()?;
+    let comm = text.get(open + 1..close)?.to_owned();
+    Some(Process {
+        pid,
+        parent,
+        comm,
+        kernel: pid == 2 || parent == 2,
+    })
+}
+
+/// Every process.
+pub fn processes() -> Vec<Process> {
+    numeric_entries("/proc")
+        .filter_map(|pid| parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+        .collect()
+}
+
+/// One process, when it exists.
+pub fn process(pid: u32) -> Option<Process> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn numeric_entries(dir: &str) -> impl Iterator<Item = u32> + use<> {
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
+/// The given processes and all their descendants.
+pub fn with_descendants(roots: &[u32], all: &[Process]) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for p in all {
+        children.entry(p.parent).or_default().push(p.pid);
+    }
+    let mut out: Vec<u32> = Vec::new();
+    let mut seen: HashSet<u32> = HashSet::new();
+    let mut queue: Vec<u32> = roots.to_vec();
+    while let Some(pid) = queue.pop() {
+        if seen.insert(pid) {
+            out.push(pid);
+            queue.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    out.sort_unstable();
+    out
+}
+
+/// Every thread of the host with its name.
+pub fn tasks(is_target: impl Fn(u32) -> bool) -> Vec<TaskRow> {
+    let mut rows = Vec::new();
+    for process in processes() {
+        for tid in numeric_entries(&format!("/proc/{}/task", process.pid)) {
+            let comm = if tid == process.pid {
+                process.comm.clone()
+            } else {
+                match fs::read_to_string(format!("/proc/{}/task/{tid}/comm", process.pid)) {
+                    Ok(comm) => comm.trim_end_matches('\n').to_owned(),
+                    Err(_) => continue,
+                }
+            };
+            rows.push(TaskRow {
+                from_ns: 0,
+                tid,
+                tgid: process.pid,
+                comm,
+                target: is_target(process.pid),
+                kernel: process.kernel,
+            });
+        }
+    }
+    rows
+}
+
+/// A socket as /proc/net shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Local end.
+    pub local: (IpAddr, u16),
+    /// Remote end; port 0 when not connected.
+    pub remote: (IpAddr, u16),
+    /// UDP, else TCP.
+    pub udp: bool,
+    /// A TCP listener or an unconnected UDP socket.
+    pub listening: bool,
+    /// Inode: the link to the descriptor that holds it.
+    pub inode: u64,
+}
+
+/// Parses one of /proc/net/{tcp,tcp6,udp,udp6}.
+pub fn parse_sockets(text: &str, udp: bool) -> Vec<Socket> {
+    text.lines()
+        .skip(1)
+        .filter_map(|line| parse_socket(line, udp))
+        .collect()
+}
+
+fn parse_socket(line: &str, udp: bool) -> Option<Socket> {
+    let mut fields = line.split_whitespace();
+    let local = parse_end(fields.nth(1)?)?;
+    let remote = parse_end(fields.next()?)?;
+    let state = u8::from_str_radix(fields.next()?, 16).ok()?;
+    let inode = fields.nth(5)?.parse().ok()?;
+    let listening = if udp { remote.1 == 0 } else { state == 10 };
+    Some(Socket {
+        local,
+        remote,
+        udp,
+        listening,
+        inode,
+    })
+}
+
+/// `0100007F:1F90` or 32 hex digits and a port: 32-bit words as the machine stores them.
+fn parse_end(text: &str) -> Option<(IpAddr, u16)> {
+    let (addr, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let ip = match addr.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(
+            u32::from_str_radix(addr, 16).ok()?.to_ne_bytes(),
+        )),
+        32 => {
+            let mut bytes = [0u8; 16];
+            for (i, chunk) in bytes.chunks_mut(4).enumerate() {
+                let word = u32::from_str_radix(addr.get(i * 8..i * 8 + 8)?, 16).ok()?;
+                chunk.copy_from_slice(&word.to_ne_bytes());
+            }
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        }
+        _ => return None,
+    };
+    Some((ip, port))
+}
+
+/// Sockets of the network namespace that `pid` is in.
+pub fn sockets_of_namespace(pid: u32) -> Vec<Socket> {
+    ["tcp", "tcp6", "udp", "udp6"]
+        .iter()
+        .flat_map(|name| {
+            let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+            parse_sockets(&text, name.starts_with("udp"))
+        })
+        .collect()
+}
+
+/// The network namespace of a process, as the kernel names it.
+pub fn namespace_of(pid: u32) -> Option<String> {
+    fs::read_link(format!("/proc/{pid}/ns/net"))
+        .ok()
+        .map(|p| p.to_string_lossy().into_owned())
+}
+
+/// Inodes of the sockets that a process holds.
+pub fn socket_inodes(pid: u32) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|e| {
+            let link = fs::read_link(e.path()).ok()?;
+            link.to_str()?
+                .strip_prefix("socket:[")?
+                .strip_suffix(']')?
+                .parse()
+                .ok()
+        })
+        .collect()
+}
+
+/// Every socket of the host's network namespaces (one reading each), with the process that holds it.
+pub fn sockets(all: &[Process]) -> Vec<(Socket, u32)> {
+    let mut holders: HashMap<u64, u32> = HashMap::new();
+    let mut namespaces: BTreeMap<String, u32> = BTreeMap::new();
+    for process in all.iter().filter(|p| !p.kernel) {
+        if let Some(ns) = namespace_of(process.pid) {
+            namespaces.entry(ns).or_insert(process.pid);
+        }
+        for inode in socket_inodes(process.pid) {
+            holders.entry(inode).or_insert(process.pid);
+        }
+    }
+    let mut seen = HashSet::new();
+    namespaces
+        .values()
+        .flat_map(|&pid| sockets_of_namespace(pid))
+        .filter(|s| s.inode != 0 && seen.insert(s.inode))
+        .map(|s| {
+            let holder = holders.get(&s.inode).copied().unwrap_or(0);
+            (s, holder)
+        })
+        .collect()
+}
+
+/// A socket as a row of sockets.arrow.
+pub fn socket_row(socket: &Socket, holder: u32, comm: &str) -> SocketRow {
+    let connected = socket.remote.1 != 0;
+    SocketRow {
+        proto: if socket.udp { "udp" } else { "tcp" }.into(),
+        local_addr: socket.local.0.to_canonical().to_string(),
+        local_port: socket.local.1,
+        remote_addr: if connected {
+            socket.remote.0.to_canonical().to_string()
+        } else {
+            String::new()
+        },
+        remote_port: socket.remote.1,
+        listening: socket.listening,
+        tgid: holder,
+        comm: comm.into(),
+        addrs: FlowKey::between(socket.local, socket.remote, socket.udp).addrs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_with_hostile_comm() {
+        let p = parse_stat("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
+        assert_eq!(
+            p,
+            Process {
+                pid: 42,
+                parent: 7,
+                comm: "a) b (c)".into(),
+                kernel: false
+            }
+        );
+        assert_eq!(parse_stat("garbage"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn sockets_of_both_families() {
+        let tcp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 0 100 0 0 10 0\n   \
+            1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 12346 1 0 100 0 0 10 0\n";
+        let s = parse_sockets(tcp, false);
+        assert_eq!(s.len(), 2);
+        assert_eq!(s[0].local, ("127.0.0.1".parse().unwrap(), 8080));
+        assert!(s[0].listening && !s[1].listening);
+        assert_eq!((s[1].remote.1, s[1].inode), (50000, 12346));
+        let v6 = "h\n 0: 00000000000000000000000001000000:2BCB 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 99 1\n";
+        let s = parse_sockets(v6, false);
+        assert_eq!(s[0].local, ("::1".parse().unwrap(), 11211));
+        assert!(parse_sockets("h\n half a line", false).is_empty());
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth() {
+        let p = |pid, parent| Process {
+            pid,
+            parent,
+            comm: String::new(),
+            kernel: false,
+        };
+        let all = [p(1, 0), p(10, 1), p(11, 10), p(12, 11), p(20, 1)];
+        assert_eq!(with_descendants(&[10], &all), vec![10, 11, 12]);
+    }
+
+    #[test]
+    fn this_process_sees_itself() {
+        let me = std::process::id();
+        assert!(process(me).is_some());
+        assert!(
+            tasks(|pid| pid == me)
+                .iter()
+                .any(|t| t.tgid == me && t.target)
+        );
+    }
+}

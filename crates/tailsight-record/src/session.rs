@@ -1,0 +1,667 @@
+//! One recording, from the target to the run directory.
+//!
+//! Probes are loaded and attached first and switched on by one store, so that the recording starts at once. Short
+//! recordings are drained after they end; longer ones while they run, when the buffers fill. Whatever happens (Ctrl-C,
+//! the target exits, the disk fills), what was recorded is kept.
+
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use tailsight_host::kernel::Kernel;
+use tailsight_host::rights::Rights;
+use tailsight_host::{Fact, Root};
+use tailsight_trace::meta::{self, RunMeta, State};
+use tailsight_trace::tables::{SocketRow, TaskRow};
+use tailsight_trace::{Event, FORMAT_VERSION, RunWriter};
+
+use crate::buffer::{self, Buffers};
+use crate::clocks;
+use crate::collect::Collector;
+use crate::cost;
+use crate::error::Error;
+use crate::loader::{self, HookChoice, HookState, Loaded};
+use crate::probes::Need;
+use crate::procfs;
+use crate::target::{self, Selector};
+
+/// How long the cost of the hooks is measured after the recording.
+const COST_WINDOW: Duration = Duration::from_millis(50);
+/// How often the recorder looks at the buffers.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The target.
+    pub selector: Selector,
+    /// How long; `None`: until stopped (or until the command ends).
+    pub duration: Option<Duration>,
+    /// The run directory.
+    pub out: PathBuf,
+    /// Bytes for all buffers; `None`: 1/16 of the memory, at most 512 MiB.
+    pub buffer_bytes: Option<u64>,
+    /// Hooks to add or leave out.
+    pub hooks: HookChoice,
+    /// The version to write into run.json.
+    pub version: String,
+}
+
+/// Where a recording stands.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// The target is known; probes are being loaded.
+    Loading {
+        /// The application.
+        app: String,
+        /// Its processes.
+        pids: Vec<u32>,
+        /// Its ports.
+        ports: Vec<u16>,
+    },
+    /// Recording.
+    Recording {
+        /// Time so far.
+        elapsed: Duration,
+        /// Events so far.
+        events: u64,
+        /// Events lost so far.
+        lost: u64,
+    },
+    /// Measuring the cost of the hooks.
+    Measuring,
+    /// Writing.
+    Writing {
+        /// Events to write.
+        events: u64,
+    },
+}
+
+/// A recording that left a run behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The run's description as written.
+    pub meta: RunMeta,
+    /// What cut it short, when something did; the run is kept.
+    pub error: Option<Error>,
+}
+
+/// Records.
+///
+/// # Errors
+/// Everything that happens before the first event; later trouble is in [`Outcome::error`].
+pub fn record(
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, Error> {
+    let mut hooks = preflight(&options.hooks)?;
+    let (mut app, mut pids) = target::processes(&options.selector)?;
+    let fixed_ports = match options.selector {
+        Selector::Port(port) => Some(vec![port]),
+        _ => None,
+    };
+    let mut ports = fixed_ports
+        .clone()
+        .unwrap_or_else(|| target::server_ports(&pids));
+    if let Selector::Command(words) = &options.selector {
+        app = words
+            .first()
+            .map(|w| w.rsplit('/').next().unwrap_or(w).to_owned())
+            .unwrap_or_default();
+    }
+    progress(Progress::Loading {
+        app: app.clone(),
+        pids: pids.clone(),
+        ports: ports.clone(),
+    });
+
+    let cpus = possible_cpus();
+    let slots = buffer::slots_for(
+        options.buffer_bytes.unwrap_or_else(default_buffer_bytes),
+        cpus,
+    );
+    let mut meta = first_meta(options, &app, cpus, slots);
+    let mut writer = RunWriter::create(&options.out, &meta)?;
+
+    let mut storage = MaybeUninit::uninit();
+    let mut loaded = Loaded::load(&mut storage, &mut hooks, cpus, slots)?;
+    // SAFETY: the descriptor belongs to the loaded map, which outlives the mapping call.
+    let fd = unsafe { BorrowedFd::borrow_raw(loaded.events_fd()) };
+    let buffers = Buffers::map(fd, slots, cpus)?;
+
+    let mut child = match &options.selector {
+        Selector::Command(words) => Some(start(words)?),
+        _ => None,
+    };
+    if let Some(child) = &child {
+        pids = vec![child.id()];
+    }
+    set_targets(&mut loaded, &pids, &ports);
+
+    meta.started_unix_ns = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos() as u64);
+    let usage_before = own_cpu_ns();
+    let mut clock_rows = vec![clocks::compare()];
+    meta.start_ns = clocks::monotonic_ns();
+    loaded.set_recording(true);
+    // After the start, so that a task born in between is in the snapshot or in the stream.
+    let snapshot = procfs::tasks(|_| false);
+
+    let mut session = Drain {
+        collector: Collector::new(),
+        pending: Vec::new(),
+        drains: 0,
+        failed: None,
+        start_ns: meta.start_ns,
+    };
+    let started = std::time::Instant::now();
+    let mut last_scan = started;
+    let mut last_clock = started;
+    let mut last_drain = started;
+    let mut ended_early = None;
+    loop {
+        let left = options
+            .duration
+            .map(|d| d.saturating_sub(started.elapsed()));
+        if left == Some(Duration::ZERO) {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
+            ended_early = Some("interrupted".to_owned());
+            break;
+        }
+        std::thread::sleep(left.map_or(TICK, |l| l.min(TICK)));
+        let now = std::time::Instant::now();
+        if now - last_clock > Duration::from_millis(100) {
+            clock_rows.push(clocks::compare());
+            last_clock = now;
+        }
+        let (events, lost, fullest) = fill(&loaded, &buffers);
+        progress(Progress::Recording {
+            elapsed: started.elapsed(),
+            events,
+            lost,
+        });
+        let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
+        if fullest > slots / 2 || (long && now - last_drain > Duration::from_secs(1)) {
+            session.drain(&mut loaded, &buffers, &mut writer, u64::MAX);
+            last_drain = now;
+            if session.failed.is_some() {
+                break;
+            }
+        }
+        if now - last_scan > Duration::from_millis(200) {
+            last_scan = now;
+            if let Some(child) = &mut child
+                && let Ok(Some(status)) = child.try_wait()
+            {
+                ended_early = Some(format!("the command ended ({status})"));
+                break;
+            }
+            if !pids.iter().any(|&p| procfs::process(p).is_some()) {
+                ended_early = Some(format!(
+                    "the target exited after {:.1} s",
+                    started.elapsed().as_secs_f64()
+                ));
+                break;
+            }
+            rescan(options, child.as_ref(), &mut pids);
+            if fixed_ports.is_none() && (ports.is_empty() || child.is_some()) {
+                ports = target::server_ports(&pids);
+            }
+            set_targets(&mut loaded, &pids, &ports);
+        }
+    }
+    meta.end_ns = clocks::monotonic_ns();
+    clock_rows.push(clocks::compare());
+    let lost: Vec<u64> = heads(&loaded)
+        .iter()
+        .take(cpus as usize)
+        .map(|h| h.lost)
+        .collect();
+    meta.overhead.recorder_cpu_ns = own_cpu_ns().saturating_sub(usage_before);
+
+    progress(Progress::Measuring);
+    let before = fill(&loaded, &buffers).0;
+    let costs = cost::measure(&mut loaded, COST_WINDOW);
+    let measured_events = fill(&loaded, &buffers).0 - before;
+    loaded.set_recording(false);
+    loaded.detach();
+    progress(Progress::Writing {
+        events: fill(&loaded, &buffers).0,
+    });
+    session.drain(&mut loaded, &buffers, &mut writer, meta.end_ns);
+
+    // Descriptions. All processes that were targets at any time: the filter also followed forks.
+    let targets = target_tgids(&loaded, &pids, &session.collector.tasks);
+    let tasks = task_rows(
+        snapshot,
+        std::mem::take(&mut session.collector.tasks),
+        &targets,
+    );
+    let sockets = socket_rows(&session.collector);
+    if let Some(child) = &mut child {
+        stop_child(child, &mut meta);
+    }
+    if app.is_empty() {
+        app = tasks
+            .iter()
+            .find(|t| t.target && t.tid == t.tgid)
+            .map(|t| t.comm.clone())
+            .unwrap_or_default();
+    }
+    meta.target = meta::Target {
+        selector: options.selector.to_string(),
+        app,
+        pids: targets,
+        ports,
+    };
+    meta.cpus = (0..cpus)
+        .map(|cpu| meta::Cpu {
+            cpu,
+            events: writer.written(cpu),
+            lost: lost[cpu as usize],
+        })
+        .filter(|c| c.events > 0 || c.lost > 0)
+        .collect();
+    meta.buffer.drains = session.drains;
+    meta.symbols = std::mem::take(&mut session.collector.symbols);
+    describe_cost(&mut meta, &hooks, costs, measured_events);
+    describe_clocks(&mut meta, &clock_rows);
+    if session.collector.received == 0 {
+        meta.warnings.push(no_traffic(&meta));
+    }
+    let mut error = session.failed.take();
+    for step in [
+        writer.tasks(&tasks),
+        writer.sockets(&sockets),
+        writer.clocks(&clock_rows),
+    ] {
+        if let Err(e) = step {
+            error.get_or_insert(e.into());
+        }
+    }
+    meta.state = State::Complete;
+    if let Some(why) = ended_early {
+        let note = if why == "interrupted" {
+            format!(
+                "interrupted after {:.1} s",
+                (meta.end_ns - meta.start_ns) as f64 / 1e9
+            )
+        } else {
+            why
+        };
+        meta.warnings.push(format!("{note}; the run is kept"));
+    }
+    if let Some(e) = &error {
+        meta.state = State::Partial;
+        meta.partial = Some(e.to_string());
+    }
+    if let Err(e) = writer.finish(&mut meta) {
+        error.get_or_insert(e.into());
+    }
+    Ok(Outcome { meta, error })
+}
+
+/// Checks rights and hooks before anything is touched, so that the error is about the cause.
+fn preflight(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
+    let root = Root::host();
+    let kernel = Kernel::collect(&root);
+    let rights = Rights::collect(&root, &kernel);
+    for attempt in [
+        &rights.bpf_map,
+        &rights.bpf_program,
+        &rights.bpf_kernel_read,
+    ] {
+        if let Fact::Known(a) = attempt
+            && !a.allowed
+        {
+            let errno = a.errno.as_deref().unwrap_or("refused");
+            return Err(Error::NotAllowed {
+                why: format!("bpf() says {errno}: {}", a.meaning),
+            });
+        }
+    }
+    let hooks = loader::survey(choice)?;
+    let missing: Vec<&str> = hooks
+        .iter()
+        .filter(|h| h.need == Need::Required && h.program.is_none())
+        .map(|h| h.name)
+        .collect();
+    if !missing.is_empty() {
+        let release = kernel
+            .release
+            .known()
+            .cloned()
+            .unwrap_or_else(|| "(unknown)".into());
+        return Err(Error::KernelTooOld {
+            release,
+            missing: missing.join(", "),
+        });
+    }
+    Ok(hooks)
+}
+
+struct Drain {
+    collector: Collector,
+    pending: Vec<Event>,
+    drains: u64,
+    failed: Option<Error>,
+    start_ns: u64,
+}
+
+impl Drain {
+    /// Empties every core's buffer into the run; events after `until` are dropped (they belong to the cost window).
+    fn drain(
+        &mut self,
+        loaded: &mut Loaded<'_>,
+        buffers: &Buffers,
+        writer: &mut RunWriter,
+        until: u64,
+    ) {
+        self.drains += 1;
+        for cpu in 0..buffers.cpus {
+            self.pending.clear();
+            let bss = loaded
+                .skel
+                .maps
+                .bss_data
+                .as_deref_mut()
+                .expect("the object has variables");
+            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending);
+            let start = self.start_ns;
+            self.pending.retain(|e| e.ts >= start && e.ts <= until);
+            for event in &mut self.pending {
+                self.collector.see(event);
+            }
+            if self.failed.is_none()
+                && !self.pending.is_empty()
+                && let Err(e) = writer.events(cpu, &self.pending)
+            {
+                self.failed = Some(e.into());
+            }
+        }
+    }
+}
+
+fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
+    &loaded
+        .skel
+        .maps
+        .bss_data
+        .as_deref()
+        .expect("the object has variables")
+        .heads
+}
+
+/// Events so far, lost so far, and how full the fullest buffer is.
+fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
+    heads(loaded)
+        .iter()
+        .take(buffers.cpus as usize)
+        .fold((0, 0, 0), |(n, lost, most), h| {
+            (n + h.n, lost + h.lost, most.max(buffer::waiting(h)))
+        })
+}
+
+fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
+    let bss = loaded
+        .skel
+        .maps
+        .bss_data
+        .as_deref_mut()
+        .expect("the object has variables");
+    bss.follow_children = 1;
+    for &pid in pids {
+        // The probes set bits of children at the same time, atomically; so must we.
+        let word = &raw mut bss.target_tgids[(pid >> 6) as usize & 0xffff];
+        // SAFETY: an aligned word of the shared mapping.
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(word) }
+            .fetch_or(1 << (pid & 63), Ordering::Relaxed);
+    }
+    for &port in ports {
+        bss.target_ports[usize::from(port >> 6)] |= 1 << (port & 63);
+    }
+}
+
+fn rescan(options: &Options, child: Option<&Child>, pids: &mut Vec<u32>) {
+    let selector = match (child, &options.selector) {
+        (Some(child), _) => Selector::Pid(child.id()),
+        (None, s @ (Selector::Comm(_) | Selector::Cgroup(_))) => s.clone(),
+        _ => return,
+    };
+    if let Ok((_, now)) = target::processes(&selector) {
+        for pid in now {
+            if !pids.contains(&pid) {
+                pids.push(pid);
+            }
+        }
+    }
+}
+
+/// Every process whose bit is set: those we set and the children that the probe followed.
+fn target_tgids(loaded: &Loaded<'_>, pids: &[u32], born: &[TaskRow]) -> Vec<u32> {
+    let bss = loaded
+        .skel
+        .maps
+        .bss_data
+        .as_deref()
+        .expect("the object has variables");
+    let mut all: Vec<u32> = pids.to_vec();
+    all.extend(
+        born.iter()
+            .map(|t| t.tgid)
+            .filter(|t| bss.target_tgids[(t >> 6) as usize & 0xffff] >> (t & 63) & 1 == 1),
+    );
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The snapshot, then names met in the stream; marked by the final target set.
+fn task_rows(snapshot: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
+    let kernel: std::collections::HashSet<u32> = snapshot
+        .iter()
+        .filter(|t| t.kernel)
+        .map(|t| t.tid)
+        .collect();
+    let mut rows = snapshot;
+    rows.extend(born);
+    for row in &mut rows {
+        row.target = targets.binary_search(&row.tgid).is_ok();
+        row.kernel |= kernel.contains(&row.tid);
+    }
+    rows
+}
+
+fn socket_rows(collector: &Collector) -> Vec<SocketRow> {
+    let all = procfs::processes();
+    let mut rows: Vec<SocketRow> = procfs::sockets(&all)
+        .iter()
+        .map(|(socket, holder)| {
+            let comm = all
+                .iter()
+                .find(|p| p.pid == *holder)
+                .map_or("", |p| p.comm.as_str());
+            procfs::socket_row(socket, *holder, comm)
+        })
+        .collect();
+    let met = collector.new_sockets(&rows);
+    rows.extend(met);
+    rows
+}
+
+fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|l| {
+        l.strip_prefix("model name")?
+            .split_once(':')
+            .map(|(_, m)| m.trim().to_owned())
+    });
+    RunMeta {
+        format: "tailsight-run".into(),
+        version: FORMAT_VERSION,
+        tailsight: options.version.clone(),
+        source: "ebpf".into(),
+        host: meta::Host {
+            kernel: release.trim().into(),
+            arch: std::env::consts::ARCH.into(),
+            cpus,
+            cpu_model: model.unwrap_or_default(),
+        },
+        target: meta::Target {
+            selector: options.selector.to_string(),
+            app: app.into(),
+            ..meta::Target::default()
+        },
+        buffer: meta::Buffer {
+            slots_per_cpu: slots,
+            bytes: slots * u64::from(cpus) * size_of::<Event>() as u64,
+            drains: 0,
+        },
+        ..RunMeta::default()
+    }
+}
+
+/// `window_events`: events written while the cost was measured. The time of runs that the filters turned away counts
+/// too: it is part of what an event costs.
+fn describe_cost(
+    meta: &mut RunMeta,
+    hooks: &[HookState],
+    costs: Result<Vec<cost::ProgramCost>, Error>,
+    window_events: u64,
+) {
+    let costs = costs.unwrap_or_else(|e| {
+        meta.warnings
+            .push(format!("the cost of the hooks was not measured: {e}"));
+        Vec::new()
+    });
+    let mut ns = 0.0;
+    meta.hooks = hooks
+        .iter()
+        .map(|h| {
+            let cost = h.program.and_then(|p| costs.iter().find(|c| c.name == p));
+            if let Some(c) = cost {
+                ns += c.runs as f64 * c.ns_per_run.unwrap_or(0.0);
+            }
+            meta::Hook {
+                name: h.name.into(),
+                probe: h.probe.into(),
+                on: h.program.is_some(),
+                reason: h.reason.clone(),
+                ns_per_run: cost.and_then(|c| c.ns_per_run),
+                measured_runs: cost.map_or(0, |c| c.runs),
+            }
+        })
+        .collect();
+    let events = meta.events();
+    meta.overhead.events = events;
+    meta.overhead.ns_per_event = if window_events > 0 {
+        ns / window_events as f64
+    } else {
+        0.0
+    };
+    meta.overhead.hooks_cpu_ns = (meta.overhead.ns_per_event * events as f64) as u64;
+}
+
+fn describe_clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow]) {
+    let verdict = clocks::judge(rows);
+    meta.clock_error_ns = verdict.error_ns;
+    for (at, size) in verdict.steps {
+        meta.warnings.push(format!(
+            "the wall clock was stepped by {:.3} ms, {:.3} s into the recording; lifetimes use CLOCK_MONOTONIC and are not affected",
+            size as f64 / 1e6,
+            at.saturating_sub(meta.start_ns) as f64 / 1e9
+        ));
+    }
+}
+
+fn no_traffic(meta: &RunMeta) -> String {
+    if meta.target.ports.is_empty() {
+        "the target has no server port: it neither listens nor holds a connection".into()
+    } else {
+        let ports: Vec<String> = meta.target.ports.iter().map(u16::to_string).collect();
+        format!(
+            "no message reached the target on port {} while recording; is there a load?",
+            ports.join(", ")
+        )
+    }
+}
+
+fn start(words: &[String]) -> Result<Child, Error> {
+    let (program, arguments) = words.split_first().ok_or_else(|| Error::Command {
+        command: String::new(),
+        why: "no command given".into(),
+    })?;
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|e| Error::Command {
+            command: program.clone(),
+            why: e.to_string(),
+        })
+}
+
+/// Stops the command that we started: it was started for the recording.
+fn stop_child(child: &mut Child, meta: &mut RunMeta) {
+    if matches!(child.try_wait(), Ok(Some(_))) {
+        return;
+    }
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+    for _ in 0..100 {
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    meta.warnings
+        .push("the command did not end on SIGTERM within 5 s and was killed".into());
+}
+
+fn own_cpu_ns() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |u| {
+        let ns = |t: nix::sys::time::TimeVal| {
+            t.tv_sec() as u64 * 1_000_000_000 + t.tv_usec() as u64 * 1000
+        };
+        ns(u.user_time()) + ns(u.system_time())
+    })
+}
+
+/// Cores the kernel may number, from /sys/devices/system/cpu/possible (`0-3`): event buffers are indexed by core.
+fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .and_then(|n| n.parse::<u32>().ok());
+    last.map_or_else(
+        || std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        |n| n + 1,
+    )
+    .min(1024)
+}
+
+fn default_buffer_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text.lines().find_map(|l| {
+        l.strip_prefix("MemTotal:")?
+            .trim()
+            .strip_suffix("kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
+}

@@ -1,0 +1,286 @@
+//! Which processes and ports are recorded: resolves what the user chose to process ids and server ports.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::procfs::{self, Process, Socket};
+
+/// How the user chose the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// `-p PID`: that process, its threads and its descendants.
+    Pid(u32),
+    /// `--comm NAME`: every process of that command name, and descendants.
+    Comm(String),
+    /// `--cgroup PATH`: every process in that cgroup and those below it.
+    Cgroup(PathBuf),
+    /// `--port PORT`: whoever listens on that port, in any network namespace.
+    Port(u16),
+    /// `-- CMD…`: a program that we start.
+    Command(Vec<String>),
+}
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Selector::Pid(pid) => write!(f, "-p {pid}"),
+            Selector::Comm(name) => write!(f, "--comm {name}"),
+            Selector::Cgroup(path) => write!(f, "--cgroup {}", path.display()),
+            Selector::Port(port) => write!(f, "--port {port}"),
+            Selector::Command(words) => write!(f, "-- {}", words.join(" ")),
+        }
+    }
+}
+
+/// What a selector resolved to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The application's name.
+    pub app: String,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    /// Its server ports.
+    pub ports: Vec<u16>,
+}
+
+/// Finds the processes. For a command that was started, give its pid as [`Selector::Pid`].
+///
+/// # Errors
+/// [`Error::NoSuchPid`], [`Error::NoTarget`].
+pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
+    let all = procfs::processes();
+    let me = std::process::id();
+    let roots: Vec<u32> = match selector {
+        Selector::Pid(pid) => {
+            let process = all
+                .iter()
+                .find(|p| p.pid == *pid)
+                .cloned()
+                .or_else(|| thread_group(*pid));
+            let process = process.ok_or(Error::NoSuchPid { pid: *pid })?;
+            if process.kernel {
+                return Err(Error::NoTarget {
+                    tried: selector.to_string(),
+                    why: format!("{} is a kernel thread", process.comm),
+                    next: "give the pid of a server process".into(),
+                });
+            }
+            vec![process.pid]
+        }
+        Selector::Comm(name) => {
+            let found: Vec<u32> = all
+                .iter()
+                .filter(|p| p.comm == *name && p.pid != me && !p.kernel)
+                .map(|p| p.pid)
+                .collect();
+            if found.is_empty() {
+                return Err(no_such_comm(selector, name, &all));
+            }
+            found
+        }
+        Selector::Cgroup(path) => cgroup_members(selector, path)?,
+        Selector::Port(port) => listeners(selector, *port, &all)?,
+        Selector::Command(_) => Vec::new(),
+    };
+    // Under --comm and -p, children of the match count as the application; --port names its holders exactly, but their
+    // children (workers of a pre-forking server) hold the same socket anyway.
+    let pids: Vec<u32> = procfs::with_descendants(&roots, &all)
+        .into_iter()
+        .filter(|&p| p != me)
+        .collect();
+    let app = roots
+        .first()
+        .and_then(|r| all.iter().find(|p| p.pid == *r))
+        .map(|p| p.comm.clone())
+        .unwrap_or_default();
+    Ok((app, pids))
+}
+
+/// A thread id given as a pid: the process it belongs to.
+fn thread_group(tid: u32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let tgid = status
+        .lines()
+        .find_map(|l| l.strip_prefix("Tgid:"))?
+        .trim()
+        .parse()
+        .ok()?;
+    procfs::process(tgid)
+}
+
+fn no_such_comm(selector: &Selector, name: &str, all: &[Process]) -> Error {
+    let lower = name.to_lowercase();
+    let near: BTreeSet<&str> = all
+        .iter()
+        .filter(|p| {
+            !p.kernel
+                && (p.comm.to_lowercase().contains(&lower)
+                    || (name.len() > 15 && name.starts_with(&p.comm)))
+        })
+        .map(|p| p.comm.as_str())
+        .collect();
+    let next = if near.is_empty() {
+        "command names are at most 15 characters; `ps -e -o comm` lists them, --port PORT chooses by port".to_owned()
+    } else {
+        format!(
+            "did you mean --comm {}?",
+            near.into_iter().collect::<Vec<_>>().join(" or --comm ")
+        )
+    };
+    Error::NoTarget {
+        tried: selector.to_string(),
+        why: "no process has that command name".into(),
+        next,
+    }
+}
+
+fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
+    let none = |why: String| Error::NoTarget {
+        tried: selector.to_string(),
+        why,
+        next:
+            "give a directory below /sys/fs/cgroup, e.g. /sys/fs/cgroup/system.slice/nginx.service"
+                .into(),
+    };
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let candidates = [
+        path.to_path_buf(),
+        Path::new("/sys/fs/cgroup").join(relative),
+        Path::new("/sys/fs/cgroup/unified").join(relative),
+    ];
+    let dir = candidates
+        .iter()
+        .find(|d| d.join("cgroup.procs").is_file())
+        .ok_or_else(|| none("not a cgroup directory".into()))?;
+    let mut found = Vec::new();
+    let mut queue = vec![dir.clone()];
+    while let Some(dir) = queue.pop() {
+        let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+        found.extend(
+            text.lines()
+                .filter_map(|l| l.parse::<u32>().ok())
+                .filter(|&p| p != 0),
+        );
+        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+        queue.extend(
+            below
+                .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+                .map(|e| e.path()),
+        );
+    }
+    if found.is_empty() {
+        return Err(none("the cgroup has no processes".into()));
+    }
+    Ok(found)
+}
+
+fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>, Error> {
+    let sockets = procfs::sockets(all);
+    let inodes: BTreeSet<u64> = sockets
+        .iter()
+        .filter(|(s, _)| s.listening && s.local.1 == port)
+        .map(|(s, _)| s.inode)
+        .collect();
+    let holders: Vec<u32> = all
+        .iter()
+        .filter(|p| !p.kernel)
+        .filter(|p| {
+            !inodes.is_empty()
+                && procfs::socket_inodes(p.pid)
+                    .iter()
+                    .any(|i| inodes.contains(i))
+        })
+        .map(|p| p.pid)
+        .collect();
+    if !holders.is_empty() {
+        return Ok(holders);
+    }
+    let others: BTreeSet<u16> = sockets
+        .iter()
+        .filter(|(s, h)| s.listening && !s.udp && *h != 0)
+        .map(|(s, _)| s.local.1)
+        .collect();
+    let listed: Vec<String> = others.iter().take(12).map(u16::to_string).collect();
+    Err(Error::NoTarget {
+        tried: selector.to_string(),
+        why: "nobody listens on that port in any network namespace".into(),
+        next: if listed.is_empty() {
+            "start the server first".into()
+        } else {
+            format!("ports with listeners: {}", listed.join(", "))
+        },
+    })
+}
+
+/// The server ports of processes: where they listen (TCP) or hold an unconnected socket (UDP). A process without any
+/// (its listener was closed after a fork) gets the local ports of its connections.
+pub fn server_ports(pids: &[u32]) -> Vec<u16> {
+    let mut ports = BTreeSet::new();
+    let mut connected = BTreeSet::new();
+    for &pid in pids {
+        let inodes: BTreeSet<u64> = procfs::socket_inodes(pid).into_iter().collect();
+        if inodes.is_empty() {
+            continue;
+        }
+        for socket in procfs::sockets_of_namespace(pid)
+            .iter()
+            .filter(|s| inodes.contains(&s.inode))
+        {
+            let set = if socket.listening {
+                &mut ports
+            } else {
+                &mut connected
+            };
+            set.insert(local_port(socket));
+        }
+    }
+    ports.remove(&0);
+    if ports.is_empty() {
+        connected.into_iter().filter(|&p| p != 0).collect()
+    } else {
+        ports.into_iter().collect()
+    }
+}
+
+fn local_port(socket: &Socket) -> u16 {
+    socket.local.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+
+    #[test]
+    fn own_ports_are_found() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("[::1]:0").unwrap();
+        let ports = server_ports(&[std::process::id()]);
+        assert!(ports.contains(&tcp.local_addr().unwrap().port()));
+        assert!(ports.contains(&udp.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn a_missing_pid_says_which() {
+        let e = processes(&Selector::Pid(4_194_303)).unwrap_err();
+        assert!(e.to_string().contains("4194303"), "{e}");
+    }
+
+    #[test]
+    fn a_port_without_listener_lists_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let e = processes(&Selector::Port(1)).unwrap_err().to_string();
+        assert!(e.contains("nobody listens"), "{e}");
+        drop(listener);
+    }
+
+    #[test]
+    fn a_missing_cgroup_says_so() {
+        let e = processes(&Selector::Cgroup("/no/such/cgroup".into()))
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains("not a cgroup directory"), "{e}");
+    }
+}

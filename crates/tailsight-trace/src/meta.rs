@@ -1,0 +1,158 @@
+//! `run.json`: what was recorded, on what, with which hooks, what was lost and what it cost.
+
+use serde::{Deserialize, Serialize};
+
+/// The description of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunMeta {
+    /// Always `tailsight-run`.
+    pub format: String,
+    /// The run format's version.
+    pub version: u32,
+    /// The version of the tailsight that recorded.
+    pub tailsight: String,
+    /// Where the recording stands.
+    pub state: State,
+    /// Why a run is partial.
+    pub partial: Option<String>,
+    /// The source of events: `ebpf`.
+    pub source: String,
+    /// The host.
+    pub host: Host,
+    /// What was recorded.
+    pub target: Target,
+    /// Wall-clock time at the start, ns since the epoch.
+    pub started_unix_ns: u64,
+    /// First nanosecond of the recording, CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// Last nanosecond of the recording, CLOCK_MONOTONIC.
+    pub end_ns: u64,
+    /// Each hook: whether it was on, and what it cost.
+    pub hooks: Vec<Hook>,
+    /// Each core: what it recorded and lost.
+    pub cpus: Vec<Cpu>,
+    /// The buffers.
+    pub buffer: Buffer,
+    /// What the recording cost.
+    pub overhead: Overhead,
+    /// Largest error of a conversion between clocks of this run, ns.
+    pub clock_error_ns: u64,
+    /// Names that events refer to by index; entry 0 is empty.
+    pub symbols: Vec<String>,
+    /// What a reader of the results should know.
+    pub warnings: Vec<String>,
+}
+
+/// Where a recording stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Being recorded, or killed while it was.
+    #[default]
+    Recording,
+    /// Whole.
+    Complete,
+    /// Ended early (interrupted, out of disk); `partial` says why.
+    Partial,
+}
+
+/// The recorded host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Kernel release.
+    pub kernel: String,
+    /// Machine architecture.
+    pub arch: String,
+    /// Online cores.
+    pub cpus: u32,
+    /// Processor model.
+    pub cpu_model: String,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// The option that chose it, as the user gave it.
+    pub selector: String,
+    /// The application's name: the command name of its first process.
+    pub app: String,
+    /// Its processes (thread group ids).
+    pub pids: Vec<u32>,
+    /// Its server ports.
+    pub ports: Vec<u16>,
+}
+
+/// One hook.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hook {
+    /// The tracepoint's name.
+    pub name: String,
+    /// The probe (folder) it belongs to.
+    pub probe: String,
+    /// Whether it was attached.
+    pub on: bool,
+    /// Why it was not.
+    pub reason: Option<String>,
+    /// Mean cost of one run, ns, measured after the recording with the kernel's BPF statistics, less the cost of an
+    /// empty program; absent when it did not run while that was measured.
+    pub ns_per_run: Option<f64>,
+    /// How often it ran while that was measured.
+    pub measured_runs: u64,
+}
+
+/// One core's stream.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cpu {
+    /// The core.
+    pub cpu: u32,
+    /// Events on disk.
+    pub events: u64,
+    /// Events lost because the buffer was full.
+    pub lost: u64,
+}
+
+/// The per-core buffers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Buffer {
+    /// Events a core's buffer holds.
+    pub slots_per_cpu: u64,
+    /// Bytes of all buffers.
+    pub bytes: u64,
+    /// How often the buffers were emptied while recording.
+    pub drains: u64,
+}
+
+/// What the recording cost.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overhead {
+    /// Mean ns of one event (hook runs weighted by how often they ran).
+    pub ns_per_event: f64,
+    /// Events recorded.
+    pub events: u64,
+    /// CPU time that the hooks took in all: events times ns per event.
+    pub hooks_cpu_ns: u64,
+    /// CPU time of Tailsight's own threads while recording (user + system).
+    pub recorder_cpu_ns: u64,
+}
+
+impl RunMeta {
+    /// Events lost over all cores.
+    pub fn lost(&self) -> u64 {
+        self.cpus.iter().map(|c| c.lost).sum()
+    }
+    /// Events on disk over all cores.
+    pub fn events(&self) -> u64 {
+        self.cpus.iter().map(|c| c.events).sum()
+    }
+    /// The hook of that name, if the run knows it.
+    pub fn hook(&self, name: &str) -> Option<&Hook> {
+        self.hooks.iter().find(|h| h.name == name)
+    }
+}

@@ -1,0 +1,333 @@
+//! Opening a run: whole ones, partial ones, and a clear word for everything else.
+//!
+//! A stream that was cut (SIGKILL, a full disk, a copy that stopped) is read up to its last whole batch, and the run
+//! says so in [`Run::partial`].
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{RecordBatch, StringArray};
+use arrow_ipc::reader::StreamReader;
+
+use crate::FORMAT_VERSION;
+use crate::error::Error;
+use crate::event::Event;
+use crate::meta::{RunMeta, State};
+use crate::tables::{ClockRow, SocketRow, TaskRow};
+use crate::write::event_schema;
+
+/// An opened run.
+#[derive(Debug)]
+pub struct Run {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// run.json.
+    pub meta: RunMeta,
+    /// tasks.arrow.
+    pub tasks: Vec<TaskRow>,
+    /// sockets.arrow.
+    pub sockets: Vec<SocketRow>,
+    /// clocks.arrow.
+    pub clocks: Vec<ClockRow>,
+    /// Why the run is not whole; empty when it is.
+    pub partial: Vec<String>,
+}
+
+/// The events of one core, in time order.
+#[derive(Clone, Debug, Default)]
+pub struct CpuEvents {
+    /// The core.
+    pub cpu: u32,
+    /// Its events, sorted by time (ties keep the order of recording).
+    pub events: Vec<Event>,
+}
+
+impl Run {
+    /// Opens a run directory: its description and small tables. Events are read by [`Run::events`].
+    ///
+    /// # Errors
+    /// [`Error::NotARun`], [`Error::NewerVersion`], [`Error::Read`].
+    pub fn open(dir: &Path) -> Result<Run, Error> {
+        let not = |why: String| Error::NotARun {
+            path: dir.into(),
+            why,
+        };
+        if !dir.is_dir() {
+            return Err(not(if dir.exists() {
+                "it is a file".into()
+            } else {
+                "there is no such directory".into()
+            }));
+        }
+        let path = dir.join("run.json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(not("it has no run.json".into()));
+            }
+            Err(e) => return Err(Error::read(&path, e)),
+        };
+        // The version comes first: a newer run.json may hold what this version cannot parse.
+        let value: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|e| not(format!("its run.json is not JSON: {e}")))?;
+        if value.get("format").and_then(|f| f.as_str()) != Some("tailsight-run") {
+            return Err(not(
+                "its run.json does not say \"format\": \"tailsight-run\"".into(),
+            ));
+        }
+        let version = value
+            .get("version")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0);
+        if version > u64::from(FORMAT_VERSION) {
+            return Err(Error::NewerVersion {
+                path: dir.into(),
+                found: u32::try_from(version).unwrap_or(u32::MAX),
+                supported: FORMAT_VERSION,
+            });
+        }
+        let meta: RunMeta = serde_json::from_value(value)
+            .map_err(|e| not(format!("its run.json is not understood: {e}")))?;
+        let mut partial = Vec::new();
+        match meta.state {
+            State::Complete => {}
+            State::Recording => partial.push("the recording was killed before it ended".into()),
+            State::Partial => partial.push(
+                meta.partial
+                    .clone()
+                    .unwrap_or_else(|| "the recording ended early".into()),
+            ),
+        }
+        let tasks = read_table(dir, "tasks.arrow", &mut partial, task_rows);
+        let sockets = read_table(dir, "sockets.arrow", &mut partial, socket_rows);
+        let clocks = read_table(dir, "clocks.arrow", &mut partial, clock_rows);
+        Ok(Run {
+            dir: dir.into(),
+            meta,
+            tasks,
+            sockets,
+            clocks,
+            partial,
+        })
+    }
+
+    /// Reads every core's events, sorted by time. What a cut file still holds is read and noted in `partial`.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when the events folder cannot be listed or a stream is not one of ours.
+    pub fn events(&mut self) -> Result<Vec<CpuEvents>, Error> {
+        let folder = self.dir.join("events");
+        let mut files: Vec<(u32, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(|e| Error::read(&folder, e))? {
+            let path = entry.map_err(|e| Error::read(&folder, e))?.path();
+            let cpu = path
+                .file_stem()
+                .and_then(|s| s.to_str())
+                .and_then(|s| s.strip_prefix("cpu-"))
+                .and_then(|s| s.parse().ok());
+            if let (Some(cpu), Some("arrow")) = (cpu, path.extension().and_then(|e| e.to_str())) {
+                files.push((cpu, path));
+            }
+        }
+        files.sort();
+        let mut all = Vec::with_capacity(files.len());
+        for (cpu, path) in files {
+            let expected = self
+                .meta
+                .cpus
+                .iter()
+                .find(|c| c.cpu == cpu)
+                .map(|c| c.events);
+            let mut events = Vec::with_capacity(expected.unwrap_or(0).min(1 << 27) as usize);
+            let cut = read_stream(&path, |batch| event_rows(batch, &mut events))?;
+            if let Some(why) = cut {
+                self.partial
+                    .push(format!("events of core {cpu} are cut: {why}"));
+            } else if self.meta.state == State::Complete
+                && expected.is_some_and(|n| n != events.len() as u64)
+            {
+                self.partial.push(format!(
+                    "events of core {cpu}: {} on disk, run.json says {}",
+                    events.len(),
+                    expected.unwrap_or(0)
+                ));
+            }
+            sort_by_time(&mut events);
+            all.push(CpuEvents { cpu, events });
+        }
+        for cpu in self.meta.cpus.iter().filter(|c| c.events > 0) {
+            if !all.iter().any(|a| a.cpu == cpu.cpu) {
+                self.partial
+                    .push(format!("events of core {} are missing", cpu.cpu));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Stable sort of a nearly sorted stream: an event that was interrupted between taking its slot and reading the clock
+/// is later than the events nested in it.
+fn sort_by_time(events: &mut [Event]) {
+    if !events.is_sorted_by_key(|e| e.ts) {
+        events.sort_by_key(|e| e.ts);
+    }
+}
+
+/// Feeds every whole batch to `each`. `Ok(Some(why))`: the stream is cut after what was fed.
+fn read_stream(
+    path: &Path,
+    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
+) -> Result<Option<String>, Error> {
+    let file = File::open(path).map_err(|e| Error::read(path, e))?;
+    // Arrow's decoder checks most of what it reads, but a damaged length can still panic inside it: outside data must
+    // never take the process down, so a panic is a cut stream.
+    let guarded = catch_unwind(AssertUnwindSafe(|| -> Result<Option<String>, Error> {
+        let mut reader = match StreamReader::try_new(BufReader::with_capacity(1 << 20, file), None)
+        {
+            Ok(reader) => reader,
+            Err(e) => return Ok(Some(format!("no readable schema ({e})"))),
+        };
+        loop {
+            match reader.next() {
+                None => return Ok(None),
+                Some(Err(e)) => return Ok(Some(format!("{e}"))),
+                Some(Ok(batch)) => each(&batch).map_err(|why| Error::read(path, why))?,
+            }
+        }
+    }));
+    guarded.unwrap_or_else(|_| Ok(Some("damaged data".into())))
+}
+
+fn read_table<T>(
+    dir: &Path,
+    name: &str,
+    partial: &mut Vec<String>,
+    rows: impl Fn(&RecordBatch) -> Result<Vec<T>, String>,
+) -> Vec<T> {
+    let path = dir.join(name);
+    let mut all = Vec::new();
+    match read_stream(&path, |batch| {
+        all.extend(rows(batch)?);
+        Ok(())
+    }) {
+        Ok(None) => {}
+        Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
+        Err(e) => partial.push(e.to_string()),
+    }
+    all
+}
+
+macro_rules! primitive {
+    ($batch:expr, $name:literal, $ty:ty) => {
+        $batch
+            .column_by_name($name)
+            .and_then(|c| c.as_primitive_opt::<$ty>())
+            .ok_or_else(|| format!("column {} is missing or of another type", $name))?
+            .values()
+    };
+}
+
+fn event_rows(batch: &RecordBatch, out: &mut Vec<Event>) -> Result<(), String> {
+    let ts = primitive!(batch, "ts", UInt64Type);
+    let kind = primitive!(batch, "kind", UInt8Type);
+    let aux = primitive!(batch, "aux", UInt16Type);
+    let tid = primitive!(batch, "tid", UInt32Type);
+    let a = primitive!(batch, "a", UInt64Type);
+    let b = primitive!(batch, "b", UInt64Type);
+    let c = primitive!(batch, "c", UInt64Type);
+    debug_assert!(
+        event_schema().fields().len() == 7,
+        "a new column must be read here"
+    );
+    let n = batch.num_rows();
+    let (ts, kind, aux, tid) = (&ts[..n], &kind[..n], &aux[..n], &tid[..n]);
+    let (a, b, c) = (&a[..n], &b[..n], &c[..n]);
+    out.extend((0..n).map(|i| Event {
+        ts: ts[i],
+        kind: kind[i],
+        generation: 0,
+        aux: aux[i],
+        tid: tid[i],
+        a: a[i],
+        b: b[i],
+        c: c[i],
+    }));
+    Ok(())
+}
+
+fn strings<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray, String> {
+    batch
+        .column_by_name(name)
+        .and_then(|c| c.as_string_opt::<i32>())
+        .ok_or_else(|| format!("column {name} is missing or not text"))
+}
+
+fn flag(batch: &RecordBatch, name: &str, row: usize) -> bool {
+    batch
+        .column_by_name(name)
+        .and_then(|c| c.as_boolean_opt())
+        .is_some_and(|c| c.value(row))
+}
+
+fn task_rows(batch: &RecordBatch) -> Result<Vec<TaskRow>, String> {
+    let from = primitive!(batch, "from_ns", UInt64Type);
+    let tid = primitive!(batch, "tid", UInt32Type);
+    let tgid = primitive!(batch, "tgid", UInt32Type);
+    let comm = strings(batch, "comm")?;
+    Ok((0..batch.num_rows())
+        .map(|i| TaskRow {
+            from_ns: from[i],
+            tid: tid[i],
+            tgid: tgid[i],
+            comm: comm.value(i).to_owned(),
+            target: flag(batch, "target", i),
+            kernel: flag(batch, "kernel", i),
+        })
+        .collect())
+}
+
+fn socket_rows(batch: &RecordBatch) -> Result<Vec<SocketRow>, String> {
+    let (proto, comm) = (strings(batch, "proto")?, strings(batch, "comm")?);
+    let (local, remote) = (
+        strings(batch, "local_addr")?,
+        strings(batch, "remote_addr")?,
+    );
+    let local_port = primitive!(batch, "local_port", UInt16Type);
+    let remote_port = primitive!(batch, "remote_port", UInt16Type);
+    let tgid = primitive!(batch, "tgid", UInt32Type);
+    let addrs = primitive!(batch, "addrs", UInt64Type);
+    Ok((0..batch.num_rows())
+        .map(|i| SocketRow {
+            proto: proto.value(i).to_owned(),
+            local_addr: local.value(i).to_owned(),
+            local_port: local_port[i],
+            remote_addr: remote.value(i).to_owned(),
+            remote_port: remote_port[i],
+            listening: flag(batch, "listening", i),
+            tgid: tgid[i],
+            comm: comm.value(i).to_owned(),
+            addrs: addrs[i],
+        })
+        .collect())
+}
+
+fn clock_rows(batch: &RecordBatch) -> Result<Vec<ClockRow>, String> {
+    let monotonic = primitive!(batch, "monotonic_ns", UInt64Type);
+    let realtime = primitive!(batch, "realtime_ns", UInt64Type);
+    let boottime = primitive!(batch, "boottime_ns", UInt64Type);
+    let tsc = primitive!(batch, "tsc", UInt64Type);
+    let bracket = primitive!(batch, "bracket_ns", UInt64Type);
+    Ok((0..batch.num_rows())
+        .map(|i| ClockRow {
+            monotonic_ns: monotonic[i],
+            realtime_ns: realtime[i],
+            boottime_ns: boottime[i],
+            tsc: tsc[i],
+            bracket_ns: bracket[i],
+        })
+        .collect())
+}

@@ -1,0 +1,80 @@
+//! The schema page of the documentation, made from the same tables as everything else.
+
+use crate::FORMAT_VERSION;
+use crate::event::{KINDS, SOFTIRQS, VECTORS};
+
+/// `docs/schema.md` as Markdown: the run directory, column by column.
+pub fn markdown() -> String {
+    let mut out = format!(
+        "# The run directory (format version {FORMAT_VERSION})\n\n\
+Generated from `crates/tailsight-trace`; `cargo test -p tailsight-trace` fails when this page is stale.\n\n\
+A run is a directory. Times are CLOCK_MONOTONIC nanoseconds. `*.arrow` are Arrow IPC streams (zstd), readable up to\n\
+the last whole batch after a kill or a full disk; pandas, polars and DuckDB open them without us:\n\n\
+```python\nimport pyarrow as pa, pathlib\n\
+events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathlib.Path('run/events').glob('*.arrow')))\n```\n\n\
+| file | what |\n|---|---|\n\
+| `run.json` | host, kernel, target, hooks (on or why not, ns per run), losses, own cost, version, state |\n\
+| `events/cpu-N.arrow` | the events of core N, nearly in time order (an interrupted event may be one place early) |\n\
+| `tasks.arrow` | the name of each thread, from when on |\n\
+| `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\
+| `clocks.arrow` | comparisons of the clocks |\n\
+| `messages.parquet` | derived: one row a message, its stages and legs |\n\
+| `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\n\
+A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` ended early and says why.\n\n\
+## Compatibility\n\n\
+A reader opens every format version up to its own and refuses newer ones by name. Kinds and columns are only added.\n\n\
+## events/cpu-N.arrow\n\n\
+| column | type | unit and meaning |\n|---|---|---|\n\
+| `ts` | uint64 | ns, CLOCK_MONOTONIC |\n\
+| `kind` | uint8 | see below |\n\
+| `aux` | uint16 | by kind |\n\
+| `tid` | uint32 | the thread current on the core, 0 for idle |\n\
+| `a`, `b`, `c` | uint64 | by kind |\n\n\
+`x | y << 32` means: x in the low half, y in the high half. An *address key* is `local << 32 | remote` for IPv4 and a\n\
+64-bit mix of both addresses for IPv6 (`FlowAddr6` and sockets.arrow have the addresses). *Flow flags* in `aux`: 1 IPv6,\n\
+2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target.\n\n\
+| kind | name | hook | fields |\n|---|---|---|---|\n"
+    );
+    for spec in KINDS {
+        out += &format!(
+            "| {} | {} | `{}` | {} |\n",
+            spec.kind as u8, spec.name, spec.hook, spec.fields
+        );
+    }
+    out += "\nSystem vectors (`aux` of VectorEntry): ";
+    out += &VECTORS
+        .iter()
+        .enumerate()
+        .map(|(n, v)| format!("{n} {v}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    out += ".\n\nSoftirq vectors: ";
+    out += &SOFTIRQS
+        .iter()
+        .enumerate()
+        .map(|(n, v)| format!("{n} {v}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    out += ".\n\n## tasks.arrow\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `from_ns` | uint64 | from when the thread had this name; 0: before the recording |\n\
+| `tid`, `tgid` | uint32 | thread and process |\n\
+| `comm` | utf8 | command name |\n\
+| `target` | bool | belongs to the recorded application |\n\
+| `kernel` | bool | a kernel thread |\n\n\
+## sockets.arrow\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `proto` | utf8 | `tcp` or `udp` |\n\
+| `local_addr`, `remote_addr` | utf8 | addresses; empty when not connected |\n\
+| `local_port`, `remote_port` | uint16 | ports |\n\
+| `listening` | bool | TCP listener, or unconnected UDP |\n\
+| `tgid`, `comm` | uint32, utf8 | a process that holds it, 0 when not known |\n\
+| `addrs` | uint64 | the flow's address key |\n\n\
+## clocks.arrow\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `monotonic_ns`, `realtime_ns`, `boottime_ns` | uint64 | the clocks, ns, read within `bracket_ns` |\n\
+| `tsc` | uint64 | time-stamp counter, 0 where there is none |\n\
+| `bracket_ns` | uint64 | time between the two CLOCK_MONOTONIC reads around the others: twice the error bound |\n\n\
+The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
+    out
+}
