@@ -1,10 +1,28 @@
-//! From a run to its messages and their exact lifetimes. No I/O except the Parquet writer.
+//! From a run to its messages and their exact lifetimes.
+//!
+//! [`scan`] goes over all events once, in time order, and builds core timelines ([`cores`]), thread timelines
+//! ([`threads`]) and messages ([`matching`]). [`walk`] follows each message through them. [`Analysis::build`] sums each
+//! walk into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
+pub mod cores;
+pub mod input;
+pub mod matching;
 pub mod model;
+pub mod scan;
+pub mod tables;
+pub mod threads;
+pub mod tree;
+pub mod walk;
 
 use std::collections::BTreeMap;
 
+use tailsight_trace::read::CpuEvents;
+
+pub use input::Facts;
 pub use model::{Context, Flow, Frame, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
+
+use scan::Scan;
+use walk::{Owners, Walk};
 
 /// Every message of a run with the exact partition of its time.
 #[derive(Clone, Debug, Default)]
@@ -26,20 +44,33 @@ pub struct Lifetimes {
     offsets: [Vec<u32>; 3],
 }
 
+/// The three legs that are measured; the total is their sum.
+pub const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
+
 impl Lifetimes {
-    /// The parts of a message's leg: they sum to [`Message::latency`] exactly. Empty when the leg was not seen.
-    /// For [`Leg::Total`], the parts of the three legs, one after the other (an owner may occur in each).
-    pub fn parts(&self, message: u32, leg: Leg) -> Vec<Part> {
-        let one = |l: usize| {
-            let o = &self.offsets[l];
-            let i = message as usize;
-            &self.parts[l][o[i] as usize..o[i + 1] as usize]
+    /// The parts of one measured leg, without copying: they sum to [`Message::latency`] exactly. Empty when the leg
+    /// was not seen, and for [`Leg::Total`] (go over [`LEGS`]).
+    pub fn part_slice(&self, message: u32, leg: Leg) -> &[Part] {
+        let l = match leg {
+            Leg::Receive => 0,
+            Leg::Service => 1,
+            Leg::Transmit => 2,
+            Leg::Total => return &[],
         };
+        let (o, i) = (&self.offsets[l], message as usize);
+        &self.parts[l][o[i] as usize..o[i + 1] as usize]
+    }
+
+    /// The parts of a message's leg; for [`Leg::Total`] those of the three legs, one after the other (an owner may
+    /// occur in each).
+    pub fn parts(&self, message: u32, leg: Leg) -> Vec<Part> {
         match leg {
-            Leg::Receive => one(0).to_vec(),
-            Leg::Service => one(1).to_vec(),
-            Leg::Transmit => one(2).to_vec(),
-            Leg::Total => [one(0), one(1), one(2)].concat(),
+            Leg::Total => LEGS
+                .iter()
+                .flat_map(|l| self.part_slice(message, *l))
+                .copied()
+                .collect(),
+            _ => self.part_slice(message, leg).to_vec(),
         }
     }
 
@@ -51,7 +82,13 @@ impl Lifetimes {
         owners: Vec<Owner>,
         parts: Vec<[Vec<Part>; 3]>,
     ) -> Lifetimes {
-        let mut out = Lifetimes { app: app.into(), messages, flows, owners, ..Lifetimes::default() };
+        let mut out = Lifetimes {
+            app: app.into(),
+            messages,
+            flows,
+            owners,
+            ..Lifetimes::default()
+        };
         for leg in 0..3 {
             out.offsets[leg].push(0);
             for message in &parts {
@@ -60,5 +97,143 @@ impl Lifetimes {
             }
         }
         out
+    }
+}
+
+/// Lifetimes together with the timelines they came from, for paths on demand.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The lifetimes.
+    pub lifetimes: Lifetimes,
+    scan: Scan,
+}
+
+impl Analysis {
+    /// Builds every lifetime of a run.
+    pub fn build(facts: &Facts, cpus: &[CpuEvents]) -> Analysis {
+        let mut scan = scan::scan(facts, cpus);
+        let mut owners = Owners::default();
+        let mut lifetimes = Lifetimes {
+            app: facts.app.clone(),
+            symbols: facts.symbols.clone(),
+            incomplete: std::mem::take(&mut scan.incomplete),
+            ..Lifetimes::default()
+        };
+        for (leg, offsets) in lifetimes.offsets.iter_mut().enumerate() {
+            offsets.push(0);
+            lifetimes.parts[leg].reserve(scan.messages.len() * 6);
+        }
+        let mut sum = Sum::default();
+        for i in 0..scan.messages.len() {
+            let (message, extra) = (scan.messages[i], scan.extras[i]);
+            for (l, leg) in LEGS.into_iter().enumerate() {
+                let mut walk = Walk {
+                    scan: &scan,
+                    owners: &mut owners,
+                    each: |span| sum.add(span),
+                };
+                walk.leg(&message, &extra, leg);
+                sum.finish(&mut lifetimes.parts[l]);
+                lifetimes.offsets[l].push(lifetimes.parts[l].len() as u32);
+            }
+        }
+        complete_stages(&mut scan);
+        lifetimes.owners = owners.into_list();
+        lifetimes.messages = scan.messages.clone();
+        lifetimes.flows = scan.flows.clone();
+        Analysis { lifetimes, scan }
+    }
+
+    /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not
+    /// seen.
+    pub fn path(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
+        let mut spans = Vec::new();
+        let i = message as usize;
+        if let (Some(m), Some(extra)) = (self.scan.messages.get(i), self.scan.extras.get(i)) {
+            let mut owners = Owners::resume(self.lifetimes.owners.clone());
+            let mut walk = Walk {
+                scan: &self.scan,
+                owners: &mut owners,
+                each: |span| spans.push(span),
+            };
+            walk.leg(m, extra, leg);
+        }
+        spans
+    }
+}
+
+/// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current message.
+#[derive(Default)]
+struct Sum {
+    stamp: u32,
+    stamps: Vec<u32>,
+    places: Vec<u32>,
+    parts: Vec<Part>,
+}
+
+impl Sum {
+    fn add(&mut self, span: PathSpan) {
+        let slot = span.owner as usize * 2 + usize::from(span.role == Role::A);
+        if slot >= self.stamps.len() {
+            self.stamps.resize(slot + 64, 0);
+            self.places.resize(slot + 64, 0);
+        }
+        // Stamps count from 1, so that fresh slots belong to nobody.
+        if self.stamps[slot] != self.stamp + 1 {
+            self.stamps[slot] = self.stamp + 1;
+            self.places[slot] = self.parts.len() as u32;
+            self.parts.push(Part {
+                role: span.role,
+                owner: span.owner,
+                count: 0,
+                ns: 0,
+            });
+        }
+        let part = &mut self.parts[self.places[slot] as usize];
+        part.ns += span.to_ns - span.from_ns;
+        part.count += u32::from(span.begins);
+    }
+
+    fn finish(&mut self, out: &mut Vec<Part>) {
+        out.append(&mut self.parts);
+        self.stamp += 1;
+    }
+}
+
+/// Fills in the stages that follow from the thread timelines: wake, on core, and how many messages were ahead.
+fn complete_stages(scan: &mut Scan) {
+    let mut by_thread: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for m in &scan.messages {
+        by_thread.entry(m.tid).or_default().push(m.recv_ns);
+    }
+    for times in by_thread.values_mut() {
+        times.sort_unstable();
+    }
+    for m in &mut scan.messages {
+        // Received by the same thread after this one's hand-off and before its own receive call.
+        if let Some(times) = by_thread.get(&m.tid) {
+            let after = times.partition_point(|&t| t <= m.handoff_ns);
+            let before = times.partition_point(|&t| t < m.recv_enter_ns.max(m.handoff_ns));
+            m.ahead = before.saturating_sub(after) as u32;
+        }
+        let Some(thread) = scan.threads.get(m.tid) else {
+            continue;
+        };
+        let last = thread.at(m.recv_ns);
+        let Some(mut i) = last else { continue };
+        while i > 0 && thread.stretches[i].from > m.handoff_ns {
+            if thread.stretches[i].waker.is_some() {
+                m.wake_ns = thread.stretches[i].from;
+                break;
+            }
+            i -= 1;
+        }
+        let after = m.wake_ns.max(m.handoff_ns);
+        let on = thread.stretches[i..]
+            .iter()
+            .find(|s| s.from >= after && matches!(s.state, threads::State::Running { .. }));
+        m.on_cpu_ns = on
+            .filter(|s| s.from <= m.recv_ns)
+            .map_or(m.handoff_ns, |s| s.from);
     }
 }

@@ -141,6 +141,8 @@ pub enum Frame {
     },
     /// Stopped by a signal or a tracer.
     Stopped,
+    /// The reply waited in the socket or the queueing discipline, after the send call had returned.
+    TxQueued,
 }
 
 /// The owner of some nanoseconds.
@@ -272,24 +274,47 @@ impl Frame {
         match *self {
             Frame::Syscall { nr } => format!("sys:{}", syscall_name(nr)),
             Frame::Softirq { vec, .. } => {
-                format!("softirq:{}", SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown"))
+                format!(
+                    "softirq:{}",
+                    SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown")
+                )
             }
             Frame::Irq { irq } => format!("irq:{irq}"),
-            Frame::Vector { which } => format!("vector:{}", VECTORS.get(usize::from(which)).copied().unwrap_or("unknown")),
+            Frame::Vector { which } => format!(
+                "vector:{}",
+                VECTORS
+                    .get(usize::from(which))
+                    .copied()
+                    .unwrap_or("unknown")
+            ),
             Frame::Csd => "csd".into(),
-            Frame::Work { symbol } => match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
-                Some(name) => format!("work:{name}"),
-                None => "work".into(),
-            },
+            Frame::Work { symbol } => {
+                match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
+                    Some(name) => format!("work:{name}"),
+                    None => "work".into(),
+                }
+            }
             Frame::Packet { own: true, port } => format!("packet:own:{port}"),
             Frame::Packet { own: false, port } => format!("packet:{port}"),
             Frame::IdleState { state } => format!("idle-state:{state}"),
             Frame::WakePending => "wake-pending".into(),
             Frame::Runnable => "runnable".into(),
-            Frame::SleepIn { nr, uninterruptible } => {
-                format!("{}:{}", if uninterruptible { "disk-sleep" } else { "sleep" }, syscall_name(nr))
+            Frame::SleepIn {
+                nr,
+                uninterruptible,
+            } => {
+                format!(
+                    "{}:{}",
+                    if uninterruptible {
+                        "disk-sleep"
+                    } else {
+                        "sleep"
+                    },
+                    syscall_name(nr)
+                )
             }
             Frame::Stopped => "stopped".into(),
+            Frame::TxQueued => "tx-queued".into(),
         }
     }
 }

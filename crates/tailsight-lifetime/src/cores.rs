@@ -1,0 +1,224 @@
+//! Core timelines: what ran on each core at each nanosecond, as nested spans.
+//!
+//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries
+//! the thread that was current, so that a timeline heals after lost events.
+
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, flow_flags};
+
+use crate::model::Frame;
+use crate::threads::Threads;
+use crate::tree::{NodeId, Tree};
+
+/// A segment of a core's timeline: from `from` until the next segment's `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Start, ns.
+    pub from: u64,
+    /// What ran.
+    pub node: NodeId,
+    /// The innermost span begins here (else it goes on after an interruption).
+    pub begins: bool,
+    /// The running thread was serving a message (set later, by serving window).
+    pub serving: bool,
+}
+
+/// One core's timeline.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// Its segments, in order, of different nodes or spans.
+    pub segments: Vec<Segment>,
+    node: NodeId,
+    known: bool,
+    after_interrupt: bool,
+}
+
+const NET_RX: u64 = 3;
+
+impl Core {
+    /// A core of which nothing is known yet.
+    pub fn new(events: usize) -> Core {
+        Core {
+            segments: Vec::with_capacity(events),
+            node: 0,
+            known: false,
+            after_interrupt: false,
+        }
+    }
+
+    /// What runs now.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn enter(&mut self, ts: u64, node: NodeId, begins: bool) {
+        self.node = node;
+        match self.segments.last_mut() {
+            Some(last) if last.from == ts => {
+                // Nothing lasted zero time: the later state replaces it.
+                last.node = node;
+                last.begins |= begins;
+            }
+            _ => self.segments.push(Segment {
+                from: ts,
+                node,
+                begins,
+                serving: false,
+            }),
+        }
+    }
+
+    fn push(&mut self, tree: &mut Tree, ts: u64, frame: Frame) {
+        let node = tree.push(self.node, frame);
+        self.enter(ts, node, true);
+    }
+
+    fn pop(&mut self, tree: &Tree, ts: u64, matches: impl Fn(Frame) -> bool) {
+        let node = tree.pop_through(self.node, matches);
+        if node != self.node {
+            self.enter(ts, node, false);
+        }
+    }
+
+    /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
+    pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event) {
+        let Some(kind) = event.kind() else { return };
+        if !self.known || tree.task_of(self.node) != event.tid {
+            // The first event of a core, or one after a loss: trust the event.
+            self.known = true;
+            let node = threads.base(tree, event.tid);
+            self.enter(event.ts, node, true);
+        }
+        let ts = event.ts;
+        let mut interrupt_ends = false;
+        match kind {
+            Kind::SchedSwitch => {
+                let node = threads.base(tree, event.a_hi());
+                self.enter(ts, node, true);
+            }
+            Kind::SyscallEnter => {
+                let frame = Frame::Syscall { nr: event.a as u32 };
+                threads.set_frame(event.tid, Some(frame), ts);
+                let node = threads.base(tree, event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::SyscallExit => {
+                threads.set_frame(event.tid, None, ts);
+                let node = tree.task(event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::WorkStart => {
+                threads.set_frame(
+                    event.tid,
+                    Some(Frame::Work {
+                        symbol: event.a as u32,
+                    }),
+                    ts,
+                );
+                let node = threads.base(tree, event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::WorkEnd => {
+                threads.set_frame(event.tid, None, ts);
+                let node = tree.task(event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::SoftirqEntry => {
+                // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
+                // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
+                let caused =
+                    event.tid != 0 && !self.after_interrupt && !threads.is_ksoftirqd(event.tid);
+                self.push(
+                    tree,
+                    ts,
+                    Frame::Softirq {
+                        vec: event.a as u8,
+                        inline: caused,
+                    },
+                );
+            }
+            Kind::SoftirqExit => {
+                let vec = event.a as u8;
+                let was_inline = tree.any(self.node, |f| {
+                    matches!(f, Frame::Softirq { inline: true, .. })
+                });
+                self.pop(
+                    tree,
+                    ts,
+                    |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec),
+                );
+                interrupt_ends = !was_inline;
+            }
+            Kind::IrqEntry => self.push(
+                tree,
+                ts,
+                Frame::Irq {
+                    irq: event.a as u32,
+                },
+            ),
+            Kind::IrqExit => {
+                let irq = event.a as u32;
+                self.pop(tree, ts, |f| f == Frame::Irq { irq });
+                interrupt_ends = true;
+            }
+            Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: event.aux }),
+            Kind::VectorExit => {
+                let which = event.aux;
+                self.pop(tree, ts, |f| f == Frame::Vector { which });
+                interrupt_ends = true;
+            }
+            Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
+            Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
+            Kind::RxStack => {
+                if tree.any(
+                    self.node,
+                    |f| matches!(f, Frame::Softirq { vec, .. } if u64::from(vec) == NET_RX),
+                ) {
+                    let own = event.aux & flow_flags::FOREIGN == 0;
+                    let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
+                    let port = if own { local } else { local.min(remote) };
+                    if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
+                        self.node = tree.parent(self.node);
+                    }
+                    self.push(tree, ts, Frame::Packet { own, port });
+                }
+            }
+            Kind::CpuIdle => {
+                if event.a as u32 == u32::MAX {
+                    self.pop(tree, ts, |f| matches!(f, Frame::IdleState { .. }));
+                } else if event.tid == 0 {
+                    self.push(
+                        tree,
+                        ts,
+                        Frame::IdleState {
+                            state: event.a as u8,
+                        },
+                    );
+                }
+            }
+            // A boundary that serving windows may need when system calls are not recorded.
+            Kind::Recv => {
+                let node = self.node;
+                self.enter(ts, node, false);
+            }
+            _ => {}
+        }
+        self.after_interrupt =
+            interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+    }
+
+    /// The index of the segment that holds `ts`, if the timeline had begun by then.
+    pub fn at(&self, ts: u64) -> Option<usize> {
+        self.segments
+            .partition_point(|s| s.from <= ts)
+            .checked_sub(1)
+    }
+}
+
+/// Events that may stand between an interrupt's end and the softirq it raised.
+fn keeps_interrupt_tail(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::SchedWaking | Kind::SchedWakeup | Kind::SchedMigrate | Kind::IpiSend | Kind::CsdQueue
+    )
+}

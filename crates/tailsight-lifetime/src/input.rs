@@ -1,0 +1,101 @@
+//! What the lifetimes need to know besides the events: names of threads, the target, its ports, its sockets.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tailsight_trace::Run;
+use tailsight_trace::tables::{SocketRow, TaskRow};
+
+/// Names of threads, and which belong to the target.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    by_tid: FxHashMap<u32, Name>,
+    targets: FxHashSet<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    comm: String,
+    kernel: bool,
+}
+
+impl Names {
+    /// From the rows of tasks.arrow; the last name of a thread counts.
+    pub fn new(rows: &[TaskRow]) -> Names {
+        let mut names = Names::default();
+        for row in rows {
+            if row.target {
+                names.targets.insert(row.tid);
+            }
+            names.by_tid.insert(
+                row.tid,
+                Name {
+                    comm: row.comm.clone(),
+                    kernel: row.kernel,
+                },
+            );
+        }
+        names
+    }
+
+    /// The thread's command name, or its number.
+    pub fn comm(&self, tid: u32) -> String {
+        self.by_tid
+            .get(&tid)
+            .map_or_else(|| format!("tid {tid}"), |n| n.comm.clone())
+    }
+
+    /// Whether the thread is a kernel thread.
+    pub fn is_kernel(&self, tid: u32) -> bool {
+        self.by_tid.get(&tid).is_some_and(|n| n.kernel)
+    }
+
+    /// Whether the thread belongs to the target.
+    pub fn is_target(&self, tid: u32) -> bool {
+        tid != 0 && self.targets.contains(&tid)
+    }
+
+    /// Whether the thread is a softirq daemon.
+    pub fn is_ksoftirqd(&self, tid: u32) -> bool {
+        self.by_tid
+            .get(&tid)
+            .is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
+    }
+}
+
+/// Everything besides the events.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The application's name.
+    pub app: String,
+    /// Names.
+    pub names: Names,
+    /// Server ports of the target.
+    pub ports: FxHashSet<u16>,
+    /// Sockets known by the recorder, for the names of flows.
+    pub sockets: Vec<SocketRow>,
+    /// Names that events refer to.
+    pub symbols: Vec<String>,
+    /// Cores, highest number plus one.
+    pub cpus: u16,
+}
+
+impl Facts {
+    /// From an opened run.
+    pub fn of(run: &Run) -> Facts {
+        let cpus = run
+            .meta
+            .cpus
+            .iter()
+            .map(|c| c.cpu + 1)
+            .max()
+            .unwrap_or(0)
+            .max(run.meta.host.cpus);
+        Facts {
+            app: run.meta.target.app.clone(),
+            names: Names::new(&run.tasks),
+            ports: run.meta.target.ports.iter().copied().collect(),
+            sockets: run.sockets.clone(),
+            symbols: run.meta.symbols.clone(),
+            cpus: cpus.min(u32::from(u16::MAX)) as u16,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Finding messages: from packets to receive calls, and from receive calls to replies.
+//!
+//! TCP is matched exactly by flow and sequence range ([`tcp`]); UDP by a FIFO a socket ([`udp`]); replies by order on
+//! the flow ([`replies`]). No payload is looked at.
+
+pub mod replies;
+pub mod tcp;
+pub mod udp;
+
+use std::collections::BTreeMap;
+
+use crate::model::Message;
+
+/// What the walk needs beyond the [`Message`] itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// The core that ran protocol processing.
+    pub stack_cpu: u16,
+    /// The core of the hand-over to the driver.
+    pub xmit_cpu: u16,
+    /// The thread that sent the reply.
+    pub send_tid: u32,
+    /// When the send call had taken the data.
+    pub sent_ns: u64,
+    /// In a batch: when the reply before this one was sent; until then its thread worked for others.
+    pub own_from_ns: u64,
+}
+
+/// Messages found so far, in the order of their receive calls.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The messages; `id` is not final before they are sorted by arrival.
+    pub messages: Vec<Message>,
+    /// Beside each message.
+    pub extras: Vec<Extra>,
+    /// Messages that were not followed to a receive call, by reason.
+    pub incomplete: BTreeMap<String, u64>,
+}
+
+impl Found {
+    /// Adds a message and returns its index.
+    pub fn add(&mut self, message: Message, extra: Extra) -> u32 {
+        self.messages.push(message);
+        self.extras.push(extra);
+        self.messages.len() as u32 - 1
+    }
+
+    /// Counts a message that could not be followed.
+    pub fn lose(&mut self, reason: &str, n: u64) {
+        if n > 0 {
+            *self.incomplete.entry(reason.to_owned()).or_default() += n;
+        }
+    }
+}
+
+/// A receive call.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvCall {
+    /// When it had its data.
+    pub ts: u64,
+    /// When it was entered.
+    pub entered: u64,
+    /// Its core.
+    pub cpu: u16,
+    /// Its thread.
+    pub tid: u32,
+}
+
+/// `a - b` for sequence numbers: negative when `a` comes first (RFC 9293 §3.4, modulo 2^32).
+pub fn sequence_diff(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}

@@ -1,0 +1,252 @@
+//! Replies, by order on the flow (protocol-less): the first send after a receive call answers the first message that it
+//! returned, the second the second, and so on. Fewer sends than messages: the last send is shared. No send before the
+//! next receive call: the messages wait for the sends after that one (a request over several segments, a thread pool).
+
+use std::collections::VecDeque;
+
+use super::{Found, sequence_diff};
+use crate::model::flags;
+
+/// A send call.
+#[derive(Clone, Copy, Debug)]
+pub struct SendCall {
+    /// When it was entered.
+    pub entered: u64,
+    /// When it had taken the data.
+    pub ts: u64,
+    /// Its thread.
+    pub tid: u32,
+    /// TCP: the sequence number after its last byte.
+    pub end: u32,
+    /// UDP: the hand-over to the driver inside the call, if any: (time, core).
+    pub inline_xmit: Option<(u64, u16)>,
+}
+
+/// The reply side of one flow (TCP) or of one thread on one socket (UDP).
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    waiting: Vec<u32>,
+    sends: usize,
+    last: Option<SendCall>,
+    /// TCP: sends whose last byte has not reached the driver: (end, messages).
+    in_flight: VecDeque<(u32, u64, Vec<u32>)>,
+    /// TCP: what reached the driver while the send call was still running: its own event comes later.
+    early_xmits: VecDeque<(u32, u64, u16)>,
+}
+
+impl Replies {
+    /// A receive call returned these messages.
+    pub fn received(&mut self, messages: std::ops::Range<u32>, found: &mut Found) {
+        if messages.is_empty() {
+            return;
+        }
+        if self.sends > 0 {
+            self.settle(found);
+        }
+        self.waiting.extend(messages);
+    }
+
+    /// A send call answered.
+    pub fn sent(&mut self, call: SendCall, found: &mut Found) {
+        if let Some(&index) = self.waiting.get(self.sends) {
+            let own_from = self.last.filter(|_| self.sends > 0).map_or(0, |l| l.ts);
+            found.extras[index as usize].own_from_ns = own_from;
+            answer(&[index], call, found);
+            self.expect_xmit(call, vec![index], found);
+        } else if let Some(&last) = self.waiting.last() {
+            // More of the last reply: it is complete when its last byte is.
+            found.messages[last as usize].xmit_ns = 0;
+            self.expect_xmit(call, vec![last], found);
+        }
+        self.sends += 1;
+        self.last = Some(call);
+    }
+
+    fn expect_xmit(&mut self, call: SendCall, messages: Vec<u32>, found: &mut Found) {
+        if let Some((ts, cpu)) = call.inline_xmit {
+            transmit(&messages, ts, cpu, found);
+            return;
+        }
+        let passed = self
+            .early_xmits
+            .iter()
+            .find(|x| sequence_diff(x.0, call.end) >= 0 && x.1 >= call.entered)
+            .copied();
+        match passed {
+            Some((_, ts, cpu)) => transmit(&messages, ts, cpu, found),
+            None => self.in_flight.push_back((call.end, call.entered, messages)),
+        }
+        self.early_xmits.clear();
+    }
+
+    /// A packet of the flow was given to the driver: bytes up to `end`.
+    pub fn xmit(&mut self, end: u32, ts: u64, cpu: u16, found: &mut Found) {
+        if self.early_xmits.len() == 64 {
+            self.early_xmits.pop_front();
+        }
+        self.early_xmits.push_back((end, ts, cpu));
+        while let Some((upto, _, _)) = self.in_flight.front() {
+            if sequence_diff(end, *upto) < 0 {
+                break;
+            }
+            if let Some((_, _, messages)) = self.in_flight.pop_front() {
+                transmit(&messages, ts, cpu, found);
+            }
+        }
+    }
+
+    /// Closes a batch: messages without a send of their own share the last one.
+    fn settle(&mut self, found: &mut Found) {
+        if let Some(call) = self.last
+            && self.sends > 0
+            && self.sends < self.waiting.len()
+        {
+            let shared = self.waiting[self.sends..].to_vec();
+            let with = self.waiting[self.sends - 1] as usize;
+            answer(&shared, call, found);
+            let (xmit_ns, xmit_cpu) = (found.messages[with].xmit_ns, found.extras[with].xmit_cpu);
+            for &index in &shared {
+                found.messages[index as usize].flags |= flags::SHARED_REPLY;
+                found.extras[index as usize].own_from_ns = found.extras[with].own_from_ns;
+            }
+            if xmit_ns != 0 {
+                transmit(&shared, xmit_ns, xmit_cpu, found);
+            } else if let Some((_, _, messages)) =
+                self.in_flight.iter_mut().find(|(end, ..)| *end == call.end)
+            {
+                messages.extend(shared);
+            }
+        }
+        self.waiting.clear();
+        self.sends = 0;
+        self.last = None;
+    }
+
+    /// The recording ended.
+    pub fn end(&mut self, found: &mut Found) {
+        self.settle(found);
+    }
+}
+
+fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
+    for &index in messages {
+        let message = &mut found.messages[index as usize];
+        // A call that both received and sent (io_uring_enter) was entered before the receive.
+        message.send_ns = if call.entered >= message.recv_ns {
+            call.entered
+        } else {
+            call.ts
+        };
+        found.extras[index as usize].send_tid = call.tid;
+        found.extras[index as usize].sent_ns = call.ts;
+    }
+}
+
+fn transmit(messages: &[u32], ts: u64, cpu: u16, found: &mut Found) {
+    for &index in messages {
+        let message = &mut found.messages[index as usize];
+        // A hand-over before the send call cannot be this reply's.
+        if ts >= message.send_ns {
+            message.xmit_ns = ts;
+            found.extras[index as usize].xmit_cpu = cpu;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Extra;
+    use super::*;
+    use crate::model::Message;
+
+    fn found(recv: &[u64]) -> Found {
+        let mut f = Found::default();
+        for &recv_ns in recv {
+            f.add(
+                Message {
+                    recv_ns,
+                    ..Message::default()
+                },
+                Extra::default(),
+            );
+        }
+        f
+    }
+    fn send(entered: u64, end: u32) -> SendCall {
+        SendCall {
+            entered,
+            ts: entered + 5,
+            tid: 1,
+            end,
+            inline_xmit: None,
+        }
+    }
+
+    #[test]
+    fn pipelined_requests_get_their_own_replies() {
+        let mut f = found(&[10, 10, 10]);
+        let mut r = Replies::default();
+        r.received(0..3, &mut f);
+        for i in 0..3u32 {
+            let at = 20 + u64::from(i) * 10;
+            r.xmit((i + 1) * 100, at + 2, 1, &mut f); // inline: before the send event
+            r.sent(send(at, (i + 1) * 100), &mut f);
+        }
+        let got: Vec<_> = f.messages.iter().map(|m| (m.send_ns, m.xmit_ns)).collect();
+        assert_eq!(got, vec![(20, 22), (30, 32), (40, 42)]);
+        assert_eq!(
+            f.extras.iter().map(|e| e.own_from_ns).collect::<Vec<_>>(),
+            vec![0, 25, 35]
+        );
+    }
+
+    #[test]
+    fn one_send_for_several_messages_is_shared() {
+        let mut f = found(&[10, 10, 100]);
+        let mut r = Replies::default();
+        r.received(0..2, &mut f);
+        r.xmit(500, 23, 0, &mut f);
+        r.sent(send(20, 500), &mut f);
+        r.received(2..3, &mut f);
+        assert_eq!((f.messages[1].send_ns, f.messages[1].xmit_ns), (20, 23));
+        assert_eq!(f.messages[1].flags, flags::SHARED_REPLY);
+        r.sent(send(110, 600), &mut f);
+        r.xmit(600, 130, 0, &mut f); // deferred: after the send event
+        r.end(&mut f);
+        assert_eq!(
+            (
+                f.messages[2].send_ns,
+                f.messages[2].xmit_ns,
+                f.messages[2].flags
+            ),
+            (110, 130, 0)
+        );
+    }
+
+    #[test]
+    fn a_request_over_two_reads_shares_the_reply_after_the_second() {
+        let mut f = found(&[10, 20]);
+        let mut r = Replies::default();
+        r.received(0..1, &mut f);
+        r.received(1..2, &mut f);
+        r.sent(send(30, 100), &mut f);
+        r.end(&mut f);
+        assert_eq!(
+            f.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(),
+            vec![30, 30]
+        );
+    }
+
+    #[test]
+    fn a_reply_in_two_sends_ends_with_the_second() {
+        let mut f = found(&[10]);
+        let mut r = Replies::default();
+        r.received(0..1, &mut f);
+        r.xmit(100, 21, 0, &mut f);
+        r.sent(send(20, 100), &mut f);
+        r.xmit(200, 41, 0, &mut f);
+        r.sent(send(40, 200), &mut f);
+        r.end(&mut f);
+        assert_eq!((f.messages[0].send_ns, f.messages[0].xmit_ns), (20, 41));
+    }
+}

@@ -1,0 +1,417 @@
+//! One pass over all events in time order: core timelines, thread timelines, messages.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::read::CpuEvents;
+use tailsight_trace::{Event, FlowKey};
+
+use crate::cores::Core;
+use crate::input::Facts;
+use crate::matching::replies::{Replies, SendCall};
+use crate::matching::tcp::Receiver;
+use crate::matching::udp::Datagrams;
+use crate::matching::{Extra, Found, RecvCall};
+use crate::model::{Flow, Message, syscall_name};
+use crate::threads::Threads;
+use crate::tree::Tree;
+
+/// A stretch of a thread's time in which it served the messages of one receive call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The receive call's entry.
+    pub from: u64,
+    /// The next receive call's entry, or the wait for more work.
+    pub to: u64,
+    /// Messages that the receive call returned.
+    pub messages: u32,
+}
+
+/// Everything the pass found.
+#[derive(Debug)]
+pub struct Scan {
+    /// Nodes of the core timelines.
+    pub tree: Tree,
+    /// Core timelines, by core.
+    pub cores: Vec<Core>,
+    /// Thread timelines.
+    pub threads: Threads,
+    /// Serving windows, by thread, in order.
+    pub windows: FxHashMap<u32, Vec<Window>>,
+    /// Messages in order of arrival, with what the walk needs.
+    pub messages: Vec<Message>,
+    /// Beside `messages`.
+    pub extras: Vec<Extra>,
+    /// Flows.
+    pub flows: Vec<Flow>,
+    /// Messages lost, by reason.
+    pub incomplete: std::collections::BTreeMap<String, u64>,
+    /// Time of the last event.
+    pub end_ns: u64,
+}
+
+#[derive(Default)]
+struct TcpFlow {
+    index: Option<u32>,
+    receiver: Receiver,
+    replies: Replies,
+}
+
+struct Scanner<'a> {
+    facts: &'a Facts,
+    tree: Tree,
+    cores: Vec<Core>,
+    threads: Threads,
+    open_windows: FxHashMap<u32, Window>,
+    windows: FxHashMap<u32, Vec<Window>>,
+    tcp: FxHashMap<FlowKey, TcpFlow>,
+    datagrams: Datagrams,
+    udp_replies: FxHashMap<(u32, u32), Replies>,
+    udp_xmit: FxHashMap<u32, (u64, u16)>,
+    flow_index: FxHashMap<FlowKey, u32>,
+    flows: Vec<Flow>,
+    found: Found,
+    waits: FxHashMap<u32, bool>,
+}
+
+/// Runs the pass.
+pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
+    let cores =
+        usize::from(facts.cpus).max(cpus.iter().map(|c| c.cpu as usize + 1).max().unwrap_or(0));
+    let mut scanner = Scanner {
+        facts,
+        tree: Tree::default(),
+        cores: (0..cores)
+            .map(|cpu| {
+                Core::new(
+                    cpus.iter()
+                        .find(|c| c.cpu as usize == cpu)
+                        .map_or(0, |c| c.events.len()),
+                )
+            })
+            .collect(),
+        threads: Threads::new(facts.names.clone()),
+        open_windows: FxHashMap::default(),
+        windows: FxHashMap::default(),
+        tcp: FxHashMap::default(),
+        datagrams: Datagrams::default(),
+        udp_replies: FxHashMap::default(),
+        udp_xmit: FxHashMap::default(),
+        flow_index: FxHashMap::default(),
+        flows: Vec::new(),
+        found: Found::default(),
+        waits: FxHashMap::default(),
+    };
+    let mut end_ns = 0;
+    in_time_order(cpus, |cpu, event| {
+        end_ns = event.ts;
+        scanner.take(cpu, event);
+    });
+    scanner.finish(end_ns)
+}
+
+/// Feeds the events of all cores in time order. Bursts of one core are fed without looking at the others.
+fn in_time_order(cpus: &[CpuEvents], mut each: impl FnMut(u16, &Event)) {
+    let mut heads: Vec<(u64, usize, usize)> = cpus
+        .iter()
+        .enumerate()
+        .filter(|(_, c)| !c.events.is_empty())
+        .map(|(i, c)| (c.events[0].ts, i, 0))
+        .collect();
+    heads.sort_unstable_by(|a, b| b.cmp(a)); // the earliest last, where popping is cheap
+    while let Some((_, i, mut at)) = heads.pop() {
+        let limit = heads.last().map_or(u64::MAX, |h| h.0);
+        let events = &cpus[i].events;
+        let cpu = cpus[i].cpu as u16;
+        loop {
+            each(cpu, &events[at]);
+            at += 1;
+            if at == events.len() {
+                break;
+            }
+            if events[at].ts > limit {
+                let head = (events[at].ts, i, at);
+                let place = heads.partition_point(|h| *h > head);
+                heads.insert(place, head);
+                break;
+            }
+        }
+    }
+}
+
+impl Scanner<'_> {
+    fn take(&mut self, cpu: u16, event: &Event) {
+        let Some(kind) = event.kind() else { return };
+        let node_before = self.cores[usize::from(cpu)].node();
+        match kind {
+            Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
+            Kind::RxStack => self.stack(cpu, event),
+            Kind::Handoff => self.handoff(cpu, event),
+            Kind::SkbDrop if event.aux & flow_flags::UDP == 0 => {
+                if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+                    flow.receiver.dropped(event);
+                }
+            }
+            Kind::TxDriver => self.xmit(cpu, event),
+            Kind::Recv => self.recv(cpu, event),
+            Kind::Send => self.sent(event),
+            Kind::SyscallEnter => self.maybe_close_window(event),
+            _ => {}
+        }
+        if !self.tree.is_empty() || self.cores[usize::from(cpu)].segments.is_empty() {
+            let known = !self.cores[usize::from(cpu)].segments.is_empty();
+            if known {
+                self.threads.take(&self.tree, cpu, node_before, event);
+            } else {
+                let node = self.tree.task(event.tid);
+                self.threads.take(&self.tree, cpu, node, event);
+            }
+        }
+        self.cores[usize::from(cpu)].take(&mut self.tree, &mut self.threads, event);
+    }
+
+    fn early(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.early(event, cpu);
+        } else {
+            self.tcp
+                .entry(FlowKey::of(event))
+                .or_default()
+                .receiver
+                .early(event, cpu);
+        }
+    }
+
+    fn stack(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::FOREIGN != 0 {
+            return;
+        }
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.stack(event, cpu, &mut self.found);
+        } else {
+            self.tcp
+                .entry(FlowKey::of(event))
+                .or_default()
+                .receiver
+                .stack(event, cpu);
+        }
+    }
+
+    fn handoff(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.handoff(event, cpu, &mut self.found);
+        } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+            flow.receiver.handoff(event, cpu);
+        }
+    }
+
+    fn recv(&mut self, cpu: u16, event: &Event) {
+        let tid = event.tid;
+        let entered = self.threads.syscall_since(tid).unwrap_or(event.ts);
+        let call = RecvCall {
+            ts: event.ts,
+            entered,
+            cpu,
+            tid,
+        };
+        let key = FlowKey::of(event);
+        let range = if key.is_udp() {
+            let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
+            let mut index = |key| index_of(flow_index, flows, key);
+            let range = self
+                .datagrams
+                .recv(event, call, &mut index, &mut self.found);
+            self.udp_replies
+                .entry((event.c_hi(), tid))
+                .or_default()
+                .received(range.clone(), &mut self.found);
+            range
+        } else {
+            let flow = self.tcp.entry(key).or_default();
+            let index = *flow
+                .index
+                .get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
+            let range = flow.receiver.recv(event, call, index, &mut self.found);
+            flow.replies.received(range.clone(), &mut self.found);
+            range
+        };
+        if !range.is_empty() {
+            self.close_window(tid, entered);
+            self.open_windows.insert(
+                tid,
+                Window {
+                    from: entered,
+                    to: u64::MAX,
+                    messages: range.end - range.start,
+                },
+            );
+        }
+    }
+
+    fn sent(&mut self, event: &Event) {
+        let tid = event.tid;
+        let call = SendCall {
+            entered: self.threads.syscall_since(tid).unwrap_or(event.ts),
+            ts: event.ts,
+            tid,
+            end: event.b_hi(),
+            inline_xmit: None,
+        };
+        let key = FlowKey::of(event);
+        if key.is_udp() {
+            let inline_xmit = self
+                .udp_xmit
+                .remove(&tid)
+                .filter(|(ts, _)| *ts >= call.entered);
+            if let Some(replies) = self.udp_replies.get_mut(&(event.c_hi(), tid)) {
+                replies.sent(
+                    SendCall {
+                        inline_xmit,
+                        ..call
+                    },
+                    &mut self.found,
+                );
+            }
+        } else if let Some(flow) = self.tcp.get_mut(&key) {
+            flow.replies.sent(call, &mut self.found);
+        }
+    }
+
+    fn xmit(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::UDP != 0 {
+            self.udp_xmit.insert(event.tid, (event.ts, cpu));
+        } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+            let end = event.b_hi().wrapping_add(event.c_lo());
+            flow.replies.xmit(end, event.ts, cpu, &mut self.found);
+        }
+    }
+
+    /// A thread that asks for more work has finished what it had.
+    fn maybe_close_window(&mut self, event: &Event) {
+        if self.open_windows.contains_key(&event.tid) {
+            let nr = event.a as u32;
+            if *self.waits.entry(nr).or_insert_with(|| waits_for_work(nr)) {
+                self.close_window(event.tid, event.ts);
+            }
+        }
+    }
+
+    fn close_window(&mut self, tid: u32, at: u64) {
+        if let Some(mut window) = self.open_windows.remove(&tid) {
+            window.to = at.max(window.from);
+            self.windows.entry(tid).or_default().push(window);
+        }
+    }
+
+    fn finish(mut self, end_ns: u64) -> Scan {
+        let open: Vec<u32> = self.open_windows.keys().copied().collect();
+        for tid in open {
+            self.close_window(tid, end_ns);
+        }
+        for flow in self.tcp.values_mut() {
+            flow.receiver.end(&mut self.found);
+            flow.replies.end(&mut self.found);
+        }
+        for replies in self.udp_replies.values_mut() {
+            replies.end(&mut self.found);
+        }
+        self.datagrams.end(&mut self.found);
+        self.mark_serving();
+        name_flows(&mut self.flows, self.facts);
+        let Found {
+            messages,
+            extras,
+            incomplete,
+        } = self.found;
+        let mut order: Vec<u32> = (0..messages.len() as u32).collect();
+        order.sort_by_key(|&i| messages[i as usize].driver_ns);
+        let mut sorted = Vec::with_capacity(messages.len());
+        for (id, &i) in order.iter().enumerate() {
+            let mut message = messages[i as usize];
+            message.id = id as u32;
+            self.flows[message.flow as usize].messages += 1;
+            sorted.push(message);
+        }
+        let extras = order.iter().map(|&i| extras[i as usize]).collect();
+        Scan {
+            tree: self.tree,
+            cores: self.cores,
+            threads: self.threads,
+            windows: self.windows,
+            messages: sorted,
+            extras,
+            flows: self.flows,
+            incomplete,
+            end_ns,
+        }
+    }
+
+    /// Marks the segments in which a thread of the target ran inside one of its serving windows. Windows begin and end
+    /// at events of the thread itself, which are segment borders wherever the thread ran.
+    fn mark_serving(&mut self) {
+        for core in &mut self.cores {
+            let mut cursors: FxHashMap<u32, usize> = FxHashMap::default();
+            for segment in &mut core.segments {
+                let tid = self.tree.task_of(segment.node);
+                let Some(windows) = self.windows.get(&tid) else {
+                    continue;
+                };
+                let at = cursors.entry(tid).or_default();
+                while windows.get(*at).is_some_and(|w| w.to <= segment.from) {
+                    *at += 1;
+                }
+                segment.serving = windows.get(*at).is_some_and(|w| w.from <= segment.from);
+            }
+        }
+    }
+}
+
+fn index_of(index: &mut FxHashMap<FlowKey, u32>, flows: &mut Vec<Flow>, key: FlowKey) -> u32 {
+    *index.entry(key).or_insert_with(|| {
+        flows.push(Flow {
+            key,
+            name: key.to_string(),
+            messages: 0,
+        });
+        flows.len() as u32 - 1
+    })
+}
+
+/// System calls in which a server waits for its next work. Receive calls are no such: a thread-a-connection server
+/// waits in them, but each that returns data opens a window of its own.
+fn waits_for_work(nr: u32) -> bool {
+    let name = syscall_name(nr);
+    [
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect6",
+        "io_uring_enter",
+    ]
+    .contains(&name.as_str())
+}
+
+/// IPv6 flows get their addresses from the recorder's socket table.
+fn name_flows(flows: &mut [Flow], facts: &Facts) {
+    let by_key: FxHashMap<(u64, u16, u16), &tailsight_trace::tables::SocketRow> = facts
+        .sockets
+        .iter()
+        .filter(|s| !s.local_addr.is_empty())
+        .map(|s| ((s.addrs, s.local_port, s.remote_port), s))
+        .collect();
+    for flow in flows.iter_mut().filter(|f| f.key.is_v6()) {
+        if let Some(s) = by_key.get(&(
+            flow.key.addrs,
+            flow.key.local_port(),
+            flow.key.remote_port(),
+        )) {
+            let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
+            flow.name = format!(
+                "{proto} [{}]:{} <- [{}]:{}",
+                s.local_addr, s.local_port, s.remote_addr, s.remote_port
+            );
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `messages.parquet` and `lifetimes.parquet`: the derived tables, one row a message, and one row for each message, leg,
+//! role and owner. docs/lifetimes.md describes the columns.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::types::UInt16Type;
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
+use arrow_schema::{Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+use crate::model::{Leg, Message, Role};
+use crate::{LEGS, Lifetimes};
+
+/// A table could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file and the cause.
+    #[error("cannot write {path}: {why}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        why: String,
+    },
+}
+
+/// Messages in one row group: bounds the memory of writing.
+const ROWS: usize = 100_000;
+
+/// Writes both tables into a directory.
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write(dir: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
+    messages(&dir.join("messages.parquet"), lifetimes)?;
+    parts(&dir.join("lifetimes.parquet"), lifetimes)
+}
+
+/// Writes batches of the same columns as one file.
+fn table(
+    path: &Path,
+    batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>,
+) -> Result<(), Error> {
+    let fail = |e: &dyn std::fmt::Display| Error::Write {
+        path: path.into(),
+        why: e.to_string(),
+    };
+    let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
+    for columns in batches {
+        if open.is_none() {
+            let fields: Vec<Field> = columns
+                .iter()
+                .map(|(name, c)| Field::new(*name, c.data_type().clone(), c.is_nullable()))
+                .collect();
+            let schema = Arc::new(Schema::new(fields));
+            let file = File::create(path).map_err(|e| fail(&e))?;
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::ZSTD(Default::default()))
+                .build();
+            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))
+                .map_err(|e| fail(&e))?;
+            open = Some((schema, writer));
+        }
+        if let Some((schema, writer)) = &mut open {
+            let arrays = columns.into_iter().map(|(_, c)| c).collect();
+            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| fail(&e))?;
+            writer.write(&batch).map_err(|e| fail(&e))?;
+        }
+    }
+    match open {
+        Some((_, writer)) => writer.close().map(|_| ()).map_err(|e| fail(&e)),
+        None => Ok(()),
+    }
+}
+
+/// Ranges of messages; one empty range when there are none, so that the file exists with its columns.
+fn chunks(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..n.max(1))
+        .step_by(ROWS)
+        .map(move |from| from..(from + ROWS).min(n).max(from.min(n)))
+}
+
+fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
+    table(
+        path,
+        chunks(lifetimes.messages.len()).map(|range| {
+            let rows = &lifetimes.messages[range];
+            let u64s = |f: fn(&Message) -> u64| -> ArrayRef {
+                Arc::new(UInt64Array::from_iter_values(rows.iter().map(f)))
+            };
+            // A stage that was not seen is null, not 0.
+            let stage = |f: fn(&Message) -> u64| -> ArrayRef {
+                Arc::new(
+                    rows.iter()
+                        .map(|m| Some(f(m)).filter(|&t| t != 0))
+                        .collect::<UInt64Array>(),
+                )
+            };
+            let u32s = |f: fn(&Message) -> u32| -> ArrayRef {
+                Arc::new(UInt32Array::from_iter_values(rows.iter().map(f)))
+            };
+            let u16s = |f: fn(&Message) -> u16| -> ArrayRef {
+                Arc::new(UInt16Array::from_iter_values(rows.iter().map(f)))
+            };
+            let leg = |leg: Leg| -> ArrayRef {
+                Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>())
+            };
+            let flow = rows
+                .iter()
+                .map(|m| lifetimes.flows[m.flow as usize].name.as_str());
+            vec![
+                ("id", u32s(|m| m.id)),
+                (
+                    "flow",
+                    Arc::new(StringArray::from_iter_values(flow)) as ArrayRef,
+                ),
+                ("bytes", u32s(|m| m.bytes)),
+                ("tid", u32s(|m| m.tid)),
+                ("driver_ns", u64s(|m| m.driver_ns)),
+                ("stack_ns", u64s(|m| m.stack_ns)),
+                ("handoff_ns", stage(|m| m.handoff_ns)),
+                ("wake_ns", stage(|m| m.wake_ns)),
+                ("on_cpu_ns", stage(|m| m.on_cpu_ns)),
+                ("recv_enter_ns", stage(|m| m.recv_enter_ns)),
+                ("recv_ns", stage(|m| m.recv_ns)),
+                ("send_ns", stage(|m| m.send_ns)),
+                ("xmit_ns", stage(|m| m.xmit_ns)),
+                ("driver_cpu", u16s(|m| m.driver_cpu)),
+                ("handoff_cpu", u16s(|m| m.handoff_cpu)),
+                ("recv_cpu", u16s(|m| m.recv_cpu)),
+                ("ahead", u32s(|m| m.ahead)),
+                ("batch", u16s(|m| m.batch)),
+                ("flags", u16s(|m| m.flags)),
+                ("receive_ns", leg(Leg::Receive)),
+                ("service_ns", leg(Leg::Service)),
+                ("transmit_ns", leg(Leg::Transmit)),
+                ("total_ns", leg(Leg::Total)),
+            ]
+        }),
+    )
+}
+
+fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
+    let paths: Vec<String> = lifetimes
+        .owners
+        .iter()
+        .map(|o| o.path(&lifetimes.symbols))
+        .collect();
+    table(
+        path,
+        chunks(lifetimes.messages.len()).map(|range| {
+            let mut message = UInt32Builder::new();
+            let (mut leg_names, mut roles) = (
+                StringDictionaryBuilder::<UInt16Type>::new(),
+                StringDictionaryBuilder::<UInt16Type>::new(),
+            );
+            let mut owners = StringDictionaryBuilder::<UInt16Type>::new();
+            let (mut ns, mut count) = (UInt64Builder::new(), UInt32Builder::new());
+            for m in &lifetimes.messages[range] {
+                for leg in LEGS {
+                    for part in lifetimes.part_slice(m.id, leg) {
+                        message.append_value(m.id);
+                        leg_names.append_value(leg.name());
+                        roles.append_value(if part.role == Role::R { "R" } else { "A" });
+                        owners.append_value(&paths[part.owner as usize]);
+                        ns.append_value(part.ns);
+                        count.append_value(part.count);
+                    }
+                }
+            }
+            vec![
+                ("message", Arc::new(message.finish()) as ArrayRef),
+                ("leg", Arc::new(leg_names.finish())),
+                ("role", Arc::new(roles.finish())),
+                ("owner", Arc::new(owners.finish())),
+                ("ns", Arc::new(ns.finish())),
+                ("count", Arc::new(count.finish())),
+            ]
+        }),
+    )
+}

@@ -1,0 +1,370 @@
+//! The path of a message through the host, step by step, without gap or overlap.
+//!
+//! Before the hand-off a message is bound to its receive core; after it, to the thread that took it (or answered it):
+//! where that thread ran, what ran on the core that it waited for, and, while it slept, whom it waited for.
+
+use rustc_hash::FxHashMap;
+
+use crate::input::Names;
+use crate::matching::Extra;
+use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role};
+use crate::scan::Scan;
+use crate::threads::{Sleep, State, Stretch, is_interrupt_level};
+use crate::tree::NodeId;
+
+/// How many wakers are followed from one sleep.
+const WAKER_DEPTH: u32 = 8;
+
+/// Owners, made once each.
+#[derive(Debug, Default)]
+pub struct Owners {
+    list: Vec<Owner>,
+    ids: FxHashMap<Owner, OwnerId>,
+    by_node: FxHashMap<(NodeId, Seen), OwnerId>,
+}
+
+/// How a message sees a node of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Seen {
+    /// The message's thread, working for it.
+    Own,
+    /// The message's thread, working for others.
+    Ahead,
+    /// Somebody else on the core that the message's thread waits for.
+    Other,
+    /// The same, the core being idle although the thread is runnable.
+    WakePending,
+}
+
+impl Owners {
+    fn intern(&mut self, owner: Owner) -> OwnerId {
+        if let Some(&id) = self.ids.get(&owner) {
+            return id;
+        }
+        let id = self.list.len() as OwnerId;
+        self.list.push(owner.clone());
+        self.ids.insert(owner, id);
+        id
+    }
+
+    fn of_node(&mut self, scan: &Scan, node: NodeId, seen: Seen) -> OwnerId {
+        if let Some(&id) = self.by_node.get(&(node, seen)) {
+            return id;
+        }
+        let names: &Names = scan.threads.names();
+        let tid = scan.tree.task_of(node);
+        let mut frames = scan.tree.frames(node);
+        let context = match seen {
+            Seen::Own => Context::Own,
+            Seen::Ahead => Context::Ahead,
+            _ if tid == 0 => Context::Idle,
+            _ if names.is_target(tid) => Context::Sibling {
+                comm: names.comm(tid),
+            },
+            _ => Context::Foreign {
+                comm: names.comm(tid),
+                kernel: names.is_kernel(tid),
+            },
+        };
+        if seen == Seen::WakePending && tid == 0 && !frames.iter().any(|f| is_interrupt_level(*f)) {
+            frames.push(Frame::WakePending);
+        }
+        let id = self.intern(Owner { context, frames });
+        self.by_node.insert((node, seen), id);
+        id
+    }
+
+    fn blocked(&mut self, how: Sleep) -> OwnerId {
+        let frame = if how.stopped {
+            Frame::Stopped
+        } else {
+            Frame::SleepIn {
+                nr: how.nr,
+                uninterruptible: how.uninterruptible,
+            }
+        };
+        self.intern(Owner {
+            context: Context::Blocked,
+            frames: vec![frame],
+        })
+    }
+
+    fn unknown(&mut self) -> OwnerId {
+        self.intern(Owner {
+            context: Context::Unknown,
+            frames: vec![],
+        })
+    }
+
+    /// Every owner, by id.
+    pub fn into_list(self) -> Vec<Owner> {
+        self.list
+    }
+
+    /// Continues with the owners of an earlier walk, so that ids stay the same.
+    pub fn resume(list: Vec<Owner>) -> Owners {
+        let ids = list.iter().cloned().zip(0..).collect();
+        Owners {
+            list,
+            ids,
+            by_node: FxHashMap::default(),
+        }
+    }
+}
+
+/// Walks one leg of one message and hands out its spans in order.
+pub struct Walk<'a, F: FnMut(PathSpan)> {
+    /// The scanned run.
+    pub scan: &'a Scan,
+    /// Owners.
+    pub owners: &'a mut Owners,
+    /// Takes the spans.
+    pub each: F,
+}
+
+/// The leg's borders as the walk needs them.
+#[derive(Clone, Copy)]
+struct Focus {
+    /// The thread whose own work counts as the message's.
+    tid: u32,
+    /// From here on the thread works for this message (until then, inside serving windows, for others).
+    own_from: u64,
+    /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
+    handoff: Option<(u16, u64)>,
+}
+
+impl<F: FnMut(PathSpan)> Walk<'_, F> {
+    /// Walks a leg that is complete; [`Leg::Total`] is the three legs in turn.
+    pub fn leg(&mut self, message: &Message, extra: &Extra, leg: Leg) {
+        match leg {
+            Leg::Receive => self.receive(message, extra),
+            Leg::Service => self.service(message, extra),
+            Leg::Transmit => self.transmit(message, extra),
+            Leg::Total => {
+                self.receive(message, extra);
+                self.service(message, extra);
+                self.transmit(message, extra);
+            }
+        }
+    }
+
+    fn receive(&mut self, m: &Message, extra: &Extra) {
+        let Some((from, to)) = m.ends(Leg::Receive) else {
+            return;
+        };
+        let handoff = m.handoff_ns.clamp(from, to);
+        self.core(extra.stack_cpu, from, handoff, Role::R, None);
+        let focus = Focus {
+            tid: m.tid,
+            own_from: m.recv_enter_ns,
+            handoff: Some((m.handoff_cpu, handoff)),
+        };
+        self.thread(m.tid, handoff, to, focus, 0);
+    }
+
+    fn service(&mut self, m: &Message, extra: &Extra) {
+        let Some((from, to)) = m.ends(Leg::Service) else {
+            return;
+        };
+        let focus = Focus {
+            tid: extra.send_tid,
+            own_from: extra.own_from_ns.max(from),
+            handoff: None,
+        };
+        self.thread(extra.send_tid, from, to, focus, 0);
+    }
+
+    fn transmit(&mut self, m: &Message, extra: &Extra) {
+        let Some((from, to)) = m.ends(Leg::Transmit) else {
+            return;
+        };
+        let called = extra.sent_ns.clamp(from, to);
+        let focus = Focus {
+            tid: extra.send_tid,
+            own_from: from,
+            handoff: None,
+        };
+        self.thread(extra.send_tid, from, called, focus, 0);
+        if called < to {
+            let owner = self.owners.intern(Owner {
+                context: Context::Blocked,
+                frames: vec![Frame::TxQueued],
+            });
+            self.emit(called, to, None, Role::A, owner, true);
+        }
+    }
+
+    fn emit(
+        &mut self,
+        from_ns: u64,
+        to_ns: u64,
+        cpu: Option<u16>,
+        role: Role,
+        owner: OwnerId,
+        begins: bool,
+    ) {
+        if from_ns < to_ns {
+            (self.each)(PathSpan {
+                from_ns,
+                to_ns,
+                cpu,
+                role,
+                owner,
+                begins,
+            });
+        }
+    }
+
+    /// What ran on a core from `from` to `to`. `focus`: the thread that is on, or waits for, this core.
+    fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(Focus, bool)>) {
+        if from >= to {
+            return;
+        }
+        let scan = self.scan;
+        let Some(core) = scan.cores.get(usize::from(cpu)) else {
+            let owner = self.owners.unknown();
+            return self.emit(from, to, Some(cpu), role, owner, true);
+        };
+        let mut at = from;
+        let first = match core.at(from) {
+            Some(i) => i,
+            None => {
+                let begin = core.segments.first().map_or(to, |s| s.from.min(to));
+                let owner = self.owners.unknown();
+                self.emit(from, begin, Some(cpu), role, owner, true);
+                at = begin;
+                0
+            }
+        };
+        for i in first..core.segments.len() {
+            if at >= to {
+                break;
+            }
+            let segment = core.segments[i];
+            let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
+            let begins = segment.begins || at == from;
+            let seen = match focus {
+                None => Seen::Other,
+                Some((f, waiting)) => {
+                    if scan.tree.task_of(segment.node) == f.tid {
+                        // The border between others' work and one's own may lie inside a segment.
+                        if segment.serving && at < f.own_from && f.own_from < end {
+                            let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
+                            self.emit(at, f.own_from, Some(cpu), role, owner, begins);
+                            at = f.own_from;
+                        }
+                        if segment.serving && at < f.own_from {
+                            Seen::Ahead
+                        } else {
+                            Seen::Own
+                        }
+                    } else if waiting {
+                        Seen::WakePending
+                    } else {
+                        Seen::Other
+                    }
+                }
+            };
+            let owner = self.owners.of_node(scan, segment.node, seen);
+            self.emit(at, end, Some(cpu), role, owner, begins);
+            at = at.max(end);
+        }
+        if at < to {
+            let owner = self.owners.unknown();
+            self.emit(at, to, Some(cpu), role, owner, true);
+        }
+    }
+
+    /// What a thread did from `from` to `to`.
+    fn thread(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) {
+        if from >= to {
+            return;
+        }
+        let scan = self.scan;
+        let role = Role::A;
+        let Some(thread) = scan.threads.get(tid) else {
+            let owner = self.owners.unknown();
+            return self.emit(from, to, None, role, owner, true);
+        };
+        let stretches: &[Stretch] = &thread.stretches;
+        let mut at = from;
+        let mut i = match thread.at(from) {
+            Some(i) => i,
+            None => {
+                let begin = stretches.first().map_or(to, |s| s.from.min(to));
+                let owner = self.owners.unknown();
+                self.emit(from, begin, None, role, owner, true);
+                at = begin;
+                0
+            }
+        };
+        // Inside another thread's path its own work is what is being waited for.
+        let focus = Focus { tid, ..focus };
+        while at < to && i < stretches.len() {
+            let end = stretches.get(i + 1).map_or(to, |s| s.from).min(to);
+            match stretches[i].state {
+                State::Running { cpu } => self.core(cpu, at, end, role, Some((focus, false))),
+                State::Runnable { cpu } => self.core(cpu, at, end, role, Some((focus, true))),
+                State::Sleeping { how } => {
+                    let waker = stretches
+                        .get(i + 1)
+                        .filter(|s| s.from <= to)
+                        .and_then(|s| s.waker);
+                    self.asleep(at, end, how, waker, focus, depth);
+                }
+                State::Unknown => {
+                    let owner = self.owners.unknown();
+                    self.emit(at, end, None, role, owner, true);
+                }
+            }
+            at = at.max(end);
+            i += 1;
+        }
+        if at < to {
+            let owner = self.owners.unknown();
+            self.emit(at, to, None, role, owner, true);
+        }
+    }
+
+    /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
+    fn asleep(
+        &mut self,
+        from: u64,
+        to: u64,
+        how: Sleep,
+        waker: Option<crate::threads::Waker>,
+        focus: Focus,
+        depth: u32,
+    ) {
+        if let Some(waker) = waker {
+            let hands_off = focus.handoff.is_some_and(|(cpu, ts)| {
+                waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, to)
+            });
+            if hands_off {
+                return self.core(waker.cpu, from, to, Role::R, None);
+            }
+            if !waker.interrupt
+                && depth < WAKER_DEPTH
+                && self.scan.threads.names().is_target(waker.tid)
+            {
+                return self.thread(waker.tid, from, to, focus, depth + 1);
+            }
+        }
+        let owner = self.owners.blocked(how);
+        self.emit(from, to, None, Role::A, owner, true);
+    }
+
+    /// Whether a core stayed in interrupt context from the hand-off to the wake-up.
+    fn same_softirq(&self, cpu: u16, handoff: u64, wake: u64) -> bool {
+        let Some(core) = self.scan.cores.get(usize::from(cpu)) else {
+            return false;
+        };
+        let Some(first) = core.at(handoff) else {
+            return false;
+        };
+        core.segments[first..]
+            .iter()
+            .take_while(|s| s.from < wake.max(handoff + 1))
+            .all(|s| self.scan.tree.any(s.node, is_interrupt_level))
+    }
+}
