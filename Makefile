@@ -1,0 +1,42 @@
+# Everything a person does with this repository; the work is in scripts/ and in cargo.
+# CARGO_TARGET_DIR is respected. OUT=DIR says where `demo` and `bench` leave their files.
+
+SHELL := /bin/sh
+OUT ?=
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test build release lint bench setup clean
+
+help: ## this list
+	@echo "Tailsight: why is your tail latency high?"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
+	@scripts/demo.sh $(if $(OUT),"$(OUT)")
+
+test: ## lint, then every test; as root also the live ones
+	@scripts/setup.sh test
+	@scripts/lint.sh
+	@scripts/test.sh
+
+build: ## the binary as the demo and the tests use it (target/debug/tailsight)
+	@scripts/setup.sh build
+	@scripts/cargo.sh build --locked -p tailsight
+
+release: ## the binary to ship, optimised and stripped (target/release/tailsight)
+	@scripts/setup.sh build
+	@CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols \
+		scripts/cargo.sh build --locked --release -p tailsight
+
+lint: ## rustfmt --check and clippy -D warnings
+	@scripts/lint.sh
+
+bench: ## the figures of docs/benchmarks.md, measured here beside the peers (root; OUT=DIR)
+	@scripts/bench.sh $(if $(OUT),"$(OUT)")
+
+setup: ## only install what is missing for the tests and the demo
+	@scripts/setup.sh test
+
+clean: ## remove what was built
+	@scripts/cargo.sh clean

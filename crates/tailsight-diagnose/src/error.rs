@@ -1,0 +1,79 @@
+//! What can go wrong in a diagnosis; each error says what was tried, on what, and what to do next.
+
+use tailsight_lifetime::Leg;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A slice was given that is none.
+    #[error("{text:?} is not a slice of the latencies: {why}; write for example p99..p100 or p99.9..p100")]
+    Focus {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A slice holds too few messages for a verdict: N/A, not a failure.
+    #[error(
+        "N/A: the {slice} {from}..{to} holds {have} of {complete} complete messages, and {needed} are needed for a verdict: {advice}"
+    )]
+    NotEnough {
+        /// `focus` or `reference`.
+        slice: &'static str,
+        /// Its lower end, e.g. `p99`.
+        from: String,
+        /// Its upper end.
+        to: String,
+        /// Messages in it.
+        have: u64,
+        /// Messages whose leg is complete.
+        complete: u64,
+        /// Messages that it must hold.
+        needed: u64,
+        /// What to do.
+        advice: String,
+    },
+    /// No message has the leg complete: there is nothing to diagnose.
+    #[error("no message of {app} has its {} leg complete ({reasons}): {advice}", .leg.name())]
+    NoMessages {
+        /// The application.
+        app: String,
+        /// The leg.
+        leg: Leg,
+        /// Why the messages are not complete, with counts.
+        reasons: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A category table is not TOML.
+    #[error("the category table {file} cannot be read as TOML: {why}")]
+    Toml {
+        /// Its name, as given.
+        file: String,
+        /// The parser's message, with the line.
+        why: String,
+    },
+    /// A rule of a category table is wrong.
+    #[error("the category table {file}, rule {rule}, field `{field}`: {why}")]
+    Rule {
+        /// Its name, as given.
+        file: String,
+        /// The rule's number, from 1.
+        rule: usize,
+        /// The field.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An option is out of its range.
+    #[error("the option {option} is {value}: {why}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// As given.
+        value: String,
+        /// Its range.
+        why: &'static str,
+    },
+}

@@ -1,0 +1,33 @@
+//! From lifetimes to named causes (NSight §4.2 and §5.2), with numbers that add up.
+//!
+//! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`] and [`Facts`] about the recording. Out: a [`Diagnosis`],
+//! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
+//!
+//! The way: messages by rank of their latency → *focus* and *reference* ([`focus`]) → mean profiles per (leg, role, owner)
+//! and their difference, the *deviation* ([`profile`]) → a category and a name for each owner ([`rules`]) → names refined by
+//! the nesting rule, small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
+//! ([`attribution`]) → intervals ([`bootstrap`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
+//! mean of the focus less the mean of the reference, and what has no owner is the row `unexplained`.
+
+pub mod attribution;
+pub mod bootstrap;
+pub mod causes;
+mod diagnose;
+mod error;
+pub mod focus;
+mod glob;
+pub mod model;
+mod options;
+pub mod profile;
+pub mod rules;
+pub mod words;
+
+pub use diagnose::{CauseOf, diagnose, diagnose_with_owners};
+pub use error::Error;
+pub use focus::parse_focus;
+pub use model::Diagnosis;
+pub use options::{Facts, Options};
+pub use rules::{CATEGORIES, CategoryTable};
+
+/// Fewest messages that a slice must hold for a verdict.
+pub const MIN_MESSAGES: usize = 20;

@@ -1,0 +1,87 @@
+//! What a diagnosis is asked for, and what it must know about the recording.
+
+use tailsight_lifetime::Leg;
+
+use crate::{CategoryTable, Error};
+
+/// What to diagnose, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The messages under study: quantiles of the leg's latency, 0 to 1.
+    pub focus: (f64, f64),
+    /// The cohort they are compared with.
+    pub reference: (f64, f64),
+    /// The leg.
+    pub leg: Leg,
+    /// Owners to categories.
+    pub categories: CategoryTable,
+    /// A nested frame that explains at least this fraction of a group's deviation names it (NSight §5.2: 0.8).
+    pub nesting: f64,
+    /// Differences of a message up to this are noise, ns (NSight §5.2 ignores up to 322 ns, Intel PT's batches).
+    pub granularity_ns: u64,
+    /// Rounds of the bootstrap, 0 for none.
+    pub bootstrap_rounds: u32,
+    /// Seed of the bootstrap: the same seed gives the same intervals.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            focus: (0.99, 1.0),
+            reference: (0.45, 0.55),
+            leg: Leg::Receive,
+            categories: CategoryTable::default(),
+            nesting: 0.8,
+            granularity_ns: 300,
+            bootstrap_rounds: 500,
+            seed: 1,
+        }
+    }
+}
+
+impl Options {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`Error::Focus`] for a slice outside 0 to 1 or reversed, [`Error::Option`] for the nesting fraction.
+    pub fn check(&self) -> Result<(), Error> {
+        crate::focus::check_slice(self.focus)?;
+        crate::focus::check_slice(self.reference)?;
+        if !(self.nesting > 0.5 && self.nesting <= 1.0) {
+            return Err(Error::Option {
+                option: "nesting",
+                value: self.nesting.to_string(),
+                why: "it must be above 0.5 (so that one child at most can explain its parent) and at most 1",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What is known about the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The run's directory as the user gave it.
+    pub run: String,
+    /// Events lost.
+    pub lost_events: u64,
+    /// Largest clock error, ns.
+    pub clock_error_ns: u64,
+    /// Mean cost of one event, ns.
+    pub ns_per_event: f64,
+    /// Events.
+    pub events: u64,
+    /// Processes of the target.
+    pub pids: Vec<u32>,
+    /// Ports that the target serves.
+    pub ports: Vec<u16>,
+    /// Network devices that the messages came in on, when known (for the fixes).
+    pub devices: Vec<String>,
+    /// Cores of the machine, when known (for the fixes).
+    pub cpus: Option<u32>,
+    /// Hooks that this recording did not have.
+    pub hooks_off: Vec<String>,
+    /// Why the run is partial, when it is.
+    pub partial: Vec<String>,
+}

@@ -1,0 +1,223 @@
+//! The category table: owners of time to categories and names (NSight §5.2, "a user configurable file").
+//!
+//! In: an owner with the leg and role it was met in. Out: a [`Verdict`]: category id, name, and where the frames begin that
+//! the nesting rule may refine the name with. The default table is `data/categories.toml`, which also documents the fields.
+
+mod parse;
+
+use tailsight_lifetime::model::syscall_name;
+use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
+
+use crate::glob;
+
+/// The stable ids of the categories; `unexplained` is what no rule matches.
+pub const CATEGORIES: [&str; 19] = [
+    "interference",
+    "os-threads",
+    "receive-processing",
+    "transmit-processing",
+    "interrupts",
+    "hol-blocking",
+    "app-processing",
+    "wakeup-delay",
+    "nic-delay",
+    "paging",
+    "lock-wait",
+    "disk-wait",
+    "throttled",
+    "stopped",
+    "tcp-recovery",
+    "connection-setup",
+    "steal",
+    "profiler",
+    "unexplained",
+];
+
+/// The id of time that has no known owner.
+pub const UNEXPLAINED: &str = "unexplained";
+
+/// Contexts by the names that rules use.
+const CONTEXTS: [&str; 7] = ["own", "ahead", "sibling", "foreign", "idle", "blocked", "unknown"];
+
+/// An ordered list of rules; the first that matches decides.
+#[derive(Clone, Debug)]
+pub struct CategoryTable {
+    rules: Vec<Rule>,
+}
+
+/// One rule: what it matches, and what it says.
+#[derive(Clone, Debug, Default)]
+struct Rule {
+    category: &'static str,
+    name: String,
+    leg: Vec<Leg>,
+    role: Option<Role>,
+    context: Vec<&'static str>,
+    comm: Vec<String>,
+    kernel: Option<bool>,
+    interrupt: Option<bool>,
+    frame: Vec<String>,
+    inside: Vec<String>,
+    /// Of the application itself, or of another.
+    packet: Option<bool>,
+    syscall: Vec<String>,
+    uninterruptible: Option<bool>,
+    nest: Option<bool>,
+}
+
+/// What the table says about an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// One of [`CATEGORIES`].
+    pub category: &'static str,
+    /// The task, function or flow that did it.
+    pub name: String,
+    /// The frames from here on may refine the name; the number of frames when none may.
+    pub nested_from: usize,
+}
+
+/// An owner with what the rules ask about it.
+struct Seen<'a> {
+    owner: &'a Owner,
+    app: &'a str,
+    leg: Leg,
+    role: Role,
+    kind: &'static str,
+    comm: &'a str,
+    kernel: Option<bool>,
+    /// Where the innermost handler that followed an interrupt begins.
+    interrupt: Option<usize>,
+    frames: Vec<String>,
+    /// The system call, and its frame.
+    syscall: Option<(usize, String)>,
+    uninterruptible: Option<bool>,
+}
+
+impl Default for CategoryTable {
+    fn default() -> CategoryTable {
+        CategoryTable::parse(include_str!("../../data/categories.toml"), "categories.toml")
+            .expect("the built-in table is checked by this crate's tests")
+    }
+}
+
+impl CategoryTable {
+    /// The category and name of an owner met in this leg (not [`Leg::Total`]) and role.
+    pub fn classify(&self, owner: &Owner, leg: Leg, role: Role, app: &str, symbols: &[String]) -> Verdict {
+        let seen = Seen::new(owner, leg, role, app, symbols);
+        match self.rules.iter().find(|r| r.matches(&seen)) {
+            Some(rule) => rule.verdict(&seen),
+            None => Verdict { category: UNEXPLAINED, name: UNEXPLAINED.into(), nested_from: owner.frames.len() },
+        }
+    }
+
+    /// How many rules it has.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn new(owner: &'a Owner, leg: Leg, role: Role, app: &'a str, symbols: &[String]) -> Seen<'a> {
+        let (kind, comm, kernel) = match &owner.context {
+            Context::Own => ("own", "", None),
+            Context::Ahead => ("ahead", "", None),
+            Context::Sibling { comm } => ("sibling", comm.as_str(), None),
+            Context::Foreign { comm, kernel } => ("foreign", comm.as_str(), Some(*kernel)),
+            Context::Idle => ("idle", "", None),
+            Context::Blocked => ("blocked", "", None),
+            Context::Unknown => ("unknown", "", None),
+        };
+        let follows_interrupt = |f: &Frame| {
+            matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
+        };
+        let syscall = owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
+            Frame::Syscall { nr } | Frame::SleepIn { nr, .. } => Some((i, syscall_name(nr))),
+            _ => None,
+        });
+        let uninterruptible = owner.frames.iter().find_map(|f| match *f {
+            Frame::SleepIn { uninterruptible, .. } => Some(uninterruptible),
+            _ => None,
+        });
+        Seen {
+            owner,
+            app,
+            leg,
+            role,
+            kind,
+            comm,
+            kernel,
+            interrupt: owner.frames.iter().rposition(follows_interrupt),
+            frames: owner.frames.iter().map(|f| f.name(symbols)).collect(),
+            syscall,
+            uninterruptible,
+        }
+    }
+
+    fn innermost(&self) -> Option<&str> {
+        self.frames.last().map(String::as_str)
+    }
+}
+
+impl Rule {
+    fn matches(&self, s: &Seen<'_>) -> bool {
+        let listed = |list: &[String], text: &str| list.is_empty() || glob::any(list, text);
+        (self.leg.is_empty() || self.leg.contains(&s.leg))
+            && self.role.is_none_or(|r| r == s.role)
+            && (self.context.is_empty() || self.context.contains(&s.kind))
+            && listed(&self.comm, s.comm)
+            && (self.kernel.is_none() || self.kernel == s.kernel)
+            && self.interrupt.is_none_or(|i| i == s.interrupt.is_some())
+            && listed(&self.frame, s.innermost().unwrap_or("none"))
+            && (self.inside.is_empty() || s.frames.iter().any(|f| glob::any(&self.inside, f)))
+            && self
+                .packet
+                .is_none_or(|own| matches!(s.owner.frames.last(), Some(Frame::Packet { own: o, .. }) if *o == own))
+            && (self.syscall.is_empty() || s.syscall.as_ref().is_some_and(|(_, name)| glob::any(&self.syscall, name)))
+            && (self.uninterruptible.is_none() || self.uninterruptible == s.uninterruptible)
+    }
+
+    fn verdict(&self, s: &Seen<'_>) -> Verdict {
+        let thread = s.comm.split('/').next().unwrap_or(s.comm);
+        let syscall = match &s.syscall {
+            Some((_, name)) if name != "?" => name,
+            _ => "unknown call",
+        };
+        let mut name = self.name.clone();
+        // Filled in one pass, so that a task named like a placeholder stays what it is.
+        for (at, _) in self.name.rmatch_indices('{') {
+            let end = at + self.name[at..].find('}').map_or(0, |e| e + 1);
+            let value = match &self.name[at..end] {
+                "{comm}" => s.comm,
+                "{thread}" => thread,
+                "{app}" => s.app,
+                "{frame}" => s.innermost().unwrap_or("user"),
+                "{syscall}" => syscall,
+                _ => continue,
+            };
+            name.replace_range(at..end, value);
+        }
+        let all = s.frames.len();
+        let nested_from =
+            if !self.nest.unwrap_or(s.kind != "foreign" || s.interrupt.is_some()) || self.name.contains("{frame}") {
+                all
+            } else if self.name.contains("{syscall}") {
+                s.syscall.as_ref().map_or(all, |(at, _)| at + 1)
+            } else {
+                s.interrupt.map_or(0, |at| at + 1)
+            };
+        if name.is_empty() {
+            name.push_str("(unnamed)");
+        }
+        Verdict { category: self.category, name: shown(&name), nested_from }
+    }
+}
+
+/// A name or path as it may be shown: whoever started a task chose its name, and a terminal obeys control characters.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

@@ -1,0 +1,115 @@
+//! A category table from TOML text; every error names the file, the rule's number and the field.
+
+use tailsight_lifetime::{Leg, Role};
+use toml::{Table, Value};
+
+use super::{CATEGORIES, CONTEXTS, CategoryTable, Rule};
+use crate::Error;
+
+/// Placeholders of a rule's name.
+const PLACEHOLDERS: [&str; 5] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}"];
+
+impl CategoryTable {
+    /// Reads a table; `file` is its name for errors.
+    ///
+    /// # Errors
+    /// [`Error::Toml`] when the text is no TOML, [`Error::Rule`] for an unknown or missing field, a wrong type, an unknown
+    /// category, leg, role, context or placeholder.
+    pub fn parse(text: &str, file: &str) -> Result<CategoryTable, Error> {
+        let table: Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| Error::Toml { file: file.into(), why: e.to_string().trim_end().into() })?;
+        let wrong =
+            |rule: usize, field: &str, why: String| Error::Rule { file: file.into(), rule, field: field.into(), why };
+        if let Some(other) = table.keys().find(|k| *k != "rule") {
+            return Err(wrong(0, other, "only [[rule]] entries are known at the top".into()));
+        }
+        let Some(Value::Array(entries)) = table.get("rule") else {
+            return Err(wrong(0, "rule", "there is no [[rule]] entry".into()));
+        };
+        let mut rules = Vec::with_capacity(entries.len());
+        for (i, entry) in entries.iter().enumerate() {
+            let Value::Table(entry) = entry else {
+                return Err(wrong(i + 1, "rule", "each rule must be a [[rule]] table".into()));
+            };
+            rules.push(rule(entry).map_err(|(field, why)| wrong(i + 1, &field, why))?);
+        }
+        Ok(CategoryTable { rules })
+    }
+}
+
+/// A field and what is wrong with it.
+type Wrong = (String, String);
+
+fn rule(entry: &Table) -> Result<Rule, Wrong> {
+    let mut out = Rule::default();
+    for (field, value) in entry {
+        let wrong = |why: String| (field.clone(), why);
+        let flag = || value.as_bool().ok_or_else(|| wrong(format!("true or false is needed, not {value}")));
+        let text = || value.as_str().ok_or_else(|| wrong(format!("a text is needed, not {value}")));
+        let list = || strings(value).ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")));
+        match field.as_str() {
+            "category" => out.category = known(text()?, &CATEGORIES).map_err(wrong)?,
+            "name" => out.name = template(text()?).map_err(wrong)?,
+            "leg" => {
+                for leg in list()? {
+                    let leg = leg.parse::<Leg>().ok().filter(|l| *l != Leg::Total);
+                    out.leg.push(leg.ok_or_else(|| wrong("the legs are receive, service and transmit".into()))?);
+                }
+            }
+            "role" => {
+                out.role = Some(match text()? {
+                    "A" => Role::A,
+                    "R" => Role::R,
+                    other => return Err(wrong(format!("{other:?} is no role: use A or R"))),
+                });
+            }
+            "context" => {
+                for context in list()? {
+                    out.context.push(known(&context, &CONTEXTS).map_err(wrong)?);
+                }
+            }
+            "comm" => out.comm = list()?,
+            "kernel" => out.kernel = Some(flag()?),
+            "interrupt" => out.interrupt = Some(flag()?),
+            "frame" => out.frame = list()?,
+            "inside" => out.inside = list()?,
+            "packet" => {
+                out.packet = Some(match text()? {
+                    "own" => true,
+                    "foreign" => false,
+                    other => return Err(wrong(format!("{other:?} is neither own nor foreign"))),
+                });
+            }
+            "syscall" => out.syscall = list()?,
+            "uninterruptible" => out.uninterruptible = Some(flag()?),
+            "nest" => out.nest = Some(flag()?),
+            _ => return Err(wrong("there is no such field".into())),
+        }
+    }
+    for field in ["category", "name"] {
+        if !entry.contains_key(field) {
+            return Err((field.into(), "it is missing".into()));
+        }
+    }
+    Ok(out)
+}
+
+fn strings(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {
+    of.iter().find(|k| **k == text).copied().ok_or_else(|| format!("{text:?} is not one of {}", of.join(", ")))
+}
+
+fn template(text: &str) -> Result<String, String> {
+    let mut rest = text.to_owned();
+    for placeholder in PLACEHOLDERS {
+        rest = rest.replace(placeholder, "");
+    }
+    if text.is_empty() || rest.contains(['{', '}']) {
+        return Err(format!("{text:?} must be a name, with no other placeholders than {}", PLACEHOLDERS.join(" ")));
+    }
+    Ok(text.to_owned())
+}

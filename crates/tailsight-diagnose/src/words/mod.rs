@@ -1,0 +1,328 @@
+//! Causes in words: explanations, fixes, notes and next steps.
+//!
+//! In: a [`Cause`] with its numbers, and what is known about the run. Out: plain sentences and commands, filled in. The texts
+//! are in `data/advice.toml`; commands quote whatever a recorded task may be named.
+
+mod fill;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use tailsight_lifetime::{Lifetimes, Role};
+
+use crate::focus::percent;
+use crate::model::{Cause, Diagnosis};
+use crate::profile::Cohort;
+use crate::rules::UNEXPLAINED;
+use crate::{Facts, Options, glob};
+
+/// `data/advice.toml`.
+#[derive(Debug, Deserialize)]
+struct Advice {
+    limit: Vec<Limit>,
+    #[serde(flatten)]
+    categories: BTreeMap<String, CategoryAdvice>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CategoryAdvice {
+    says: String,
+    says_r: Option<String>,
+    #[serde(default)]
+    fix: Vec<Fix>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fix {
+    role: Option<Role>,
+    #[serde(default)]
+    only: Vec<String>,
+    r#do: Option<String>,
+    undo: Option<String>,
+    why: Option<String>,
+    step: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    hook: String,
+    hides: String,
+}
+
+static ADVICE: LazyLock<Advice> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../data/advice.toml"))
+        .expect("the built-in advice is checked by this crate's tests")
+});
+
+/// What the sentences need to know beside the cause.
+pub struct Situation<'a> {
+    app: &'a str,
+    facts: &'a Facts,
+    /// Cores of the focus messages: receive core, application core.
+    cores: [Vec<u32>; 2],
+    /// Messages of the same application served ahead, on average: focus, reference.
+    ahead: [f64; 2],
+    focus_messages: u64,
+    /// Whether the focus is a tail: then its messages are slow.
+    tail: bool,
+    total_ns: i64,
+}
+
+impl<'a> Situation<'a> {
+    /// From the cohorts; `total_ns` is the total deviation.
+    pub fn new(
+        lifetimes: &'a Lifetimes,
+        options: &Options,
+        facts: &'a Facts,
+        focus: &Cohort,
+        reference: &Cohort,
+        total_ns: i64,
+    ) -> Situation<'a> {
+        let of = |id: &u32| &lifetimes.messages[*id as usize];
+        let cores = |core: fn(&tailsight_lifetime::Message) -> u16| {
+            let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+            focus.ids.iter().for_each(|id| *counts.entry(u32::from(core(of(id)))).or_default() += 1);
+            // A core that few of the messages met is not worth moving anything away from.
+            counts.into_iter().filter(|&(_, n)| n * 20 >= focus.len()).map(|(core, _)| core).collect()
+        };
+        let ahead = |c: &Cohort| c.ids.iter().map(|id| f64::from(of(id).ahead)).sum::<f64>() / c.len() as f64;
+        Situation {
+            app: if lifetimes.app.is_empty() { "the target" } else { &lifetimes.app },
+            facts,
+            cores: [cores(|m| m.driver_cpu), cores(|m| m.recv_cpu)],
+            ahead: [ahead(focus), ahead(reference)],
+            focus_messages: focus.len() as u64,
+            tail: options.focus.1 == 1.0 && options.focus.0 >= 0.5,
+            total_ns,
+        }
+    }
+
+    /// One plain sentence with the cause's numbers.
+    pub fn explanation(&self, cause: &Cause) -> String {
+        let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| match (&a.says_r, cause.role) {
+            (Some(r), Role::R) => r,
+            _ => &a.says,
+        });
+        let core = match cause.role {
+            Role::A => format!("the core that {} was waiting for", self.app),
+            Role::R => "the core where the packet was waiting".to_owned(),
+        };
+        let mut out = fill::replace(says, |key| match key {
+            "name" => Some(cause.name.clone()),
+            "app" => Some(self.app.to_owned()),
+            "core" => Some(core.clone()),
+            _ => None,
+        })
+        .unwrap_or_else(|| cause.name.clone());
+        let (dev, total) = (cause.deviation_ns, self.total_ns);
+        let slow = if self.tail { "slow" } else { "focus" };
+        out += &match (dev, total) {
+            (0, _) => ": no more and no less than in the reference messages".to_owned(),
+            (..0, 0..) => format!(": {} less than in the reference messages", human(-dev)),
+            (..0, _) => {
+                format!(": {} less, of the {} that the {slow} messages were faster", human(-dev), human(-total))
+            }
+            (_, ..0) => format!(": {} more than in the reference messages", human(dev)),
+            _ if dev > total => format!(": {} more ({slow} messages took {} longer in all)", human(dev), human(total)),
+            _ => format!(": {} of the {}", human(dev), human(total)),
+        };
+        if dev > 0 {
+            out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
+        }
+        let [focus, reference] = self.ahead;
+        if cause.category == "hol-blocking" && focus > reference {
+            out += &format!(" ({focus:.1} messages ahead on average, usually {reference:.1})");
+        }
+        out
+    }
+
+    /// Commands with their undo, and steps; none for a row that is no larger than usual.
+    pub fn fixes(&self, cause: &Cause) -> Vec<String> {
+        let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
+            return vec![];
+        };
+        let fits =
+            |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || glob::any(&f.only, &cause.name));
+        advice.fix.iter().filter(fits).flat_map(|f| self.fix(f, cause)).collect()
+    }
+
+    fn fix(&self, fix: &Fix, cause: &Cause) -> Vec<String> {
+        let fill = fill::Fill {
+            name: &cause.name,
+            app: self.app,
+            pids: &self.facts.pids,
+            device: self.facts.devices.first().map(String::as_str),
+            cores: &self.cores[usize::from(cause.role == Role::A)],
+            cpus: self.facts.cpus,
+        };
+        if let Some(step) = &fix.step {
+            return fill.one(step, self.facts.pids.first().copied()).into_iter().collect();
+        }
+        let (Some(run), Some(undo), Some(why)) = (&fix.r#do, &fix.undo, &fix.why) else { return vec![] };
+        // One command a process where the command names one, else one.
+        let pids: Vec<Option<u32>> =
+            if run.contains("{pid}") { self.facts.pids.iter().copied().map(Some).collect() } else { vec![None] };
+        let all = pids.len();
+        let mut out = vec![];
+        for pid in pids.into_iter().take(3) {
+            let (Some(run), Some(undo)) = (fill.one(run, pid), fill.one(undo, pid)) else { continue };
+            let why = fill.comment(why).unwrap_or_default();
+            let more =
+                if out.len() == 2 && all > 3 { format!("; and {} more processes", all - 3) } else { String::new() };
+            out.push(format!("{run}  # {why}; undo: {undo}{more}"));
+        }
+        out
+    }
+}
+
+/// What limits this diagnosis.
+pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<String> {
+    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
+    if facts.lost_events > 0 {
+        let of = if facts.events > 0 {
+            let all = facts.events + facts.lost_events;
+            format!(" ({:.2} % of all)", 100.0 * facts.lost_events as f64 / all as f64)
+        } else {
+            String::new()
+        };
+        out.push(format!("{} events were lost{of}: near them, time may have the wrong owner", facts.lost_events));
+    }
+    for limit in &ADVICE.limit {
+        let off: Vec<&str> =
+            facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::matches(&limit.hook, hook)).collect();
+        if !off.is_empty() {
+            out.push(format!("without {}, {}", off.join(" and "), limit.hides));
+        }
+    }
+    let counts = &diagnosis.messages;
+    if counts.complete * 100 < counts.total * 99 {
+        let missing = counts.total - counts.complete;
+        let worst = counts.incomplete.iter().max_by_key(|(_, n)| **n).map_or("", |(reason, _)| reason);
+        out.push(format!("{missing} of {} messages are not complete, most because: {worst}", counts.total));
+    }
+    if diagnosis.focus.messages < 100 {
+        out.push(format!("the focus holds only {} messages: the intervals are wide", diagnosis.focus.messages));
+    }
+    if facts.clock_error_ns > options.granularity_ns {
+        out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
+    }
+    let (f, r) = (options.focus, options.reference);
+    if f.0 < r.1 && r.0 < f.1 {
+        let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
+        out.push(format!("focus {} and reference {} share messages: differences look smaller", slice(f), slice(r)));
+    }
+    let total = diagnosis.focus.mean_ns as i64 - diagnosis.reference.mean_ns as i64;
+    if total == 0 {
+        out.push("focus and reference have the same mean: there is no deviation to explain".into());
+    } else if total < 0 {
+        out.push(format!("the focus is {} faster than the reference: shares are of what is missing", human(-total)));
+    }
+    if options.bootstrap_rounds == 0 {
+        out.push("no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation".into());
+    }
+    out
+}
+
+/// What to do next, most useful first, at most three.
+pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+    let run = fill::quote(&facts.run);
+    let mut out = vec![];
+    let top = diagnosis.causes.first().filter(|c| c.category != UNEXPLAINED && c.deviation_ns > 0);
+    if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
+        out.push(format!("try the first fix of {} ({}), then record again: {fix}", cause.name, cause.category));
+    }
+    if facts.lost_events > 0 {
+        out.push("record again for a shorter time, or with larger buffers: events were lost".into());
+    }
+    if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
+        out.push("run tailsight doctor: it names what this machine could record beside, to explain the rest".into());
+    }
+    out.push(format!("see the slowest message on its timeline: tailsight report {run}"));
+    if diagnosis.leg == tailsight_lifetime::Leg::Receive {
+        out.push(format!("look past the receive call, at service and sending: tailsight diagnose {run} --leg total"));
+    }
+    out.truncate(3);
+    out
+}
+
+/// A duration a person reads, to about three digits: `322 ns`, `12.5 us`, `1.9 ms`, `2.1 s`.
+pub fn human(ns: i64) -> String {
+    let scaled = |unit: f64, name: &str| {
+        let v = ns as f64 / unit;
+        if v.abs() < 99.95 { format!("{v:.1} {name}") } else { format!("{v:.0} {name}") }
+    };
+    match ns.unsigned_abs() {
+        0..1000 => format!("{ns} ns"),
+        // From where the smaller unit would round to 1000.
+        1000..999_500 => scaled(1e3, "us"),
+        999_500..999_500_000 => scaled(1e6, "ms"),
+        _ => scaled(1e9, "s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CATEGORIES;
+
+    #[test]
+    fn durations_read_well() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_234, "1.2 us"),
+            (99_949, "99.9 us"),
+            (99_950, "100 us"),
+            (999_499, "999 us"),
+            (999_500, "1.0 ms"),
+            (-1_900_000, "-1.9 ms"),
+            (2_100_000_000, "2.1 s"),
+        ] {
+            assert_eq!(human(ns), text);
+        }
+    }
+
+    /// Every category has its words; every fix is a command with its undo and reason, or a step; nothing else is in the file.
+    #[test]
+    fn advice_is_complete() {
+        let named: Vec<&str> = ADVICE.categories.keys().map(String::as_str).collect();
+        let mut ids = CATEGORIES.to_vec();
+        ids.sort_unstable();
+        assert_eq!(named, ids);
+        for (category, advice) in &ADVICE.categories {
+            assert!(!advice.fix.is_empty(), "{category} has no fix");
+            for fix in &advice.fix {
+                let command = fix.r#do.is_some() && fix.undo.is_some() && fix.why.is_some() && fix.step.is_none();
+                let step = fix.step.is_some() && fix.r#do.is_none() && fix.undo.is_none() && fix.why.is_none();
+                assert!(command != step, "{category}: {fix:?}");
+            }
+        }
+    }
+
+    /// Every placeholder of every text has a value when everything about a run is known.
+    #[test]
+    fn every_placeholder_is_known() {
+        let fill = fill::Fill {
+            name: "irq:24",
+            app: "memcached",
+            pids: &[1],
+            device: Some("eth0"),
+            cores: &[1],
+            cpus: Some(4),
+        };
+        for advice in ADVICE.categories.values() {
+            for fix in &advice.fix {
+                for text in [&fix.r#do, &fix.undo, &fix.step].into_iter().flatten() {
+                    assert!(fill.one(text, Some(1)).is_some_and(|t| !t.contains(['{', '}'])), "{text}");
+                }
+                if let Some(why) = &fix.why {
+                    assert!(fill.comment(why).is_some(), "{why}");
+                }
+            }
+        }
+    }
+}

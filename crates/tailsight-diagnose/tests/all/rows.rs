@@ -1,0 +1,317 @@
+//! The numbers: rows add up, planted causes come out first, order does not matter, errors are what they should be.
+
+use proptest::prelude::*;
+use syscalls::Sysno;
+use tailsight_diagnose::{Diagnosis, Error, Facts, Options, diagnose};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, Owner, Part, Role};
+
+use crate::common::{a, foreign, kthread, lifetimes, net_rx, options, owner, r, receive, sys};
+
+/// Owners of every sort; the numbers are used below.
+fn owners() -> Vec<Owner> {
+    vec![
+        owner(Context::Own, &[]),
+        owner(Context::Own, &[sys(Sysno::recvmsg)]),
+        owner(Context::Ahead, &[]),
+        owner(Context::Ahead, &[sys(Sysno::sendmsg)]),
+        owner(Context::Ahead, &[sys(Sysno::sendmsg), net_rx(true), Frame::Packet { own: false, port: 40000 }]),
+        owner(foreign("nginx"), &[]),
+        owner(foreign("nginx"), &[net_rx(true)]),
+        owner(kthread("kworker/0:1"), &[]),
+        owner(Context::Idle, &[Frame::IdleState { state: 1 }]),
+        owner(Context::Idle, &[Frame::WakePending]),
+        owner(Context::Idle, &[net_rx(false), Frame::Packet { own: true, port: 11211 }]),
+        owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false }]),
+        owner(Context::Unknown, &[]),
+    ]
+}
+
+const NGINX: u32 = 5;
+
+fn part() -> impl Strategy<Value = Part> {
+    let ns = prop_oneof![8 => 0..2_000u64, 1 => 0..3_000_000u64];
+    (any::<bool>(), 0..13u32, 0..4u32, ns).prop_map(|(at_a, owner, count, ns)| Part {
+        role: if at_a { Role::A } else { Role::R },
+        owner,
+        count,
+        ns,
+    })
+}
+
+fn legs() -> impl Strategy<Value = [Vec<Part>; 3]> {
+    let leg = || prop::collection::vec(part(), 1..5);
+    [leg(), leg(), leg()]
+}
+
+fn adds_up(d: &Diagnosis) {
+    let total = d.focus.mean_ns as i64 - d.reference.mean_ns as i64;
+    assert_eq!(d.causes.iter().map(|c| c.deviation_ns).sum::<i64>(), total);
+    let shares: f64 = d.causes.iter().map(|c| c.share).sum();
+    let none = d.causes.iter().all(|c| c.share == 0.0);
+    assert!((shares - 1.0).abs() < 1e-9 || none, "shares sum to {shares}");
+    let last = d.causes.last().expect("there is always a last row");
+    assert_eq!((last.category.as_str(), last.name.as_str()), ("unexplained", "unexplained"));
+    assert_eq!(d.causes.iter().filter(|c| c.category == "unexplained").count(), 1);
+    for (i, c) in d.causes.iter().enumerate() {
+        assert_eq!(c.rank as usize, i + 1);
+        assert!(c.ci95_ns[0] <= c.ci95_ns[1]);
+        assert!(c.messages <= d.focus.messages && c.evidence.len() <= 5 && c.paths.len() <= 8);
+        assert_eq!(c.evidence.is_empty(), c.messages == 0);
+    }
+    for share in d.causes[..d.causes.len() - 1].windows(2).map(|w| w[0].share - w[1].share) {
+        assert!(share >= 0.0, "rows are in order of their share");
+    }
+    for v in [d.coverage.overall, d.coverage.p50, d.coverage.min] {
+        assert!((0.0..=1.0).contains(&v));
+    }
+    assert!(d.coverage.min <= d.coverage.p50);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever the messages, slices and leg: integer rows sum to the integer deviation, shares to 1.
+    #[test]
+    fn rows_add_up(
+        parts in prop::collection::vec(legs(), 200..400),
+        leg in prop::sample::select(Leg::ALL.to_vec()),
+        focus in prop::sample::select(vec![(0.9, 1.0), (0.0, 0.1), (0.2, 0.35), (0.0, 1.0), (0.45, 0.55)]),
+    ) {
+        let lifetimes = lifetimes(owners(), parts);
+        let options = Options { leg, focus, reference: (0.45, 0.55), ..options() };
+        adds_up(&diagnose(&lifetimes, &options, &Facts::default()).unwrap());
+    }
+
+    /// The order in which messages arrived changes ids, not causes.
+    #[test]
+    fn order_does_not_matter(mut parts in prop::collection::vec(legs(), 250), seed in any::<u64>()) {
+        // Latencies that differ, so that ties at a slice's edge cannot fall differently.
+        for (i, p) in parts.iter_mut().enumerate() {
+            let sum: u64 = p[0].iter().map(|p| p.ns).sum();
+            p[0].push(a(0, 1000 - sum % 1000 + i as u64));
+        }
+        let mut shuffled = parts.clone();
+        let mut rng = tailsight_diagnose::bootstrap::SplitMix(seed);
+        for i in (1..shuffled.len()).rev() {
+            shuffled.swap(i, rng.below(i + 1));
+        }
+        let options = Options { focus: (0.9, 1.0), ..options() };
+        let causes = |parts| {
+            let d = diagnose(&receive(owners(), parts), &options, &Facts::default()).unwrap();
+            let key = |c: &tailsight_diagnose::model::Cause| {
+                (c.category.clone(), c.name.clone(), c.role, c.deviation_ns, c.messages, c.paths.clone(), c.explanation.clone())
+            };
+            (d.causes.iter().map(key).collect::<Vec<_>>(), d.latency_ns)
+        };
+        let only_receive = |p: Vec<[Vec<Part>; 3]>| p.into_iter().map(|[r, _, _]| r).collect::<Vec<_>>();
+        prop_assert_eq!(causes(only_receive(parts)), causes(only_receive(shuffled)));
+    }
+
+    /// One owner's time added to the slowest 2 % is the first cause, with all of the deviation.
+    #[test]
+    fn planted_cause_is_first(
+        noise in prop::collection::vec((0..400u64, 0..400u64), 2000),
+        planted in prop::sample::select(vec![2u32, NGINX, 7, 9]),
+        x in 20_000..5_000_000u64,
+        spread in 0..2_000u64,
+    ) {
+        let parts: Vec<Vec<Part>> = noise.iter().enumerate().map(|(i, &(n, m))| {
+            let mut parts = vec![r(10, 2_000 + n), a(1, 3_000 + m)];
+            if i % 50 == 0 {
+                // x on average: as often less as more.
+                let off = spread * (i as u64 / 50 % 2);
+                parts.push(a(planted, x - spread / 2 + off));
+            }
+            parts
+        }).collect();
+        let options = Options { focus: (0.98, 1.0), ..options() };
+        let d = diagnose(&receive(owners(), parts), &options, &Facts::default()).unwrap();
+        adds_up(&d);
+        let first = &d.causes[0];
+        let expected = match planted {
+            2 => ("hol-blocking", "memcached"),
+            NGINX => ("interference", "nginx"),
+            7 => ("os-threads", "kworker"),
+            _ => ("wakeup-delay", "wake-pending"),
+        };
+        prop_assert_eq!((first.category.as_str(), first.name.as_str(), first.role), (expected.0, expected.1, Role::A));
+        // The rest is noise of at most 800 ns.
+        prop_assert!((first.share - 1.0).abs() <= 800.0 / x as f64, "{}", first.share);
+        // The mean of the planted times, whose halves round down.
+        let mean = (x - spread / 2) as f64 + spread as f64 / 2.0;
+        prop_assert!((first.deviation_ns as f64 - mean).abs() <= 1.0);
+        prop_assert!(first.ci95_ns[0] as f64 <= mean + 1.0 && mean - 1.0 <= first.ci95_ns[1] as f64, "{:?}", first.ci95_ns);
+        prop_assert!(first.ci95_ns[0] as f64 >= mean - spread as f64 - 1.0, "no draw lies outside what was planted");
+        prop_assert_eq!((first.messages, d.focus.messages), (40, 40));
+        prop_assert!(first.evidence.iter().all(|id| id % 50 == 0));
+        prop_assert_eq!(d.coverage.min, 1.0);
+    }
+}
+
+/// 2000 messages of 5 us; every 50th has the extra parts.
+fn slow(extra: &[Part]) -> Lifetimes {
+    let parts = (0..2000u64).map(|i| {
+        let mut parts = vec![r(10, 2_000 + i % 10), a(1, 3_000)];
+        if i % 50 == 0 {
+            parts.extend_from_slice(extra);
+        }
+        parts
+    });
+    receive(owners(), parts.collect())
+}
+
+fn causes_of(lifetimes: &Lifetimes) -> Vec<(String, String, i64)> {
+    let options = Options { focus: (0.98, 1.0), ..options() };
+    let d = diagnose(lifetimes, &options, &Facts::default()).unwrap();
+    adds_up(&d);
+    d.causes.into_iter().map(|c| (c.category, c.name, c.deviation_ns)).collect()
+}
+
+/// NSight §5.2: a nested frame that explains 80 % names the group, less does not, and a foreign context is never looked into.
+#[test]
+fn nesting_rule() {
+    let first = |extra: &[Part]| causes_of(&slow(extra))[0].1.clone();
+    assert_eq!(first(&[a(2, 10_000), a(3, 90_000)]), "memcached/sys:sendmsg");
+    assert_eq!(first(&[a(2, 30_000), a(3, 70_000)]), "memcached");
+    // The parent counts with its children; the second level must explain the whole group too.
+    assert_eq!(first(&[a(2, 10_000), a(3, 40_000), a(4, 50_000)]), "memcached/sys:sendmsg");
+    assert_eq!(first(&[a(3, 10_000), a(4, 90_000)]), "memcached/sys:sendmsg/softirq:net_rx");
+    assert_eq!(first(&[a(6, 100_000)]), "nginx");
+    let strict = Options { nesting: 0.95, focus: (0.98, 1.0), ..options() };
+    let d = diagnose(&slow(&[a(2, 10_000), a(3, 90_000)]), &strict, &Facts::default()).unwrap();
+    assert_eq!(d.causes[0].name, "memcached");
+    let paths: Vec<(&str, i64)> = d.causes[0].paths.iter().map(|(p, ns)| (p.as_str(), *ns)).collect();
+    assert_eq!(paths, [("ahead/sys:sendmsg", 90_000), ("ahead", 10_000)]);
+}
+
+/// A row below 1 % and below the granularity joins the largest of its category and role; without one it stays.
+#[test]
+fn small_rows_fold_and_never_vanish() {
+    let mut all = owners();
+    all.push(owner(foreign("cron"), &[]));
+    let base = slow(&[a(NGINX, 100_000), a(13, 200), a(7, 200)]);
+    let parts = (0..2000).map(|i| base.parts(i, Leg::Receive)).collect();
+    let causes = causes_of(&receive(all, parts));
+    let row = |name: &str| causes.iter().find(|c| c.1 == name).map(|c| c.2);
+    assert_eq!(row("nginx"), Some(100_200));
+    assert_eq!(row("cron"), None);
+    assert_eq!(row("kworker"), Some(200));
+}
+
+/// Time that no owner is known for is the last row, however large; so is what the parts leave out of the latency.
+#[test]
+fn unexplained_is_last_and_counts_against_coverage() {
+    let options = Options { focus: (0.98, 1.0), ..options() };
+    let d = diagnose(&slow(&[a(NGINX, 20_000), a(12, 30_000)]), &options, &Facts::default()).unwrap();
+    adds_up(&d);
+    assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(30_000));
+    // 49,999.5 or so of deviation: 30,000 of it unexplained.
+    assert!((d.coverage.overall - 0.4).abs() < 0.001 && (d.coverage.p50 - 0.4).abs() < 0.001, "{:?}", d.coverage);
+
+    let whole = slow(&[a(NGINX, 20_000)]);
+    let mut messages = whole.messages.clone();
+    messages.iter_mut().filter(|m| m.id % 50 == 0).for_each(|m| m.recv_ns += 5_000);
+    let parts = (0..2000).map(|i| [whole.parts(i, Leg::Receive), vec![], vec![]]).collect();
+    let gaps = Lifetimes::from_parts("memcached", messages, whole.flows.clone(), owners(), parts);
+    let d = diagnose(&gaps, &options, &Facts::default()).unwrap();
+    adds_up(&d);
+    assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(5_000));
+}
+
+/// Less than usual is a row too, with its sign.
+#[test]
+fn negative_rows_are_kept() {
+    let parts = (0..2000u64).map(|i| match i % 50 {
+        0 => vec![r(10, 2_000 + i % 7), a(NGINX, 100_000)],
+        _ => vec![r(10, 2_000 + i % 7), a(9, 5_000)],
+    });
+    let causes = causes_of(&receive(owners(), parts.collect()));
+    assert_eq!((causes[0].1.as_str(), causes[0].2), ("nginx", 100_000));
+    assert!(causes.iter().any(|c| c.1 == "wake-pending" && c.2 == -5_000));
+}
+
+/// A focus below its reference: what is missing most comes first.
+#[test]
+fn fast_focus() {
+    let parts = (0..2000u64).map(|i| vec![r(10, 2_000 + i % 7), a(9, if i < 200 { 500 } else { 5_000 })]);
+    let options = Options { focus: (0.0, 0.1), ..options() };
+    let d = diagnose(&receive(owners(), parts.collect()), &options, &Facts::default()).unwrap();
+    adds_up(&d);
+    assert_eq!((d.causes[0].name.as_str(), d.causes[0].deviation_ns), ("wake-pending", -4_500));
+    assert!(d.causes[0].fix.is_empty());
+    assert!(d.notes.iter().any(|n| n.contains("faster than the reference")), "{:?}", d.notes);
+}
+
+#[test]
+fn too_few_messages_is_not_a_verdict() {
+    let few = receive(owners(), (0..1500u64).map(|i| vec![a(0, 1000 + i)]).collect());
+    match diagnose(&few, &options(), &Facts::default()) {
+        Err(Error::NotEnough { slice: "focus", have: 15, complete: 1500, needed: 20, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let narrow = Options { focus: (0.9, 1.0), reference: (0.5, 0.51), ..options() };
+    assert!(matches!(diagnose(&few, &narrow, &Facts::default()), Err(Error::NotEnough { slice: "reference", .. })));
+    let reversed = Options { focus: (1.0, 0.9), ..options() };
+    assert!(matches!(diagnose(&few, &reversed, &Facts::default()), Err(Error::Focus { .. })));
+    let loose = Options { nesting: 0.3, ..options() };
+    assert!(matches!(diagnose(&few, &loose, &Facts::default()), Err(Error::Option { option: "nesting", .. })));
+}
+
+#[test]
+fn no_message_says_why() {
+    let mut none = receive(owners(), vec![]);
+    let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
+    assert!(message.contains("no message was seen") && message.contains("send it requests"), "{message}");
+    none.incomplete.insert("the recording ended first".into(), 7);
+    let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
+    assert!(message.contains("7: the recording ended first") && message.contains("memcached"), "{message}");
+}
+
+/// Messages without a reply count for the receive leg, and are named for the others.
+#[test]
+fn incomplete_messages_are_counted_once() {
+    let whole = lifetimes(owners(), vec![[vec![a(0, 500)], vec![a(0, 100)], vec![a(0, 50)]]; 1000]);
+    let mut messages: Vec<Message> = whole.messages.clone();
+    messages[..100].iter_mut().for_each(|m| (m.send_ns, m.xmit_ns) = (0, 0));
+    messages[100..130].iter_mut().for_each(|m| m.xmit_ns = 0);
+    messages[130..135].iter_mut().for_each(|m| (m.recv_ns, m.send_ns, m.xmit_ns) = (0, 0, 0));
+    let parts = (0..1000).map(|i| [Leg::Receive, Leg::Service, Leg::Transmit].map(|leg| whole.parts(i, leg)));
+    let mut l = Lifetimes::from_parts("memcached", messages, whole.flows.clone(), owners(), parts.collect());
+    l.incomplete.insert("the recording ended first".into(), 5);
+    let counts = |leg| {
+        let options = Options { leg, focus: (0.9, 1.0), ..options() };
+        diagnose(&l, &options, &Facts::default()).unwrap().messages
+    };
+    let c = counts(Leg::Receive);
+    assert_eq!((c.total, c.complete, c.incomplete.values().sum()), (1000, 995, 5));
+    let c = counts(Leg::Total);
+    assert_eq!((c.total, c.complete), (1000, 865));
+    assert_eq!(c.incomplete["its send call was not seen"], 100);
+    assert_eq!(c.incomplete["its hand-over to the driver was not seen"], 30);
+}
+
+/// The same owner counts to another category in another leg, and the three legs make the total.
+#[test]
+fn total_keeps_the_legs_apart() {
+    let mut all = owners();
+    all.push(owner(Context::Own, &[sys(Sysno::sendmsg)]));
+    let legs = |i: u64| match i % 50 {
+        0 => [vec![a(NGINX, 10_000)], vec![a(13, 20_000)], vec![a(13, 40_000)]],
+        _ => [vec![a(NGINX, 1_000 + i % 7)], vec![a(13, 500)], vec![a(13, 500)]],
+    };
+    let l = lifetimes(all, (0..2000).map(legs).collect());
+    let rows = |leg| {
+        let options = Options { leg, focus: (0.98, 1.0), ..options() };
+        let d = diagnose(&l, &options, &Facts::default()).unwrap();
+        adds_up(&d);
+        let causes = d.causes.into_iter().filter(|c| c.deviation_ns > 0);
+        causes.map(|c| (c.category, c.name, c.deviation_ns)).collect::<Vec<_>>()
+    };
+    let service = ("app-processing".to_owned(), "sendmsg".to_owned(), 19_500);
+    let transmit = ("transmit-processing".to_owned(), "sendmsg".to_owned(), 39_500);
+    assert_eq!(rows(Leg::Service), [service.clone()]);
+    assert_eq!(rows(Leg::Transmit), [transmit.clone()]);
+    let total = rows(Leg::Total);
+    assert_eq!(total[..2], [transmit, service]);
+    assert_eq!(total[2].1, "nginx");
+}

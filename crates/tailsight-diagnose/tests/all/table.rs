@@ -1,0 +1,228 @@
+//! The category table: every owner gets one category, the default table says what it should, errors name their place.
+
+use proptest::prelude::*;
+use syscalls::Sysno;
+use tailsight_diagnose::{CATEGORIES, CategoryTable, Error};
+use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
+
+use crate::common::{foreign, kthread, net_rx, owner, sys};
+
+const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
+
+fn context() -> impl Strategy<Value = Context> {
+    let comm =
+        prop_oneof!["[a-z/0-9{} ]{0,15}", Just("ksoftirqd/0".into()), Just("tailsight".into()), Just("irq/9-x".into())];
+    prop_oneof![
+        Just(Context::Own),
+        Just(Context::Ahead),
+        Just(Context::Idle),
+        Just(Context::Blocked),
+        Just(Context::Unknown),
+        comm.clone().prop_map(|comm| Context::Sibling { comm }),
+        (comm, any::<bool>()).prop_map(|(comm, kernel)| Context::Foreign { comm, kernel }),
+    ]
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let nr = prop_oneof![0..500u32, Just(u32::MAX)];
+    prop_oneof![
+        nr.clone().prop_map(|nr| Frame::Syscall { nr }),
+        (0..12u8, any::<bool>()).prop_map(|(vec, inline)| Frame::Softirq { vec, inline }),
+        (0..200u32).prop_map(|irq| Frame::Irq { irq }),
+        (0..14u16).prop_map(|which| Frame::Vector { which }),
+        Just(Frame::Csd),
+        (0..3u32).prop_map(|symbol| Frame::Work { symbol }),
+        (any::<bool>(), any::<u16>()).prop_map(|(own, port)| Frame::Packet { own, port }),
+        (0..9u8).prop_map(|state| Frame::IdleState { state }),
+        Just(Frame::WakePending),
+        Just(Frame::Runnable),
+        (nr, any::<bool>()).prop_map(|(nr, uninterruptible)| Frame::SleepIn { nr, uninterruptible }),
+        Just(Frame::Stopped),
+        Just(Frame::TxQueued),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Any owner, possible or not, has one category of the stable ids and a name; only time that the recording cannot tell,
+    /// or a sleep that no rule knows, is unexplained.
+    #[test]
+    fn every_owner_has_one_category(
+        context in context(),
+        frames in prop::collection::vec(frame(), 0..5),
+        leg in prop::sample::select(LEGS.to_vec()),
+        role in prop::sample::select(vec![Role::A, Role::R]),
+    ) {
+        let owner = Owner { context, frames };
+        let verdict = CategoryTable::default().classify(&owner, leg, role, "memcached", &["work_fn".into()]);
+        prop_assert!(CATEGORIES.contains(&verdict.category), "{verdict:?}");
+        prop_assert!(!verdict.name.is_empty());
+        prop_assert!(verdict.nested_from <= owner.frames.len());
+        if verdict.category == "unexplained" {
+            prop_assert!(matches!(owner.context, Context::Unknown | Context::Blocked), "{owner:?}");
+        }
+    }
+}
+
+/// What the default table says about owners as recordings have them.
+#[test]
+fn default_table() {
+    use Leg::{Receive, Service, Transmit};
+    use Role::{A, R};
+    let vector = Frame::Vector { which: 0 };
+    let irq = Frame::Irq { irq: 24 };
+    let own_packet = Frame::Packet { own: true, port: 11211 };
+    let packet = Frame::Packet { own: false, port: 8088 };
+    let sleep = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: false };
+    let disk = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: true };
+    let sibling = || Context::Sibling { comm: "mc-worker".into() };
+    let symbols = ["flush_fn".to_owned()];
+    let cases = [
+        // Other tasks, and what they caused themselves; interrupts on their time are not theirs.
+        (Receive, A, owner(foreign("nginx"), &[]), "interference", "nginx"),
+        (Receive, A, owner(foreign("nginx"), &[net_rx(true), packet]), "interference", "nginx"),
+        (Receive, A, owner(foreign("nginx"), &[net_rx(true), packet, vector]), "interrupts", "vector:local_timer"),
+        (Receive, A, owner(foreign("nginx"), &[irq]), "interrupts", "irq:24"),
+        (Receive, A, owner(foreign("nginx"), &[irq, net_rx(false), packet]), "receive-processing", "packet:8088"),
+        (Receive, A, owner(foreign("nginx"), &[net_rx(false), own_packet]), "receive-processing", "net_rx"),
+        (
+            Receive,
+            A,
+            owner(foreign("nginx"), &[Frame::Softirq { vec: 2, inline: false }]),
+            "transmit-processing",
+            "net_tx",
+        ),
+        (Receive, A, owner(foreign("nginx"), &[Frame::Softirq { vec: 9, inline: false }]), "interrupts", "softirq:rcu"),
+        (Receive, A, owner(foreign("nginx"), &[vector, Frame::Csd]), "interrupts", "csd"),
+        // A sender on the receive core runs the receive softirq of loopback and veth.
+        (Receive, R, owner(foreign("client"), &[net_rx(true), own_packet]), "receive-processing", "net_rx"),
+        (Receive, R, owner(foreign("client"), &[]), "interference", "client"),
+        (Receive, A, owner(foreign("client"), &[net_rx(true), own_packet]), "interference", "client"),
+        // Kernel threads.
+        (Receive, A, owner(kthread("ksoftirqd/1"), &[]), "os-threads", "ksoftirqd"),
+        (Receive, A, owner(kthread("ksoftirqd/1"), &[net_rx(true), own_packet]), "os-threads", "ksoftirqd"),
+        (Receive, R, owner(kthread("ksoftirqd/1"), &[net_rx(false), packet]), "os-threads", "ksoftirqd"),
+        (Receive, A, owner(kthread("kworker/1:0-events"), &[Frame::Work { symbol: 0 }]), "os-threads", "kworker"),
+        (Receive, A, owner(kthread("rcu_preempt"), &[]), "os-threads", "rcu_preempt"),
+        (Receive, A, owner(kthread("irq/24-eth0"), &[]), "os-threads", "irq/24-eth0"),
+        (Receive, A, owner(foreign("tailsight"), &[]), "profiler", "tailsight"),
+        // The application.
+        (Receive, A, owner(Context::Ahead, &[]), "hol-blocking", "memcached"),
+        (Receive, A, owner(Context::Ahead, &[sys(Sysno::sendmsg), net_rx(true), packet]), "hol-blocking", "memcached"),
+        (Receive, A, owner(Context::Ahead, &[sys(Sysno::sendmsg), vector]), "interrupts", "vector:local_timer"),
+        (Receive, A, owner(sibling(), &[sys(Sysno::futex)]), "app-processing", "mc-worker (other thread)"),
+        (Receive, R, owner(sibling(), &[]), "app-processing", "mc-worker"),
+        (Receive, A, owner(Context::Own, &[]), "app-processing", "user"),
+        (Receive, A, owner(Context::Own, &[sys(Sysno::epoll_pwait)]), "app-processing", "epoll_pwait"),
+        (
+            Receive,
+            A,
+            owner(Context::Own, &[sys(Sysno::recvmsg), net_rx(false), packet]),
+            "receive-processing",
+            "packet:8088",
+        ),
+        (Service, A, owner(Context::Own, &[]), "app-processing", "user"),
+        (Service, A, owner(Context::Own, &[sys(Sysno::futex)]), "app-processing", "futex"),
+        (Transmit, A, owner(Context::Own, &[sys(Sysno::sendmsg)]), "transmit-processing", "sendmsg"),
+        (
+            Transmit,
+            A,
+            owner(Context::Own, &[sys(Sysno::sendmsg), net_rx(true), packet]),
+            "transmit-processing",
+            "sendmsg",
+        ),
+        (Transmit, A, owner(Context::Own, &[]), "app-processing", "user"),
+        // Waiting.
+        (Receive, A, owner(Context::Idle, &[Frame::WakePending]), "wakeup-delay", "wake-pending"),
+        (Receive, A, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "wakeup-delay", "idle"),
+        (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "nic-delay", "idle"),
+        (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }, irq]), "interrupts", "irq:24"),
+        (Receive, A, owner(Context::Blocked, &[Frame::Runnable]), "wakeup-delay", "runnable"),
+        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::futex)]), "lock-wait", "futex"),
+        (Receive, A, owner(Context::Blocked, &[disk(Sysno::read)]), "disk-wait", "read"),
+        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::fsync)]), "disk-wait", "fsync"),
+        (Receive, A, owner(Context::Blocked, &[Frame::Stopped]), "stopped", "stopped"),
+        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::epoll_pwait)]), "wakeup-delay", "not woken yet"),
+        (Service, A, owner(Context::Blocked, &[sleep(Sysno::epoll_pwait)]), "app-processing", "waits in epoll_pwait"),
+        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::sendmsg)]), "hol-blocking", "memcached"),
+        (Service, A, owner(Context::Blocked, &[sleep(Sysno::clock_nanosleep)]), "app-processing", "clock_nanosleep"),
+        (Transmit, A, owner(Context::Blocked, &[sleep(Sysno::sendmsg)]), "transmit-processing", "sendmsg"),
+        (Transmit, A, owner(Context::Blocked, &[Frame::TxQueued]), "transmit-processing", "queued"),
+        (
+            Receive,
+            A,
+            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: true }]),
+            "disk-wait",
+            "unknown call",
+        ),
+        (
+            Receive,
+            A,
+            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false }]),
+            "unexplained",
+            "unexplained",
+        ),
+        (Receive, A, owner(Context::Unknown, &[]), "unexplained", "unexplained"),
+    ];
+    let table = CategoryTable::default();
+    for (leg, role, owner, category, name) in cases {
+        let verdict = table.classify(&owner, leg, role, "memcached", &symbols);
+        assert_eq!((verdict.category, verdict.name.as_str()), (category, name), "{leg:?} {role:?} {owner:?}");
+    }
+}
+
+/// A task cannot smuggle placeholders or terminal commands into names.
+#[test]
+fn names_are_only_names() {
+    let table = CategoryTable::default();
+    let name = |comm: &str| table.classify(&owner(foreign(comm), &[]), Leg::Receive, Role::A, "memcached", &[]).name;
+    assert_eq!(name("{app}"), "{app}");
+    assert_eq!(name("x\u{1b}[2Jy"), "x\u{fffd}[2Jy");
+}
+
+#[test]
+fn errors_name_file_rule_and_field() {
+    let cases = [
+        ("[[rule]\n", "mine.toml", "cannot be read as TOML"),
+        ("", "field `rule`", "there is no [[rule]] entry"),
+        ("colour = 1\n", "field `colour`", "only [[rule]]"),
+        ("[[rule]]\nname = 'x'\n", "rule 1, field `category`", "missing"),
+        ("[[rule]]\ncategory = 'steal'\n", "rule 1, field `name`", "missing"),
+        (
+            "[[rule]]\ncategory='steal'\nname='x'\n[[rule]]\ncategory = 'mine'\nname = 'x'\n",
+            "rule 2, field `category`",
+            "not one of interference",
+        ),
+        ("[[rule]]\ncategory = 'steal'\nname = '{pid}'\n", "field `name`", "{comm}"),
+        ("[[rule]]\ncategory = 'steal'\nname = 3\n", "field `name`", "a text is needed, not 3"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\ncomm = 'nginx'\n", "field `comm`", "a list of texts"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\nkernel = 'yes'\n", "field `kernel`", "true or false"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\nleg = ['total']\n", "field `leg`", "receive, service and transmit"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\nrole = 'B'\n", "field `role`", "use A or R"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\ncontext = ['mine']\n", "field `context`", "not one of own"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\npacket = 'any'\n", "field `packet`", "neither own nor foreign"),
+        ("[[rule]]\ncategory = 'steal'\nname = 'x'\ncomn = ['nginx']\n", "field `comn`", "no such field"),
+    ];
+    for (text, place, why) in cases {
+        let error = CategoryTable::parse(text, "mine.toml").expect_err(text);
+        assert!(matches!(error, Error::Toml { .. } | Error::Rule { .. }));
+        let message = error.to_string();
+        for part in ["mine.toml", place, why] {
+            assert!(message.contains(part), "{part:?} is not in {message:?}");
+        }
+    }
+}
+
+/// A user's table replaces the default one whole.
+#[test]
+fn user_table() {
+    let text = "[[rule]]\ncategory = 'steal'\nname = 'thief {comm}'\ncomm = ['ngi*']\ncontext = ['foreign']\n";
+    let table = CategoryTable::parse(text, "mine.toml").unwrap();
+    let category = |comm: &str| {
+        let v = table.classify(&owner(foreign(comm), &[]), Leg::Receive, Role::A, "memcached", &[]);
+        (v.category, v.name)
+    };
+    assert_eq!(category("nginx"), ("steal", "thief nginx".into()));
+    assert_eq!(category("redis"), ("unexplained", "unexplained".into()));
+}

@@ -1,0 +1,253 @@
+//! A small reader of the kernel's BTF: which tracepoints can a `tp_btf` program attach to?
+//!
+//! In: the bytes of `/sys/kernel/btf/vmlinux` (a few MB). Out: for each tracepoint name whether the typedef
+//! `btf_trace_<name>` exists, which is what the kernel looks up at attach time. One pass over the types section;
+//! nothing is copied. Damaged input is an error, never a panic. Format: Documentation/bpf/btf.rst of the kernel.
+
+use crate::{HostError, Root};
+use std::collections::HashMap;
+
+/// Where the running kernel shows its BTF.
+pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+const MAGIC: u16 = 0xeb9f;
+const KIND_TYPEDEF: u32 = 8;
+const TYPE_LEN: usize = 12;
+
+/// Which of the running kernel's tracepoints exist, in the order of `names`.
+///
+/// # Errors
+/// [`HostError::Missing`] when the kernel has no BTF (`CONFIG_DEBUG_INFO_BTF`), [`HostError::Read`], [`HostError::Btf`].
+pub fn tracepoints_present(names: &[&str]) -> Result<Vec<bool>, HostError> {
+    tracepoints_under(&Root::host(), names)
+}
+
+/// As [`tracepoints_present`], of the host described by `root`.
+///
+/// # Errors
+/// As [`tracepoints_present`].
+pub fn tracepoints_under(root: &Root, names: &[&str]) -> Result<Vec<bool>, HostError> {
+    tracepoints_in(&root.bytes(VMLINUX)?, names)
+}
+
+/// As [`tracepoints_present`], from a BTF image.
+///
+/// # Errors
+/// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
+pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
+    let (types, strings) = sections(btf)?;
+    let wanted: HashMap<&[u8], usize> = names
+        .iter()
+        .enumerate()
+        .map(|(i, n)| (n.as_bytes(), i))
+        .collect();
+    let mut present = vec![false; names.len()];
+    let mut at = 0;
+    while at < types.bytes.len() {
+        let fail = |what| HostError::Btf {
+            offset: types.start + at,
+            what,
+        };
+        let head = types
+            .bytes
+            .get(at..at + TYPE_LEN)
+            .ok_or_else(|| fail("a type is cut off"))?;
+        let info = u32_at(head, 4);
+        let kind = info >> 24 & 0x1f;
+        let len = extra_len(kind, (info & 0xffff) as usize)
+            .ok_or_else(|| fail("unknown kind of type"))?;
+        if kind == KIND_TYPEDEF {
+            let name = strings
+                .bytes
+                .get(u32_at(head, 0) as usize..)
+                .ok_or_else(|| fail("a name is out of range"))?;
+            if let Some(rest) = name.strip_prefix(b"btf_trace_") {
+                let end = rest
+                    .iter()
+                    .position(|b| *b == 0)
+                    .ok_or_else(|| fail("a name does not end"))?;
+                if let Some(i) = wanted.get(&rest[..end]) {
+                    present[*i] = true;
+                }
+            }
+        }
+        at += TYPE_LEN + len;
+    }
+    // A name asked twice has one slot in the map: copy its answer to the others.
+    Ok(names
+        .iter()
+        .map(|n| present[wanted[n.as_bytes()]])
+        .collect())
+}
+
+/// A part of the image and where it starts.
+struct Section<'a> {
+    start: usize,
+    bytes: &'a [u8],
+}
+
+fn sections(btf: &[u8]) -> Result<(Section<'_>, Section<'_>), HostError> {
+    let fail = |offset, what| HostError::Btf { offset, what };
+    let header = btf
+        .get(..24)
+        .ok_or_else(|| fail(btf.len(), "the header is cut off"))?;
+    let magic = u16::from_ne_bytes([header[0], header[1]]);
+    if magic == MAGIC.swap_bytes() {
+        return Err(fail(0, "it is of the other byte order"));
+    }
+    if magic != MAGIC {
+        return Err(fail(0, "the magic number is missing"));
+    }
+    if header[2] != 1 {
+        return Err(fail(2, "unknown version"));
+    }
+    let header_len = u32_at(header, 4) as usize;
+    let section = |field: usize| {
+        let start = header_len.checked_add(u32_at(header, field) as usize);
+        let end = start.and_then(|s| s.checked_add(u32_at(header, field + 4) as usize));
+        let (start, end) = start
+            .zip(end)
+            .ok_or_else(|| fail(field, "a section is out of range"))?;
+        let bytes = btf
+            .get(start..end)
+            .ok_or_else(|| fail(field, "a section is out of range"))?;
+        Ok(Section { start, bytes })
+    };
+    Ok((section(8)?, section(16)?))
+}
+
+/// Bytes after the 12-byte type for `kind` with `vlen` members; `None` for a kind this reader does not know.
+fn extra_len(kind: u32, vlen: usize) -> Option<usize> {
+    Some(match kind {
+        1 | 14 | 17 => 4,                            // INT, VAR, DECL_TAG
+        2 | 7 | 8 | 9 | 10 | 11 | 12 | 16 | 18 => 0, // PTR, FWD, TYPEDEF, modifiers, FUNC, FLOAT, TYPE_TAG
+        3 => 12,                                     // ARRAY
+        4 | 5 | 15 | 19 => vlen * 12,                // STRUCT, UNION, DATASEC, ENUM64
+        6 | 13 => vlen * 8,                          // ENUM, FUNC_PROTO
+        _ => return None,
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An image with an int, a struct of two members and a typedef for each name.
+    fn image(names: &[&str]) -> Vec<u8> {
+        let mut strings = vec![0u8];
+        let mut types = Vec::new();
+        let word = |types: &mut Vec<u8>, w: u32| types.extend(w.to_ne_bytes());
+        for w in [0, 1 << 24, 4, 32] {
+            word(&mut types, w);
+        }
+        for w in [0, 4 << 24 | 2, 8, 0, 1, 0, 0, 1, 32] {
+            word(&mut types, w);
+        }
+        for name in names {
+            let at = strings.len() as u32;
+            strings.extend(name.bytes());
+            strings.push(0);
+            for w in [at, KIND_TYPEDEF << 24, 1] {
+                word(&mut types, w);
+            }
+        }
+        let mut out = MAGIC.to_ne_bytes().to_vec();
+        out.extend([1, 0]);
+        for w in [
+            24,
+            0,
+            types.len() as u32,
+            types.len() as u32,
+            strings.len() as u32,
+        ] {
+            out.extend(w.to_ne_bytes());
+        }
+        out.extend(types);
+        out.extend(strings);
+        out
+    }
+
+    #[test]
+    fn finds_exactly_the_typedefs_that_are_there() {
+        let image = image(&[
+            "btf_trace_sched_switch",
+            "size_t",
+            "btf_trace_sk_data_ready",
+        ]);
+        let asked = [
+            "sched_switch",
+            "size_t",
+            "sk_data_ready",
+            "sched",
+            "sched_switch",
+            "no_such",
+        ];
+        assert_eq!(
+            tracepoints_in(&image, &asked).unwrap(),
+            [true, false, true, false, true, false]
+        );
+    }
+
+    #[test]
+    fn damage_is_named_with_its_place() {
+        let good = image(&["btf_trace_a"]);
+        let error = |bytes: &[u8]| tracepoints_in(bytes, &["a"]).unwrap_err().to_string();
+        assert!(error(&good[..10]).contains("header is cut off"));
+        assert!(error(&good[..good.len() - 1]).contains("section is out of range"));
+        assert!(error(b"\0\0\x01\0aaaaaaaaaaaaaaaaaaaaaaaa").contains("magic"));
+        let mut swapped = good.clone();
+        swapped.swap(0, 1);
+        assert!(error(&swapped).contains("other byte order"));
+        let mut odd = good.clone();
+        odd[24 + 4..24 + 8].copy_from_slice(&(31u32 << 24).to_ne_bytes());
+        assert!(
+            error(&odd).contains("at byte 24: unknown kind"),
+            "{}",
+            error(&odd)
+        );
+    }
+
+    #[test]
+    fn live_kernel_has_the_scheduler_and_not_an_invented_name() {
+        if !std::path::Path::new(VMLINUX).exists() {
+            println!(
+                "SKIPPED live_kernel_has_the_scheduler_and_not_an_invented_name: no {VMLINUX}"
+            );
+            return;
+        }
+        let start = std::time::Instant::now();
+        let found =
+            tracepoints_present(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
+        println!("live BTF read and walked in {:?}", start.elapsed());
+        assert_eq!(found, [true, true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = tracepoints_in(&bytes, &["a"]);
+        }
+
+        #[test]
+        fn damaged_images_never_panic(
+            cut in 0usize..200,
+            edits in proptest::collection::vec((0usize..200, any::<u8>()), 0..6),
+        ) {
+            let mut bytes = image(&["btf_trace_a", "x", "btf_trace_b"]);
+            for (at, value) in edits {
+                if let Some(b) = bytes.get_mut(at) {
+                    *b = value;
+                }
+            }
+            bytes.truncate(cut);
+            let _ = tracepoints_in(&bytes, &["a", "b"]);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Facts about the host for `tailsight doctor` and for the error messages of `tailsight record`.
+//!
+//! In: the `/proc`, `/sys` and `/dev` files under a [`Root`], and a few harmless system calls when that root is the
+//! live host. Out: a [`HostReport`], which serialises to stable JSON and prints itself as a table.
+//!
+//! Computing is apart from I/O: each check reads through [`Root`], so the same code runs on a fixture tree. What
+//! needs a system call (`bpf`, `perf_event_open`, the ethtool ioctls, `adjtimex`) is asked only of the live host and
+//! is otherwise [`Fact::Unknown`] with that reason. A failed check never fails the report.
+#![warn(missing_docs)]
+
+pub mod btf;
+pub mod clock;
+mod error;
+mod ethtool;
+#[cfg(test)]
+mod fixture;
+pub mod kernel;
+pub mod machine;
+pub mod nic;
+pub mod pmu;
+pub mod report;
+pub mod rights;
+mod root;
+pub mod settings;
+mod syscall;
+mod table;
+
+pub use error::HostError;
+pub use report::HostReport;
+pub use root::{Fact, Root};
+pub use settings::{Setting, Verdict};

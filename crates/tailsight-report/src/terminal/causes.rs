@@ -1,0 +1,155 @@
+//! The table of causes on the terminal.
+//!
+//! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category,
+//! name, messages hit. Rows under 1 % and those past the tenth are folded into one row with their sum, so that the
+//! shares on the screen still add up; `unexplained` is never folded. Negative rows (what the focus had *less* of) are
+//! marked with a hollow bar and dimmed.
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::model::Cause;
+use tailsight_lifetime::Role;
+
+use super::text::{bar, clean, cut, paint};
+use super::{Style, units};
+
+const SMALL: f64 = 0.01;
+const MAX_ROWS: usize = 10;
+
+/// The role of a cause in words.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::A => "application core",
+        Role::R => "receive core",
+    }
+}
+
+#[derive(Default)]
+struct Row {
+    rank: String,
+    share: f64,
+    time: String,
+    role: &'static str,
+    category: String,
+    name: String,
+    hit: String,
+    dim: bool,
+}
+
+impl Row {
+    fn of(cause: &Cause, focus: u64) -> Row {
+        let unexplained = cause.category == "unexplained";
+        let category = clean(&cause.category);
+        let name = clean(&cause.name);
+        Row {
+            rank: if unexplained { String::new() } else { cause.rank.to_string() },
+            share: cause.share,
+            time: units::signed_duration(cause.deviation_ns),
+            role: if unexplained { "" } else { role_name(cause.role) },
+            name: if name == category { String::new() } else { name },
+            category,
+            hit: format!("{}/{}", units::count(cause.messages), units::count(focus)),
+            dim: unexplained || cause.share < 0.0,
+        }
+    }
+
+    /// What several rows are together.
+    fn folded(causes: &[&Cause]) -> Row {
+        Row {
+            rank: "…".into(),
+            share: causes.iter().map(|c| c.share).sum(),
+            time: units::signed_duration(causes.iter().map(|c| c.deviation_ns).sum()),
+            category: units::counted(causes.len() as u64, "smaller cause"),
+            dim: true,
+            ..Row::default()
+        }
+    }
+}
+
+/// The lines of the table, the header first.
+pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
+    let (unexplained, named): (Vec<&Cause>, Vec<&Cause>) = d.causes.iter().partition(|c| c.category == "unexplained");
+    let shown = |i: usize, c: &Cause| i < MAX_ROWS && c.share.abs() >= SMALL;
+    let mut rows: Vec<Row> = Vec::new();
+    let mut small: Vec<&Cause> = Vec::new();
+    for (i, cause) in named.iter().enumerate() {
+        if shown(i, cause) {
+            rows.push(Row::of(cause, d.focus.messages));
+        } else {
+            small.push(cause);
+        }
+    }
+    if !small.is_empty() {
+        rows.push(Row::folded(&small));
+    }
+    rows.extend(unexplained.iter().map(|c| Row::of(c, d.focus.messages)));
+    lay_out(&rows, style)
+}
+
+fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
+    let longest = |cell: &dyn Fn(&Row) -> usize, least: usize| rows.iter().map(cell).max().unwrap_or(0).max(least);
+    let chars = |s: &str| s.chars().count();
+    let share = |r: &Row| units::percent(r.share);
+    let rank_w = longest(&|r| chars(&r.rank), 1);
+    let share_w = longest(&|r| chars(&share(r)), 5);
+    let time_w = longest(&|r| chars(&r.time), 4);
+    let category_w = longest(&|r| if r.role.is_empty() { 0 } else { chars(&r.category) }, 5);
+    let hit_w = longest(&|r| chars(&r.hit), 3);
+    let name_full = longest(&|r| chars(&r.name), 4);
+    // On a narrow terminal the header says "core" and the column only which one.
+    let narrow = style.columns() < 100;
+    let role = |r: &Row| if narrow { r.role.trim_end_matches(" core") } else { r.role };
+    let role_w = longest(&|r| chars(role(r)), 4);
+
+    let fixed = 1 + rank_w + 1 + share_w + 2 + 2 + time_w + 2 + role_w + 2 + 2 + 2 + hit_w;
+    // The least that is left for the bar and the name comes before the whole of the category.
+    let category_w = category_w.min(style.columns().saturating_sub(fixed + 10)).max(5);
+    let free = style.columns().saturating_sub(fixed + category_w);
+    let name_w = name_full.min(free.saturating_sub(6)).max(4);
+    let bar_w = free.saturating_sub(name_w).clamp(4, 28);
+    let top = rows.iter().map(|r| r.share.abs()).fold(0.0, f64::max);
+
+    let mut out = vec![paint(
+        style,
+        "2",
+        &format!(
+            " {:>rank_w$} {:>share_w$}  {:bar_w$}  {:>time_w$}  {:role_w$}  {:category_w$}  {:name_w$}  {:>hit_w$}",
+            "#", "share", "", "time", "core", "cause", "", "hit"
+        ),
+    )];
+    for (i, row) in rows.iter().enumerate() {
+        let length = if top > 0.0 { row.share.abs() / top } else { 0.0 };
+        let solid = bar(length, bar_w);
+        let drawn = if row.share < 0.0 { "░".repeat(solid.chars().count()) } else { solid };
+        let painted_bar = match (row.dim, i) {
+            (true, _) => paint(style, "2", &format!("{drawn:bar_w$}")),
+            (false, 0) => paint(style, "31", &format!("{drawn:bar_w$}")),
+            (false, _) => paint(style, "33", &format!("{drawn:bar_w$}")),
+        };
+        let code = if row.dim {
+            "2"
+        } else if i == 0 {
+            "1"
+        } else {
+            "0"
+        };
+        let left = format!(" {:>rank_w$} {:>share_w$}", row.rank, share(row));
+        let what = if row.role.is_empty() {
+            // No core to name: the text takes the place of the three columns.
+            format!(
+                "{:w$}",
+                cut(&row.category, role_w + 2 + category_w + 2 + name_w),
+                w = role_w + category_w + name_w + 4
+            )
+        } else {
+            format!(
+                "{:role_w$}  {:category_w$}  {:name_w$}",
+                role(row),
+                cut(&row.category, category_w),
+                cut(&row.name, name_w)
+            )
+        };
+        let right = format!("{:>time_w$}  {what}  {:>hit_w$}", row.time, row.hit);
+        out.push(format!("{}  {painted_bar}  {}", paint(style, code, &left), paint(style, code, right.trim_end())));
+    }
+    out
+}

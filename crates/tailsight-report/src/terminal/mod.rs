@@ -1,0 +1,248 @@
+//! The terminal: what a person reads in ten seconds.
+//!
+//! In: a [`Diagnosis`] or a [`RunMeta`], and a [`Style`]. Out: text that ends in a newline, no line wider than the
+//! style's width except commands, which are never broken so that they can be copied. Control characters in names are
+//! replaced: a task's name cannot move the cursor.
+
+mod causes;
+mod record;
+mod steps;
+mod text;
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_lifetime::Leg;
+use tailsight_trace::RunMeta;
+
+use crate::units;
+pub(crate) use causes::role_name;
+pub use record::record_summary;
+use text::{clean, paint, wrap};
+
+/// How text is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether ANSI colours are wanted (a terminal, and `NO_COLOR` not set).
+    pub color: bool,
+    /// Columns; used between 60 and 140.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { color: false, width: 80 }
+    }
+}
+
+impl Style {
+    fn columns(&self) -> usize {
+        self.width.clamp(60, 140)
+    }
+}
+
+/// The percentiles that are always listed; one that the sample cannot support reads `N/A`.
+pub(crate) const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
+
+/// The diagnosis of a run without its description: the first line then says no duration.
+pub fn diagnosis(diagnosis: &Diagnosis, style: &Style) -> String {
+    diagnosis_of(diagnosis, None, style)
+}
+
+/// The diagnosis of a run: verdict, percentiles, causes, what was lost, what it cost, the next steps.
+pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out += text.trim_end();
+        out.push('\n');
+    };
+    line(headline(diagnosis, run, style));
+    for row in percentiles(diagnosis, style) {
+        line(row);
+    }
+    line(String::new());
+    for row in wrap(&verdict(diagnosis), style.columns(), "") {
+        line(paint(style, "1", &row));
+    }
+    if !diagnosis.causes.is_empty() {
+        line(String::new());
+        for row in causes::table(diagnosis, style) {
+            line(row);
+        }
+    }
+    if let Some(text) = first_cause(diagnosis).map(|c| c.explanation.trim()).filter(|t| !t.is_empty()) {
+        line(String::new());
+        for row in wrap(text, style.columns(), "") {
+            line(row);
+        }
+    }
+    line(String::new());
+    for row in labelled(diagnosis, run, style) {
+        line(row);
+    }
+    let steps = next_steps(diagnosis);
+    if !steps.is_empty() {
+        line(String::new());
+        line(paint(style, "1", "Next:"));
+        for (n, step) in steps.iter().enumerate() {
+            for (i, row) in steps::lines(step, first_fix(diagnosis), style.columns() - 5).into_iter().enumerate() {
+                line(if i == 0 { format!("  {}. {row}", n + 1) } else { format!("     {row}") });
+            }
+        }
+    }
+    out
+}
+
+fn headline(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
+    let leg = match d.leg {
+        Leg::Total => "all legs".to_owned(),
+        leg => format!("{} leg", leg.name()),
+    };
+    let mut text = format!(
+        "{}, {leg}: {} of {}",
+        paint(style, "1", &clean(&d.app)),
+        units::count(d.messages.complete),
+        units::counted(d.messages.total, "message"),
+    );
+    if let Some(run) = run.filter(|r| r.end_ns > r.start_ns) {
+        text += &format!(" in {}", units::duration(run.end_ns - run.start_ns));
+    }
+    text
+}
+
+fn percentiles(d: &Diagnosis, style: &Style) -> Vec<String> {
+    let mut cells = Vec::new();
+    for key in PERCENTILES {
+        cells.push(match d.latency_ns.get(key) {
+            Some(&ns) => format!("{key} {}", paint(style, "1", &units::duration(ns))),
+            None => format!("{key} N/A"),
+        });
+    }
+    for (key, &ns) in deeper_percentiles(d) {
+        cells.push(format!("{key} {}", paint(style, "1", &units::duration(ns))));
+    }
+    if let Some(&ns) = d.latency_ns.get("max") {
+        cells.push(format!("max {}", paint(style, "1", &units::duration(ns))));
+    }
+    let mut rows = vec![String::new()];
+    for cell in cells {
+        let last = rows.last_mut().expect("never empty");
+        if last.is_empty() {
+            *last = cell;
+        } else if text::width(last) + 3 + text::width(&cell) <= style.columns() {
+            *last += &format!("   {cell}");
+        } else {
+            rows.push(cell);
+        }
+    }
+    rows
+}
+
+/// Percentiles beyond the standard ones, ascending (the map itself sorts by text).
+pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
+    let mut deeper: Vec<(f64, &str, &u64)> = d
+        .latency_ns
+        .iter()
+        .filter(|(k, _)| !PERCENTILES.contains(&k.as_str()))
+        .filter_map(|(k, v)| Some((k.strip_prefix('p')?.parse().ok()?, k.as_str(), v)))
+        .collect();
+    deeper.sort_by(|a, b| a.0.total_cmp(&b.0));
+    deeper.into_iter().map(|(_, k, v)| (k, v)).collect()
+}
+
+/// The diagnosis in one sentence; also the page's headline.
+pub(crate) fn verdict(d: &Diagnosis) -> String {
+    let focus = units::slice_subject(&d.focus);
+    let reference = units::slice_object(&d.reference);
+    let mean = units::duration(d.focus.mean_ns);
+    let (a, b) = (d.focus.mean_ns, d.reference.mean_ns);
+    if a == b {
+        return format!("{focus} take {mean}, no more than {reference}: there is no delay to explain.");
+    }
+    let (apart, word) = (units::duration(a.abs_diff(b)), if a > b { "more" } else { "less" });
+    let because = if d.causes.is_empty() { "; no cause could be named." } else { ". Because:" };
+    format!("{focus} take {mean}, {apart} {word} than {reference}{because}")
+}
+
+/// The largest cause that has a name.
+pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
+    d.causes.iter().find(|c| c.category != "unexplained" && c.share > 0.0)
+}
+
+fn first_fix(d: &Diagnosis) -> Option<&str> {
+    first_cause(d)?.fix.first().map(String::as_str)
+}
+
+fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> {
+    let mut rows = Vec::new();
+    let mut item = |label: &str, code: &str, text: String| {
+        for (i, row) in wrap(&text, style.columns() - 11, "           ").into_iter().enumerate() {
+            rows.push(if i == 0 { format!("{}{row}", paint(style, code, &format!("{label:<11}"))) } else { row });
+        }
+    };
+    if !d.causes.is_empty() {
+        item(
+            "Explained:",
+            "1",
+            format!(
+                "{} of the deviation (half of the messages {} or more, the least {})",
+                units::percent(d.coverage.overall),
+                units::percent(d.coverage.p50),
+                units::percent(d.coverage.min)
+            ),
+        );
+    }
+    item("Lost:", if d.loss.events > 0 { "1;33" } else { "1" }, lost(d));
+    item("Cost:", "1", cost(d, run));
+    for note in &d.notes {
+        item("Note:", "1;33", note.clone());
+    }
+    rows
+}
+
+/// What was lost, in one sentence.
+pub(crate) fn lost(d: &Diagnosis) -> String {
+    let mut text = match d.loss.events {
+        0 => "no events".to_owned(),
+        n => units::counted(n, "event"),
+    };
+    let unfollowed = d.messages.total.saturating_sub(d.messages.complete);
+    if unfollowed > 0 {
+        text += &format!("; {} not followed to the end", units::counted(unfollowed, "message"));
+        let mut reasons: Vec<_> = d.messages.incomplete.iter().filter(|(_, n)| **n > 0).collect();
+        reasons.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        if !reasons.is_empty() {
+            let list: Vec<_> = reasons.iter().map(|(r, n)| format!("{r}: {}", units::count(**n))).collect();
+            text += &format!(" ({})", list.join(", "));
+        }
+    }
+    if d.loss.clock_error_ns > 0 {
+        text += &format!("; clock error up to {}", units::duration(d.loss.clock_error_ns));
+    }
+    text
+}
+
+/// What the recording cost, in one sentence.
+pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
+    let mut text = units::counted(d.overhead.events, "event");
+    if d.overhead.ns_per_event > 0.0 {
+        text += &format!(" at {:.0} ns each", d.overhead.ns_per_event);
+    } else {
+        text += ", ns per event not measured";
+    }
+    if let Some(run) = run {
+        let wall = run.end_ns.saturating_sub(run.start_ns) as f64 * f64::from(run.host.cpus);
+        if wall > 0.0 && run.overhead.hooks_cpu_ns > 0 {
+            text += &format!(
+                ": {} of the time of {}",
+                units::percent(run.overhead.hooks_cpu_ns as f64 / wall),
+                units::counted(u64::from(run.host.cpus), "core")
+            );
+        }
+    }
+    text
+}
+
+/// Two or three steps: the first cause's fix, unless a proposed step holds it already, then what the diagnosis proposes.
+fn next_steps(d: &Diagnosis) -> Vec<&str> {
+    let fix = first_fix(d).filter(|fix| !d.next.iter().any(|step| step.contains(fix)));
+    fix.into_iter().chain(d.next.iter().map(String::as_str)).take(3).collect()
+}

@@ -1,0 +1,131 @@
+//! What `tailsight record` says when it is done.
+//!
+//! In: the run's description. Out: three to six entries, each one line where the width allows: what was recorded, what
+//! was lost, what it cost, what to mind, which hooks were off and why.
+
+use tailsight_trace::RunMeta;
+use tailsight_trace::meta::State;
+
+use super::Style;
+use super::text::{paint, wrap};
+use crate::units;
+
+/// The summary of a recording. One entry each for events, loss and cost; then at most three for warnings and hooks.
+pub fn record_summary(run: &RunMeta, style: &Style) -> String {
+    let mut lines = vec![recorded(run), lost(run), cost(run)];
+    let mut rest: Vec<String> = Vec::new();
+    if run.state != State::Complete {
+        let why = run.partial.as_deref().unwrap_or("the recorder did not finish");
+        rest.push(format!("Partial:  {why}"));
+    }
+    rest.extend(run.warnings.iter().map(|w| format!("Warning:  {w}")));
+    rest.extend(hooks_off(run));
+    if rest.len() > 3 {
+        let more = rest.len() - 2;
+        rest.truncate(2);
+        rest.push(format!("          … and {} in run.json", units::counted(more as u64, "more remark")));
+    }
+    lines.append(&mut rest);
+    let mut out = String::new();
+    for entry in &lines {
+        let (label, text) = entry.split_at(LABEL.min(entry.len()));
+        let code = if label.starts_with("Warning") || label.starts_with("Partial") { "1;33" } else { "1" };
+        for (i, row) in wrap(text, style.columns() - LABEL, INDENT).into_iter().enumerate() {
+            out += &if i == 0 { paint(style, code, label) + &row } else { row };
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Columns of a label, and as many spaces.
+const LABEL: usize = 10;
+const INDENT: &str = "          ";
+
+fn recorded(run: &RunMeta) -> String {
+    let ns = run.end_ns.saturating_sub(run.start_ns);
+    let app = if run.target.app.is_empty() { "the target" } else { &run.target.app };
+    let mut of = Vec::new();
+    match run.target.pids.as_slice() {
+        [] => {}
+        [one] => of.push(format!("pid {one}")),
+        many => of.push(format!("{} processes", many.len())),
+    }
+    match run.target.ports.as_slice() {
+        [] => {}
+        [one] => of.push(format!("port {one}")),
+        many => of.push(format!("{} ports", many.len())),
+    }
+    let of = if of.is_empty() { String::new() } else { format!(" ({})", of.join(", ")) };
+    format!(
+        "Recorded: {app}{of} for {}, {} on {}",
+        units::duration(ns),
+        units::counted(run.events(), "event"),
+        units::counted(run.cpus.len() as u64, "core"),
+    )
+}
+
+fn lost(run: &RunMeta) -> String {
+    let lost = run.lost();
+    if lost == 0 {
+        return "Lost:     no events".into();
+    }
+    let seen = run.events() + lost;
+    let cores: Vec<_> =
+        run.cpus.iter().filter(|c| c.lost > 0).map(|c| format!("core {}: {}", c.cpu, units::count(c.lost))).collect();
+    let shown = cores.len().min(4);
+    let more = if cores.len() > shown { format!(" and {} more cores", cores.len() - shown) } else { String::new() };
+    format!(
+        "Lost:     {} ({} of {}) in full buffers; {}{more}",
+        units::counted(lost, "event"),
+        units::percent(lost as f64 / seen as f64),
+        units::count(seen),
+        cores[..shown].join(", "),
+    )
+}
+
+fn cost(run: &RunMeta) -> String {
+    let o = &run.overhead;
+    if o.ns_per_event <= 0.0 {
+        return format!(
+            "Cost:     not measured in the hooks; {} of CPU in the recorder",
+            units::duration(o.recorder_cpu_ns)
+        );
+    }
+    let wall = run.end_ns.saturating_sub(run.start_ns) as f64 * f64::from(run.host.cpus.max(1));
+    let share = if wall > 0.0 {
+        format!(
+            " ({} of {})",
+            units::percent(o.hooks_cpu_ns as f64 / wall),
+            units::counted(u64::from(run.host.cpus.max(1)), "core")
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "Cost:     {:.0} ns an event, {} of CPU in the hooks{share}, {} in the recorder",
+        o.ns_per_event,
+        units::duration(o.hooks_cpu_ns),
+        units::duration(o.recorder_cpu_ns),
+    )
+}
+
+/// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.
+fn hooks_off(run: &RunMeta) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for hook in run.hooks.iter().filter(|h| !h.on) {
+        let reason = hook.reason.as_deref().unwrap_or("no reason recorded");
+        match by_reason.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, names)) => names.push(&hook.name),
+            None => by_reason.push((reason, vec![&hook.name])),
+        }
+    }
+    by_reason
+        .into_iter()
+        .map(|(reason, names)| {
+            let shown = names.len().min(6);
+            let more = if names.len() > shown { format!(" and {} more", names.len() - shown) } else { String::new() };
+            format!("Off:      {}{more}: {reason}", names[..shown].join(", "))
+        })
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! Human units: nanoseconds, counts, shares and slices as a person reads them.
+//!
+//! In: the integers and fractions of the data. Out: short text with three significant digits ("17.2 us", "2.06 ms"),
+//! thousands separators ("20,012") and a space before "%".
+
+use tailsight_diagnose::model::Slice;
+
+/// A duration given in ns, with three significant digits: `840 ns`, `17.2 us`, `2.06 ms`, `1.20 s`.
+pub fn duration(ns: u64) -> String {
+    if ns < 1_000 {
+        return format!("{ns} ns");
+    }
+    for (unit, scale) in [("us", 1e3), ("ms", 1e6), ("s", 1e9)] {
+        let value = ns as f64 / scale;
+        // 999.5 would print as 1000: the next unit has it as 1.00.
+        if value < 999.5 {
+            return format!("{} {unit}", three_digits(value));
+        }
+    }
+    format!("{} s", count((ns as f64 / 1e9).round() as u64))
+}
+
+/// A signed duration given in ns: like [`duration`], with a minus sign where it is negative.
+pub fn signed_duration(ns: i64) -> String {
+    let text = duration(ns.unsigned_abs());
+    if ns < 0 { format!("-{text}") } else { text }
+}
+
+/// A number with thousands separators: `1,624,400`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, ch) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(ch);
+    }
+    out
+}
+
+/// A number with its noun, in the plural where it is not one: `1 message`, `20,012 messages`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A fraction as per cent with one decimal: `93.1 %`, `100 %`; 0 when it is not a number.
+pub fn percent(fraction: f64) -> String {
+    let value = if fraction.is_finite() { fraction * 100.0 } else { 0.0 };
+    let text = format!("{value:.1}");
+    // Minus nothing is nothing.
+    let text = if text == "-0.0" { "0.0" } else { &text };
+    let text = if value.abs() >= 99.95 { text.trim_end_matches(".0") } else { text };
+    format!("{text} %")
+}
+
+/// A quantile from 0 to 1 as `p50`, `p99.9`, `p100`.
+pub fn quantile(q: f64) -> String {
+    format!("p{}", trimmed(q * 100.0))
+}
+
+/// A slice of the distribution as the subject of a sentence: `The slowest 1 %`, `The messages at p20..p30`.
+pub fn slice_subject(slice: &Slice) -> String {
+    if slice.to >= 1.0 && slice.from > 0.0 {
+        format!("The slowest {} %", trimmed((1.0 - slice.from) * 100.0))
+    } else {
+        format!("The messages at {}..{}", quantile(slice.from), quantile(slice.to))
+    }
+}
+
+/// A reference slice as what others are compared with: `the median ones` when the median is its middle.
+pub fn slice_object(slice: &Slice) -> String {
+    if ((slice.from + slice.to) / 2.0 - 0.5).abs() < 1e-9 && slice.to - slice.from <= 0.2 + 1e-9 {
+        "the median ones".into()
+    } else {
+        format!("those at {}..{}", quantile(slice.from), quantile(slice.to))
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// At most four decimals and no zeros at the end; 1 - 0.99 is 1, not 1.0000000000000009.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits_in_the_right_unit() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (840, "840 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 us"),
+            (9_994, "9.99 us"),
+            (9_995, "10.0 us"),
+            (17_234, "17.2 us"),
+            (99_949, "99.9 us"),
+            (99_951, "100 us"),
+            (999_499, "999 us"),
+            (999_500, "1.00 ms"),
+            (2_061_000, "2.06 ms"),
+            (1_200_000_000, "1.20 s"),
+            (999_600_000_000, "1,000 s"),
+            (u64::MAX, "18,446,744,074 s"),
+        ] {
+            assert_eq!(duration(ns), text, "{ns} ns");
+        }
+    }
+
+    #[test]
+    fn signed_durations_keep_their_sign_at_the_ends() {
+        assert_eq!(signed_duration(-1_500), "-1.50 us");
+        assert_eq!(signed_duration(0), "0 ns");
+        assert_eq!(signed_duration(i64::MIN), "-9,223,372,037 s");
+    }
+
+    #[test]
+    fn counts_are_separated_by_thousands() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(1_624_400), "1,624,400");
+        assert_eq!(counted(1, "event"), "1 event");
+        assert_eq!(counted(2, "event"), "2 events");
+    }
+
+    #[test]
+    fn shares_and_quantiles() {
+        assert_eq!(percent(0.931), "93.1 %");
+        assert_eq!(percent(-0.021), "-2.1 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(percent(0.9994), "99.9 %");
+        assert_eq!(percent(1.3), "130 %");
+        assert_eq!(percent(-0.0001), "0.0 %");
+        assert_eq!(percent(f64::NAN), "0.0 %");
+        assert_eq!(quantile(0.999), "p99.9");
+        assert_eq!(quantile(0.5), "p50");
+        assert_eq!(quantile(1.0), "p100");
+    }
+
+    #[test]
+    fn slices_are_named_as_people_name_them() {
+        let slice = |from, to| Slice { from, to, messages: 10, mean_ns: 1 };
+        assert_eq!(slice_subject(&slice(0.99, 1.0)), "The slowest 1 %");
+        assert_eq!(slice_subject(&slice(0.999, 1.0)), "The slowest 0.1 %");
+        assert_eq!(slice_subject(&slice(0.2, 0.3)), "The messages at p20..p30");
+        assert_eq!(slice_object(&slice(0.45, 0.55)), "the median ones");
+        assert_eq!(slice_object(&slice(0.2, 0.3)), "those at p20..p30");
+    }
+}

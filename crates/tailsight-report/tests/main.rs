@@ -1,0 +1,5 @@
+//! The crate's integration tests: the terminal's snapshots and the page.
+
+mod page;
+mod synthetic;
+mod terminal;

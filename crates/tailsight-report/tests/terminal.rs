@@ -1,0 +1,161 @@
+//! Snapshots of the terminal at 80 and 120 columns, and what must hold at every width.
+
+use serde_json::json;
+use tailsight_diagnose::Diagnosis;
+use tailsight_report::terminal::{Style, diagnosis, diagnosis_of, record_summary};
+use tailsight_trace::meta::State;
+
+use super::synthetic;
+
+/// A fix as the diagnosis writes it: a command, why, and how to take it back.
+const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
+
+/// A diagnosis with every kind of row: large, small, negative, unexplained; losses, notes and next steps.
+fn example() -> Diagnosis {
+    let cause = |rank: u32, category: &str, name: &str, role: &str, share: f64, ns: i64, messages: u64| {
+        json!({"rank": rank, "category": category, "name": name, "role": role, "share": share, "deviation_ns": ns,
+            "ci95_ns": [ns, ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": ""})
+    };
+    let mut first = cause(1, "interference", "nginx", "A", 0.886, 1_809_000, 48);
+    first["fix"] = json!([FIX, "lower its priority"]);
+    first["explanation"] = json!(
+        "nginx ran on the core that memcached was to run on: 1.81 ms in the mean slow message, 0 ns in the median ones."
+    );
+    serde_json::from_value(json!({
+        "schema": 1, "run": "tailsight-demo/run", "app": "memcached", "leg": "receive",
+        "messages": {"total": 4802, "complete": 4790, "incomplete": {"no receive call": 8, "cut by the end of the run": 4}},
+        "latency_ns": {"mean": 61_000, "p50": 17_234, "p90": 31_020, "p99": 1_021_000, "p99.9": 2_061_000, "max": 2_412_000},
+        "focus": {"from": 0.99, "to": 1.0, "messages": 48, "mean_ns": 2_061_000},
+        "reference": {"from": 0.45, "to": 0.55, "messages": 479, "mean_ns": 19_200},
+        "causes": [
+            first,
+            cause(2, "receive-processing", "packet:8088", "R", 0.071, 145_000, 31),
+            cause(3, "hol-blocking", "memcached", "A", 0.042, 85_700, 40),
+            cause(4, "wakeup-delay", "idle-state:2", "A", -0.021, -42_900, 0),
+            cause(5, "interrupts", "vector:local_timer", "A", 0.006, 12_300, 9),
+            cause(6, "os-threads", "kworker/u8:2-events_unbound", "A", 0.004, 8_200, 2),
+            cause(7, "unexplained", "unexplained", "A", 0.012, 24_500, 12),
+        ],
+        "coverage": {"overall": 0.988, "p50": 0.994, "min": 0.81},
+        "loss": {"events": 0, "clock_error_ns": 85}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
+        "notes": ["48 messages in focus: record longer for narrower intervals"],
+        "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"),
+            "see the slowest message on its timeline: tailsight report tailsight-demo/run",
+            "look past the receive call, at service and sending: tailsight diagnose tailsight-demo/run --leg total", "a fourth step"],
+    }))
+    .expect("the diagnosis contract")
+}
+
+fn plain(width: usize) -> Style {
+    Style { color: false, width }
+}
+
+#[test]
+fn at_80_columns() {
+    insta::assert_snapshot!(diagnosis_of(&example(), Some(&synthetic::meta(1_000_000_000)), &plain(80)));
+}
+
+#[test]
+fn at_120_columns() {
+    insta::assert_snapshot!(diagnosis(&example(), &plain(120)));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_except_commands() {
+    for width in 60..=140 {
+        let text = diagnosis(&example(), &plain(width));
+        for line in text.lines().filter(|l| !l.contains("taskset") && !l.contains(" tailsight ")) {
+            assert!(line.chars().count() <= width, "{width} columns: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn commands_are_never_broken() {
+    let text = diagnosis(&example(), &plain(60));
+    let (command, undo) = (FIX.split_once("  #").expect("a comment").0, FIX.rsplit_once(": ").expect("an undo").1);
+    assert!(text.lines().any(|l| l.trim() == command), "{text}");
+    assert!(text.lines().any(|l| l.trim() == format!("# undo: {undo}")), "{text}");
+    assert!(text.lines().any(|l| l.contains("tailsight diagnose tailsight-demo/run --leg total")), "{text}");
+    assert!(!text.contains("a fourth step"));
+}
+
+#[test]
+fn colours_change_nothing_but_colours() {
+    let coloured = diagnosis(&example(), &Style { color: true, width: 80 });
+    assert!(coloured.contains("\x1b["));
+    let mut bare = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        bare += before;
+        rest = after.split_once('m').expect("a whole sequence").1;
+    }
+    bare += rest;
+    let trimmed: String = bare.lines().map(|l| l.trim_end().to_owned() + "\n").collect();
+    assert_eq!(trimmed, diagnosis(&example(), &plain(80)));
+}
+
+#[test]
+fn shares_on_the_screen_add_up() {
+    let text = diagnosis(&example(), &plain(100));
+    let shares: f64 = text
+        .lines()
+        .skip_while(|l| !l.contains("share"))
+        .skip(1)
+        .take_while(|l| !l.is_empty())
+        .map(|l| {
+            let before = l.split_once(" %").expect("a share").0;
+            before.split_whitespace().last().expect("a number").parse::<f64>().expect("a number")
+        })
+        .sum();
+    assert!((shares - 100.0).abs() < 0.3, "{shares}\n{text}");
+}
+
+#[test]
+fn unexplained_is_never_folded_however_small() {
+    let mut d = example();
+    d.causes.last_mut().expect("causes").share = 0.0;
+    assert!(diagnosis(&d, &plain(80)).contains("unexplained"));
+}
+
+#[test]
+fn a_task_name_cannot_write_to_the_terminal() {
+    let mut d = example();
+    d.app = "mem\x1b[31mcached".into();
+    d.causes[0].name = "ngi\x1b]0;owned\x07nx\n".into();
+    d.causes[0].explanation = "said\x1b[2J".into();
+    d.notes.push("note\rover".into());
+    d.next.insert(0, "step\x1b[H".into());
+    let text = diagnosis(&d, &plain(80));
+    assert!(!text.contains(['\x1b', '\x07', '\r']), "{text:?}");
+}
+
+#[test]
+fn without_deviation_it_says_so() {
+    let mut d = example();
+    d.focus.mean_ns = d.reference.mean_ns;
+    d.causes.clear();
+    d.latency_ns.remove("p99.9");
+    let text = diagnosis(&d, &plain(100));
+    assert!(text.contains("no more than the median ones: there is no delay to explain."), "{text}");
+    assert!(text.contains("p99.9 N/A"));
+    assert!(!text.contains("share") && !text.contains("Because"));
+}
+
+#[test]
+fn summary_of_a_recording() {
+    insta::assert_snapshot!(record_summary(&synthetic::meta(2_000_000_000), &plain(100)));
+}
+
+#[test]
+fn summary_of_a_recording_that_went_wrong() {
+    let mut meta = synthetic::meta(2_000_000_000);
+    meta.state = State::Partial;
+    meta.partial = Some("no space left on device".into());
+    meta.cpus[1].lost = 12_040;
+    meta.overhead.ns_per_event = 0.0;
+    meta.warnings = vec!["the clock was stepped".into(), "pid 4242 ended".into()];
+    let text = record_summary(&meta, &plain(100));
+    assert!(text.lines().count() <= 6, "{text}");
+    insta::assert_snapshot!(text);
+}

@@ -1,0 +1,218 @@
+//! The command line as data: one definition a flag feeds parsing, help and completion.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use tailsight_lifetime::Leg;
+
+/// Tells you why your tail latency is high.
+#[derive(Debug, Parser)]
+#[command(name = "tailsight", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 measured but not enough evidence (N/A).\n\
+Results go to standard output, everything else to standard error.\n\n\
+Start here:\n  tailsight doctor                     what this host can record\n  \
+sudo tailsight record --comm memcached   record it for 2 s\n  \
+tailsight diagnose tailsight-run         name the causes";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What this host can record, and what on it hurts tail latency
+    Doctor(Doctor),
+    /// A server, a noisy neighbour, a load, a recording, a diagnosis, a report
+    Demo(Demo),
+    /// Record a running server
+    Record(Record),
+    /// Name the causes of a run's slow messages
+    Diagnose(Diagnose),
+    /// Write a run's report as one HTML file
+    Report(Report),
+    /// Write a run's messages and lifetimes for other tools
+    Export(Export),
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tailsight doctor\n  tailsight doctor -p $(pgrep -o memcached)\n  tailsight doctor --json | jq .hooks")]
+pub struct Doctor {
+    /// Also look at this process: pinning, priority, quota
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "memcached and nginx share a core in a network namespace of their own; an open-loop load runs on both\n\
+from another namespace and core. DIR/run and DIR/report.html stay; everything else is removed, also on Ctrl-C.")]
+pub struct Demo {
+    /// Where the run and the report go
+    #[arg(short, long, value_name = "DIR", default_value = "tailsight-demo")]
+    pub out: PathBuf,
+    /// How long to record
+    #[arg(short, long, value_parser = duration, default_value = "2s", value_name = "TIME")]
+    pub duration: Duration,
+}
+
+/// `record`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tailsight record -p 1234\n  tailsight record --comm nginx -d 5s -o slow-run\n  \
+tailsight record --port 6379\n  tailsight record --cgroup system.slice/myapp.service\n  tailsight record -- ./server --port 8080",
+    group = clap::ArgGroup::new("target").required(true)
+)]
+pub struct Record {
+    /// The process, its threads and its descendants
+    #[arg(short, long, value_name = "PID", group = "target")]
+    pub pid: Option<u32>,
+    /// Every process of that command name
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub comm: Option<String>,
+    /// Every process of that cgroup and those below it
+    #[arg(long, value_name = "PATH", group = "target")]
+    pub cgroup: Option<PathBuf>,
+    /// Whoever listens on that port, in any network namespace; only its messages
+    #[arg(long, value_name = "PORT", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// A program that is started for the recording and stopped after it
+    #[arg(last = true, value_name = "CMD", group = "target")]
+    pub command: Vec<String>,
+    /// How long to record [default: 2s; with a command: until it ends]
+    #[arg(short, long, value_parser = duration, value_name = "TIME")]
+    pub duration: Option<Duration>,
+    /// The run directory; an earlier run in it is replaced
+    #[arg(short, long, value_name = "RUN", default_value = "tailsight-run")]
+    pub out: PathBuf,
+    /// Memory for all event buffers [default: 1/16 of the memory, at most 512M]
+    #[arg(long, value_parser = size, value_name = "SIZE")]
+    pub buffer: Option<u64>,
+    /// Turn on a hook that is off by default (`all`: every one); repeatable
+    #[arg(long, value_name = "HOOK")]
+    pub with_hook: Vec<String>,
+    /// Leave a hook out; repeatable
+    #[arg(long, value_name = "HOOK")]
+    pub without_hook: Vec<String>,
+    /// Print run.json
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `diagnose` and `report` share.
+#[derive(Debug, Args)]
+pub struct Question {
+    /// The messages under study, by percentile of latency
+    #[arg(long, value_name = "SLICE", default_value = "p99..p100")]
+    pub focus: String,
+    /// The messages that they are compared with
+    #[arg(long, value_name = "SLICE", default_value = "p45..p55")]
+    pub reference: String,
+    /// receive, service, transmit or total
+    #[arg(long, value_name = "LEG", default_value = "receive")]
+    pub leg: Leg,
+    /// A category table of your own (docs/categories.md)
+    #[arg(long, value_name = "FILE")]
+    pub categories: Option<PathBuf>,
+}
+
+/// `diagnose`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg total\n  \
+tailsight diagnose tailsight-run --json | jq '.causes[0]'")]
+pub struct Diagnose {
+    /// The run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
+    /// Print JSON (schema 1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `report`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg total")]
+pub struct Report {
+    /// The run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The HTML file [default: RUN/report.html]
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Writes messages.parquet and lifetimes.parquet; docs/lifetimes.md describes every column.\n\n\
+Examples:\n  tailsight export tailsight-run\n  duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"")]
+pub struct Export {
+    /// The run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The format
+    #[arg(long, value_parser = ["parquet"], default_value = "parquet")]
+    pub format: String,
+    /// The directory to write to [default: RUN]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let d = tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())?;
+    if d < Duration::from_millis(10) {
+        return Err("less than 10ms holds no messages; 2s is usual".into());
+    }
+    Ok(d)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let upper = text.trim_end_matches(['B', 'b']).trim_end_matches(['i']);
+    let (digits, shift) = match upper.chars().last().map(|c| c.to_ascii_uppercase()) {
+        Some('K') => (&upper[..upper.len() - 1], 10),
+        Some('M') => (&upper[..upper.len() - 1], 20),
+        Some('G') => (&upper[..upper.len() - 1], 30),
+        _ => (upper, 0),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size; write for example 64M or 1G"))?;
+    n.checked_mul(1 << shift).filter(|&n| n >= 1 << 20).ok_or_else(|| "the buffers need at least 1M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn exactly_one_target_is_wanted() {
+        assert!(Cli::try_parse_from(["tailsight", "record"]).is_err());
+        assert!(Cli::try_parse_from(["tailsight", "record", "-p", "1", "--port", "80"]).is_err());
+        assert!(Cli::try_parse_from(["tailsight", "record", "--port", "80", "-d", "500ms"]).is_ok());
+        assert!(Cli::try_parse_from(["tailsight", "record", "--", "sleep", "-x"]).is_ok());
+        assert!(Cli::try_parse_from(["tailsight", "record", "--port", "80", "-d", "2"]).is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64M"), Ok(64 << 20));
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert!(size("12").is_err() && size("xM").is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! `tailsight diagnose`: names the causes of a run's slow messages.
+
+use tailsight_diagnose::Error;
+use tailsight_report::terminal::diagnosis_of;
+
+use crate::cli::Diagnose;
+use crate::{Verdict, pipeline, terminal};
+
+/// Diagnoses and prints.
+pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
+    // A wrong question is found before the run is read.
+    let options = match pipeline::options(&args.question) {
+        Ok(options) => options,
+        Err(error) => return not_available_or(error),
+    };
+    let opened = pipeline::open(&args.run)?;
+    match pipeline::diagnose(&opened, &options) {
+        Ok((diagnosis, _)) if args.json => terminal::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?,
+        Ok((diagnosis, _)) => terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &terminal::style()))?,
+        Err(error) => {
+            for warning in &opened.run.meta.warnings {
+                eprintln!("note: {warning}");
+            }
+            return not_available_or(error.into());
+        }
+    }
+    Ok(Verdict::Done)
+}
+
+/// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
+pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
+    match error.downcast_ref::<Error>() {
+        Some(Error::NotEnough { .. } | Error::NoMessages { .. } | Error::Focus { .. }) => {
+            eprintln!("tailsight: {error}");
+            Ok(Verdict::NotAvailable)
+        }
+        _ => Err(error),
+    }
+}

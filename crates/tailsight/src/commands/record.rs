@@ -1,0 +1,54 @@
+//! `tailsight record`: records a running server into a run directory.
+
+use std::time::Duration;
+
+use tailsight_record::{HookChoice, Options, Selector};
+use tailsight_report::terminal::record_summary;
+
+use crate::cli::Record;
+use crate::{Verdict, stop, terminal};
+
+/// Records and says what was recorded.
+pub fn run(args: &Record) -> anyhow::Result<Verdict> {
+    let selector = selector(args);
+    let until_end = matches!(selector, Selector::Command(_));
+    let duration = args.duration.or((!until_end).then_some(Duration::from_secs(2)));
+    let options = Options {
+        selector,
+        duration,
+        out: args.out.clone(),
+        buffer_bytes: args.buffer,
+        hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone() },
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let stop = stop::on_interrupt();
+    let mut progress = terminal::Recording::new(duration);
+    let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
+    if args.json {
+        terminal::print(&(serde_json::to_string_pretty(&outcome.meta)? + "\n"))?;
+    } else {
+        let run = args.out.display();
+        let mut text = record_summary(&outcome.meta, &terminal::style());
+        text += &format!("Next: tailsight diagnose {run}\n");
+        terminal::print(&text)?;
+    }
+    if let Some(error) = outcome.error {
+        eprintln!("tailsight: {error}");
+        return Ok(Verdict::Failed);
+    }
+    Ok(Verdict::Done)
+}
+
+fn selector(args: &Record) -> Selector {
+    if let Some(pid) = args.pid {
+        Selector::Pid(pid)
+    } else if let Some(comm) = &args.comm {
+        Selector::Comm(comm.clone())
+    } else if let Some(path) = &args.cgroup {
+        Selector::Cgroup(path.clone())
+    } else if let Some(port) = args.port {
+        Selector::Port(port)
+    } else {
+        Selector::Command(args.command.clone())
+    }
+}

@@ -1,0 +1,24 @@
+//! `tailsight report`: a run's report as one HTML file.
+
+use anyhow::Context;
+
+use super::diagnose::not_available_or;
+use crate::cli::Report;
+use crate::{Verdict, pipeline, terminal};
+
+/// Writes the page and prints its path.
+pub fn run(args: &Report) -> anyhow::Result<Verdict> {
+    let options = match pipeline::options(&args.question) {
+        Ok(options) => options,
+        Err(error) => return not_available_or(error),
+    };
+    let opened = pipeline::open(&args.run)?;
+    let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
+        Ok(found) => found,
+        Err(error) => return not_available_or(error.into()),
+    };
+    let out = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
+    std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes)).with_context(|| format!("cannot write {}", out.display()))?;
+    terminal::print(&format!("{}\n", out.display()))?;
+    Ok(Verdict::Done)
+}

@@ -1,0 +1,50 @@
+//! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
+
+mod cli;
+mod commands;
+mod pipeline;
+mod stop;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+/// The results of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit 0.
+    Done,
+    /// Exit 1; everything was said already.
+    Failed,
+    /// Exit 3: measured, but the evidence is not enough.
+    NotAvailable,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Record(args) => commands::record::run(&args),
+        Command::Diagnose(args) => commands::diagnose::run(&args),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+    };
+    match result {
+        Ok(Verdict::Done) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::from(1),
+        Ok(Verdict::NotAvailable) => ExitCode::from(3),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tailsight: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// The reader of our output went away (`| head`): not our failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|e| e.downcast_ref::<std::io::Error>()).any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,103 @@
+//! From a run directory to its diagnosis: the steps that several commands share.
+
+use std::path::Path;
+
+use anyhow::Context;
+use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Options};
+use tailsight_lifetime::{Analysis, Facts};
+use tailsight_trace::Run;
+
+use crate::cli::Question;
+
+/// An opened run with its lifetimes.
+pub struct Opened {
+    /// The run.
+    pub run: Run,
+    /// Its lifetimes and timelines.
+    pub analysis: Analysis,
+}
+
+/// Opens a run and builds its lifetimes. Says on standard error when the run is not whole.
+pub fn open(path: &Path) -> anyhow::Result<Opened> {
+    let mut run = Run::open(path)?;
+    let events = run.events()?;
+    for why in &run.partial {
+        eprintln!("note: partial run: {why}");
+    }
+    let analysis = Analysis::build(&Facts::of(&run), &events);
+    Ok(Opened { run, analysis })
+}
+
+/// The options of a question. Fails on a slice or a table that cannot be used.
+pub fn options(question: &Question) -> anyhow::Result<Options> {
+    let categories = match &question.categories {
+        None => CategoryTable::default(),
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the category table {}", file.display()))?;
+            CategoryTable::parse(&text, &file.to_string_lossy())?
+        }
+    };
+    let options = Options {
+        focus: tailsight_diagnose::parse_focus(&question.focus)?,
+        reference: tailsight_diagnose::parse_focus(&question.reference)?,
+        leg: question.leg,
+        categories,
+        ..Options::default()
+    };
+    options.check()?;
+    Ok(options)
+}
+
+/// What the diagnosis must know about the recording.
+pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
+    let meta = &run.meta;
+    tailsight_diagnose::Facts {
+        run: run.dir.display().to_string(),
+        lost_events: meta.lost(),
+        clock_error_ns: meta.clock_error_ns,
+        ns_per_event: meta.overhead.ns_per_event,
+        events: meta.events(),
+        pids: meta.target.pids.clone(),
+        ports: meta.target.ports.clone(),
+        devices: Vec::new(),
+        cpus: Some(meta.host.cpus),
+        // Hooks that are off by default, or that other hardware has, limit nothing.
+        hooks_off: limiting_hooks(run),
+        partial: run.partial.clone(),
+    }
+}
+
+/// Hooks whose absence the reader of a diagnosis should know of.
+fn limiting_hooks(run: &Run) -> Vec<String> {
+    const LIMITING: [&str; 10] = [
+        "sched_waking", "sched_migrate_task", "sock_send_length", "net_dev_start_xmit", "sys_enter", "sys_exit", "softirq_entry",
+        "softirq_exit", "irq_handler_entry", "irq_handler_exit",
+    ];
+    run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone()).collect()
+}
+
+/// Diagnoses; the second result says to which cause an owner's time counts.
+pub fn diagnose(opened: &Opened, options: &Options) -> Result<(Diagnosis, CauseOf), tailsight_diagnose::Error> {
+    tailsight_diagnose::diagnose_with_owners(&opened.analysis.lifetimes, options, &facts(&opened.run))
+}
+
+/// The HTML page of a diagnosis.
+pub fn page(opened: &Opened, diagnosis: &Diagnosis, causes: &CauseOf) -> String {
+    let lifetimes = &opened.analysis.lifetimes;
+    let leg = diagnosis.leg;
+    let mut ranked: Vec<(u64, u32)> = lifetimes.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
+    ranked.sort_unstable();
+    let ids: Vec<u32> = match ranked.len() {
+        0 => vec![],
+        n => vec![ranked[n - 1].1, ranked[n / 2].1],
+    };
+    let paths: Vec<_> = ids.into_iter().map(|id| (id, opened.analysis.path(id, leg))).collect();
+    let cause_of = |role, owner| causes.get(&(role, owner)).copied();
+    tailsight_report::html::report(&tailsight_report::html::Input {
+        meta: &opened.run.meta,
+        lifetimes,
+        diagnosis,
+        paths: &paths,
+        cause_of: &cause_of,
+    })
+}

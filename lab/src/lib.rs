@@ -1,0 +1,38 @@
+//! The lab: what the demo, the live tests and the benchmarks need around a recording.
+//!
+//! - [`netns`]: two network namespaces of our own joined by a veth pair, gone when dropped;
+//! - [`server`]: unmodified memcached, nginx and redis-server inside a namespace, pinned when asked, stopped when dropped;
+//! - [`load`]: an open-loop client on one thread, any number of workloads at once, latency from the intended send time;
+//! - [`process`]: children that run on a chosen CPU and die with us; [`units`]: `20k`, `500ms`, `64k`.
+//!
+//! In: options. Out: namespaces, servers with their pids, and latency samples in nanoseconds. Linux only; namespaces
+//! need root. The lab touches only processes and namespaces it made, by pid and by name.
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//! use std::sync::atomic::AtomicBool;
+//! use std::time::Duration;
+//! use tailsight_lab::load::{self, Proto, Workload};
+//! use tailsight_lab::netns::{Pair, SERVER_V4};
+//! use tailsight_lab::server::{MemcachedOpts, Server};
+//!
+//! # fn main() -> tailsight_lab::Result<()> {
+//! let pair = Pair::create("doc")?;
+//! let server = Server::memcached(&pair.server, MemcachedOpts::default())?;
+//! let workload = Workload::new(Proto::Memcached, SocketAddr::new(SERVER_V4, 11211)).rate(20_000.0);
+//! let stop = AtomicBool::new(false);
+//! let outcomes =
+//!     pair.client.run(|| load::run(&[workload], Duration::from_secs(1), true, &stop))??;
+//! println!("pid {}: p99 {:?} ns", server.pid(), outcomes[0].percentile(99.0));
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+pub mod load;
+pub mod netns;
+pub mod process;
+pub mod server;
+pub mod units;
+
+pub use error::{Error, Result};

@@ -1,0 +1,228 @@
+//! What a workload measured. In: a tally of the loop. Out: counts, exact percentiles in ns, a summary for JSON.
+
+use serde::Serialize;
+
+use super::Workload;
+
+/// What the loop counts for one workload.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// Requests that were due.
+    pub(super) intended: u64,
+    /// Requests that the kernel took whole.
+    pub(super) sent: u64,
+    /// Requests that ended without a good reply.
+    pub(super) errors: u64,
+    /// Datagrams given up because their slot was needed again.
+    pub(super) lost: u64,
+    /// Latency of each good reply, ns.
+    pub(super) samples: Vec<u64>,
+    /// How long after it was due each request was sent, ns.
+    pub(super) late: Vec<u64>,
+}
+
+impl Tally {
+    /// Room for `expected` requests, its pages touched: no page fault and no allocation while it is measured.
+    pub(super) fn with_room(expected: usize) -> Self {
+        let room = || {
+            let mut room = vec![u64::MAX; expected];
+            room.clear();
+            room
+        };
+        Self {
+            intended: 0,
+            sent: 0,
+            errors: 0,
+            lost: 0,
+            samples: room(),
+            late: room(),
+        }
+    }
+
+    /// Requests that may still be answered.
+    pub(super) fn pending(&self) -> u64 {
+        self.intended - self.samples.len() as u64 - self.errors - self.lost
+    }
+
+    /// Counts a reply.
+    pub(super) fn reply(&mut self, good: bool, due_ns: u64, now_ns: u64) {
+        if good {
+            self.samples.push(now_ns.saturating_sub(due_ns));
+        } else {
+            self.errors += 1;
+        }
+    }
+
+    /// Counts a request as sent.
+    pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
+        self.sent += 1;
+        self.late.push(now_ns.saturating_sub(due_ns));
+    }
+}
+
+/// What one workload measured. `intended = received + errors + unanswered`.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The workload's name.
+    pub name: String,
+    /// Requests that were due.
+    pub intended: u64,
+    /// Requests that the kernel took whole; fewer than `intended` when the server stopped reading or connections broke.
+    pub sent: u64,
+    /// Good replies: the number of `samples_ns`.
+    pub received: u64,
+    /// Requests that were answered by an error or a miss, or whose connection broke.
+    pub errors: u64,
+    /// Requests without an answer 1 s after the last one was sent; their latency is unknown and not among the samples.
+    pub unanswered: u64,
+    /// How long requests were sent, ns.
+    pub duration_ns: u64,
+    /// Latency of each good reply from the time its request was due, ns, in rising order.
+    pub samples_ns: Vec<u64>,
+    /// The 99th percentile of how long after they were due requests were sent, ns: the client's own delay.
+    pub late_p99_ns: Option<u64>,
+}
+
+impl Outcome {
+    /// Ends the counting.
+    pub(super) fn new(workload: &Workload, tally: Tally, duration_ns: u64) -> Self {
+        let unanswered = tally.pending() + tally.lost;
+        let (mut samples_ns, mut late) = (tally.samples, tally.late);
+        samples_ns.sort_unstable();
+        late.sort_unstable();
+        Self {
+            name: workload.name.clone(),
+            intended: tally.intended,
+            sent: tally.sent,
+            received: samples_ns.len() as u64,
+            errors: tally.errors,
+            unanswered,
+            duration_ns,
+            samples_ns,
+            late_p99_ns: nearest_rank(&late, 99.0),
+        }
+    }
+
+    /// The exact percentile (nearest rank, 0 to 100) of the latency, ns; `None` without samples.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        nearest_rank(&self.samples_ns, percent)
+    }
+
+    /// Good replies a second of sending.
+    #[must_use]
+    pub fn received_per_s(&self) -> f64 {
+        self.received as f64 * 1e9 / self.duration_ns.max(1) as f64
+    }
+
+    /// The numbers of the usual summary.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            name: self.name.clone(),
+            intended: self.intended,
+            sent: self.sent,
+            received: self.received,
+            errors: self.errors,
+            unanswered: self.unanswered,
+            duration_ns: self.duration_ns,
+            received_per_s: self.received_per_s(),
+            latency_ns: Latency {
+                p50: self.percentile(50.0),
+                p90: self.percentile(90.0),
+                p99: self.percentile(99.0),
+                p99_9: self.percentile(99.9),
+                max: self.samples_ns.last().copied(),
+            },
+            late_p99_ns: self.late_p99_ns,
+        }
+    }
+}
+
+/// An [`Outcome`] without its samples, for JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// The workload's name.
+    pub name: String,
+    /// As [`Outcome::intended`].
+    pub intended: u64,
+    /// As [`Outcome::sent`].
+    pub sent: u64,
+    /// As [`Outcome::received`].
+    pub received: u64,
+    /// As [`Outcome::errors`].
+    pub errors: u64,
+    /// As [`Outcome::unanswered`].
+    pub unanswered: u64,
+    /// As [`Outcome::duration_ns`].
+    pub duration_ns: u64,
+    /// As [`Outcome::received_per_s`].
+    pub received_per_s: f64,
+    /// Latency from the time a request was due, ns.
+    pub latency_ns: Latency,
+    /// As [`Outcome::late_p99_ns`].
+    pub late_p99_ns: Option<u64>,
+}
+
+/// Percentiles of the latency, ns; `None` (null) without samples.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Latency {
+    /// The median.
+    pub p50: Option<u64>,
+    /// The 90th percentile.
+    pub p90: Option<u64>,
+    /// The 99th percentile.
+    pub p99: Option<u64>,
+    /// The 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: Option<u64>,
+    /// The slowest.
+    pub max: Option<u64>,
+}
+
+/// The smallest sample that at least `percent` % of all do not exceed.
+fn nearest_rank(sorted: &[u64], percent: f64) -> Option<u64> {
+    let n = sorted.len();
+    // Without the small step back, 99.9 % of 1000 would be the 1000th, because 0.999 is no binary fraction.
+    let rank = (percent.clamp(0.0, 100.0) * n as f64 / 100.0 - 1e-6).ceil() as usize;
+    sorted.get(rank.clamp(1, n.max(1)) - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_rank_is_exact() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        let thousand: Vec<u64> = (1..=1000).collect();
+        assert_eq!(nearest_rank(&hundred, 50.0), Some(50));
+        assert_eq!(nearest_rank(&hundred, 99.0), Some(99));
+        assert_eq!(nearest_rank(&hundred, 99.1), Some(100));
+        assert_eq!(nearest_rank(&thousand, 99.9), Some(999));
+        assert_eq!(nearest_rank(&thousand, 99.0), Some(990));
+        assert_eq!(nearest_rank(&thousand, 0.0), Some(1));
+        assert_eq!(nearest_rank(&thousand, 100.0), Some(1000));
+        assert_eq!(nearest_rank(&[7], 50.0), Some(7));
+        assert_eq!(nearest_rank(&[], 50.0), None);
+    }
+
+    #[test]
+    fn every_request_is_counted_once() {
+        let workload = Workload::new(crate::load::Proto::Resp, "127.0.0.1:1".parse().unwrap());
+        let mut tally = Tally::with_room(4);
+        tally.intended = 5;
+        tally.reply(true, 100, 350);
+        tally.reply(false, 100, 350);
+        tally.lost = 1;
+        let outcome = Outcome::new(&workload, tally, 1_000_000_000);
+        assert_eq!(
+            (outcome.received, outcome.errors, outcome.unanswered),
+            (1, 1, 3)
+        );
+        assert_eq!(outcome.samples_ns, [250]);
+        let json = serde_json::to_value(outcome.summary()).unwrap();
+        assert_eq!(json["latency_ns"]["p99.9"], 250);
+        assert!(json["late_p99_ns"].is_null());
+    }
+}

@@ -1,0 +1,265 @@
+//! `lab load`: the open-loop client on the command line. In: workloads as options. Out: on stdout a table of latency in
+//! us or, with `--json`, one object a workload with times in ns. Exit 0 done, 1 failed, 2 usage.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use tailsight_lab::load::{self, Arrivals, Outcome, Proto, Workload};
+use tailsight_lab::process::pin_thread;
+use tailsight_lab::units::{parse_duration, parse_rate, parse_size};
+
+/// Tailsight's lab: load for test servers.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Load servers from one thread and print the latency, measured from the time each request was due.
+    Load(LoadArgs),
+}
+
+#[derive(Debug, Args)]
+struct LoadArgs {
+    /// What to speak: memcached, memcached-udp, resp or http1.
+    #[arg(long, default_value = "memcached")]
+    proto: Proto,
+    /// The server, such as 10.77.0.1:11211 or [fd77::1]:11211.
+    #[arg(long)]
+    addr: SocketAddr,
+    /// Requests a second over all connections, such as 500 or 20k.
+    #[arg(long, default_value = "1k", value_parser = parse_rate)]
+    rate: f64,
+    /// Connections.
+    #[arg(long, default_value_t = 8)]
+    connections: usize,
+    /// How long to send, such as 500ms or 2s.
+    #[arg(long, short, default_value = "2s", value_parser = parse_duration)]
+    duration: Duration,
+    /// When requests are due: poisson, fixed or closed:N (N outstanding on each connection).
+    #[arg(long, default_value = "poisson")]
+    arrivals: Arrivals,
+    /// Requests sent back to back at each arrival.
+    #[arg(long, default_value_t = 1)]
+    burst: usize,
+    /// Size of the values read, such as 32 or 64k.
+    #[arg(long, default_value = "32", value_parser = parse_size)]
+    value_size: usize,
+    /// What http1 asks for.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// Seed of the arrival times.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A further workload at the same time: proto,addr,rate,connections. Can be given several times.
+    #[arg(long, value_name = "PROTO,ADDR,RATE,CONNECTIONS")]
+    also: Vec<Also>,
+    /// Run on this CPU.
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Poll without a pause: exact, and takes a whole core.
+    #[arg(long)]
+    spin: bool,
+    /// Print one JSON object a workload instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A further workload, in short form.
+#[derive(Debug, Clone, PartialEq)]
+struct Also {
+    proto: Proto,
+    addr: SocketAddr,
+    rate: f64,
+    connections: usize,
+}
+
+impl FromStr for Also {
+    type Err = tailsight_lab::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || tailsight_lab::Error::Parse {
+            what: "workload",
+            text: text.into(),
+            expected: "proto,addr,rate,connections, such as http1,10.77.0.1:8088,5k,4",
+        };
+        let parts: Vec<&str> = text.split(',').collect();
+        let [proto, addr, rate, connections] = parts[..] else {
+            return Err(bad());
+        };
+        Ok(Self {
+            proto: proto.parse()?,
+            addr: addr.parse().map_err(|_| bad())?,
+            rate: parse_rate(rate)?,
+            connections: connections.parse().map_err(|_| bad())?,
+        })
+    }
+}
+
+impl LoadArgs {
+    /// The workloads, named by protocol; the second of a protocol gets `-2` behind its name, and so on.
+    fn workloads(&self) -> Vec<Workload> {
+        let first = Workload {
+            connections: self.connections,
+            rate_per_s: self.rate,
+            arrivals: self.arrivals,
+            pipeline_burst: self.burst,
+            value_size: self.value_size,
+            path: self.path.clone(),
+            seed: self.seed,
+            ..Workload::new(self.proto, self.addr)
+        };
+        let further = self.also.iter().zip(1..).map(|(also, i)| Workload {
+            seed: self.seed.wrapping_add(i),
+            ..Workload::new(also.proto, also.addr)
+                .rate(also.rate)
+                .connections(also.connections)
+        });
+        let mut workloads: Vec<Workload> = std::iter::once(first).chain(further).collect();
+        for i in 1..workloads.len() {
+            let proto = workloads[i].proto;
+            let before = workloads[..i].iter().filter(|w| w.proto == proto).count();
+            if before > 0 {
+                workloads[i].name = format!("{}-{}", proto.name(), before + 1);
+            }
+        }
+        workloads
+    }
+}
+
+fn main() -> ExitCode {
+    let Command::Load(args) = Cli::parse().command;
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Runs the load and prints what it measured.
+fn run(args: &LoadArgs) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
+        .context("cannot catch Ctrl-C")?;
+    if let Some(cpu) = args.cpu {
+        pin_thread(cpu)?;
+    }
+    let outcomes = load::run(&args.workloads(), args.duration, args.spin, &stop)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        for outcome in &outcomes {
+            writeln!(out, "{}", serde_json::to_string(&outcome.summary())?)?;
+        }
+    } else {
+        out.write_all(table(&outcomes).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The table: latency in us, rates in requests a second.
+fn table(outcomes: &[Outcome]) -> String {
+    let us = |ns: Option<u64>| ns.map_or("N/A".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
+    let mut text = format!(
+        "{:<16} {:>9} {:>9} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
+        "workload",
+        "sent",
+        "received",
+        "errors",
+        "unanswered",
+        "req/s",
+        "p50 us",
+        "p90 us",
+        "p99 us",
+        "p99.9 us",
+        "max us"
+    );
+    for outcome in outcomes {
+        let summary = outcome.summary();
+        let latency = summary.latency_ns;
+        text.push_str(&format!(
+            "{:<16} {:>9} {:>9} {:>7} {:>10} {:>9.0} {:>9} {:>9} {:>9} {:>9} {:>10}\n",
+            summary.name,
+            summary.sent,
+            summary.received,
+            summary.errors,
+            summary.unanswered,
+            summary.received_per_s,
+            us(latency.p50),
+            us(latency.p90),
+            us(latency.p99),
+            us(latency.p99_9),
+            us(latency.max),
+        ));
+    }
+    for outcome in outcomes {
+        text.push_str(&format!(
+            "{}: requests left the client {} us (p99) after they were due\n",
+            outcome.name,
+            us(outcome.late_p99_ns)
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<LoadArgs, clap::Error> {
+        let Command::Load(args) = Cli::try_parse_from(line.split(' '))?.command;
+        Ok(args)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_become_workloads() {
+        let args = parse(
+            "lab load --proto memcached --addr 10.77.0.1:11211 --rate 20k --connections 4 --duration 500ms --burst 3 \
+             --also http1,10.77.0.1:8088,5k,2 --also memcached,[fd77::1]:11211,1k,1 --cpu 1 --spin --json",
+        )
+        .unwrap();
+        assert_eq!(args.duration, Duration::from_millis(500));
+        assert!(args.spin && args.json && args.cpu == Some(1));
+        let workloads = args.workloads();
+        let names: Vec<&str> = workloads.iter().map(|w| w.name.as_str()).collect();
+        assert_eq!(names, ["memcached", "http1", "memcached-2"]);
+        assert_eq!(workloads[0].rate_per_s, 20_000.0);
+        assert_eq!(workloads[0].pipeline_burst, 3);
+        assert_eq!(workloads[1].connections, 2);
+        assert!(workloads[2].addr.is_ipv6());
+        assert_ne!(workloads[0].seed, workloads[1].seed);
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        for bad in [
+            "lab load",
+            "lab load --addr nowhere",
+            "lab load --addr 10.0.0.1:1 --rate fast",
+            "lab load --addr 10.0.0.1:1 --duration 2",
+            "lab load --addr 10.0.0.1:1 --proto http2",
+            "lab load --addr 10.0.0.1:1 --also http1,10.0.0.1:1,5k",
+            "lab load --addr 10.0.0.1:1 --arrivals closed:0",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

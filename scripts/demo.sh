@@ -1,0 +1,31 @@
+#!/bin/sh
+# The main job on this machine: installs what is missing, builds the binary, runs `tailsight demo`.
+#
+#   scripts/demo.sh [DIR]      the run and the report go to DIR (default: tailsight-demo in the current folder)
+#
+# Needs root. The build does not, and runs as the user who called sudo. The demo's exit code is ours.
+set -eu
+. "$(dirname -- "$0")/lib.sh"
+out=${1:-tailsight-demo}
+
+if ! is_root; then
+    die "the demo loads BPF programs and makes network namespaces, which needs root: sudo make demo"
+fi
+# Before anything is installed or built: these two no package brings.
+if [ ! -r /sys/kernel/btf/vmlinux ]; then
+    die "kernel $(uname -r) has no BTF (/sys/kernel/btf/vmlinux), which the probes need; Debian 13's and Ubuntu 24.04's own kernels have it"
+fi
+if ! grep -q btf_trace_sk_data_ready /sys/kernel/btf/vmlinux; then
+    die "kernel $(uname -r) has no sk_data_ready tracepoint, which came with 6.3; Debian 13's and Ubuntu 24.04's own kernels have it, and Debian 12's newer one is in bookworm-backports"
+fi
+"$REPO/scripts/setup.sh" demo
+require_cargo
+case $out in /*) ;; *) out=$PWD/$out ;; esac
+cd "$REPO"
+phase "build of tailsight" as_builder cargo build --locked -p tailsight
+# Ctrl-C is for the demo, which cleans up after itself; we stay to hand its files to the user.
+trap : INT
+code=0
+"${CARGO_TARGET_DIR:-target}/debug/tailsight" demo --out "$out" || code=$?
+give_back "$out"
+exit "$code"

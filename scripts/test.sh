@@ -1,0 +1,38 @@
+#!/bin/bash
+# Builds and runs every test of the workspace. As root the live tests record real servers in namespaces of their own;
+# without root they are skipped, each by name.
+#
+# In: nothing (CARGO_TARGET_DIR is respected). Out: cargo's output, then the tests that did not run here and why.
+# A test that cannot run prints `SKIPPED <test>: <reason>` on its standard output and returns.
+set -euo pipefail
+. "$(dirname -- "$0")/lib.sh"
+require_cargo
+cd "$REPO"
+
+phase "build of the tests" as_builder cargo test --locked --workspace --no-run
+
+log=$(mktemp)
+trap 'rm -f "$log"; give_back "${CARGO_TARGET_DIR:-target}"' EXIT
+# shellcheck disable=SC2317 # Called through phase.
+run_tests() {
+    # --show-output: a test that passed shows what it printed, so that a skip is seen. Only standard output goes
+    # through the pipe; cargo's own messages stay on the terminal.
+    if [ -n "$BUILDER_UID" ]; then
+        # Root runs what the user built: same CARGO_HOME, or cargo would build all of it again.
+        CARGO_HOME="$BUILDER_HOME/.cargo" RUSTUP_HOME="$BUILDER_HOME/.rustup" \
+            cargo test --frozen --workspace --no-fail-fast -- --show-output
+    else
+        cargo test --locked --workspace --no-fail-fast -- --show-output
+    fi | tee "$log"
+}
+code=0
+phase tests run_tests || code=$?
+if [ -n "$BUILDER_UID" ]; then give_back "$BUILDER_HOME/.cargo" "$BUILDER_HOME/.rustup"; fi
+
+skipped=$(grep -c '^SKIPPED ' "$log" || true)
+if [ "$skipped" != 0 ]; then
+    say "$skipped tests did not run on this machine:"
+    grep '^SKIPPED ' "$log" | sed 's/^/  /' >&2
+fi
+is_root || say "not root: nothing was recorded live; \`sudo make test\` does that too"
+exit "$code"
