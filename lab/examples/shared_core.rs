@@ -12,49 +12,20 @@ use tailsight_lab::server::{MemcachedOpts, NginxOpts, Server};
 
 fn main() -> anyhow::Result<()> {
     let pair = Pair::create("example")?;
-    let opts = MemcachedOpts {
-        cpu: Some(0),
-        ..Default::default()
-    };
+    let opts = MemcachedOpts { cpu: Some(0), ..Default::default() };
     let memcached = Server::memcached(&pair.server, opts)?;
-    let nginx = Server::nginx(
-        &pair.server,
-        NginxOpts {
-            cpu: Some(0),
-            ..Default::default()
-        },
-    )?;
-    let gets = |rate| {
-        Workload::new(
-            Proto::Memcached,
-            SocketAddr::new(SERVER_V4, memcached.port()),
-        )
-        .rate(rate)
-    };
-    let pages =
-        |rate| Workload::new(Proto::Http1, SocketAddr::new(SERVER_V4, nginx.port())).rate(rate);
+    let nginx = Server::nginx(&pair.server, NginxOpts { cpu: Some(0), ..Default::default() })?;
+    let gets = |rate| Workload::new(Proto::Memcached, SocketAddr::new(SERVER_V4, memcached.port())).rate(rate);
+    let pages = |rate| Workload::new(Proto::Http1, SocketAddr::new(SERVER_V4, nginx.port())).rate(rate);
     let mut busy = pages(1.0);
     busy.arrivals = Arrivals::Closed(1);
     for (title, workloads) in [
         ("memcached alone, 20k/s", vec![gets(20_000.0)]),
-        (
-            "memcached 5k/s and nginx 10k/s on one core",
-            vec![gets(5_000.0), pages(10_000.0)],
-        ),
-        (
-            "memcached 5k/s and nginx as fast as it can on one core",
-            vec![gets(5_000.0), busy],
-        ),
+        ("memcached 5k/s and nginx 10k/s on one core", vec![gets(5_000.0), pages(10_000.0)]),
+        ("memcached 5k/s and nginx as fast as it can on one core", vec![gets(5_000.0), busy]),
     ] {
         for spin in [true, false] {
-            println!(
-                "{title}, {}",
-                if spin {
-                    "client spins"
-                } else {
-                    "client sleeps"
-                }
-            );
+            println!("{title}, {}", if spin { "client spins" } else { "client sleeps" });
             let stop = AtomicBool::new(false);
             let outcomes = pair.client.run(|| {
                 pin_thread(1)?;

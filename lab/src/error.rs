@@ -66,9 +66,7 @@ pub enum Error {
         reason: String,
     },
     /// Bytes came back that are not a reply of the protocol.
-    #[error(
-        "workload {workload}: {addr} sent what is not a reply of this protocol: {reason}; check --proto"
-    )]
+    #[error("workload {workload}: {addr} sent what is not a reply of this protocol: {reason}; check --proto")]
     Malformed {
         /// The workload's name.
         workload: String,
@@ -114,10 +112,7 @@ pub enum Error {
 impl Error {
     /// An [`Error::Io`] of a tried action.
     pub(crate) fn io(action: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Self::Io {
-            action: action.into(),
-            source: source.into(),
-        }
+        Self::Io { action: action.into(), source: source.into() }
     }
 }
 

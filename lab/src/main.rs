@@ -121,9 +121,7 @@ impl LoadArgs {
         };
         let further = self.also.iter().zip(1..).map(|(also, i)| Workload {
             seed: self.seed.wrapping_add(i),
-            ..Workload::new(also.proto, also.addr)
-                .rate(also.rate)
-                .connections(also.connections)
+            ..Workload::new(also.proto, also.addr).rate(also.rate).connections(also.connections)
         });
         let mut workloads: Vec<Workload> = std::iter::once(first).chain(further).collect();
         for i in 1..workloads.len() {
@@ -152,8 +150,7 @@ fn main() -> ExitCode {
 fn run(args: &LoadArgs) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
-        .context("cannot catch Ctrl-C")?;
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if let Some(cpu) = args.cpu {
         pin_thread(cpu)?;
     }

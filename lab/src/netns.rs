@@ -38,17 +38,14 @@ pub fn permitted() -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| {
-            mask & (CAP_NET_ADMIN | CAP_SYS_ADMIN) == (CAP_NET_ADMIN | CAP_SYS_ADMIN)
-        })
+        .is_some_and(|mask| mask & (CAP_NET_ADMIN | CAP_SYS_ADMIN) == (CAP_NET_ADMIN | CAP_SYS_ADMIN))
 }
 
 /// Whether the kernel has IPv6 and it is not switched off.
 #[must_use]
 pub fn has_ipv6() -> bool {
     std::path::Path::new("/proc/net/if_inet6").exists()
-        && std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-            .is_ok_and(|value| value.trim() == "0")
+        && std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6").is_ok_and(|value| value.trim() == "0")
 }
 
 /// One network namespace of ours. Deleted on drop.
@@ -110,8 +107,7 @@ impl Namespace {
         let mut command = Command::new(program);
         // SAFETY: between fork and exec the closure makes one system call, on a descriptor opened before the fork.
         unsafe {
-            command
-                .pre_exec(move || setns(&*file, CloneFlags::CLONE_NEWNET).map_err(io::Error::from));
+            command.pre_exec(move || setns(&*file, CloneFlags::CLONE_NEWNET).map_err(io::Error::from));
         }
         command
     }
@@ -159,15 +155,11 @@ impl Pair {
         let server = Namespace::create(format!("{stem}-s"))?;
         let client = Namespace::create(format!("{stem}-c"))?;
         let (s, c) = (server.name(), client.name());
-        ip(&[
-            "link", "add", "veth-s", "netns", s, "type", "veth", "peer", "name", "veth-c", "netns",
-            c,
-        ])?;
+        ip(&["link", "add", "veth-s", "netns", s, "type", "veth", "peer", "name", "veth-c", "netns", c])?;
         let ipv6 = has_ipv6();
-        for (ns, link, v4, v6) in [
-            (s, "veth-s", "10.77.0.1/24", "fd77::1/64"),
-            (c, "veth-c", "10.77.0.2/24", "fd77::2/64"),
-        ] {
+        for (ns, link, v4, v6) in
+            [(s, "veth-s", "10.77.0.1/24", "fd77::1/64"), (c, "veth-c", "10.77.0.2/24", "fd77::2/64")]
+        {
             ip(&["-n", ns, "addr", "add", v4, "dev", link])?;
             if ipv6 {
                 // Without duplicate detection the address can be used at once.
@@ -175,11 +167,7 @@ impl Pair {
             }
             ip(&["-n", ns, "link", "set", link, "up"])?;
         }
-        Ok(Self {
-            server,
-            client,
-            ipv6,
-        })
+        Ok(Self { server, client, ipv6 })
     }
 
     /// Whether the two sides have IPv6 addresses (not where the kernel has IPv6 switched off).
@@ -199,10 +187,7 @@ pub fn cleanup_stale() -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let mut removed = Vec::new();
-    for name in entries
-        .flatten()
-        .filter_map(|e| e.file_name().into_string().ok())
-    {
+    for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
         if owner_pid(&name).is_some_and(|pid| !crate::process::is_running(pid)) {
             match ip(&["netns", "del", &name]) {
                 Ok(()) => removed.push(name),
@@ -227,10 +212,8 @@ fn owner_pid(name: &str) -> Option<u32> {
 /// Runs `ip` with the arguments.
 fn ip(args: &[&str]) -> Result<()> {
     let program = crate::server::find_program("ip", "iproute2")?;
-    let output = Command::new(program)
-        .args(args)
-        .output()
-        .map_err(|e| Error::io(format!("run `ip {}`", args.join(" ")), e))?;
+    let output =
+        Command::new(program).args(args).output().map_err(|e| Error::io(format!("run `ip {}`", args.join(" ")), e))?;
     if output.status.success() {
         return Ok(());
     }
@@ -266,10 +249,7 @@ mod tests {
     #[test]
     fn bad_tags_are_refused_before_anything_is_made() {
         for tag in ["", "a-b", "a/b", "..", "abcdefghijklmnopq"] {
-            assert!(
-                matches!(Pair::create(tag), Err(Error::Parse { .. })),
-                "{tag:?}"
-            );
+            assert!(matches!(Pair::create(tag), Err(Error::Parse { .. })), "{tag:?}");
         }
     }
 }

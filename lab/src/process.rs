@@ -17,8 +17,7 @@ use crate::{Error, Result};
 /// The CPU set that holds `cpu` only.
 fn only(cpu: usize) -> Result<CpuSet> {
     let mut set = CpuSet::new();
-    set.set(cpu)
-        .map_err(|e| Error::io(format!("pin to CPU {cpu}"), e))?;
+    set.set(cpu).map_err(|e| Error::io(format!("pin to CPU {cpu}"), e))?;
     Ok(set)
 }
 
@@ -27,8 +26,7 @@ fn only(cpu: usize) -> Result<CpuSet> {
 /// # Errors
 /// [`Error::Io`] when there is no such CPU or we may not use it.
 pub fn pin_thread(cpu: usize) -> Result<()> {
-    sched_setaffinity(Pid::from_raw(0), &only(cpu)?)
-        .map_err(|e| Error::io(format!("pin this thread to CPU {cpu}"), e))
+    sched_setaffinity(Pid::from_raw(0), &only(cpu)?).map_err(|e| Error::io(format!("pin this thread to CPU {cpu}"), e))
 }
 
 /// Starts `command` on `cpu` (`None`: on the CPUs that the calling thread may use); `signal` is sent to it when we die,
@@ -39,8 +37,7 @@ pub fn pin_thread(cpu: usize) -> Result<()> {
 pub fn spawn_tied(mut command: Command, cpu: Option<usize>, signal: Signal) -> Result<Child> {
     let set = match cpu {
         Some(cpu) => only(cpu)?,
-        None => sched_getaffinity(Pid::from_raw(0))
-            .map_err(|e| Error::io("read the CPUs of this thread", e))?,
+        None => sched_getaffinity(Pid::from_raw(0)).map_err(|e| Error::io("read the CPUs of this thread", e))?,
     };
     let program = command.get_program().to_string_lossy().into_owned();
     let parent = getpid();
@@ -81,11 +78,7 @@ fn spawner_spawn(command: Command) -> io::Result<Child> {
         Mutex::new(jobs)
     });
     let (answer, result) = mpsc::channel();
-    spawner
-        .lock()
-        .map_err(|_| gone())?
-        .send((command, answer))
-        .map_err(|_| gone())?;
+    spawner.lock().map_err(|_| gone())?.send((command, answer)).map_err(|_| gone())?;
     result.recv().map_err(|_| gone())?
 }
 

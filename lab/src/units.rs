@@ -6,9 +6,7 @@ use crate::{Error, Result};
 
 /// Splits a number from the unit behind it.
 fn split(text: &str) -> Option<(f64, &str)> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, &text[end..]))
 }

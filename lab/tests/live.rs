@@ -29,9 +29,7 @@ fn pair(test: &str) -> Option<Pair> {
 
 fn run(ns: &Namespace, workloads: &[Workload], spin: bool) -> Vec<Outcome> {
     let stop = AtomicBool::new(false);
-    ns.run(|| load::run(workloads, HALF, spin, &stop))
-        .unwrap()
-        .unwrap()
+    ns.run(|| load::run(workloads, HALF, spin, &stop)).unwrap().unwrap()
 }
 
 fn workload(proto: Proto, ip: IpAddr, port: u16) -> Workload {
@@ -48,21 +46,12 @@ fn assert_all_answered(outcome: &Outcome) {
     assert_eq!(outcome.samples_ns.len() as u64, outcome.received);
     assert!(outcome.samples_ns.is_sorted());
     // A round trip over a veth pair and through two schedulers takes more than a microsecond and less than a second.
-    assert!(
-        outcome
-            .percentile(50.0)
-            .is_some_and(|p50| (1_000..1_000_000_000).contains(&p50)),
-        "{summary:?}"
-    );
+    assert!(outcome.percentile(50.0).is_some_and(|p50| (1_000..1_000_000_000).contains(&p50)), "{summary:?}");
 }
 
 /// 2,000 requests/s for half a second: a Poisson count of mean 1000 is within 200 of it (6 sigma).
 fn assert_rate_kept(outcome: &Outcome) {
-    assert!(
-        (800..=1200).contains(&outcome.intended),
-        "{:?}",
-        outcome.summary()
-    );
+    assert!((800..=1200).contains(&outcome.intended), "{:?}", outcome.summary());
 }
 
 #[test]
@@ -70,21 +59,15 @@ fn memcached_over_tcp_v4_and_v6_and_udp() {
     let Some(pair) = pair("memcached_over_tcp_v4_and_v6_and_udp") else {
         return;
     };
-    let opts = MemcachedOpts {
-        udp: true,
-        threads: 2,
-        ..Default::default()
-    };
+    let opts = MemcachedOpts { udp: true, threads: 2, ..Default::default() };
     let server = Server::memcached(&pair.server, opts).unwrap();
     let mut ips = vec![SERVER_V4];
     if pair.has_ipv6() {
         ips.push(SERVER_V6);
     }
     for ip in ips {
-        let mut workloads = vec![
-            workload(Proto::Memcached, ip, server.port()),
-            workload(Proto::MemcachedUdp, ip, server.port()),
-        ];
+        let mut workloads =
+            vec![workload(Proto::Memcached, ip, server.port()), workload(Proto::MemcachedUdp, ip, server.port())];
         // Replies of 4,000 bytes take three datagrams.
         workloads[1].value_size = 4000;
         for outcome in run(&pair.client, &workloads, false) {
@@ -100,20 +83,9 @@ fn redis_and_nginx_at_once_from_one_thread() {
         return;
     };
     let redis = Server::redis(&pair.server, RedisOpts::default()).unwrap();
-    let nginx = Server::nginx(
-        &pair.server,
-        NginxOpts {
-            workers: 2,
-            ..Default::default()
-        },
-    )
-    .unwrap();
+    let nginx = Server::nginx(&pair.server, NginxOpts { workers: 2, ..Default::default() }).unwrap();
     assert_eq!(nginx.pids().len(), 3, "a master and two workers");
-    let ip = if pair.has_ipv6() {
-        SERVER_V6
-    } else {
-        SERVER_V4
-    };
+    let ip = if pair.has_ipv6() { SERVER_V6 } else { SERVER_V4 };
     let mut workloads = vec![
         workload(Proto::Resp, ip, redis.port()),
         workload(Proto::Http1, ip, nginx.port()),
@@ -139,16 +111,8 @@ fn bursts_fixed_closed_and_spinning() {
     let server = Server::memcached(&pair.server, MemcachedOpts::default()).unwrap();
     let base = workload(Proto::Memcached, SERVER_V4, server.port()).connections(3);
     let workloads = [
-        Workload {
-            name: "burst".into(),
-            pipeline_burst: 20,
-            ..base.clone()
-        },
-        Workload {
-            name: "fixed".into(),
-            arrivals: Arrivals::Fixed,
-            ..base.clone()
-        },
+        Workload { name: "burst".into(), pipeline_burst: 20, ..base.clone() },
+        Workload { name: "fixed".into(), arrivals: Arrivals::Fixed, ..base.clone() },
     ];
     let outcomes = run(&pair.client, &workloads, true);
     outcomes.iter().for_each(assert_all_answered);
@@ -156,11 +120,7 @@ fn bursts_fixed_closed_and_spinning() {
     // A fixed rate gives its number exactly: 1000 in half a second.
     assert_eq!(outcomes[1].intended, 1000);
 
-    let closed = Workload {
-        name: "closed".into(),
-        arrivals: Arrivals::Closed(4),
-        ..base
-    };
+    let closed = Workload { name: "closed".into(), arrivals: Arrivals::Closed(4), ..base };
     let outcomes = run(&pair.client, &[closed], false);
     outcomes.iter().for_each(assert_all_answered);
     assert!(outcomes[0].received > 1000, "{:?}", outcomes[0].summary());
@@ -180,8 +140,7 @@ fn the_stop_flag_ends_the_load() {
             std::thread::sleep(Duration::from_millis(300));
             stop.store(true, Ordering::Relaxed);
         });
-        pair.client
-            .run(|| load::run(&[workload], Duration::from_secs(60), false, &stop))
+        pair.client.run(|| load::run(&[workload], Duration::from_secs(60), false, &stop))
     })
     .unwrap()
     .unwrap();
@@ -203,15 +162,11 @@ fn a_server_that_dies_under_load_is_an_error_and_not_a_hang() {
             std::thread::sleep(Duration::from_millis(200));
             drop(server);
         });
-        pair.client
-            .run(|| load::run(&[workload], Duration::from_secs(30), false, &stop))
+        pair.client.run(|| load::run(&[workload], Duration::from_secs(30), false, &stop))
     })
     .unwrap()
     .unwrap_err();
-    assert!(
-        matches!(error, Error::ServerGone { connections: 8, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::ServerGone { connections: 8, .. }), "{error}");
 }
 
 #[test]
@@ -222,16 +177,9 @@ fn the_wrong_protocol_is_named() {
     let server = Server::redis(&pair.server, RedisOpts::default()).unwrap();
     let stop = AtomicBool::new(false);
     let workload = workload(Proto::Memcached, SERVER_V4, server.port());
-    let error = pair
-        .client
-        .run(|| load::run(&[workload], HALF, false, &stop))
-        .unwrap()
-        .unwrap_err();
+    let error = pair.client.run(|| load::run(&[workload], HALF, false, &stop)).unwrap().unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("10.77.0.1:6379") && text.contains("protocol"),
-        "{text}"
-    );
+    assert!(text.contains("10.77.0.1:6379") && text.contains("protocol"), "{text}");
 }
 
 #[test]
@@ -240,10 +188,7 @@ fn a_port_in_use_is_an_error() {
         return;
     };
     let first = Server::memcached(&pair.server, MemcachedOpts::default()).unwrap();
-    let opts = RedisOpts {
-        port: first.port(),
-        ..Default::default()
-    };
+    let opts = RedisOpts { port: first.port(), ..Default::default() };
     let error = Server::redis(&pair.server, opts).unwrap_err();
     assert!(error.to_string().contains("already listens"), "{error}");
 }
@@ -253,10 +198,7 @@ fn a_server_that_cannot_start_says_why() {
     let Some(pair) = pair("a_server_that_cannot_start_says_why") else {
         return;
     };
-    let opts = MemcachedOpts {
-        threads: 0,
-        ..Default::default()
-    };
+    let opts = MemcachedOpts { threads: 0, ..Default::default() };
     let error = Server::memcached(&pair.server, opts).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("it ended with"), "{text}");
@@ -268,20 +210,10 @@ fn pinned_servers_run_where_they_were_told() {
     let Some(pair) = pair("pinned_servers_run_where_they_were_told") else {
         return;
     };
-    let server = Server::nginx(
-        &pair.server,
-        NginxOpts {
-            cpu: Some(0),
-            ..Default::default()
-        },
-    )
-    .unwrap();
+    let server = Server::nginx(&pair.server, NginxOpts { cpu: Some(0), ..Default::default() }).unwrap();
     for pid in server.pids() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let allowed = status
-            .lines()
-            .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
-            .unwrap();
+        let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
         assert_eq!(allowed.trim(), "0", "pid {pid}");
     }
 }
@@ -295,14 +227,7 @@ fn nothing_is_left_after_drop() {
     let servers = [
         Server::memcached(&pair.server, MemcachedOpts::default()).unwrap(),
         Server::redis(&pair.server, RedisOpts::default()).unwrap(),
-        Server::nginx(
-            &pair.server,
-            NginxOpts {
-                workers: 2,
-                ..Default::default()
-            },
-        )
-        .unwrap(),
+        Server::nginx(&pair.server, NginxOpts { workers: 2, ..Default::default() }).unwrap(),
     ];
     let pids: Vec<u32> = servers.iter().flat_map(Server::pids).collect();
     assert_eq!(pids.len(), 5);
@@ -315,10 +240,7 @@ fn nothing_is_left_after_drop() {
     let left: Vec<&u32> = pids.iter().filter(|pid| is_running(**pid)).collect();
     assert!(left.is_empty(), "still running: {left:?}");
     let listed = namespaces();
-    assert!(
-        !names.iter().any(|name| listed.contains(name)),
-        "{listed:?}"
-    );
+    assert!(!names.iter().any(|name| listed.contains(name)), "{listed:?}");
 }
 
 #[test]
@@ -332,30 +254,15 @@ fn namespaces_of_a_dead_run_are_removed_and_no_others() {
     let stale = format!("tailsight-{}-0-dead-s", child.id());
     let other = format!("tailsightother-{}", std::process::id());
     for name in [&stale, &other] {
-        assert!(
-            Command::new("ip")
-                .args(["netns", "add", name])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
     }
     // Another test's `create` may have removed it first; it must be gone either way.
     netns::cleanup_stale().unwrap();
     let listed = namespaces();
-    assert!(
-        Command::new("ip")
-            .args(["netns", "del", &other])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("ip").args(["netns", "del", &other]).status().unwrap().success());
     assert!(!listed.contains(&stale), "{listed:?}");
     assert!(listed.contains(&other), "{listed:?}");
-    assert!(
-        listed.contains(&pair.server.name().to_owned()),
-        "{listed:?}"
-    );
+    assert!(listed.contains(&pair.server.name().to_owned()), "{listed:?}");
 }
 
 /// Set in the copy of this test binary that is to be killed.
@@ -371,11 +278,7 @@ fn servers_die_with_a_killed_parent_and_its_namespaces_are_found() {
             Server::memcached(&pair.server, memcached).unwrap(),
             Server::nginx(&pair.server, NginxOpts::default()).unwrap(),
         ];
-        let pids: Vec<String> = servers
-            .iter()
-            .flat_map(Server::pids)
-            .map(|pid| pid.to_string())
-            .collect();
+        let pids: Vec<String> = servers.iter().flat_map(Server::pids).map(|pid| pid.to_string()).collect();
         println!("\nvictim {} {}", pair.server.name(), pids.join(" "));
         std::thread::sleep(Duration::from_secs(60));
         return;

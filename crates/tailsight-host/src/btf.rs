@@ -36,36 +36,19 @@ pub fn tracepoints_under(root: &Root, names: &[&str]) -> Result<Vec<bool>, HostE
 /// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
 pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
     let (types, strings) = sections(btf)?;
-    let wanted: HashMap<&[u8], usize> = names
-        .iter()
-        .enumerate()
-        .map(|(i, n)| (n.as_bytes(), i))
-        .collect();
+    let wanted: HashMap<&[u8], usize> = names.iter().enumerate().map(|(i, n)| (n.as_bytes(), i)).collect();
     let mut present = vec![false; names.len()];
     let mut at = 0;
     while at < types.bytes.len() {
-        let fail = |what| HostError::Btf {
-            offset: types.start + at,
-            what,
-        };
-        let head = types
-            .bytes
-            .get(at..at + TYPE_LEN)
-            .ok_or_else(|| fail("a type is cut off"))?;
+        let fail = |what| HostError::Btf { offset: types.start + at, what };
+        let head = types.bytes.get(at..at + TYPE_LEN).ok_or_else(|| fail("a type is cut off"))?;
         let info = u32_at(head, 4);
         let kind = info >> 24 & 0x1f;
-        let len = extra_len(kind, (info & 0xffff) as usize)
-            .ok_or_else(|| fail("unknown kind of type"))?;
+        let len = extra_len(kind, (info & 0xffff) as usize).ok_or_else(|| fail("unknown kind of type"))?;
         if kind == KIND_TYPEDEF {
-            let name = strings
-                .bytes
-                .get(u32_at(head, 0) as usize..)
-                .ok_or_else(|| fail("a name is out of range"))?;
+            let name = strings.bytes.get(u32_at(head, 0) as usize..).ok_or_else(|| fail("a name is out of range"))?;
             if let Some(rest) = name.strip_prefix(b"btf_trace_") {
-                let end = rest
-                    .iter()
-                    .position(|b| *b == 0)
-                    .ok_or_else(|| fail("a name does not end"))?;
+                let end = rest.iter().position(|b| *b == 0).ok_or_else(|| fail("a name does not end"))?;
                 if let Some(i) = wanted.get(&rest[..end]) {
                     present[*i] = true;
                 }
@@ -74,10 +57,7 @@ pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError
         at += TYPE_LEN + len;
     }
     // A name asked twice has one slot in the map: copy its answer to the others.
-    Ok(names
-        .iter()
-        .map(|n| present[wanted[n.as_bytes()]])
-        .collect())
+    Ok(names.iter().map(|n| present[wanted[n.as_bytes()]]).collect())
 }
 
 /// A part of the image and where it starts.
@@ -88,9 +68,7 @@ struct Section<'a> {
 
 fn sections(btf: &[u8]) -> Result<(Section<'_>, Section<'_>), HostError> {
     let fail = |offset, what| HostError::Btf { offset, what };
-    let header = btf
-        .get(..24)
-        .ok_or_else(|| fail(btf.len(), "the header is cut off"))?;
+    let header = btf.get(..24).ok_or_else(|| fail(btf.len(), "the header is cut off"))?;
     let magic = u16::from_ne_bytes([header[0], header[1]]);
     if magic == MAGIC.swap_bytes() {
         return Err(fail(0, "it is of the other byte order"));
@@ -105,12 +83,8 @@ fn sections(btf: &[u8]) -> Result<(Section<'_>, Section<'_>), HostError> {
     let section = |field: usize| {
         let start = header_len.checked_add(u32_at(header, field) as usize);
         let end = start.and_then(|s| s.checked_add(u32_at(header, field + 4) as usize));
-        let (start, end) = start
-            .zip(end)
-            .ok_or_else(|| fail(field, "a section is out of range"))?;
-        let bytes = btf
-            .get(start..end)
-            .ok_or_else(|| fail(field, "a section is out of range"))?;
+        let (start, end) = start.zip(end).ok_or_else(|| fail(field, "a section is out of range"))?;
+        let bytes = btf.get(start..end).ok_or_else(|| fail(field, "a section is out of range"))?;
         Ok(Section { start, bytes })
     };
     Ok((section(8)?, section(16)?))
@@ -160,13 +134,7 @@ mod tests {
         }
         let mut out = MAGIC.to_ne_bytes().to_vec();
         out.extend([1, 0]);
-        for w in [
-            24,
-            0,
-            types.len() as u32,
-            types.len() as u32,
-            strings.len() as u32,
-        ] {
+        for w in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
             out.extend(w.to_ne_bytes());
         }
         out.extend(types);
@@ -176,23 +144,9 @@ mod tests {
 
     #[test]
     fn finds_exactly_the_typedefs_that_are_there() {
-        let image = image(&[
-            "btf_trace_sched_switch",
-            "size_t",
-            "btf_trace_sk_data_ready",
-        ]);
-        let asked = [
-            "sched_switch",
-            "size_t",
-            "sk_data_ready",
-            "sched",
-            "sched_switch",
-            "no_such",
-        ];
-        assert_eq!(
-            tracepoints_in(&image, &asked).unwrap(),
-            [true, false, true, false, true, false]
-        );
+        let image = image(&["btf_trace_sched_switch", "size_t", "btf_trace_sk_data_ready"]);
+        let asked = ["sched_switch", "size_t", "sk_data_ready", "sched", "sched_switch", "no_such"];
+        assert_eq!(tracepoints_in(&image, &asked).unwrap(), [true, false, true, false, true, false]);
     }
 
     #[test]
@@ -207,24 +161,17 @@ mod tests {
         assert!(error(&swapped).contains("other byte order"));
         let mut odd = good.clone();
         odd[24 + 4..24 + 8].copy_from_slice(&(31u32 << 24).to_ne_bytes());
-        assert!(
-            error(&odd).contains("at byte 24: unknown kind"),
-            "{}",
-            error(&odd)
-        );
+        assert!(error(&odd).contains("at byte 24: unknown kind"), "{}", error(&odd));
     }
 
     #[test]
     fn live_kernel_has_the_scheduler_and_not_an_invented_name() {
         if !std::path::Path::new(VMLINUX).exists() {
-            println!(
-                "SKIPPED live_kernel_has_the_scheduler_and_not_an_invented_name: no {VMLINUX}"
-            );
+            println!("SKIPPED live_kernel_has_the_scheduler_and_not_an_invented_name: no {VMLINUX}");
             return;
         }
         let start = std::time::Instant::now();
-        let found =
-            tracepoints_present(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
+        let found = tracepoints_present(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
         println!("live BTF read and walked in {:?}", start.elapsed());
         assert_eq!(found, [true, true, false]);
     }

@@ -54,26 +54,18 @@ impl Clocks {
         let words = |t: String| t.split_whitespace().map(str::to_owned).collect();
         let tsc = |t: String| {
             let known = ["constant_tsc", "nonstop_tsc", "tsc_known_freq"];
-            cpu_flags(&t)
-                .filter(|f| known.contains(f))
-                .map(str::to_owned)
-                .collect()
+            cpu_flags(&t).filter(|f| known.contains(f)).map(str::to_owned).collect()
         };
         Clocks {
             current: root.text(&format!("{BASE}/current_clocksource")).into(),
-            available: root
-                .text(&format!("{BASE}/available_clocksource"))
-                .map(words)
-                .into(),
+            available: root.text(&format!("{BASE}/available_clocksource")).map(words).into(),
             tsc_flags: root.text("/proc/cpuinfo").map(tsc).into(),
             discipline: discipline(root).into(),
             ptp: root
                 .names("/sys/class/ptp")
                 .into_iter()
                 .map(|name| PtpClock {
-                    clock_name: root
-                        .text(&format!("/sys/class/ptp/{name}/clock_name"))
-                        .unwrap_or_default(),
+                    clock_name: root.text(&format!("/sys/class/ptp/{name}/clock_name")).unwrap_or_default(),
                     name,
                 })
                 .collect(),
@@ -85,10 +77,7 @@ fn discipline(root: &Root) -> Result<Discipline, HostError> {
     if !root.is_live() {
         return Err(HostError::NotLive { call: "adjtimex" });
     }
-    let t = syscall::adjtimex().map_err(|source| HostError::Syscall {
-        call: "adjtimex".into(),
-        source,
-    })?;
+    let t = syscall::adjtimex().map_err(|source| HostError::Syscall { call: "adjtimex".into(), source })?;
     Ok(decode(&t))
 }
 
@@ -123,14 +112,8 @@ mod tests {
     #[test]
     fn reads_clocksource_and_hardware_clocks() {
         let tree = Tree::new(&[
-            (
-                "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                "kvm-clock",
-            ),
-            (
-                "/sys/devices/system/clocksource/clocksource0/available_clocksource",
-                "kvm-clock tsc",
-            ),
+            ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock"),
+            ("/sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc"),
             ("/proc/cpuinfo", "flags\t\t: fpu constant_tsc avx"),
             ("/sys/class/ptp/ptp0/clock_name", "KVM virtual PTP"),
         ]);
@@ -152,10 +135,7 @@ mod tests {
         };
         let d = decode(&state(0x2001, 0));
         assert!(d.synchronised);
-        assert_eq!(
-            (d.offset_ns, d.status),
-            (-7, vec!["STA_PLL".to_owned(), "STA_NANO".to_owned()])
-        );
+        assert_eq!((d.offset_ns, d.status), (-7, vec!["STA_PLL".to_owned(), "STA_NANO".to_owned()]));
         assert!((d.frequency_ppm - 1.2).abs() < 1e-4);
         let d = decode(&state(0x0040, 5));
         assert_eq!((d.synchronised, d.offset_ns), (false, -7000));

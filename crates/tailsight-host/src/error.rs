@@ -50,9 +50,7 @@ pub enum HostError {
         source: io::Error,
     },
     /// The question needs a system call, and the report is about a file tree, not about the running host.
-    #[error(
-        "{call} was not tried: the facts come from a copied file tree, not from the running host"
-    )]
+    #[error("{call} was not tried: the facts come from a copied file tree, not from the running host")]
     NotLive {
         /// The call that would have been made.
         call: &'static str,

@@ -65,11 +65,7 @@ pub(crate) fn driver(name: &str) -> io::Result<String> {
     let mut words = [0u32; 49];
     words[0] = ETHTOOL_GDRVINFO;
     ask(name, &mut words)?;
-    let bytes: Vec<u8> = words[1..9]
-        .iter()
-        .flat_map(|w| w.to_ne_bytes())
-        .take_while(|b| *b != 0)
-        .collect();
+    let bytes: Vec<u8> = words[1..9].iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -79,12 +75,7 @@ fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
-    let socket = socket(
-        AddressFamily::Unix,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
+    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: an all-zero ifreq is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
@@ -94,9 +85,5 @@ fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
     // SAFETY: the name ends with a zero byte, ifru_data points at a buffer of the command's full struct, and both live
     // through the call. Only commands that read the device's state are sent.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-    if rc < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -11,9 +11,7 @@ pub(crate) struct Tree {
 impl Tree {
     /// A tree of `(absolute path, content)`; a final newline is added, as the kernel's files have.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        let tree = Tree {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let tree = Tree { dir: tempfile::tempdir().unwrap() };
         for (path, content) in files {
             tree.put(path, format!("{content}\n"));
         }

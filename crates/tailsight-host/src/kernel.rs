@@ -81,15 +81,11 @@ impl Kernel {
         Kernel {
             release: release.into(),
             version,
-            arch: root
-                .text("/proc/sys/kernel/arch")
-                .unwrap_or_else(|_| std::env::consts::ARCH.to_owned()),
+            arch: root.text("/proc/sys/kernel/arch").unwrap_or_else(|_| std::env::consts::ARCH.to_owned()),
             btf_bytes: btf_bytes(root).into(),
             options,
             lockdown: lockdown(root).into(),
-            unprivileged_bpf_disabled: root
-                .number("/proc/sys/kernel/unprivileged_bpf_disabled")
-                .into(),
+            unprivileged_bpf_disabled: root.number("/proc/sys/kernel/unprivileged_bpf_disabled").into(),
             perf_event_paranoid: root.number("/proc/sys/kernel/perf_event_paranoid").into(),
         }
     }
@@ -109,13 +105,8 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
 fn btf_bytes(root: &Root) -> Result<u64, HostError> {
     match std::fs::metadata(root.path(btf::VMLINUX)) {
         Ok(m) => Ok(m.len()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(HostError::Missing {
-            path: btf::VMLINUX.into(),
-        }),
-        Err(source) => Err(HostError::Read {
-            path: btf::VMLINUX.into(),
-            source,
-        }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(HostError::Missing { path: btf::VMLINUX.into() }),
+        Err(source) => Err(HostError::Read { path: btf::VMLINUX.into(), source }),
     }
 }
 
@@ -136,9 +127,7 @@ fn lockdown(root: &Root) -> Result<Lockdown, HostError> {
 
 /// The chosen word of a list such as `always [madvise] never`; the whole text if none is bracketed.
 pub(crate) fn bracketed(text: &str) -> &str {
-    let inner = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
+    let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inner.map_or(text.trim(), |(word, _)| word.trim())
 }
 
@@ -148,20 +137,12 @@ fn options(root: &Root, release: &str) -> Result<BTreeMap<String, String>, HostE
         Ok(bytes) => {
             let mut text = String::new();
             let gz = flate2::read::GzDecoder::new(bytes.as_slice());
-            gz.take(4 << 20)
-                .read_to_string(&mut text)
-                .map_err(|source| HostError::Read {
-                    path: GZ.into(),
-                    source,
-                })?;
+            gz.take(4 << 20).read_to_string(&mut text).map_err(|source| HostError::Read { path: GZ.into(), source })?;
             text
         }
         Err(_) => {
             let boot = format!("/boot/config-{release}");
-            let elsewhere = |e| {
-                root.text(&format!("/lib/modules/{release}/config"))
-                    .map_err(|_| e)
-            };
+            let elsewhere = |e| root.text(&format!("/lib/modules/{release}/config")).map_err(|_| e);
             root.text(&boot).or_else(elsewhere)?
         }
     };
@@ -169,19 +150,9 @@ fn options(root: &Root, release: &str) -> Result<BTreeMap<String, String>, HostE
 }
 
 fn parse_options(text: &str) -> BTreeMap<String, String> {
-    let set: BTreeMap<&str, &str> = text
-        .lines()
-        .filter_map(|l| l.trim().strip_prefix("CONFIG_")?.split_once('='))
-        .collect();
-    OPTIONS
-        .iter()
-        .map(|o| {
-            (
-                (*o).to_owned(),
-                set.get(o).unwrap_or(&"n").trim_matches('"').to_owned(),
-            )
-        })
-        .collect()
+    let set: BTreeMap<&str, &str> =
+        text.lines().filter_map(|l| l.trim().strip_prefix("CONFIG_")?.split_once('=')).collect();
+    OPTIONS.iter().map(|o| ((*o).to_owned(), set.get(o).unwrap_or(&"n").trim_matches('"').to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -201,25 +172,16 @@ mod tests {
         let tree = Tree::new(&[
             ("/proc/sys/kernel/osrelease", "6.12.38+deb13-amd64"),
             ("/proc/sys/kernel/arch", "x86_64"),
-            (
-                "/sys/kernel/security/lockdown",
-                "none integrity [confidentiality]",
-            ),
+            ("/sys/kernel/security/lockdown", "none integrity [confidentiality]"),
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "2"),
             ("/proc/sys/kernel/perf_event_paranoid", "-1"),
             ("/sys/kernel/btf/vmlinux", "abc"),
         ]);
-        tree.put(
-            "/proc/config.gz",
-            gzip("CONFIG_BPF_SYSCALL=y\n# CONFIG_KPROBES is not set\nCONFIG_HZ=250\n"),
-        );
+        tree.put("/proc/config.gz", gzip("CONFIG_BPF_SYSCALL=y\n# CONFIG_KPROBES is not set\nCONFIG_HZ=250\n"));
         let k = Kernel::collect(&tree.root());
         assert_eq!(k.version, Fact::Known((6, 12)));
         assert_eq!(k.lockdown, Fact::Known(Lockdown::Confidentiality));
-        assert_eq!(
-            (k.option("BPF_SYSCALL"), k.option("KPROBES")),
-            (Some(true), Some(false))
-        );
+        assert_eq!((k.option("BPF_SYSCALL"), k.option("KPROBES")), (Some(true), Some(false)));
         assert_eq!(k.options.known().unwrap()["HZ"], "250");
         assert_eq!(k.btf_bytes, Fact::Known(4));
         assert_eq!(k.perf_event_paranoid, Fact::Known(-1));
@@ -228,31 +190,18 @@ mod tests {
 
     #[test]
     fn options_come_from_boot_when_proc_has_none() {
-        let tree = Tree::new(&[
-            ("/proc/sys/kernel/osrelease", "6.1.0-37"),
-            ("/boot/config-6.1.0-37", "CONFIG_HZ=1000"),
-        ]);
-        assert_eq!(
-            Kernel::collect(&tree.root()).options.known().unwrap()["HZ"],
-            "1000"
-        );
+        let tree =
+            Tree::new(&[("/proc/sys/kernel/osrelease", "6.1.0-37"), ("/boot/config-6.1.0-37", "CONFIG_HZ=1000")]);
+        assert_eq!(Kernel::collect(&tree.root()).options.known().unwrap()["HZ"], "1000");
     }
 
     #[test]
     fn an_empty_tree_gives_reasons_and_damaged_gzip_too() {
-        let tree = Tree::new(&[
-            ("/proc/config.gz", "not gzip"),
-            ("/proc/sys/kernel/osrelease", "odd"),
-        ]);
+        let tree = Tree::new(&[("/proc/config.gz", "not gzip"), ("/proc/sys/kernel/osrelease", "odd")]);
         let k = Kernel::collect(&tree.root());
         assert!(k.options.reason().unwrap().contains("/proc/config.gz"));
         assert!(k.version.reason().unwrap().contains("\"odd\""));
-        assert!(
-            k.btf_bytes
-                .reason()
-                .unwrap()
-                .contains("vmlinux does not exist")
-        );
+        assert!(k.btf_bytes.reason().unwrap().contains("vmlinux does not exist"));
         assert_eq!(k.lockdown, Fact::Known(Lockdown::None));
         assert_eq!(k.option("BPF_SYSCALL"), None);
     }

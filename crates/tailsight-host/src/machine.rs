@@ -23,21 +23,15 @@ impl Machine {
     /// Reads the machine's description.
     pub fn collect(root: &Root) -> Self {
         let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
-        let model = ["model name", "cpu model", "Model", "Hardware"]
-            .iter()
-            .find_map(|k| cpuinfo_field(&cpuinfo, k));
+        let model = ["model name", "cpu model", "Model", "Hardware"].iter().find_map(|k| cpuinfo_field(&cpuinfo, k));
         Machine {
             cpu_model: match model {
                 Some(m) => Fact::Known(m.to_owned()),
                 None => Fact::unknown("/proc/cpuinfo names no model"),
             },
-            cpus_online: root
-                .text("/sys/devices/system/cpu/online")
-                .map(|t| cpu_list(&t))
-                .into(),
+            cpus_online: root.text("/sys/devices/system/cpu/online").map(|t| cpu_list(&t)).into(),
             numa_nodes: numa_nodes(root).len().max(1),
-            virtual_machine: cpu_flags(&cpuinfo).any(|f| f == "hypervisor")
-                || root.exists("/sys/hypervisor/type"),
+            virtual_machine: cpu_flags(&cpuinfo).any(|f| f == "hypervisor") || root.exists("/sys/hypervisor/type"),
         }
     }
 }
@@ -47,35 +41,17 @@ pub(crate) fn numa_nodes(root: &Root) -> Vec<(u32, Vec<u32>)> {
     let base = "/sys/devices/system/node";
     let number = |n: String| n.strip_prefix("node").and_then(|d| d.parse().ok());
     let nodes = root.names(base).into_iter().filter_map(number);
-    nodes
-        .map(|n: u32| {
-            (
-                n,
-                cpu_list(
-                    &root
-                        .text(&format!("{base}/node{n}/cpulist"))
-                        .unwrap_or_default(),
-                ),
-            )
-        })
-        .collect()
+    nodes.map(|n: u32| (n, cpu_list(&root.text(&format!("{base}/node{n}/cpulist")).unwrap_or_default()))).collect()
 }
 
 /// A field of the first CPU in `/proc/cpuinfo`.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
-    cpuinfo
-        .lines()
-        .filter_map(|l| l.split_once(':'))
-        .find(|(k, _)| k.trim() == key)
-        .map(|(_, v)| v.trim())
+    cpuinfo.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim())
 }
 
 /// The feature flags of the first CPU.
 pub(crate) fn cpu_flags(cpuinfo: &str) -> impl Iterator<Item = &str> {
-    cpuinfo_field(cpuinfo, "flags")
-        .or_else(|| cpuinfo_field(cpuinfo, "Features"))
-        .unwrap_or("")
-        .split_whitespace()
+    cpuinfo_field(cpuinfo, "flags").or_else(|| cpuinfo_field(cpuinfo, "Features")).unwrap_or("").split_whitespace()
 }
 
 #[cfg(test)]
@@ -86,10 +62,7 @@ mod tests {
     #[test]
     fn reads_a_virtual_machine_and_an_empty_tree() {
         let tree = Tree::new(&[
-            (
-                "/proc/cpuinfo",
-                "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu tsc hypervisor",
-            ),
+            ("/proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu tsc hypervisor"),
             ("/sys/devices/system/cpu/online", "0-3"),
             ("/sys/devices/system/node/node0/cpulist", "0-1"),
             ("/sys/devices/system/node/node1/cpulist", "2-3"),
@@ -101,12 +74,7 @@ mod tests {
         assert_eq!((m.numa_nodes, m.virtual_machine), (2, true));
 
         let m = Machine::collect(&Tree::new(&[]).root());
-        assert!(
-            m.cpus_online
-                .reason()
-                .unwrap()
-                .contains("/sys/devices/system/cpu/online does not exist")
-        );
+        assert!(m.cpus_online.reason().unwrap().contains("/sys/devices/system/cpu/online does not exist"));
         assert_eq!((m.numa_nodes, m.virtual_machine), (1, false));
     }
 }

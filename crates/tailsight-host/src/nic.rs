@@ -97,35 +97,21 @@ fn one(root: &Root, name: String) -> Nic {
         operstate: root.text(&at("operstate")).into(),
         up: flags & 1 == 1,
         mtu: root.number(&at("mtu")).into(),
-        timestamping: ask(root, &name, "ETHTOOL_GET_TS_INFO", |n| {
-            ethtool::ts_info(n).map(decode_ts)
-        }),
-        coalescing: ask(root, &name, "ETHTOOL_GCOALESCE", |n| {
-            ethtool::coalesce(n).map(Coalescing::from)
-        }),
+        timestamping: ask(root, &name, "ETHTOOL_GET_TS_INFO", |n| ethtool::ts_info(n).map(decode_ts)),
+        coalescing: ask(root, &name, "ETHTOOL_GCOALESCE", |n| ethtool::coalesce(n).map(Coalescing::from)),
         gro_flush_timeout_ns: root.number(&at("gro_flush_timeout")).into(),
         name,
     }
 }
 
-fn ask<T>(
-    root: &Root,
-    name: &str,
-    call: &'static str,
-    f: impl Fn(&str) -> io::Result<T>,
-) -> Fact<T> {
+fn ask<T>(root: &Root, name: &str, call: &'static str, f: impl Fn(&str) -> io::Result<T>) -> Fact<T> {
     if !root.is_live() {
         return Err(HostError::NotLive { call }).into();
     }
     match f(name) {
         Ok(v) => Fact::Known(v),
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            Fact::unknown("the driver does not offer it")
-        }
-        Err(e) => Fact::unknown(format!(
-            "ioctl({call}) on {name} failed with {}: {e}",
-            syscall::errno_name(&e)
-        )),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Fact::unknown("the driver does not offer it"),
+        Err(e) => Fact::unknown(format!("ioctl({call}) on {name} failed with {}: {e}", syscall::errno_name(&e))),
     }
 }
 
@@ -157,11 +143,7 @@ fn decode_ts(t: TsInfo) -> TimeStamping {
         rx_software: can(8),
         raw_hardware: can(64),
         phc_index: u32::try_from(t.phc_index).ok(),
-        rx_filters: (0..)
-            .zip(FILTERS)
-            .filter(|(i, _)| t.rx_filters >> i & 1 == 1)
-            .map(|(_, f)| f.to_owned())
-            .collect(),
+        rx_filters: (0..).zip(FILTERS).filter(|(i, _)| t.rx_filters >> i & 1 == 1).map(|(_, f)| f.to_owned()).collect(),
     }
 }
 
@@ -193,20 +175,11 @@ mod tests {
             ("/sys/class/net/eth0/gro_flush_timeout", "20000"),
             ("/sys/class/net/bonding_masters", "bond0"),
         ]);
-        tree.link(
-            "/sys/class/net/eth0/device/driver",
-            "../../../bus/pci/drivers/mlx5_core",
-        );
+        tree.link("/sys/class/net/eth0/device/driver", "../../../bus/pci/drivers/mlx5_core");
         let nics = collect(&tree.root());
-        assert_eq!(
-            nics.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(),
-            ["eth0", "br0"]
-        );
+        assert_eq!(nics.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["eth0", "br0"]);
         assert_eq!(nics[0].driver, Fact::Known("mlx5_core".into()));
-        assert_eq!(
-            (nics[0].physical, nics[0].up, nics[1].physical, nics[1].up),
-            (true, true, false, false)
-        );
+        assert_eq!((nics[0].physical, nics[0].up, nics[1].physical, nics[1].up), (true, true, false, false));
         assert_eq!(
             (nics[0].mtu.clone(), nics[0].gro_flush_timeout_ns.clone()),
             (Fact::Known(9000), Fact::Known(20_000))
@@ -216,31 +189,13 @@ mod tests {
 
     #[test]
     fn decodes_time_stamping() {
-        let full = decode_ts(TsInfo {
-            so_timestamping: 0x5f,
-            phc_index: 0,
-            tx_types: 3,
-            rx_filters: 3,
-        });
+        let full = decode_ts(TsInfo { so_timestamping: 0x5f, phc_index: 0, tx_types: 3, rx_filters: 3 });
         assert!(full.stamps_all_rx() && full.tx_hardware && full.tx_software);
         assert_eq!((full.phc_index, full.rx_filters.len()), (Some(0), 2));
-        let ptp_only = decode_ts(TsInfo {
-            so_timestamping: 0x45,
-            phc_index: 1,
-            tx_types: 1,
-            rx_filters: 1 | 1 << 12,
-        });
+        let ptp_only = decode_ts(TsInfo { so_timestamping: 0x45, phc_index: 1, tx_types: 1, rx_filters: 1 | 1 << 12 });
         assert!(!ptp_only.stamps_all_rx() && !ptp_only.tx_hardware);
         assert_eq!(ptp_only.rx_filters, ["none", "ptp_v2_event"]);
-        let soft = decode_ts(TsInfo {
-            so_timestamping: 0x18,
-            phc_index: -1,
-            tx_types: 0,
-            rx_filters: 0,
-        });
-        assert_eq!(
-            (soft.phc_index, soft.rx_hardware, soft.rx_software),
-            (None, false, true)
-        );
+        let soft = decode_ts(TsInfo { so_timestamping: 0x18, phc_index: -1, tx_types: 0, rx_filters: 0 });
+        assert_eq!((soft.phc_index, soft.rx_hardware, soft.rx_software), (None, false, true));
     }
 }

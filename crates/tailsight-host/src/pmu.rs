@@ -42,10 +42,7 @@ impl Pmus {
                 let value = root.text(&format!("{dir}/{c}")).ok()?;
                 Some((c, value))
             });
-            Pmu {
-                name: name.clone(),
-                caps: caps.collect(),
-            }
+            Pmu { name: name.clone(), caps: caps.collect() }
         };
         Pmus {
             cpu: names.iter().filter(|n| is_core_pmu(n)).map(pmu).collect(),
@@ -53,10 +50,7 @@ impl Pmus {
             cycles: if root.is_live() {
                 Fact::Known(cycles())
             } else {
-                Err(HostError::NotLive {
-                    call: "perf_event_open",
-                })
-                .into()
+                Err(HostError::NotLive { call: "perf_event_open" }).into()
             },
             names,
         }
@@ -64,9 +58,7 @@ impl Pmus {
 }
 
 fn is_core_pmu(name: &str) -> bool {
-    matches!(name, "cpu" | "cpu_core" | "cpu_atom")
-        || name.starts_with("armv")
-        || name.starts_with("apple_")
+    matches!(name, "cpu" | "cpu_core" | "cpu_atom") || name.starts_with("armv") || name.starts_with("apple_")
 }
 
 fn cycles() -> Attempt {
@@ -74,7 +66,8 @@ fn cycles() -> Attempt {
         Ok(0) => Attempt {
             allowed: false,
             errno: None,
-            meaning: "the cycle counter opens but does not count: the hypervisor shows no counters to this guest".into(),
+            meaning: "the cycle counter opens but does not count: the hypervisor shows no counters to this guest"
+                .into(),
         },
         other => Attempt::of(other.map(drop), |errno| explain(errno).to_owned()),
     }
@@ -85,12 +78,8 @@ fn explain(errno: i32) -> &'static str {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV => {
             "no hardware counters, as in most virtual machines; Tailsight does without them"
         }
-        libc::EPERM | libc::EACCES => {
-            "perf events are forbidden: run as root, or lower kernel.perf_event_paranoid"
-        }
-        libc::ENOSYS => {
-            "perf events are hidden by a seccomp filter, or the kernel lacks CONFIG_PERF_EVENTS"
-        }
+        libc::EPERM | libc::EACCES => "perf events are forbidden: run as root, or lower kernel.perf_event_paranoid",
+        libc::ENOSYS => "perf events are hidden by a seccomp filter, or the kernel lacks CONFIG_PERF_EVENTS",
         _ => "the counter could not be opened",
     }
 }
@@ -117,15 +106,8 @@ mod tests {
         assert_eq!(p.names, ["cpu", "intel_pt", "software"]);
         assert_eq!(p.cpu[0].caps["max_precise"], "3");
         assert_eq!(p.intel_pt.unwrap().caps["psb_cyc"], "1");
-        assert!(
-            p.cycles
-                .reason()
-                .unwrap()
-                .contains("perf_event_open was not tried")
-        );
+        assert!(p.cycles.reason().unwrap().contains("perf_event_open was not tried"));
         assert!(Pmus::collect(&Tree::new(&[]).root()).cpu.is_empty());
-        assert!(
-            explain_perf(&io::Error::from_raw_os_error(libc::ENOENT)).contains("virtual machines")
-        );
+        assert!(explain_perf(&io::Error::from_raw_os_error(libc::ENOENT)).contains("virtual machines"));
     }
 }

@@ -94,10 +94,7 @@ pub fn blockers(kernel: &Kernel, rights: &Rights) -> Vec<String> {
     }
     if let Some(reason) = kernel.btf_bytes.reason() {
         let built = match kernel.option("DEBUG_INFO_BTF") {
-            Some(false) => {
-                "the kernel is built without CONFIG_DEBUG_INFO_BTF: use a distribution's own kernel"
-                    .into()
-            }
+            Some(false) => "the kernel is built without CONFIG_DEBUG_INFO_BTF: use a distribution's own kernel".into(),
             _ => format!("no type information (BTF): {reason}"),
         };
         found.push(built);
@@ -106,14 +103,9 @@ pub fn blockers(kernel: &Kernel, rights: &Rights) -> Vec<String> {
     let attempts = [
         ("bpf() may not create maps", &rights.bpf_map),
         ("bpf() may not load tracing programs", &rights.bpf_program),
-        (
-            "BPF programs may not read the kernel",
-            &rights.bpf_kernel_read,
-        ),
+        ("BPF programs may not read the kernel", &rights.bpf_kernel_read),
     ];
-    let refused = attempts
-        .iter()
-        .find_map(|(what, a)| a.known().filter(|a| !a.allowed).map(|a| (what, a)));
+    let refused = attempts.iter().find_map(|(what, a)| a.known().filter(|a| !a.allowed).map(|a| (what, a)));
     if let Some((what, a)) = refused {
         let errno = a.errno.as_deref().unwrap_or("refused");
         found.push(format!("{what} ({errno}): {}", a.meaning));
@@ -132,10 +124,7 @@ mod tests {
         for width in [60, 80, 110] {
             let table = report.table(false, width);
             assert!(!table.contains('\x1b'));
-            for line in table
-                .lines()
-                .filter(|l| !l.starts_with("      change") && !l.starts_with("      undo"))
-            {
+            for line in table.lines().filter(|l| !l.starts_with("      change") && !l.starts_with("      undo")) {
                 let command = line.starts_with("              ");
                 assert!(command || line.chars().count() <= width, "{width}: {line}");
             }
@@ -145,15 +134,8 @@ mod tests {
             plain = plain.replace(&format!("\x1b[{code}m"), "");
         }
         assert_eq!(plain, report.table(false, 110));
-        for text in [
-            "Kernel\n",
-            "Rights\n",
-            "Clocks\n",
-            "PMUs\n",
-            "Network interfaces\n",
-            "20 hurt",
-            "✘ Swap  1 area",
-        ] {
+        for text in ["Kernel\n", "Rights\n", "Clocks\n", "PMUs\n", "Network interfaces\n", "20 hurt", "✘ Swap  1 area"]
+        {
             assert!(plain.contains(text), "{text:?} is not in\n{plain}");
         }
     }
@@ -162,16 +144,9 @@ mod tests {
     fn json_is_stable_and_comes_back_whole() {
         let report = HostReport::collect(&bad().root(), Some(PID));
         let json = serde_json::to_value(&report).unwrap();
-        let keys: Vec<&str> = json
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
-        let mut expected = [
-            "schema", "blockers", "machine", "kernel", "rights", "clocks", "pmus", "nics",
-            "target", "settings",
-        ];
+        let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut expected =
+            ["schema", "blockers", "machine", "kernel", "rights", "clocks", "pmus", "nics", "target", "settings"];
         expected.sort_unstable();
         let mut sorted = keys.clone();
         sorted.sort_unstable();

@@ -9,13 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The capabilities that matter for recording, with their bit in `CapEff`.
-const CAPABILITIES: [(&str, u32); 5] = [
-    ("CAP_BPF", 39),
-    ("CAP_PERFMON", 38),
-    ("CAP_NET_ADMIN", 12),
-    ("CAP_SYS_ADMIN", 21),
-    ("CAP_SYS_RESOURCE", 24),
-];
+const CAPABILITIES: [(&str, u32); 5] =
+    [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_RESOURCE", 24)];
 
 /// One attempt at a privileged call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +26,7 @@ pub struct Attempt {
 impl Attempt {
     pub(crate) fn of(result: io::Result<()>, explain: impl FnOnce(i32) -> String) -> Self {
         match result {
-            Ok(()) => Attempt {
-                allowed: true,
-                errno: None,
-                meaning: "allowed".into(),
-            },
+            Ok(()) => Attempt { allowed: true, errno: None, meaning: "allowed".into() },
             Err(e) => Attempt {
                 allowed: false,
                 errno: Some(syscall::errno_name(&e)),
@@ -69,16 +60,9 @@ impl Rights {
     pub fn collect(root: &Root, kernel: &Kernel) -> Self {
         let status = root.text("/proc/self/status");
         let mut rights = Rights {
-            uid: field(&status, "Uid", |v| {
-                v.split_whitespace().nth(1)?.parse().ok()
-            }),
-            capabilities: field(&status, "CapEff", |v| {
-                u64::from_str_radix(v, 16).ok().map(capability_names)
-            }),
-            user_namespace: root
-                .text("/proc/self/uid_map")
-                .map(|t| !whole_id_range(&t))
-                .into(),
+            uid: field(&status, "Uid", |v| v.split_whitespace().nth(1)?.parse().ok()),
+            capabilities: field(&status, "CapEff", |v| u64::from_str_radix(v, 16).ok().map(capability_names)),
+            user_namespace: root.text("/proc/self/uid_map").map(|t| !whole_id_range(&t)).into(),
             seccomp_filter: field(&status, "Seccomp", |v| Some(v != "0")),
             bpf_map: Fact::unknown(""),
             bpf_program: Fact::unknown(""),
@@ -88,30 +72,18 @@ impl Rights {
             if !root.is_live() {
                 return Err(HostError::NotLive { call }).into();
             }
-            Fact::Known(Attempt::of(f(), |errno| {
-                rights.explain_bpf(kernel, errno, needs)
-            }))
+            Fact::Known(Attempt::of(f(), |errno| rights.explain_bpf(kernel, errno, needs)))
         };
         let map = attempt("bpf(BPF_MAP_CREATE)", syscall::bpf_map_create, "CAP_BPF");
-        let program = attempt(
-            "bpf(BPF_PROG_LOAD)",
-            || syscall::bpf_prog_load(false),
-            "CAP_BPF and CAP_PERFMON",
-        );
-        let read = attempt(
-            "bpf(BPF_PROG_LOAD)",
-            || syscall::bpf_prog_load(true),
-            "CAP_BPF and CAP_PERFMON",
-        );
+        let program = attempt("bpf(BPF_PROG_LOAD)", || syscall::bpf_prog_load(false), "CAP_BPF and CAP_PERFMON");
+        let read = attempt("bpf(BPF_PROG_LOAD)", || syscall::bpf_prog_load(true), "CAP_BPF and CAP_PERFMON");
         (rights.bpf_map, rights.bpf_program, rights.bpf_kernel_read) = (map, program, read);
         rights
     }
 
     /// True if the capability (such as `CAP_BPF`) is effective; false when unknown.
     pub fn has(&self, capability: &str) -> bool {
-        self.capabilities
-            .known()
-            .is_some_and(|c| c.iter().any(|c| c == capability))
+        self.capabilities.known().is_some_and(|c| c.iter().any(|c| c == capability))
     }
 
     /// What a refused `bpf()` call means on this host and what to do. `needs` names the capabilities for it.
@@ -151,19 +123,12 @@ impl Rights {
     }
 }
 
-fn field<T>(
-    status: &Result<String, HostError>,
-    key: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Fact<T> {
+fn field<T>(status: &Result<String, HostError>, key: &str, parse: impl Fn(&str) -> Option<T>) -> Fact<T> {
     let status = match status {
         Ok(s) => s,
         Err(e) => return Fact::unknown(e.to_string()),
     };
-    let value = status
-        .lines()
-        .filter_map(|l| l.split_once(':'))
-        .find(|(k, _)| *k == key);
+    let value = status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key);
     match value.and_then(|(_, v)| parse(v.trim())) {
         Some(v) => Fact::Known(v),
         None => Fact::unknown(format!("/proc/self/status has no readable field {key}")),
@@ -171,11 +136,7 @@ fn field<T>(
 }
 
 fn capability_names(bits: u64) -> Vec<String> {
-    CAPABILITIES
-        .iter()
-        .filter(|(_, bit)| bits >> bit & 1 == 1)
-        .map(|(name, _)| (*name).to_owned())
-        .collect()
+    CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 1).map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// The initial user namespace maps the whole range onto itself.
@@ -206,18 +167,8 @@ mod tests {
     fn reads_user_and_capabilities() {
         let (r, _) = rights("000000c000001000", "0", INITIAL, "[none] integrity");
         assert_eq!(r.uid, Fact::Known(0));
-        assert_eq!(
-            r.capabilities,
-            Fact::Known(vec![
-                "CAP_BPF".into(),
-                "CAP_PERFMON".into(),
-                "CAP_NET_ADMIN".into()
-            ])
-        );
-        assert_eq!(
-            (r.user_namespace.clone(), r.seccomp_filter.clone()),
-            (Fact::Known(false), Fact::Known(false))
-        );
+        assert_eq!(r.capabilities, Fact::Known(vec!["CAP_BPF".into(), "CAP_PERFMON".into(), "CAP_NET_ADMIN".into()]));
+        assert_eq!((r.user_namespace.clone(), r.seccomp_filter.clone()), (Fact::Known(false), Fact::Known(false)));
         assert!(r.bpf_map.reason().unwrap().contains("not tried"));
     }
 
@@ -225,21 +176,12 @@ mod tests {
     fn a_refusal_names_what_forbids_it() {
         let says = |(r, k): (Rights, Kernel), errno| r.explain_bpf(&k, errno, "CAP_BPF");
         let none = "[none] integrity";
-        assert!(
-            says(rights("0", "0", INITIAL, none), libc::EPERM)
-                .contains("needs CAP_BPF: run as root")
-        );
+        assert!(says(rights("0", "0", INITIAL, none), libc::EPERM).contains("needs CAP_BPF: run as root"));
         assert!(says(rights(ALL, "2", INITIAL, none), libc::EPERM).contains("seccomp"));
         assert!(says(rights(ALL, "2", INITIAL, none), libc::ENOSYS).contains("seccomp"));
         assert!(says(rights(ALL, "0", INITIAL, none), libc::ENOSYS).contains("CONFIG_BPF_SYSCALL"));
         assert!(says(rights(ALL, "0", "0 1000 1", none), libc::EPERM).contains("user namespace"));
-        assert!(
-            says(
-                rights(ALL, "0", INITIAL, "none [confidentiality]"),
-                libc::EINVAL
-            )
-            .contains("lockdown")
-        );
+        assert!(says(rights(ALL, "0", INITIAL, "none [confidentiality]"), libc::EINVAL).contains("lockdown"));
         assert!(says(rights(ALL, "0", INITIAL, none), libc::EPERM).contains("security module"));
     }
 }

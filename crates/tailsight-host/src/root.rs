@@ -44,9 +44,7 @@ impl<T> Fact<T> {
 
     /// An unknown with this reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
-        Fact::Unknown {
-            unknown: reason.into(),
-        }
+        Fact::Unknown { unknown: reason.into() }
     }
 }
 
@@ -74,16 +72,12 @@ impl Default for Root {
 impl Root {
     /// The live host: `/`, and system calls are allowed.
     pub fn host() -> Self {
-        Root {
-            prefix: PathBuf::from("/"),
-        }
+        Root { prefix: PathBuf::from("/") }
     }
 
     /// A copied or made tree under `prefix`. No system call is made for it.
     pub fn at(prefix: impl Into<PathBuf>) -> Self {
-        Root {
-            prefix: prefix.into(),
-        }
+        Root { prefix: prefix.into() }
     }
 
     /// True for the running host, where asking by system call makes sense.
@@ -127,8 +121,7 @@ impl Root {
     /// [`HostError::Missing`], [`HostError::Read`], or [`HostError::Parse`].
     pub fn number<T: std::str::FromStr>(&self, path: &str) -> Result<T, HostError> {
         let text = self.text(path)?;
-        text.parse()
-            .map_err(|_| Self::unparsed(path, "a number", &text))
+        text.parse().map_err(|_| Self::unparsed(path, "a number", &text))
     }
 
     /// The sorted names in a folder (in natural order: `cpu2` before `cpu10`); empty if it cannot be listed.
@@ -136,10 +129,7 @@ impl Root {
         let Ok(entries) = fs::read_dir(self.path(dir)) else {
             return Vec::new();
         };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|e| e.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
         names.sort_by_cached_key(|n| {
             let digits = n.len() - n.trim_end_matches(|c: char| c.is_ascii_digit()).len();
             let (head, tail) = n.split_at(n.len() - digits);
@@ -156,20 +146,13 @@ impl Root {
 
     /// An error for a file whose content is not what the kernel documents.
     pub(crate) fn unparsed(path: &str, expected: &'static str, found: &str) -> HostError {
-        HostError::Parse {
-            path: path.into(),
-            expected,
-            found: found.chars().take(60).collect(),
-        }
+        HostError::Parse { path: path.into(), expected, found: found.chars().take(60).collect() }
     }
 
     fn failed(path: &str, source: io::Error) -> HostError {
         match source.kind() {
             io::ErrorKind::NotFound => HostError::Missing { path: path.into() },
-            _ => HostError::Read {
-                path: path.into(),
-                source,
-            },
+            _ => HostError::Read { path: path.into(), source },
         }
     }
 }
@@ -195,17 +178,9 @@ pub(crate) fn cpu_ranges(cpus: &[u32]) -> String {
     let mut out = Vec::new();
     let mut rest = cpus;
     while let Some((&first, _)) = rest.split_first() {
-        let n = rest
-            .iter()
-            .zip(first..)
-            .take_while(|(a, b)| **a == *b)
-            .count();
+        let n = rest.iter().zip(first..).take_while(|(a, b)| **a == *b).count();
         let last = rest[n - 1];
-        out.push(if n == 1 {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        });
+        out.push(if n == 1 { first.to_string() } else { format!("{first}-{last}") });
         rest = &rest[n..];
     }
     out.join(",")
@@ -255,10 +230,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&known).unwrap(), "3");
         let missing: Fact<u32> = Root::at("/nonexistent").number("/proc/x").into();
         let json = serde_json::to_string(&missing).unwrap();
-        assert!(
-            json.starts_with(r#"{"unknown":"/proc/x does not exist"#),
-            "{json}"
-        );
+        assert!(json.starts_with(r#"{"unknown":"/proc/x does not exist"#), "{json}");
         assert_eq!(serde_json::from_str::<Fact<u32>>(&json).unwrap(), missing);
     }
 }

@@ -16,14 +16,7 @@ pub(crate) fn bpf_map_create() -> io::Result<()> {
     // map_type, key_size, value_size, max_entries, map_flags
     let attr: [u32; 5] = [BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0];
     // SAFETY: bpf(BPF_MAP_CREATE) reads `size` bytes of the attribute, which lives through the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_MAP_CREATE,
-            attr.as_ptr(),
-            size_of_val(&attr),
-        )
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, attr.as_ptr(), size_of_val(&attr)) };
     owned(fd).map(drop)
 }
 
@@ -65,24 +58,13 @@ pub(crate) fn bpf_prog_load(reads_kernel: bool) -> io::Result<()> {
         prog_flags: 0,
     };
     // SAFETY: bpf(BPF_PROG_LOAD) reads the attribute, the instructions and the licence; all live through the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_LOAD,
-            &raw const attr,
-            size_of::<Attr>(),
-        )
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<Attr>()) };
     owned(fd).map(drop)
 }
 
 /// One BPF instruction in memory order.
 fn instruction(code: u8, dst: u8, src: u8, imm: i32) -> [u8; 8] {
-    let regs = if cfg!(target_endian = "little") {
-        src << 4 | dst
-    } else {
-        dst << 4 | src
-    };
+    let regs = if cfg!(target_endian = "little") { src << 4 | dst } else { dst << 4 | src };
     let i = imm.to_ne_bytes();
     [code, regs, 0, 0, i[0], i[1], i[2], i[3]]
 }
@@ -92,33 +74,16 @@ pub(crate) fn perf_cycles() -> io::Result<u64> {
     // struct perf_event_attr, first published size (64 bytes): type, size, config, sample_period, sample_type,
     // read_format, flags, wakeup_events and bp_type, bp_addr.
     const SIZE: u64 = 64;
-    const EXCLUDE_KERNEL_AND_HV: u64 = if cfg!(target_endian = "little") {
-        3 << 5
-    } else {
-        3 << 57
-    };
+    const EXCLUDE_KERNEL_AND_HV: u64 = if cfg!(target_endian = "little") { 3 << 5 } else { 3 << 57 };
     // type 0 is PERF_TYPE_HARDWARE, config 0 is PERF_COUNT_HW_CPU_CYCLES
-    let type_and_size = if cfg!(target_endian = "little") {
-        SIZE << 32
-    } else {
-        SIZE
-    };
+    let type_and_size = if cfg!(target_endian = "little") { SIZE << 32 } else { SIZE };
     let attr: [u64; 8] = [type_and_size, 0, 0, 0, 0, EXCLUDE_KERNEL_AND_HV, 0, 0];
     const THIS_THREAD: libc::c_long = 0;
     const NONE: libc::c_long = -1;
     const CLOEXEC: libc::c_long = 8; // PERF_FLAG_FD_CLOEXEC
     // SAFETY: perf_event_open reads `size` bytes of the attribute, which lives through the call: this thread, any
     // core, no group.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            attr.as_ptr(),
-            THIS_THREAD,
-            NONE,
-            NONE,
-            CLOEXEC,
-        )
-    };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), THIS_THREAD, NONE, NONE, CLOEXEC) };
     let mut counter = File::from(owned(fd)?);
     std::hint::black_box((0..10_000u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
     let mut count = [0; 8];

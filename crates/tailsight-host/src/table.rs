@@ -30,11 +30,7 @@ struct Table {
 }
 
 pub(crate) fn render(report: &HostReport, color: bool, width: usize) -> String {
-    let mut t = Table {
-        out: String::new(),
-        color,
-        width: width.max(NARROWEST),
-    };
+    let mut t = Table { out: String::new(), color, width: width.max(NARROWEST) };
     t.headline(report);
     t.kernel(report);
     t.rights(report);
@@ -47,11 +43,7 @@ pub(crate) fn render(report: &HostReport, color: bool, width: usize) -> String {
 
 impl Table {
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn mark(&self, mark: Mark) -> String {
@@ -97,17 +89,8 @@ impl Table {
     fn advice(&mut self, mark: Mark, s: &Setting) {
         let mark = self.mark(mark);
         let title = self.paint("1", &s.title);
-        let value = wrap(
-            &s.value,
-            self.width
-                .saturating_sub(6 + s.title.chars().count())
-                .max(20),
-        );
-        let _ = writeln!(
-            self.out,
-            "  {mark} {title}  {}",
-            value.join(&format!("\n{:8}", ""))
-        );
+        let value = wrap(&s.value, self.width.saturating_sub(6 + s.title.chars().count()).max(20));
+        let _ = writeln!(self.out, "  {mark} {title}  {}", value.join(&format!("\n{:8}", "")));
         for line in wrap(&s.why, self.width - 6) {
             let _ = writeln!(self.out, "      {line}");
         }
@@ -123,16 +106,9 @@ impl Table {
     /// Short items after each other, broken only between items.
     fn list(&mut self, mark: Mark, label: &str, items: &[String]) {
         const GLUE: char = '\u{a0}';
-        let text: Vec<String> = items
-            .iter()
-            .map(|i| i.replace(' ', &GLUE.to_string()))
-            .collect();
+        let text: Vec<String> = items.iter().map(|i| i.replace(' ', &GLUE.to_string())).collect();
         let start = self.out.len();
-        self.row(
-            mark,
-            label,
-            &text.join(" · ").replace(" · ", &format!("{GLUE}· ")),
-        );
+        self.row(mark, label, &text.join(" · ").replace(" · ", &format!("{GLUE}· ")));
         let tail = self.out.split_off(start).replace(GLUE, " ");
         self.out.push_str(&tail);
     }
@@ -142,11 +118,7 @@ impl Table {
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     // Not split_whitespace: a no-break space keeps an item together.
-    for word in text
-        .split([' ', '\n', '\t'])
-        .filter(|w| !w.is_empty())
-        .flat_map(|w| cut(w, width))
-    {
+    for word in text.split([' ', '\n', '\t']).filter(|w| !w.is_empty()).flat_map(|w| cut(w, width)) {
         let word = word.as_str();
         let last = lines.last_mut().expect("there is always a line");
         if last.is_empty() {
@@ -163,10 +135,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 
 fn cut(word: &str, width: usize) -> Vec<String> {
     let chars: Vec<char> = word.chars().collect();
-    chars
-        .chunks(width.max(1))
-        .map(|c| c.iter().collect())
-        .collect()
+    chars.chunks(width.max(1)).map(|c| c.iter().collect()).collect()
 }
 
 #[cfg(test)]

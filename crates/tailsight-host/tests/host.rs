@@ -9,11 +9,7 @@ struct Sleeper(Child);
 
 impl Sleeper {
     fn start() -> Self {
-        let child = Command::new("sleep")
-            .arg("60")
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+        let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         // The parent may continue a moment before the kernel gives the child its new name.
         let comm = format!("/proc/{}/comm", child.id());
         for _ in 0..200 {
@@ -44,13 +40,7 @@ fn setting(report: &HostReport, id: &str) -> Setting {
 /// Runs the commands; false if one of them is refused or its program is not there.
 fn run(commands: &[String]) -> bool {
     commands.iter().all(|c| {
-        Command::new("sh")
-            .args(["-c", c])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
+        Command::new("sh").args(["-c", c]).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
     })
 }
 
@@ -61,27 +51,14 @@ fn the_running_host_is_described() {
     assert_eq!(report.kernel.release.known().unwrap(), release.trim());
     let cpus = report.machine.cpus_online.known().unwrap().len();
     assert!(cpus >= std::thread::available_parallelism().unwrap().get());
-    assert!(
-        report.clocks.discipline.known().is_some(),
-        "adjtimex needs no rights"
-    );
+    assert!(report.clocks.discipline.known().is_some(), "adjtimex needs no rights");
     assert!(report.pmus.names.iter().any(|n| n == "software"));
     // The kernel refuses and allows consistently: without tracing programs there are no reads either.
-    let (program, read) = (
-        report.rights.bpf_program.known().unwrap(),
-        report.rights.bpf_kernel_read.known().unwrap(),
-    );
+    let (program, read) = (report.rights.bpf_program.known().unwrap(), report.rights.bpf_kernel_read.known().unwrap());
     assert!(program.allowed || !read.allowed);
     assert_eq!(program.allowed, program.errno.is_none());
-    for line in report
-        .table(false, 110)
-        .lines()
-        .filter(|l| !l.starts_with("              "))
-    {
-        assert!(
-            line.chars().count() <= 110 || line.contains("change") || line.contains("undo"),
-            "{line}"
-        );
+    for line in report.table(false, 110).lines().filter(|l| !l.starts_with("              ")) {
+        assert!(line.chars().count() <= 110 || line.contains("change") || line.contains("undo"), "{line}");
     }
 }
 
@@ -89,15 +66,10 @@ fn the_running_host_is_described() {
 fn the_loopback_interface_stamps_in_software_only() {
     let report = HostReport::collect(&Root::host(), None);
     let Some(lo) = report.nics.iter().find(|n| n.name == "lo") else {
-        println!(
-            "SKIPPED the_loopback_interface_stamps_in_software_only: no lo in this network namespace"
-        );
+        println!("SKIPPED the_loopback_interface_stamps_in_software_only: no lo in this network namespace");
         return;
     };
-    let stamps = lo
-        .timestamping
-        .known()
-        .expect("every Linux device answers ETHTOOL_GET_TS_INFO");
+    let stamps = lo.timestamping.known().expect("every Linux device answers ETHTOOL_GET_TS_INFO");
     assert!(stamps.rx_software && !stamps.rx_hardware && !stamps.stamps_all_rx());
     assert!(!lo.physical);
 }
@@ -110,24 +82,11 @@ fn pinning_and_priority_of_a_process_change_and_come_back() {
     for id in ["target_pinning", "target_priority"] {
         let s = setting(&before, id);
         if s.verdict != Verdict::Hurts || !run(&s.change) {
-            println!(
-                "SKIPPED pinning_and_priority_of_a_process_change_and_come_back ({id}): {} or no right",
-                s.value
-            );
+            println!("SKIPPED pinning_and_priority_of_a_process_change_and_come_back ({id}): {} or no right", s.value);
             continue;
         }
-        assert_eq!(
-            setting(&sleeper.report(), id).verdict,
-            Verdict::Good,
-            "{id} after {:?}",
-            s.change
-        );
+        assert_eq!(setting(&sleeper.report(), id).verdict, Verdict::Good, "{id} after {:?}", s.change);
         assert!(run(&s.undo), "{:?}", s.undo);
-        assert_eq!(
-            sleeper.report().target,
-            before.target,
-            "{id} after {:?}",
-            s.undo
-        );
+        assert_eq!(sleeper.report().target, before.target, "{id} after {:?}", s.undo);
     }
 }

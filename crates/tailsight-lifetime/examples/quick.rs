@@ -20,11 +20,7 @@ fn main() {
         run.partial
     );
     for leg in [Leg::Receive, Leg::Service, Leg::Transmit, Leg::Total] {
-        let mut v: Vec<(u64, u32)> = l
-            .messages
-            .iter()
-            .filter_map(|m| Some((m.latency(leg)?, m.id)))
-            .collect();
+        let mut v: Vec<(u64, u32)> = l.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
         v.sort();
         let mut bad = 0;
         for (ns, id) in &v {

@@ -38,12 +38,7 @@ const NET_RX: u64 = 3;
 impl Core {
     /// A core of which nothing is known yet.
     pub fn new(events: usize) -> Core {
-        Core {
-            segments: Vec::with_capacity(events),
-            node: 0,
-            known: false,
-            after_interrupt: false,
-        }
+        Core { segments: Vec::with_capacity(events), node: 0, known: false, after_interrupt: false }
     }
 
     /// What runs now.
@@ -59,12 +54,7 @@ impl Core {
                 last.node = node;
                 last.begins |= begins;
             }
-            _ => self.segments.push(Segment {
-                from: ts,
-                node,
-                begins,
-                serving: false,
-            }),
+            _ => self.segments.push(Segment { from: ts, node, begins, serving: false }),
         }
     }
 
@@ -108,13 +98,7 @@ impl Core {
                 self.enter(ts, node, true);
             }
             Kind::WorkStart => {
-                threads.set_frame(
-                    event.tid,
-                    Some(Frame::Work {
-                        symbol: event.a as u32,
-                    }),
-                    ts,
-                );
+                threads.set_frame(event.tid, Some(Frame::Work { symbol: event.a as u32 }), ts);
                 let node = threads.base(tree, event.tid);
                 self.enter(ts, node, true);
             }
@@ -126,36 +110,16 @@ impl Core {
             Kind::SoftirqEntry => {
                 // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
                 // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
-                let caused =
-                    event.tid != 0 && !self.after_interrupt && !threads.is_ksoftirqd(event.tid);
-                self.push(
-                    tree,
-                    ts,
-                    Frame::Softirq {
-                        vec: event.a as u8,
-                        inline: caused,
-                    },
-                );
+                let caused = event.tid != 0 && !self.after_interrupt && !threads.is_ksoftirqd(event.tid);
+                self.push(tree, ts, Frame::Softirq { vec: event.a as u8, inline: caused });
             }
             Kind::SoftirqExit => {
                 let vec = event.a as u8;
-                let was_inline = tree.any(self.node, |f| {
-                    matches!(f, Frame::Softirq { inline: true, .. })
-                });
-                self.pop(
-                    tree,
-                    ts,
-                    |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec),
-                );
+                let was_inline = tree.any(self.node, |f| matches!(f, Frame::Softirq { inline: true, .. }));
+                self.pop(tree, ts, |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec));
                 interrupt_ends = !was_inline;
             }
-            Kind::IrqEntry => self.push(
-                tree,
-                ts,
-                Frame::Irq {
-                    irq: event.a as u32,
-                },
-            ),
+            Kind::IrqEntry => self.push(tree, ts, Frame::Irq { irq: event.a as u32 }),
             Kind::IrqExit => {
                 let irq = event.a as u32;
                 self.pop(tree, ts, |f| f == Frame::Irq { irq });
@@ -170,30 +134,22 @@ impl Core {
             Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
             Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
             Kind::RxStack => {
-                if tree.any(
-                    self.node,
-                    |f| matches!(f, Frame::Softirq { vec, .. } if u64::from(vec) == NET_RX),
-                ) {
+                if tree.any(self.node, |f| matches!(f, Frame::Softirq { vec, .. } if u64::from(vec) == NET_RX)) {
                     let own = event.aux & flow_flags::FOREIGN == 0;
                     let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
                     let port = if own { local } else { local.min(remote) };
                     if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
                         self.node = tree.parent(self.node);
                     }
-                    self.push(tree, ts, Frame::Packet { own, port });
+                    let app = threads.service(port);
+                    self.push(tree, ts, Frame::Packet { own, port, app });
                 }
             }
             Kind::CpuIdle => {
                 if event.a as u32 == u32::MAX {
                     self.pop(tree, ts, |f| matches!(f, Frame::IdleState { .. }));
                 } else if event.tid == 0 {
-                    self.push(
-                        tree,
-                        ts,
-                        Frame::IdleState {
-                            state: event.a as u8,
-                        },
-                    );
+                    self.push(tree, ts, Frame::IdleState { state: event.a as u8 });
                 }
             }
             // A boundary that serving windows may need when system calls are not recorded.
@@ -203,22 +159,16 @@ impl Core {
             }
             _ => {}
         }
-        self.after_interrupt =
-            interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+        self.after_interrupt = interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
     }
 
     /// The index of the segment that holds `ts`, if the timeline had begun by then.
     pub fn at(&self, ts: u64) -> Option<usize> {
-        self.segments
-            .partition_point(|s| s.from <= ts)
-            .checked_sub(1)
+        self.segments.partition_point(|s| s.from <= ts).checked_sub(1)
     }
 }
 
 /// Events that may stand between an interrupt's end and the softirq it raised.
 fn keeps_interrupt_tail(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::SchedWaking | Kind::SchedWakeup | Kind::SchedMigrate | Kind::IpiSend | Kind::CsdQueue
-    )
+    matches!(kind, Kind::SchedWaking | Kind::SchedWakeup | Kind::SchedMigrate | Kind::IpiSend | Kind::CsdQueue)
 }

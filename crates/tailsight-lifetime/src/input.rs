@@ -9,6 +9,7 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 pub struct Names {
     by_tid: FxHashMap<u32, Name>,
     targets: FxHashSet<u32>,
+    services: FxHashMap<u16, u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -25,22 +26,14 @@ impl Names {
             if row.target {
                 names.targets.insert(row.tid);
             }
-            names.by_tid.insert(
-                row.tid,
-                Name {
-                    comm: row.comm.clone(),
-                    kernel: row.kernel,
-                },
-            );
+            names.by_tid.insert(row.tid, Name { comm: row.comm.clone(), kernel: row.kernel });
         }
         names
     }
 
     /// The thread's command name, or its number.
     pub fn comm(&self, tid: u32) -> String {
-        self.by_tid
-            .get(&tid)
-            .map_or_else(|| format!("tid {tid}"), |n| n.comm.clone())
+        self.by_tid.get(&tid).map_or_else(|| format!("tid {tid}"), |n| n.comm.clone())
     }
 
     /// Whether the thread is a kernel thread.
@@ -53,11 +46,39 @@ impl Names {
         tid != 0 && self.targets.contains(&tid)
     }
 
+    /// The application that listens on a port: index into the symbols, 0 when not known.
+    pub fn service(&self, port: u16) -> u32 {
+        self.services.get(&port).copied().unwrap_or(0)
+    }
+
+    /// Names the applications that listen on ports; adds their names to the symbols. A port that different applications
+    /// listen on (in different network namespaces) has no name.
+    pub fn add_services(&mut self, sockets: &[SocketRow], symbols: &mut Vec<String>) {
+        if symbols.is_empty() {
+            symbols.push(String::new());
+        }
+        let mut apps: FxHashMap<u16, Option<&str>> = FxHashMap::default();
+        for socket in sockets.iter().filter(|s| s.listening && !s.comm.is_empty()) {
+            let app = apps.entry(socket.local_port).or_insert(Some(&socket.comm));
+            if *app != Some(&socket.comm) {
+                *app = None;
+            }
+        }
+        let mut ports: Vec<_> = apps.into_iter().collect();
+        ports.sort_unstable();
+        for (port, app) in ports {
+            let Some(app) = app else { continue };
+            let index = symbols.iter().position(|s| s == app).unwrap_or_else(|| {
+                symbols.push(app.to_owned());
+                symbols.len() - 1
+            });
+            self.services.insert(port, index as u32);
+        }
+    }
+
     /// Whether the thread is a softirq daemon.
     pub fn is_ksoftirqd(&self, tid: u32) -> bool {
-        self.by_tid
-            .get(&tid)
-            .is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
+        self.by_tid.get(&tid).is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
     }
 }
 
@@ -81,20 +102,16 @@ pub struct Facts {
 impl Facts {
     /// From an opened run.
     pub fn of(run: &Run) -> Facts {
-        let cpus = run
-            .meta
-            .cpus
-            .iter()
-            .map(|c| c.cpu + 1)
-            .max()
-            .unwrap_or(0)
-            .max(run.meta.host.cpus);
+        let cpus = run.meta.cpus.iter().map(|c| c.cpu + 1).max().unwrap_or(0).max(run.meta.host.cpus);
+        let mut symbols = run.meta.symbols.clone();
+        let mut names = Names::new(&run.tasks);
+        names.add_services(&run.sockets, &mut symbols);
         Facts {
             app: run.meta.target.app.clone(),
-            names: Names::new(&run.tasks),
+            names,
             ports: run.meta.target.ports.iter().copied().collect(),
             sockets: run.sockets.clone(),
-            symbols: run.meta.symbols.clone(),
+            symbols,
             cpus: cpus.min(u32::from(u16::MAX)) as u16,
         }
     }

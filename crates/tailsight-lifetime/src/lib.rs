@@ -65,11 +65,7 @@ impl Lifetimes {
     /// occur in each).
     pub fn parts(&self, message: u32, leg: Leg) -> Vec<Part> {
         match leg {
-            Leg::Total => LEGS
-                .iter()
-                .flat_map(|l| self.part_slice(message, *l))
-                .copied()
-                .collect(),
+            Leg::Total => LEGS.iter().flat_map(|l| self.part_slice(message, *l)).copied().collect(),
             _ => self.part_slice(message, leg).to_vec(),
         }
     }
@@ -82,13 +78,7 @@ impl Lifetimes {
         owners: Vec<Owner>,
         parts: Vec<[Vec<Part>; 3]>,
     ) -> Lifetimes {
-        let mut out = Lifetimes {
-            app: app.into(),
-            messages,
-            flows,
-            owners,
-            ..Lifetimes::default()
-        };
+        let mut out = Lifetimes { app: app.into(), messages, flows, owners, ..Lifetimes::default() };
         for leg in 0..3 {
             out.offsets[leg].push(0);
             for message in &parts {
@@ -127,11 +117,7 @@ impl Analysis {
         for i in 0..scan.messages.len() {
             let (message, extra) = (scan.messages[i], scan.extras[i]);
             for (l, leg) in LEGS.into_iter().enumerate() {
-                let mut walk = Walk {
-                    scan: &scan,
-                    owners: &mut owners,
-                    each: |span| sum.add(span),
-                };
+                let mut walk = Walk { scan: &scan, owners: &mut owners, each: |span| sum.add(span) };
                 walk.leg(&message, &extra, leg);
                 sum.finish(&mut lifetimes.parts[l]);
                 lifetimes.offsets[l].push(lifetimes.parts[l].len() as u32);
@@ -151,11 +137,7 @@ impl Analysis {
         let i = message as usize;
         if let (Some(m), Some(extra)) = (self.scan.messages.get(i), self.scan.extras.get(i)) {
             let mut owners = Owners::resume(self.lifetimes.owners.clone());
-            let mut walk = Walk {
-                scan: &self.scan,
-                owners: &mut owners,
-                each: |span| spans.push(span),
-            };
+            let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |span| spans.push(span) };
             walk.leg(m, extra, leg);
         }
         spans
@@ -182,12 +164,7 @@ impl Sum {
         if self.stamps[slot] != self.stamp + 1 {
             self.stamps[slot] = self.stamp + 1;
             self.places[slot] = self.parts.len() as u32;
-            self.parts.push(Part {
-                role: span.role,
-                owner: span.owner,
-                count: 0,
-                ns: 0,
-            });
+            self.parts.push(Part { role: span.role, owner: span.owner, count: 0, ns: 0 });
         }
         let part = &mut self.parts[self.places[slot] as usize];
         part.ns += span.to_ns - span.from_ns;
@@ -229,11 +206,8 @@ fn complete_stages(scan: &mut Scan) {
             i -= 1;
         }
         let after = m.wake_ns.max(m.handoff_ns);
-        let on = thread.stretches[i..]
-            .iter()
-            .find(|s| s.from >= after && matches!(s.state, threads::State::Running { .. }));
-        m.on_cpu_ns = on
-            .filter(|s| s.from <= m.recv_ns)
-            .map_or(m.handoff_ns, |s| s.from);
+        let on =
+            thread.stretches[i..].iter().find(|s| s.from >= after && matches!(s.state, threads::State::Running { .. }));
+        m.on_cpu_ns = on.filter(|s| s.from <= m.recv_ns).map_or(m.handoff_ns, |s| s.from);
     }
 }

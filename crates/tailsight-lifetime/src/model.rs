@@ -122,6 +122,8 @@ pub enum Frame {
         own: bool,
         /// The service's port: the local port when own, else the lower of the packet's ports.
         port: u16,
+        /// The application that listens on that port: index into the run's symbols, 0 when not known.
+        app: u32,
     },
     /// Idle in a state of the idle driver.
     IdleState {
@@ -274,44 +276,27 @@ impl Frame {
         match *self {
             Frame::Syscall { nr } => format!("sys:{}", syscall_name(nr)),
             Frame::Softirq { vec, .. } => {
-                format!(
-                    "softirq:{}",
-                    SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown")
-                )
+                format!("softirq:{}", SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown"))
             }
             Frame::Irq { irq } => format!("irq:{irq}"),
-            Frame::Vector { which } => format!(
-                "vector:{}",
-                VECTORS
-                    .get(usize::from(which))
-                    .copied()
-                    .unwrap_or("unknown")
-            ),
-            Frame::Csd => "csd".into(),
-            Frame::Work { symbol } => {
-                match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
-                    Some(name) => format!("work:{name}"),
-                    None => "work".into(),
-                }
+            Frame::Vector { which } => {
+                format!("vector:{}", VECTORS.get(usize::from(which)).copied().unwrap_or("unknown"))
             }
-            Frame::Packet { own: true, port } => format!("packet:own:{port}"),
-            Frame::Packet { own: false, port } => format!("packet:{port}"),
+            Frame::Csd => "csd".into(),
+            Frame::Work { symbol } => match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
+                Some(name) => format!("work:{name}"),
+                None => "work".into(),
+            },
+            Frame::Packet { own: true, port, .. } => format!("packet:own:{port}"),
+            Frame::Packet { own: false, port, app } => match symbols.get(app as usize).filter(|s| !s.is_empty()) {
+                Some(app) => format!("packet:{app}:{port}"),
+                None => format!("packet:{port}"),
+            },
             Frame::IdleState { state } => format!("idle-state:{state}"),
             Frame::WakePending => "wake-pending".into(),
             Frame::Runnable => "runnable".into(),
-            Frame::SleepIn {
-                nr,
-                uninterruptible,
-            } => {
-                format!(
-                    "{}:{}",
-                    if uninterruptible {
-                        "disk-sleep"
-                    } else {
-                        "sleep"
-                    },
-                    syscall_name(nr)
-                )
+            Frame::SleepIn { nr, uninterruptible } => {
+                format!("{}:{}", if uninterruptible { "disk-sleep" } else { "sleep" }, syscall_name(nr))
             }
             Frame::Stopped => "stopped".into(),
             Frame::TxQueued => "tx-queued".into(),

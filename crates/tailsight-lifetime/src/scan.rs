@@ -75,19 +75,12 @@ struct Scanner<'a> {
 
 /// Runs the pass.
 pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
-    let cores =
-        usize::from(facts.cpus).max(cpus.iter().map(|c| c.cpu as usize + 1).max().unwrap_or(0));
+    let cores = usize::from(facts.cpus).max(cpus.iter().map(|c| c.cpu as usize + 1).max().unwrap_or(0));
     let mut scanner = Scanner {
         facts,
         tree: Tree::default(),
         cores: (0..cores)
-            .map(|cpu| {
-                Core::new(
-                    cpus.iter()
-                        .find(|c| c.cpu as usize == cpu)
-                        .map_or(0, |c| c.events.len()),
-                )
-            })
+            .map(|cpu| Core::new(cpus.iter().find(|c| c.cpu as usize == cpu).map_or(0, |c| c.events.len())))
             .collect(),
         threads: Threads::new(facts.names.clone()),
         open_windows: FxHashMap::default(),
@@ -111,12 +104,8 @@ pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
 
 /// Feeds the events of all cores in time order. Bursts of one core are fed without looking at the others.
 fn in_time_order(cpus: &[CpuEvents], mut each: impl FnMut(u16, &Event)) {
-    let mut heads: Vec<(u64, usize, usize)> = cpus
-        .iter()
-        .enumerate()
-        .filter(|(_, c)| !c.events.is_empty())
-        .map(|(i, c)| (c.events[0].ts, i, 0))
-        .collect();
+    let mut heads: Vec<(u64, usize, usize)> =
+        cpus.iter().enumerate().filter(|(_, c)| !c.events.is_empty()).map(|(i, c)| (c.events[0].ts, i, 0)).collect();
     heads.sort_unstable_by(|a, b| b.cmp(a)); // the earliest last, where popping is cheap
     while let Some((_, i, mut at)) = heads.pop() {
         let limit = heads.last().map_or(u64::MAX, |h| h.0);
@@ -173,11 +162,7 @@ impl Scanner<'_> {
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.early(event, cpu);
         } else {
-            self.tcp
-                .entry(FlowKey::of(event))
-                .or_default()
-                .receiver
-                .early(event, cpu);
+            self.tcp.entry(FlowKey::of(event)).or_default().receiver.early(event, cpu);
         }
     }
 
@@ -188,11 +173,7 @@ impl Scanner<'_> {
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.stack(event, cpu, &mut self.found);
         } else {
-            self.tcp
-                .entry(FlowKey::of(event))
-                .or_default()
-                .receiver
-                .stack(event, cpu);
+            self.tcp.entry(FlowKey::of(event)).or_default().receiver.stack(event, cpu);
         }
     }
 
@@ -207,43 +188,24 @@ impl Scanner<'_> {
     fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
         let entered = self.threads.syscall_since(tid).unwrap_or(event.ts);
-        let call = RecvCall {
-            ts: event.ts,
-            entered,
-            cpu,
-            tid,
-        };
+        let call = RecvCall { ts: event.ts, entered, cpu, tid };
         let key = FlowKey::of(event);
         let range = if key.is_udp() {
             let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
             let mut index = |key| index_of(flow_index, flows, key);
-            let range = self
-                .datagrams
-                .recv(event, call, &mut index, &mut self.found);
-            self.udp_replies
-                .entry((event.c_hi(), tid))
-                .or_default()
-                .received(range.clone(), &mut self.found);
+            let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
+            self.udp_replies.entry((event.c_hi(), tid)).or_default().received(range.clone(), &mut self.found);
             range
         } else {
             let flow = self.tcp.entry(key).or_default();
-            let index = *flow
-                .index
-                .get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
+            let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
             let range = flow.receiver.recv(event, call, index, &mut self.found);
             flow.replies.received(range.clone(), &mut self.found);
             range
         };
         if !range.is_empty() {
             self.close_window(tid, entered);
-            self.open_windows.insert(
-                tid,
-                Window {
-                    from: entered,
-                    to: u64::MAX,
-                    messages: range.end - range.start,
-                },
-            );
+            self.open_windows.insert(tid, Window { from: entered, to: u64::MAX, messages: range.end - range.start });
         }
     }
 
@@ -258,18 +220,9 @@ impl Scanner<'_> {
         };
         let key = FlowKey::of(event);
         if key.is_udp() {
-            let inline_xmit = self
-                .udp_xmit
-                .remove(&tid)
-                .filter(|(ts, _)| *ts >= call.entered);
+            let inline_xmit = self.udp_xmit.remove(&tid).filter(|(ts, _)| *ts >= call.entered);
             if let Some(replies) = self.udp_replies.get_mut(&(event.c_hi(), tid)) {
-                replies.sent(
-                    SendCall {
-                        inline_xmit,
-                        ..call
-                    },
-                    &mut self.found,
-                );
+                replies.sent(SendCall { inline_xmit, ..call }, &mut self.found);
             }
         } else if let Some(flow) = self.tcp.get_mut(&key) {
             flow.replies.sent(call, &mut self.found);
@@ -317,11 +270,7 @@ impl Scanner<'_> {
         self.datagrams.end(&mut self.found);
         self.mark_serving();
         name_flows(&mut self.flows, self.facts);
-        let Found {
-            messages,
-            extras,
-            incomplete,
-        } = self.found;
+        let Found { messages, extras, incomplete } = self.found;
         let mut order: Vec<u32> = (0..messages.len() as u32).collect();
         order.sort_by_key(|&i| messages[i as usize].driver_ns);
         let mut sorted = Vec::with_capacity(messages.len());
@@ -367,11 +316,7 @@ impl Scanner<'_> {
 
 fn index_of(index: &mut FxHashMap<FlowKey, u32>, flows: &mut Vec<Flow>, key: FlowKey) -> u32 {
     *index.entry(key).or_insert_with(|| {
-        flows.push(Flow {
-            key,
-            name: key.to_string(),
-            messages: 0,
-        });
+        flows.push(Flow { key, name: key.to_string(), messages: 0 });
         flows.len() as u32 - 1
     })
 }
@@ -380,17 +325,8 @@ fn index_of(index: &mut FxHashMap<FlowKey, u32>, flows: &mut Vec<Flow>, key: Flo
 /// waits in them, but each that returns data opens a window of its own.
 fn waits_for_work(nr: u32) -> bool {
     let name = syscall_name(nr);
-    [
-        "epoll_wait",
-        "epoll_pwait",
-        "epoll_pwait2",
-        "poll",
-        "ppoll",
-        "select",
-        "pselect6",
-        "io_uring_enter",
-    ]
-    .contains(&name.as_str())
+    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "io_uring_enter"]
+        .contains(&name.as_str())
 }
 
 /// IPv6 flows get their addresses from the recorder's socket table.
@@ -402,16 +338,9 @@ fn name_flows(flows: &mut [Flow], facts: &Facts) {
         .map(|s| ((s.addrs, s.local_port, s.remote_port), s))
         .collect();
     for flow in flows.iter_mut().filter(|f| f.key.is_v6()) {
-        if let Some(s) = by_key.get(&(
-            flow.key.addrs,
-            flow.key.local_port(),
-            flow.key.remote_port(),
-        )) {
+        if let Some(s) = by_key.get(&(flow.key.addrs, flow.key.local_port(), flow.key.remote_port())) {
             let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
-            flow.name = format!(
-                "{proto} [{}]:{} <- [{}]:{}",
-                s.local_addr, s.local_port, s.remote_addr, s.remote_port
-            );
+            flow.name = format!("{proto} [{}]:{} <- [{}]:{}", s.local_addr, s.local_port, s.remote_addr, s.remote_port);
         }
     }
 }

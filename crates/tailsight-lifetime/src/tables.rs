@@ -43,28 +43,17 @@ pub fn write(dir: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
 }
 
 /// Writes batches of the same columns as one file.
-fn table(
-    path: &Path,
-    batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>,
-) -> Result<(), Error> {
-    let fail = |e: &dyn std::fmt::Display| Error::Write {
-        path: path.into(),
-        why: e.to_string(),
-    };
+fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>) -> Result<(), Error> {
+    let fail = |e: &dyn std::fmt::Display| Error::Write { path: path.into(), why: e.to_string() };
     let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
     for columns in batches {
         if open.is_none() {
-            let fields: Vec<Field> = columns
-                .iter()
-                .map(|(name, c)| Field::new(*name, c.data_type().clone(), c.is_nullable()))
-                .collect();
+            let fields: Vec<Field> =
+                columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), c.is_nullable())).collect();
             let schema = Arc::new(Schema::new(fields));
             let file = File::create(path).map_err(|e| fail(&e))?;
-            let properties = WriterProperties::builder()
-                .set_compression(Compression::ZSTD(Default::default()))
-                .build();
-            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties))
-                .map_err(|e| fail(&e))?;
+            let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
+            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| fail(&e))?;
             open = Some((schema, writer));
         }
         if let Some((schema, writer)) = &mut open {
@@ -81,9 +70,7 @@ fn table(
 
 /// Ranges of messages; one empty range when there are none, so that the file exists with its columns.
 fn chunks(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..n.max(1))
-        .step_by(ROWS)
-        .map(move |from| from..(from + ROWS).min(n).max(from.min(n)))
+    (0..n.max(1)).step_by(ROWS).map(move |from| from..(from + ROWS).min(n).max(from.min(n)))
 }
 
 fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
@@ -91,35 +78,21 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
         path,
         chunks(lifetimes.messages.len()).map(|range| {
             let rows = &lifetimes.messages[range];
-            let u64s = |f: fn(&Message) -> u64| -> ArrayRef {
-                Arc::new(UInt64Array::from_iter_values(rows.iter().map(f)))
-            };
+            let u64s =
+                |f: fn(&Message) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
             // A stage that was not seen is null, not 0.
             let stage = |f: fn(&Message) -> u64| -> ArrayRef {
-                Arc::new(
-                    rows.iter()
-                        .map(|m| Some(f(m)).filter(|&t| t != 0))
-                        .collect::<UInt64Array>(),
-                )
+                Arc::new(rows.iter().map(|m| Some(f(m)).filter(|&t| t != 0)).collect::<UInt64Array>())
             };
-            let u32s = |f: fn(&Message) -> u32| -> ArrayRef {
-                Arc::new(UInt32Array::from_iter_values(rows.iter().map(f)))
-            };
-            let u16s = |f: fn(&Message) -> u16| -> ArrayRef {
-                Arc::new(UInt16Array::from_iter_values(rows.iter().map(f)))
-            };
-            let leg = |leg: Leg| -> ArrayRef {
-                Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>())
-            };
-            let flow = rows
-                .iter()
-                .map(|m| lifetimes.flows[m.flow as usize].name.as_str());
+            let u32s =
+                |f: fn(&Message) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
+            let u16s =
+                |f: fn(&Message) -> u16| -> ArrayRef { Arc::new(UInt16Array::from_iter_values(rows.iter().map(f))) };
+            let leg = |leg: Leg| -> ArrayRef { Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>()) };
+            let flow = rows.iter().map(|m| lifetimes.flows[m.flow as usize].name.as_str());
             vec![
                 ("id", u32s(|m| m.id)),
-                (
-                    "flow",
-                    Arc::new(StringArray::from_iter_values(flow)) as ArrayRef,
-                ),
+                ("flow", Arc::new(StringArray::from_iter_values(flow)) as ArrayRef),
                 ("bytes", u32s(|m| m.bytes)),
                 ("tid", u32s(|m| m.tid)),
                 ("driver_ns", u64s(|m| m.driver_ns)),
@@ -147,19 +120,13 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
 }
 
 fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
-    let paths: Vec<String> = lifetimes
-        .owners
-        .iter()
-        .map(|o| o.path(&lifetimes.symbols))
-        .collect();
+    let paths: Vec<String> = lifetimes.owners.iter().map(|o| o.path(&lifetimes.symbols)).collect();
     table(
         path,
         chunks(lifetimes.messages.len()).map(|range| {
             let mut message = UInt32Builder::new();
-            let (mut leg_names, mut roles) = (
-                StringDictionaryBuilder::<UInt16Type>::new(),
-                StringDictionaryBuilder::<UInt16Type>::new(),
-            );
+            let (mut leg_names, mut roles) =
+                (StringDictionaryBuilder::<UInt16Type>::new(), StringDictionaryBuilder::<UInt16Type>::new());
             let mut owners = StringDictionaryBuilder::<UInt16Type>::new();
             let (mut ns, mut count) = (UInt64Builder::new(), UInt32Builder::new());
             for m in &lifetimes.messages[range] {

@@ -84,9 +84,7 @@ impl Thread {
 
     /// The index of the stretch that holds `ts`.
     pub fn at(&self, ts: u64) -> Option<usize> {
-        self.stretches
-            .partition_point(|s| s.from <= ts)
-            .checked_sub(1)
+        self.stretches.partition_point(|s| s.from <= ts).checked_sub(1)
     }
 }
 
@@ -109,12 +107,7 @@ const EARLY_WAKE_NS: u64 = 20_000;
 impl Threads {
     /// No events yet.
     pub fn new(names: Names) -> Threads {
-        Threads {
-            names,
-            frames: FxHashMap::default(),
-            since: FxHashMap::default(),
-            threads: FxHashMap::default(),
-        }
+        Threads { names, frames: FxHashMap::default(), since: FxHashMap::default(), threads: FxHashMap::default() }
     }
 
     /// The names.
@@ -125,6 +118,11 @@ impl Threads {
     /// A target thread's timeline.
     pub fn get(&self, tid: u32) -> Option<&Thread> {
         self.threads.get(&tid)
+    }
+
+    /// The application that listens on a port: index into the run's symbols, 0 when not known.
+    pub fn service(&self, port: u16) -> u32 {
+        self.names.service(port)
     }
 
     /// Whether the thread is a softirq daemon.
@@ -190,11 +188,7 @@ impl Threads {
                 let tid = event.a_lo();
                 if self.names.is_target(tid) {
                     let interrupt = event.tid == 0 || tree.any(node, is_interrupt_level);
-                    let waker = Waker {
-                        tid: event.tid,
-                        cpu,
-                        interrupt,
-                    };
+                    let waker = Waker { tid: event.tid, cpu, interrupt };
                     let queue = event.a_hi() as u16;
                     let thread = self.threads.entry(tid).or_default();
                     match thread.last() {
@@ -208,11 +202,7 @@ impl Threads {
             }
             Some(Kind::SchedMigrate | Kind::SchedWakeup) => {
                 let tid = event.a_lo();
-                let to = if event.kind() == Some(Kind::SchedMigrate) {
-                    event.b_hi()
-                } else {
-                    event.a_hi()
-                } as u16;
+                let to = if event.kind() == Some(Kind::SchedMigrate) { event.b_hi() } else { event.a_hi() } as u16;
                 if let Some(thread) = self.threads.get_mut(&tid)
                     && let State::Runnable { cpu } = thread.last()
                     && cpu != to
@@ -221,26 +211,15 @@ impl Threads {
                 }
             }
             Some(Kind::TaskFork) if self.names.is_target(event.a_lo()) => {
-                self.threads.entry(event.a_lo()).or_default().enter(
-                    ts,
-                    State::Runnable { cpu },
-                    None,
-                );
+                self.threads.entry(event.a_lo()).or_default().enter(ts, State::Runnable { cpu }, None);
             }
             // Any event of a thread that we never saw being switched in: it runs here.
             _ => {
                 if event.tid != 0
                     && self.names.is_target(event.tid)
-                    && self
-                        .threads
-                        .get(&event.tid)
-                        .is_none_or(|t| t.stretches.is_empty())
+                    && self.threads.get(&event.tid).is_none_or(|t| t.stretches.is_empty())
                 {
-                    self.threads.entry(event.tid).or_default().enter(
-                        ts,
-                        State::Running { cpu },
-                        None,
-                    );
+                    self.threads.entry(event.tid).or_default().enter(ts, State::Running { cpu }, None);
                 }
             }
         }
@@ -276,10 +255,6 @@ impl Threads {
 pub fn is_interrupt_level(frame: Frame) -> bool {
     matches!(
         frame,
-        Frame::Softirq { .. }
-            | Frame::Irq { .. }
-            | Frame::Vector { .. }
-            | Frame::Packet { .. }
-            | Frame::Csd
+        Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
     )
 }

@@ -39,11 +39,7 @@ impl Tree {
         let nodes = &mut self.nodes;
         *self.tasks.entry(tid).or_insert_with(|| {
             let id = nodes.len() as NodeId;
-            nodes.push(Node {
-                parent: id,
-                task: tid,
-                step: Step::Task(tid),
-            });
+            nodes.push(Node { parent: id, task: tid, step: Step::Task(tid) });
             id
         })
     }
@@ -54,11 +50,7 @@ impl Tree {
         *self.children.entry((node, frame)).or_insert_with(|| {
             let id = nodes.len() as NodeId;
             let task = nodes[node as usize].task;
-            nodes.push(Node {
-                parent: node,
-                task,
-                step: Step::Frame(frame),
-            });
+            nodes.push(Node { parent: node, task, step: Step::Frame(frame) });
             id
         })
     }
@@ -136,34 +128,13 @@ mod tests {
     fn pushing_twice_is_one_node_and_popping_unwinds_what_is_nested() {
         let mut tree = Tree::default();
         let task = tree.task(7);
-        let soft = Frame::Softirq {
-            vec: 3,
-            inline: false,
-        };
+        let soft = Frame::Softirq { vec: 3, inline: false };
         let a = tree.push(task, soft);
-        let b = tree.push(
-            a,
-            Frame::Packet {
-                own: true,
-                port: 80,
-            },
-        );
+        let b = tree.push(a, Frame::Packet { own: true, port: 80 });
         assert_eq!(tree.push(task, soft), a);
-        assert_eq!(
-            tree.pop_through(b, |f| matches!(f, Frame::Softirq { vec: 3, .. })),
-            task
-        );
+        assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Softirq { vec: 3, .. })), task);
         assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Irq { .. })), b);
-        assert_eq!(
-            tree.frames(b),
-            vec![
-                soft,
-                Frame::Packet {
-                    own: true,
-                    port: 80
-                }
-            ]
-        );
+        assert_eq!(tree.frames(b), vec![soft, Frame::Packet { own: true, port: 80 }]);
         assert_eq!(tree.task_of(b), 7);
     }
 }

@@ -58,13 +58,8 @@ impl Owners {
             Seen::Own => Context::Own,
             Seen::Ahead => Context::Ahead,
             _ if tid == 0 => Context::Idle,
-            _ if names.is_target(tid) => Context::Sibling {
-                comm: names.comm(tid),
-            },
-            _ => Context::Foreign {
-                comm: names.comm(tid),
-                kernel: names.is_kernel(tid),
-            },
+            _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
+            _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(|f| is_interrupt_level(*f)) {
             frames.push(Frame::WakePending);
@@ -78,22 +73,13 @@ impl Owners {
         let frame = if how.stopped {
             Frame::Stopped
         } else {
-            Frame::SleepIn {
-                nr: how.nr,
-                uninterruptible: how.uninterruptible,
-            }
+            Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible }
         };
-        self.intern(Owner {
-            context: Context::Blocked,
-            frames: vec![frame],
-        })
+        self.intern(Owner { context: Context::Blocked, frames: vec![frame] })
     }
 
     fn unknown(&mut self) -> OwnerId {
-        self.intern(Owner {
-            context: Context::Unknown,
-            frames: vec![],
-        })
+        self.intern(Owner { context: Context::Unknown, frames: vec![] })
     }
 
     /// Every owner, by id.
@@ -104,11 +90,7 @@ impl Owners {
     /// Continues with the owners of an earlier walk, so that ids stay the same.
     pub fn resume(list: Vec<Owner>) -> Owners {
         let ids = list.iter().cloned().zip(0..).collect();
-        Owners {
-            list,
-            ids,
-            by_node: FxHashMap::default(),
-        }
+        Owners { list, ids, by_node: FxHashMap::default() }
     }
 }
 
@@ -154,11 +136,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         };
         let handoff = m.handoff_ns.clamp(from, to);
         self.core(extra.stack_cpu, from, handoff, Role::R, None);
-        let focus = Focus {
-            tid: m.tid,
-            own_from: m.recv_enter_ns,
-            handoff: Some((m.handoff_cpu, handoff)),
-        };
+        let focus = Focus { tid: m.tid, own_from: m.recv_enter_ns, handoff: Some((m.handoff_cpu, handoff)) };
         self.thread(m.tid, handoff, to, focus, 0);
     }
 
@@ -166,11 +144,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         let Some((from, to)) = m.ends(Leg::Service) else {
             return;
         };
-        let focus = Focus {
-            tid: extra.send_tid,
-            own_from: extra.own_from_ns.max(from),
-            handoff: None,
-        };
+        let focus = Focus { tid: extra.send_tid, own_from: extra.own_from_ns.max(from), handoff: None };
         self.thread(extra.send_tid, from, to, focus, 0);
     }
 
@@ -179,39 +153,17 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             return;
         };
         let called = extra.sent_ns.clamp(from, to);
-        let focus = Focus {
-            tid: extra.send_tid,
-            own_from: from,
-            handoff: None,
-        };
+        let focus = Focus { tid: extra.send_tid, own_from: from, handoff: None };
         self.thread(extra.send_tid, from, called, focus, 0);
         if called < to {
-            let owner = self.owners.intern(Owner {
-                context: Context::Blocked,
-                frames: vec![Frame::TxQueued],
-            });
+            let owner = self.owners.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
             self.emit(called, to, None, Role::A, owner, true);
         }
     }
 
-    fn emit(
-        &mut self,
-        from_ns: u64,
-        to_ns: u64,
-        cpu: Option<u16>,
-        role: Role,
-        owner: OwnerId,
-        begins: bool,
-    ) {
+    fn emit(&mut self, from_ns: u64, to_ns: u64, cpu: Option<u16>, role: Role, owner: OwnerId, begins: bool) {
         if from_ns < to_ns {
-            (self.each)(PathSpan {
-                from_ns,
-                to_ns,
-                cpu,
-                role,
-                owner,
-                begins,
-            });
+            (self.each)(PathSpan { from_ns, to_ns, cpu, role, owner, begins });
         }
     }
 
@@ -253,11 +205,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                             self.emit(at, f.own_from, Some(cpu), role, owner, begins);
                             at = f.own_from;
                         }
-                        if segment.serving && at < f.own_from {
-                            Seen::Ahead
-                        } else {
-                            Seen::Own
-                        }
+                        if segment.serving && at < f.own_from { Seen::Ahead } else { Seen::Own }
                     } else if waiting {
                         Seen::WakePending
                     } else {
@@ -306,10 +254,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 State::Running { cpu } => self.core(cpu, at, end, role, Some((focus, false))),
                 State::Runnable { cpu } => self.core(cpu, at, end, role, Some((focus, true))),
                 State::Sleeping { how } => {
-                    let waker = stretches
-                        .get(i + 1)
-                        .filter(|s| s.from <= to)
-                        .and_then(|s| s.waker);
+                    let waker = stretches.get(i + 1).filter(|s| s.from <= to).and_then(|s| s.waker);
                     self.asleep(at, end, how, waker, focus, depth);
                 }
                 State::Unknown => {
@@ -337,16 +282,13 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         depth: u32,
     ) {
         if let Some(waker) = waker {
-            let hands_off = focus.handoff.is_some_and(|(cpu, ts)| {
-                waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, to)
-            });
+            let hands_off = focus
+                .handoff
+                .is_some_and(|(cpu, ts)| waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, to));
             if hands_off {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
-            if !waker.interrupt
-                && depth < WAKER_DEPTH
-                && self.scan.threads.names().is_target(waker.tid)
-            {
+            if !waker.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(waker.tid) {
                 return self.thread(waker.tid, from, to, focus, depth + 1);
             }
         }

@@ -12,11 +12,7 @@ fn main() {
         version: "x".into(),
     };
     match tailsight_record::record(&options, &AtomicBool::new(false), &mut |_| {}) {
-        Ok(o) => println!(
-            "{}\n{:?}",
-            serde_json::to_string_pretty(&o.meta).unwrap(),
-            o.error
-        ),
+        Ok(o) => println!("{}\n{:?}", serde_json::to_string_pretty(&o.meta).unwrap(), o.error),
         Err(e) => println!("ERROR {e}"),
     }
 }

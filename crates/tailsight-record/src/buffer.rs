@@ -27,11 +27,7 @@ unsafe impl Send for Buffers {}
 /// How many events a core may hold for a budget of `bytes` over `cpus` cores: a power of two, at least 4,096.
 pub fn slots_for(bytes: u64, cpus: u32) -> u64 {
     let fit = bytes / u64::from(cpus.max(1)) / size_of::<Event>() as u64;
-    let power = if fit == 0 {
-        1
-    } else {
-        1u64 << (63 - fit.leading_zeros())
-    };
+    let power = if fit == 0 { 1 } else { 1u64 << (63 - fit.leading_zeros()) };
     power.max(4096)
 }
 
@@ -42,39 +38,17 @@ impl Buffers {
     /// [`Error::Buffers`].
     pub fn map(fd: BorrowedFd<'_>, slots: u64, cpus: u32) -> Result<Buffers, Error> {
         let bytes = (slots * u64::from(cpus)) as usize * size_of::<Event>();
-        let fail = |why: String| Error::Buffers {
-            bytes: bytes as u64,
-            why,
-        };
+        let fail = |why: String| Error::Buffers { bytes: bytes as u64, why };
         let page = 4096usize.max(
-            usize::try_from(
-                nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
-                    .ok()
-                    .flatten()
-                    .unwrap_or(4096),
-            )
-            .unwrap_or(4096),
+            usize::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096))
+                .unwrap_or(4096),
         );
         let bytes = bytes.next_multiple_of(page);
         let length = NonZeroUsize::new(bytes).ok_or_else(|| fail("no events".into()))?;
         // SAFETY: a fresh shared mapping of the map's own memory; the kernel keeps it alive until munmap.
-        let base = unsafe {
-            mmap(
-                None,
-                length,
-                ProtFlags::PROT_READ,
-                MapFlags::MAP_SHARED,
-                fd,
-                0,
-            )
-        }
-        .map_err(|e| fail(e.to_string()))?;
-        Ok(Buffers {
-            base,
-            bytes,
-            slots,
-            cpus,
-        })
+        let base = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, 0) }
+            .map_err(|e| fail(e.to_string()))?;
+        Ok(Buffers { base, bytes, slots, cpus })
     }
 
     /// Appends the finished events of a core to `out` and frees their slots. Stops at the first event that is still
@@ -94,8 +68,7 @@ impl Buffers {
             let generation = (((at >> shift) + 1) & 0xff) as u8;
             // The header word is the last store of the writer; seen with this lap's generation, the rest is there.
             // SAFETY: an aligned 64-bit word of the slot (offset 8), read atomically because the kernel writes it.
-            let word =
-                unsafe { AtomicU64::from_ptr(slot.cast::<u64>().add(1)) }.load(Ordering::Acquire);
+            let word = unsafe { AtomicU64::from_ptr(slot.cast::<u64>().add(1)) }.load(Ordering::Acquire);
             if (word >> 8) as u8 != generation {
                 break;
             }

@@ -9,9 +9,7 @@ pub fn monotonic_ns() -> u64 {
 }
 
 fn read(clock: ClockId) -> u64 {
-    clock_gettime(clock).map_or(0, |t| {
-        t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
-    })
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
 fn tsc() -> u64 {
@@ -31,11 +29,7 @@ pub fn compare() -> ClockRow {
     (0..5)
         .map(|_| {
             let before = monotonic_ns();
-            let (realtime_ns, boottime_ns, tsc) = (
-                read(ClockId::CLOCK_REALTIME),
-                read(ClockId::CLOCK_BOOTTIME),
-                tsc(),
-            );
+            let (realtime_ns, boottime_ns, tsc) = (read(ClockId::CLOCK_REALTIME), read(ClockId::CLOCK_BOOTTIME), tsc());
             let after = monotonic_ns();
             ClockRow {
                 monotonic_ns: before + (after - before) / 2,
@@ -62,19 +56,12 @@ pub struct ClockVerdict {
 /// for a moment (adjtime); both stay far below a step.
 pub fn judge(rows: &[ClockRow]) -> ClockVerdict {
     let offset = |r: &ClockRow| r.realtime_ns as i128 - r.monotonic_ns as i128;
-    let mut verdict = ClockVerdict {
-        error_ns: rows
-            .iter()
-            .map(|r| r.bracket_ns.div_ceil(2))
-            .max()
-            .unwrap_or(0),
-        steps: Vec::new(),
-    };
+    let mut verdict =
+        ClockVerdict { error_ns: rows.iter().map(|r| r.bracket_ns.div_ceil(2)).max().unwrap_or(0), steps: Vec::new() };
     for pair in rows.windows(2) {
         let change = offset(&pair[1]) - offset(&pair[0]);
         let span = i128::from(pair[1].monotonic_ns.saturating_sub(pair[0].monotonic_ns));
-        let slew =
-            span / 1000 + i128::from(pair[0].bracket_ns) + i128::from(pair[1].bracket_ns) + 10_000;
+        let slew = span / 1000 + i128::from(pair[0].bracket_ns) + i128::from(pair[1].bracket_ns) + 10_000;
         if change.abs() > slew {
             verdict.steps.push((pair[1].monotonic_ns, change as i64));
         }
@@ -99,9 +86,7 @@ mod tests {
     #[test]
     fn slew_is_no_step_and_a_step_is_found_with_its_size() {
         // 100 ppm over 100 ms is 10 us.
-        let slewed: Vec<_> = (0..10)
-            .map(|i| row(i * 100, 5_000_000_000 + i as i64 * 10_000))
-            .collect();
+        let slewed: Vec<_> = (0..10).map(|i| row(i * 100, 5_000_000_000 + i as i64 * 10_000)).collect();
         assert!(judge(&slewed).steps.is_empty());
         let mut stepped = slewed;
         for r in &mut stepped[5..] {

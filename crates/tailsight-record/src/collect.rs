@@ -26,10 +26,7 @@ pub struct Collector {
 impl Collector {
     /// A collector with no rows.
     pub fn new() -> Collector {
-        Collector {
-            symbols: vec![String::new()],
-            ..Collector::default()
-        }
+        Collector { symbols: vec![String::new()], ..Collector::default() }
     }
 
     /// Looks at one event and replaces what must not leave the host.
@@ -51,8 +48,7 @@ impl Collector {
                 let mut bytes = [0u8; 16];
                 bytes[..8].copy_from_slice(&event.b.to_ne_bytes());
                 bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
-                self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] =
-                    Some(Ipv6Addr::from(bytes));
+                self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] = Some(Ipv6Addr::from(bytes));
             }
             Some(Kind::Recv) => self.received += 1,
             _ => {}
@@ -82,25 +78,17 @@ impl Collector {
 
     /// Connections met while recording that the snapshot did not have.
     pub fn new_sockets(&self, known: &[SocketRow]) -> Vec<SocketRow> {
-        let have: std::collections::HashSet<(u64, u16, u16)> = known
-            .iter()
-            .map(|s| (s.addrs, s.local_port, s.remote_port))
-            .collect();
+        let have: std::collections::HashSet<(u64, u16, u16)> =
+            known.iter().map(|s| (s.addrs, s.local_port, s.remote_port)).collect();
         let mut rows: Vec<SocketRow> = self
             .connections
             .keys()
-            .filter(|k| {
-                k.remote_port() != 0 && !have.contains(&(k.addrs, k.local_port(), k.remote_port()))
-            })
+            .filter(|k| k.remote_port() != 0 && !have.contains(&(k.addrs, k.local_port(), k.remote_port())))
             .map(|key| {
                 let text = |ip: Option<Ipv6Addr>| ip.map(|i| i.to_string()).unwrap_or_default();
                 let (local, remote) = match key.addresses() {
                     Some((l, r)) => (l.to_string(), r.to_string()),
-                    None => self
-                        .v6
-                        .get(&key.addrs)
-                        .map(|v| (text(v[0]), text(v[1])))
-                        .unwrap_or_default(),
+                    None => self.v6.get(&key.addrs).map(|v| (text(v[0]), text(v[1]))).unwrap_or_default(),
                 };
                 SocketRow {
                     proto: if key.is_udp() { "udp" } else { "tcp" }.into(),
@@ -124,12 +112,9 @@ fn parse_kallsyms(text: &str) -> Vec<(u64, String)> {
         .lines()
         .filter_map(|line| {
             let mut fields = line.split_whitespace();
-            let address = u64::from_str_radix(fields.next()?, 16)
-                .ok()
-                .filter(|&a| a != 0)?;
+            let address = u64::from_str_radix(fields.next()?, 16).ok().filter(|&a| a != 0)?;
             let kind = fields.next()?;
-            matches!(kind, "t" | "T" | "w" | "W")
-                .then(|| (address, fields.next().unwrap_or_default().to_owned()))
+            matches!(kind, "t" | "T" | "w" | "W").then(|| (address, fields.next().unwrap_or_default().to_owned()))
         })
         .collect();
     table.sort();
@@ -143,28 +128,14 @@ mod tests {
     #[test]
     fn work_addresses_become_indices() {
         let mut c = Collector::new();
-        c.kallsyms = Some(parse_kallsyms(
-            "ffff0010 T one\nffff0020 t two\nffff0030 d data\n0 T hidden\n",
-        ));
-        let mut e = Event {
-            kind: Kind::WorkStart as u8,
-            a: 0xffff_0024,
-            ..Event::default()
-        };
+        c.kallsyms = Some(parse_kallsyms("ffff0010 T one\nffff0020 t two\nffff0030 d data\n0 T hidden\n"));
+        let mut e = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
         c.see(&mut e);
         assert_eq!((e.a, c.symbols[1].as_str()), (1, "two"));
-        let mut again = Event {
-            kind: Kind::WorkStart as u8,
-            a: 0xffff_0024,
-            ..Event::default()
-        };
+        let mut again = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
         c.see(&mut again);
         assert_eq!((again.a, c.symbols.len()), (1, 2));
-        let mut unknown = Event {
-            kind: Kind::WorkStart as u8,
-            a: 5,
-            ..Event::default()
-        };
+        let mut unknown = Event { kind: Kind::WorkStart as u8, a: 5, ..Event::default() };
         c.see(&mut unknown);
         assert_eq!(unknown.a, 0);
     }
@@ -173,21 +144,9 @@ mod tests {
     fn task_names_are_collected() {
         let mut c = Collector::new();
         let (b, rest) = Event::pack_text("worker");
-        c.see(&mut Event {
-            ts: 9,
-            kind: Kind::TaskFork as u8,
-            a: 7 | 5 << 32,
-            b,
-            c: rest,
-            ..Event::default()
-        });
+        c.see(&mut Event { ts: 9, kind: Kind::TaskFork as u8, a: 7 | 5 << 32, b, c: rest, ..Event::default() });
         assert_eq!(
-            (
-                c.tasks[0].tid,
-                c.tasks[0].tgid,
-                c.tasks[0].comm.as_str(),
-                c.tasks[0].from_ns
-            ),
+            (c.tasks[0].tid, c.tasks[0].tgid, c.tasks[0].comm.as_str(), c.tasks[0].from_ns),
             (7, 5, "worker", 9)
         );
     }

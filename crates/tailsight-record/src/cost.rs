@@ -24,8 +24,7 @@ fn info(fd: i32) -> Option<(u64, u64)> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: `info` is a plain struct of `len` bytes that the kernel fills.
-    let rc =
-        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut len) };
+    let rc = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut len) };
     (rc == 0).then_some((info.run_cnt, info.run_time_ns))
 }
 
@@ -46,39 +45,22 @@ pub fn measure(loaded: &mut Loaded<'_>, window: Duration) -> Result<Vec<ProgramC
     }
     // SAFETY: a fresh descriptor that nobody else owns; statistics stop when it closes.
     let stats = unsafe { OwnedFd::from_raw_fd(fd) };
-    let before: Vec<_> = programs
-        .iter()
-        .map(|(_, fd)| info(*fd).unwrap_or_default())
-        .collect();
+    let before: Vec<_> = programs.iter().map(|(_, fd)| info(*fd).unwrap_or_default()).collect();
     std::thread::sleep(window);
-    let after: Vec<_> = programs
-        .iter()
-        .map(|(_, fd)| info(*fd).unwrap_or_default())
-        .collect();
+    let after: Vec<_> = programs.iter().map(|(_, fd)| info(*fd).unwrap_or_default()).collect();
     drop(stats);
     let raw: Vec<(String, u64, f64)> = programs
         .into_iter()
         .zip(before.iter().zip(&after))
         .map(|((name, _), (b, a))| {
             let runs = a.0.saturating_sub(b.0);
-            (
-                name,
-                runs,
-                a.1.saturating_sub(b.1) as f64 / runs.max(1) as f64,
-            )
+            (name, runs, a.1.saturating_sub(b.1) as f64 / runs.max(1) as f64)
         })
         .collect();
-    let empty = raw
-        .iter()
-        .find(|(n, runs, _)| n == "baseline" && *runs > 0)
-        .map_or(0.0, |(_, _, ns)| *ns);
+    let empty = raw.iter().find(|(n, runs, _)| n == "baseline" && *runs > 0).map_or(0.0, |(_, _, ns)| *ns);
     Ok(raw
         .into_iter()
         .filter(|(name, ..)| name != "baseline")
-        .map(|(name, runs, ns)| ProgramCost {
-            name,
-            runs,
-            ns_per_run: (runs > 0).then_some((ns - empty).max(0.0)),
-        })
+        .map(|(name, runs, ns)| ProgramCost { name, runs, ns_per_run: (runs > 0).then_some((ns - empty).max(0.0)) })
         .collect())
 }

@@ -65,9 +65,7 @@ pub enum Error {
         name: String,
     },
     /// Not enough memory for the buffers.
-    #[error(
-        "cannot make buffers of {bytes} bytes: {why}\n  give less with --buffer, e.g. --buffer 64M"
-    )]
+    #[error("cannot make buffers of {bytes} bytes: {why}\n  give less with --buffer, e.g. --buffer 64M")]
     Buffers {
         /// All buffers together.
         bytes: u64,

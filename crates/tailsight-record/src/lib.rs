@@ -8,6 +8,7 @@ pub mod clocks;
 pub mod collect;
 pub mod cost;
 pub mod error;
+mod link;
 pub mod loader;
 pub mod probes;
 pub mod procfs;
@@ -20,12 +21,7 @@ pub use session::{Options, Outcome, Progress, record};
 pub use target::Selector;
 
 /// The generated skeleton of the BPF object.
-#[allow(
-    missing_docs,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    unsafe_op_in_unsafe_fn
-)]
+#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/tailsight.skel.rs"));
 }

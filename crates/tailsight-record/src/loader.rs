@@ -43,10 +43,7 @@ pub struct HookState {
 ///
 /// # Errors
 /// [`Error::NoSuchHook`] for a name that is no hook's.
-pub fn choose(
-    choice: &HookChoice,
-    present: impl Fn(&str) -> bool,
-) -> Result<Vec<HookState>, Error> {
+pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec<HookState>, Error> {
     for name in choice.add.iter().chain(&choice.remove) {
         if name != "all" && !probes::hooks().any(|(_, h)| h.name == name) {
             return Err(Error::NoSuchHook { name: name.clone() });
@@ -60,15 +57,12 @@ pub fn choose(
             });
             let reason = match (hook.need, program) {
                 (_, None) => Some("this kernel does not have the tracepoint".to_owned()),
-                (need, Some(_))
-                    if need != Need::Required && choice.remove.iter().any(|n| n == hook.name) =>
-                {
+                (need, Some(_)) if need != Need::Required && choice.remove.iter().any(|n| n == hook.name) => {
                     Some("left out by --without-hook".to_owned())
                 }
-                (Need::Optional, Some(_)) if !wanted(&choice.add, hook.name) => Some(format!(
-                    "off unless asked for (--with-hook {}): {}",
-                    hook.name, hook.tells
-                )),
+                (Need::Optional, Some(_)) if !wanted(&choice.add, hook.name) => {
+                    Some(format!("off unless asked for (--with-hook {}): {}", hook.name, hook.tells))
+                }
                 _ => None,
             };
             HookState {
@@ -94,16 +88,10 @@ pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
             Attach::TpBtf(t) => t,
         })
         .collect();
-    let present =
-        tailsight_host::btf::tracepoints_present(&names).map_err(|e| Error::NotAllowed {
-            why: format!("the kernel's type information (BTF) is needed: {e}"),
-        })?;
-    let has: std::collections::HashSet<&str> = names
-        .into_iter()
-        .zip(present)
-        .filter(|(_, p)| *p)
-        .map(|(n, _)| n)
-        .collect();
+    let present = tailsight_host::btf::tracepoints_present(&names)
+        .map_err(|e| Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {e}") })?;
+    let has: std::collections::HashSet<&str> =
+        names.into_iter().zip(present).filter(|(_, p)| *p).map(|(n, _)| n).collect();
     choose(choice, |t| has.contains(t))
 }
 
@@ -127,39 +115,22 @@ impl<'obj> Loaded<'obj> {
         slots: u64,
     ) -> Result<Loaded<'obj>, Error> {
         quiet_libbpf();
-        let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf {
-            step: step.into(),
-            why: format!("{e:#}"),
-        };
-        let mut open = TailsightSkelBuilder::default()
-            .open(storage)
-            .map_err(|e| failed("opening the probes", e))?;
+        let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf { step: step.into(), why: format!("{e:#}") };
+        let mut open = TailsightSkelBuilder::default().open(storage).map_err(|e| failed("opening the probes", e))?;
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let on = name == "baseline" || hooks.iter().any(|h| h.program == Some(name.as_str()));
             program.set_autoload(on);
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
-        let entries = u32::try_from(slots * u64::from(cpus)).map_err(|_| Error::Buffers {
-            bytes,
-            why: "more than 2^32 events".into(),
-        })?;
-        open.maps
-            .events
-            .set_max_entries(entries)
-            .map_err(|e| failed("sizing the buffers", e))?;
-        let rodata = open
-            .maps
-            .rodata_data
-            .as_deref_mut()
-            .expect("the object has constants");
+        let entries = u32::try_from(slots * u64::from(cpus))
+            .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 events".into() })?;
+        open.maps.events.set_max_entries(entries).map_err(|e| failed("sizing the buffers", e))?;
+        let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
         let skel = open.load().map_err(|e| match e.kind() {
-            libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers {
-                bytes,
-                why: "out of memory".into(),
-            },
+            libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
             _ => failed("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
@@ -189,10 +160,9 @@ impl<'obj> Loaded<'obj> {
     pub fn attach_baseline(&mut self) -> Result<(), Error> {
         for program in self.skel.object().progs_mut() {
             if program.name() == "baseline" {
-                let link = program.attach().map_err(|e| Error::Bpf {
-                    step: "attaching the empty program".into(),
-                    why: e.to_string(),
-                })?;
+                let link = program
+                    .attach()
+                    .map_err(|e| Error::Bpf { step: "attaching the empty program".into(), why: e.to_string() })?;
                 self.links.push(link);
             }
         }
@@ -201,12 +171,7 @@ impl<'obj> Loaded<'obj> {
 
     /// Starts or stops recording.
     pub fn set_recording(&mut self, on: bool) {
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("the object has variables");
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // The kernel side reads this word on every event: a volatile store keeps it one store.
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.recording, u32::from(on)) };
@@ -223,12 +188,7 @@ impl<'obj> Loaded<'obj> {
             .object()
             .progs_mut()
             .filter(|p| p.autoload())
-            .map(|p| {
-                (
-                    p.name().to_string_lossy().into_owned(),
-                    p.as_fd().as_raw_fd(),
-                )
-            })
+            .map(|p| (p.name().to_string_lossy().into_owned(), p.as_fd().as_raw_fd()))
             .collect()
     }
 
@@ -262,43 +222,16 @@ mod tests {
     #[test]
     fn optional_hooks_are_off_until_asked_for() {
         let off = choose(&HookChoice::default(), |_| true).unwrap();
-        assert!(
-            off.iter()
-                .find(|h| h.name == "net_dev_queue")
-                .unwrap()
-                .program
-                .is_none()
-        );
-        let choice = HookChoice {
-            add: vec!["net_dev_queue".into()],
-            remove: vec!["cpu_idle".into()],
-        };
+        assert!(off.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_none());
+        let choice = HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["cpu_idle".into()] };
         let on = choose(&choice, |_| true).unwrap();
-        assert!(
-            on.iter()
-                .find(|h| h.name == "net_dev_queue")
-                .unwrap()
-                .program
-                .is_some()
-        );
-        assert!(
-            on.iter()
-                .find(|h| h.name == "cpu_idle")
-                .unwrap()
-                .program
-                .is_none()
-        );
+        assert!(on.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_some());
+        assert!(on.iter().find(|h| h.name == "cpu_idle").unwrap().program.is_none());
     }
 
     #[test]
     fn an_unknown_hook_name_is_an_error() {
-        let choice = HookChoice {
-            add: vec!["no_such_hook".into()],
-            ..HookChoice::default()
-        };
-        assert!(matches!(
-            choose(&choice, |_| true),
-            Err(Error::NoSuchHook { .. })
-        ));
+        let choice = HookChoice { add: vec!["no_such_hook".into()], ..HookChoice::default() };
+        assert!(matches!(choose(&choice, |_| true), Err(Error::NoSuchHook { .. })));
     }
 }

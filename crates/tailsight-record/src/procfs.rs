@@ -25,19 +25,9 @@ pub fn parse_stat(text: &str) -> Option<Process> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
     let pid: u32 = text[..open].trim().parse().ok()?;
-    let parent: u32 = text
-        .get(close + 1..)?
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()?;
+    let parent: u32 = text.get(close + 1..)?.split_whitespace().nth(1)?.parse().ok()?;
     let comm = text.get(open + 1..close)?.to_owned();
-    Some(Process {
-        pid,
-        parent,
-        comm,
-        kernel: pid == 2 || parent == 2,
-    })
+    Some(Process { pid, parent, comm, kernel: pid == 2 || parent == 2 })
 }
 
 /// Every process.
@@ -53,11 +43,7 @@ pub fn process(pid: u32) -> Option<Process> {
 }
 
 fn numeric_entries(dir: &str) -> impl Iterator<Item = u32> + use<> {
-    fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+    fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok())
 }
 
 /// The given processes and all their descendants.
@@ -122,10 +108,7 @@ pub struct Socket {
 
 /// Parses one of /proc/net/{tcp,tcp6,udp,udp6}.
 pub fn parse_sockets(text: &str, udp: bool) -> Vec<Socket> {
-    text.lines()
-        .skip(1)
-        .filter_map(|line| parse_socket(line, udp))
-        .collect()
+    text.lines().skip(1).filter_map(|line| parse_socket(line, udp)).collect()
 }
 
 fn parse_socket(line: &str, udp: bool) -> Option<Socket> {
@@ -135,13 +118,7 @@ fn parse_socket(line: &str, udp: bool) -> Option<Socket> {
     let state = u8::from_str_radix(fields.next()?, 16).ok()?;
     let inode = fields.nth(5)?.parse().ok()?;
     let listening = if udp { remote.1 == 0 } else { state == 10 };
-    Some(Socket {
-        local,
-        remote,
-        udp,
-        listening,
-        inode,
-    })
+    Some(Socket { local, remote, udp, listening, inode })
 }
 
 /// `0100007F:1F90` or 32 hex digits and a port: 32-bit words as the machine stores them.
@@ -149,9 +126,7 @@ fn parse_end(text: &str) -> Option<(IpAddr, u16)> {
     let (addr, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let ip = match addr.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(
-            u32::from_str_radix(addr, 16).ok()?.to_ne_bytes(),
-        )),
+        8 => IpAddr::V4(Ipv4Addr::from(u32::from_str_radix(addr, 16).ok()?.to_ne_bytes())),
         32 => {
             let mut bytes = [0u8; 16];
             for (i, chunk) in bytes.chunks_mut(4).enumerate() {
@@ -178,9 +153,7 @@ pub fn sockets_of_namespace(pid: u32) -> Vec<Socket> {
 
 /// The network namespace of a process, as the kernel names it.
 pub fn namespace_of(pid: u32) -> Option<String> {
-    fs::read_link(format!("/proc/{pid}/ns/net"))
-        .ok()
-        .map(|p| p.to_string_lossy().into_owned())
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok().map(|p| p.to_string_lossy().into_owned())
 }
 
 /// Inodes of the sockets that a process holds.
@@ -192,11 +165,7 @@ pub fn socket_inodes(pid: u32) -> Vec<u64> {
         .flatten()
         .filter_map(|e| {
             let link = fs::read_link(e.path()).ok()?;
-            link.to_str()?
-                .strip_prefix("socket:[")?
-                .strip_suffix(']')?
-                .parse()
-                .ok()
+            link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
         })
         .collect()
 }
@@ -232,11 +201,7 @@ pub fn socket_row(socket: &Socket, holder: u32, comm: &str) -> SocketRow {
         proto: if socket.udp { "udp" } else { "tcp" }.into(),
         local_addr: socket.local.0.to_canonical().to_string(),
         local_port: socket.local.1,
-        remote_addr: if connected {
-            socket.remote.0.to_canonical().to_string()
-        } else {
-            String::new()
-        },
+        remote_addr: if connected { socket.remote.0.to_canonical().to_string() } else { String::new() },
         remote_port: socket.remote.1,
         listening: socket.listening,
         tgid: holder,
@@ -252,15 +217,7 @@ mod tests {
     #[test]
     fn stat_with_hostile_comm() {
         let p = parse_stat("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
-        assert_eq!(
-            p,
-            Process {
-                pid: 42,
-                parent: 7,
-                comm: "a) b (c)".into(),
-                kernel: false
-            }
-        );
+        assert_eq!(p, Process { pid: 42, parent: 7, comm: "a) b (c)".into(), kernel: false });
         assert_eq!(parse_stat("garbage"), None);
         assert_eq!(parse_stat(""), None);
     }
@@ -283,12 +240,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let p = |pid, parent| Process {
-            pid,
-            parent,
-            comm: String::new(),
-            kernel: false,
-        };
+        let p = |pid, parent| Process { pid, parent, comm: String::new(), kernel: false };
         let all = [p(1, 0), p(10, 1), p(11, 10), p(12, 11), p(20, 1)];
         assert_eq!(with_descendants(&[10], &all), vec![10, 11, 12]);
     }
@@ -297,10 +249,6 @@ mod tests {
     fn this_process_sees_itself() {
         let me = std::process::id();
         assert!(process(me).is_some());
-        assert!(
-            tasks(|pid| pid == me)
-                .iter()
-                .any(|t| t.tgid == me && t.target)
-        );
+        assert!(tasks(|pid| pid == me).iter().any(|t| t.tgid == me && t.target));
     }
 }

@@ -31,6 +31,9 @@ use crate::target::{self, Selector};
 
 /// How long the cost of the hooks is measured after the recording.
 const COST_WINDOW: Duration = Duration::from_millis(50);
+/// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
+/// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
+const SETTLE: Duration = Duration::from_millis(200);
 /// How often the recorder looks at the buffers.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -94,37 +97,21 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Everything that happens before the first event; later trouble is in [`Outcome::error`].
-pub fn record(
-    options: &Options,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome, Error> {
+pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut hooks = preflight(&options.hooks)?;
     let (mut app, mut pids) = target::processes(&options.selector)?;
     let fixed_ports = match options.selector {
         Selector::Port(port) => Some(vec![port]),
         _ => None,
     };
-    let mut ports = fixed_ports
-        .clone()
-        .unwrap_or_else(|| target::server_ports(&pids));
+    let mut ports = fixed_ports.clone().unwrap_or_else(|| target::server_ports(&pids));
     if let Selector::Command(words) = &options.selector {
-        app = words
-            .first()
-            .map(|w| w.rsplit('/').next().unwrap_or(w).to_owned())
-            .unwrap_or_default();
+        app = words.first().map(|w| w.rsplit('/').next().unwrap_or(w).to_owned()).unwrap_or_default();
     }
-    progress(Progress::Loading {
-        app: app.clone(),
-        pids: pids.clone(),
-        ports: ports.clone(),
-    });
+    progress(Progress::Loading { app: app.clone(), pids: pids.clone(), ports: ports.clone() });
 
     let cpus = possible_cpus();
-    let slots = buffer::slots_for(
-        options.buffer_bytes.unwrap_or_else(default_buffer_bytes),
-        cpus,
-    );
+    let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
     let mut meta = first_meta(options, &app, cpus, slots);
     let mut writer = RunWriter::create(&options.out, &meta)?;
 
@@ -143,32 +130,25 @@ pub fn record(
     }
     set_targets(&mut loaded, &pids, &ports);
 
-    meta.started_unix_ns = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64);
+    let snapshot = procfs::tasks(|_| false);
+    if child.is_none() {
+        std::thread::sleep(SETTLE);
+    }
+    meta.started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let usage_before = own_cpu_ns();
     let mut clock_rows = vec![clocks::compare()];
     meta.start_ns = clocks::monotonic_ns();
     loaded.set_recording(true);
-    // After the start, so that a task born in between is in the snapshot or in the stream.
-    let snapshot = procfs::tasks(|_| false);
 
-    let mut session = Drain {
-        collector: Collector::new(),
-        pending: Vec::new(),
-        drains: 0,
-        failed: None,
-        start_ns: meta.start_ns,
-    };
+    let mut session =
+        Drain { collector: Collector::new(), pending: Vec::new(), drains: 0, failed: None, start_ns: meta.start_ns };
     let started = std::time::Instant::now();
     let mut last_scan = started;
     let mut last_clock = started;
     let mut last_drain = started;
     let mut ended_early = None;
     loop {
-        let left = options
-            .duration
-            .map(|d| d.saturating_sub(started.elapsed()));
+        let left = options.duration.map(|d| d.saturating_sub(started.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
         }
@@ -183,11 +163,7 @@ pub fn record(
             last_clock = now;
         }
         let (events, lost, fullest) = fill(&loaded, &buffers);
-        progress(Progress::Recording {
-            elapsed: started.elapsed(),
-            events,
-            lost,
-        });
+        progress(Progress::Recording { elapsed: started.elapsed(), events, lost });
         let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
         if fullest > slots / 2 || (long && now - last_drain > Duration::from_secs(1)) {
             session.drain(&mut loaded, &buffers, &mut writer, u64::MAX);
@@ -205,10 +181,7 @@ pub fn record(
                 break;
             }
             if !pids.iter().any(|&p| procfs::process(p).is_some()) {
-                ended_early = Some(format!(
-                    "the target exited after {:.1} s",
-                    started.elapsed().as_secs_f64()
-                ));
+                ended_early = Some(format!("the target exited after {:.1} s", started.elapsed().as_secs_f64()));
                 break;
             }
             rescan(options, child.as_ref(), &mut pids);
@@ -220,11 +193,7 @@ pub fn record(
     }
     meta.end_ns = clocks::monotonic_ns();
     clock_rows.push(clocks::compare());
-    let lost: Vec<u64> = heads(&loaded)
-        .iter()
-        .take(cpus as usize)
-        .map(|h| h.lost)
-        .collect();
+    let lost: Vec<u64> = heads(&loaded).iter().take(cpus as usize).map(|h| h.lost).collect();
     meta.overhead.recorder_cpu_ns = own_cpu_ns().saturating_sub(usage_before);
 
     progress(Progress::Measuring);
@@ -233,41 +202,22 @@ pub fn record(
     let measured_events = fill(&loaded, &buffers).0 - before;
     loaded.set_recording(false);
     loaded.detach();
-    progress(Progress::Writing {
-        events: fill(&loaded, &buffers).0,
-    });
+    progress(Progress::Writing { events: fill(&loaded, &buffers).0 });
     session.drain(&mut loaded, &buffers, &mut writer, meta.end_ns);
 
     // Descriptions. All processes that were targets at any time: the filter also followed forks.
     let targets = target_tgids(&loaded, &pids, &session.collector.tasks);
-    let tasks = task_rows(
-        snapshot,
-        std::mem::take(&mut session.collector.tasks),
-        &targets,
-    );
+    let tasks = task_rows(snapshot, procfs::tasks(|_| false), std::mem::take(&mut session.collector.tasks), &targets);
     let sockets = socket_rows(&session.collector);
     if let Some(child) = &mut child {
         stop_child(child, &mut meta);
     }
     if app.is_empty() {
-        app = tasks
-            .iter()
-            .find(|t| t.target && t.tid == t.tgid)
-            .map(|t| t.comm.clone())
-            .unwrap_or_default();
+        app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();
     }
-    meta.target = meta::Target {
-        selector: options.selector.to_string(),
-        app,
-        pids: targets,
-        ports,
-    };
+    meta.target = meta::Target { selector: options.selector.to_string(), app, pids: targets, ports };
     meta.cpus = (0..cpus)
-        .map(|cpu| meta::Cpu {
-            cpu,
-            events: writer.written(cpu),
-            lost: lost[cpu as usize],
-        })
+        .map(|cpu| meta::Cpu { cpu, events: writer.written(cpu), lost: lost[cpu as usize] })
         .filter(|c| c.events > 0 || c.lost > 0)
         .collect();
     meta.buffer.drains = session.drains;
@@ -278,11 +228,7 @@ pub fn record(
         meta.warnings.push(no_traffic(&meta));
     }
     let mut error = session.failed.take();
-    for step in [
-        writer.tasks(&tasks),
-        writer.sockets(&sockets),
-        writer.clocks(&clock_rows),
-    ] {
+    for step in [writer.tasks(&tasks), writer.sockets(&sockets), writer.clocks(&clock_rows)] {
         if let Err(e) = step {
             error.get_or_insert(e.into());
         }
@@ -290,10 +236,7 @@ pub fn record(
     meta.state = State::Complete;
     if let Some(why) = ended_early {
         let note = if why == "interrupted" {
-            format!(
-                "interrupted after {:.1} s",
-                (meta.end_ns - meta.start_ns) as f64 / 1e9
-            )
+            format!("interrupted after {:.1} s", (meta.end_ns - meta.start_ns) as f64 / 1e9)
         } else {
             why
         };
@@ -314,36 +257,20 @@ fn preflight(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
     let root = Root::host();
     let kernel = Kernel::collect(&root);
     let rights = Rights::collect(&root, &kernel);
-    for attempt in [
-        &rights.bpf_map,
-        &rights.bpf_program,
-        &rights.bpf_kernel_read,
-    ] {
+    for attempt in [&rights.bpf_map, &rights.bpf_program, &rights.bpf_kernel_read] {
         if let Fact::Known(a) = attempt
             && !a.allowed
         {
             let errno = a.errno.as_deref().unwrap_or("refused");
-            return Err(Error::NotAllowed {
-                why: format!("bpf() says {errno}: {}", a.meaning),
-            });
+            return Err(Error::NotAllowed { why: format!("bpf() says {errno}: {}", a.meaning) });
         }
     }
     let hooks = loader::survey(choice)?;
-    let missing: Vec<&str> = hooks
-        .iter()
-        .filter(|h| h.need == Need::Required && h.program.is_none())
-        .map(|h| h.name)
-        .collect();
+    let missing: Vec<&str> =
+        hooks.iter().filter(|h| h.need == Need::Required && h.program.is_none()).map(|h| h.name).collect();
     if !missing.is_empty() {
-        let release = kernel
-            .release
-            .known()
-            .cloned()
-            .unwrap_or_else(|| "(unknown)".into());
-        return Err(Error::KernelTooOld {
-            release,
-            missing: missing.join(", "),
-        });
+        let release = kernel.release.known().cloned().unwrap_or_else(|| "(unknown)".into());
+        return Err(Error::KernelTooOld { release, missing: missing.join(", ") });
     }
     Ok(hooks)
 }
@@ -358,22 +285,11 @@ struct Drain {
 
 impl Drain {
     /// Empties every core's buffer into the run; events after `until` are dropped (they belong to the cost window).
-    fn drain(
-        &mut self,
-        loaded: &mut Loaded<'_>,
-        buffers: &Buffers,
-        writer: &mut RunWriter,
-        until: u64,
-    ) {
+    fn drain(&mut self, loaded: &mut Loaded<'_>, buffers: &Buffers, writer: &mut RunWriter, until: u64) {
         self.drains += 1;
         for cpu in 0..buffers.cpus {
             self.pending.clear();
-            let bss = loaded
-                .skel
-                .maps
-                .bss_data
-                .as_deref_mut()
-                .expect("the object has variables");
+            let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
             buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending);
             let start = self.start_ns;
             self.pending.retain(|e| e.ts >= start && e.ts <= until);
@@ -391,13 +307,7 @@ impl Drain {
 }
 
 fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
-    &loaded
-        .skel
-        .maps
-        .bss_data
-        .as_deref()
-        .expect("the object has variables")
-        .heads
+    &loaded.skel.maps.bss_data.as_deref().expect("the object has variables").heads
 }
 
 /// Events so far, lost so far, and how full the fullest buffer is.
@@ -405,25 +315,17 @@ fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
     heads(loaded)
         .iter()
         .take(buffers.cpus as usize)
-        .fold((0, 0, 0), |(n, lost, most), h| {
-            (n + h.n, lost + h.lost, most.max(buffer::waiting(h)))
-        })
+        .fold((0, 0, 0), |(n, lost, most), h| (n + h.n, lost + h.lost, most.max(buffer::waiting(h))))
 }
 
 fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
-    let bss = loaded
-        .skel
-        .maps
-        .bss_data
-        .as_deref_mut()
-        .expect("the object has variables");
+    let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
     bss.follow_children = 1;
     for &pid in pids {
         // The probes set bits of children at the same time, atomically; so must we.
         let word = &raw mut bss.target_tgids[(pid >> 6) as usize & 0xffff];
         // SAFETY: an aligned word of the shared mapping.
-        unsafe { std::sync::atomic::AtomicU64::from_ptr(word) }
-            .fetch_or(1 << (pid & 63), Ordering::Relaxed);
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(word) }.fetch_or(1 << (pid & 63), Ordering::Relaxed);
     }
     for &port in ports {
         bss.target_ports[usize::from(port >> 6)] |= 1 << (port & 63);
@@ -447,30 +349,23 @@ fn rescan(options: &Options, child: Option<&Child>, pids: &mut Vec<u32>) {
 
 /// Every process whose bit is set: those we set and the children that the probe followed.
 fn target_tgids(loaded: &Loaded<'_>, pids: &[u32], born: &[TaskRow]) -> Vec<u32> {
-    let bss = loaded
-        .skel
-        .maps
-        .bss_data
-        .as_deref()
-        .expect("the object has variables");
+    let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
     let mut all: Vec<u32> = pids.to_vec();
     all.extend(
-        born.iter()
-            .map(|t| t.tgid)
-            .filter(|t| bss.target_tgids[(t >> 6) as usize & 0xffff] >> (t & 63) & 1 == 1),
+        born.iter().map(|t| t.tgid).filter(|t| bss.target_tgids[(t >> 6) as usize & 0xffff] >> (t & 63) & 1 == 1),
     );
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// The snapshot, then names met in the stream; marked by the final target set.
-fn task_rows(snapshot: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
-    let kernel: std::collections::HashSet<u32> = snapshot
-        .iter()
-        .filter(|t| t.kernel)
-        .map(|t| t.tid)
-        .collect();
+/// The tasks before the recording, those found after it that nothing else names (born between the first look and the
+/// start), and names met in the stream; marked by the final target set.
+fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
+    let named: std::collections::HashSet<u32> = before.iter().chain(&born).map(|t| t.tid).collect();
+    let mut snapshot = before;
+    snapshot.extend(after.into_iter().filter(|t| !named.contains(&t.tid)));
+    let kernel: std::collections::HashSet<u32> = snapshot.iter().filter(|t| t.kernel).map(|t| t.tid).collect();
     let mut rows = snapshot;
     rows.extend(born);
     for row in &mut rows {
@@ -485,10 +380,7 @@ fn socket_rows(collector: &Collector) -> Vec<SocketRow> {
     let mut rows: Vec<SocketRow> = procfs::sockets(&all)
         .iter()
         .map(|(socket, holder)| {
-            let comm = all
-                .iter()
-                .find(|p| p.pid == *holder)
-                .map_or("", |p| p.comm.as_str());
+            let comm = all.iter().find(|p| p.pid == *holder).map_or("", |p| p.comm.as_str());
             procfs::socket_row(socket, *holder, comm)
         })
         .collect();
@@ -500,11 +392,8 @@ fn socket_rows(collector: &Collector) -> Vec<SocketRow> {
 fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|l| {
-        l.strip_prefix("model name")?
-            .split_once(':')
-            .map(|(_, m)| m.trim().to_owned())
-    });
+    let model =
+        cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, m)| m.trim().to_owned()));
     RunMeta {
         format: "tailsight-run".into(),
         version: FORMAT_VERSION,
@@ -516,11 +405,7 @@ fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
             cpus,
             cpu_model: model.unwrap_or_default(),
         },
-        target: meta::Target {
-            selector: options.selector.to_string(),
-            app: app.into(),
-            ..meta::Target::default()
-        },
+        target: meta::Target { selector: options.selector.to_string(), app: app.into(), ..meta::Target::default() },
         buffer: meta::Buffer {
             slots_per_cpu: slots,
             bytes: slots * u64::from(cpus) * size_of::<Event>() as u64,
@@ -539,8 +424,7 @@ fn describe_cost(
     window_events: u64,
 ) {
     let costs = costs.unwrap_or_else(|e| {
-        meta.warnings
-            .push(format!("the cost of the hooks was not measured: {e}"));
+        meta.warnings.push(format!("the cost of the hooks was not measured: {e}"));
         Vec::new()
     });
     let mut ns = 0.0;
@@ -556,6 +440,7 @@ fn describe_cost(
                 probe: h.probe.into(),
                 on: h.program.is_some(),
                 reason: h.reason.clone(),
+                optional: h.need == Need::Optional,
                 ns_per_run: cost.and_then(|c| c.ns_per_run),
                 measured_runs: cost.map_or(0, |c| c.runs),
             }
@@ -563,11 +448,7 @@ fn describe_cost(
         .collect();
     let events = meta.events();
     meta.overhead.events = events;
-    meta.overhead.ns_per_event = if window_events > 0 {
-        ns / window_events as f64
-    } else {
-        0.0
-    };
+    meta.overhead.ns_per_event = if window_events > 0 { ns / window_events as f64 } else { 0.0 };
     meta.overhead.hooks_cpu_ns = (meta.overhead.ns_per_event * events as f64) as u64;
 }
 
@@ -588,26 +469,18 @@ fn no_traffic(meta: &RunMeta) -> String {
         "the target has no server port: it neither listens nor holds a connection".into()
     } else {
         let ports: Vec<String> = meta.target.ports.iter().map(u16::to_string).collect();
-        format!(
-            "no message reached the target on port {} while recording; is there a load?",
-            ports.join(", ")
-        )
+        format!("no message reached the target on port {} while recording; is there a load?", ports.join(", "))
     }
 }
 
 fn start(words: &[String]) -> Result<Child, Error> {
-    let (program, arguments) = words.split_first().ok_or_else(|| Error::Command {
-        command: String::new(),
-        why: "no command given".into(),
-    })?;
+    let (program, arguments) =
+        words.split_first().ok_or_else(|| Error::Command { command: String::new(), why: "no command given".into() })?;
     Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .spawn()
-        .map_err(|e| Error::Command {
-            command: program.clone(),
-            why: e.to_string(),
-        })
+        .map_err(|e| Error::Command { command: program.clone(), why: e.to_string() })
 }
 
 /// Stops the command that we started: it was started for the recording.
@@ -625,15 +498,13 @@ fn stop_child(child: &mut Child, meta: &mut RunMeta) {
     }
     let _ = child.kill();
     let _ = child.wait();
-    meta.warnings
-        .push("the command did not end on SIGTERM within 5 s and was killed".into());
+    meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
 }
 
+/// CPU time of this thread, which does all of the recording.
 fn own_cpu_ns() -> u64 {
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |u| {
-        let ns = |t: nix::sys::time::TimeVal| {
-            t.tv_sec() as u64 * 1_000_000_000 + t.tv_usec() as u64 * 1000
-        };
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |u| {
+        let ns = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000_000 + t.tv_usec() as u64 * 1000;
         ns(u.user_time()) + ns(u.system_time())
     })
 }
@@ -641,27 +512,13 @@ fn own_cpu_ns() -> u64 {
 /// Cores the kernel may number, from /sys/devices/system/cpu/possible (`0-3`): event buffers are indexed by core.
 fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = text
-        .trim()
-        .rsplit(['-', ','])
-        .next()
-        .and_then(|n| n.parse::<u32>().ok());
-    last.map_or_else(
-        || std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        |n| n + 1,
-    )
-    .min(1024)
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<u32>().ok());
+    last.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32), |n| n + 1).min(1024)
 }
 
 fn default_buffer_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = text.lines().find_map(|l| {
-        l.strip_prefix("MemTotal:")?
-            .trim()
-            .strip_suffix("kB")?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    });
+    let kib =
+        text.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
 }

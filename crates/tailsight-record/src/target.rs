@@ -54,11 +54,7 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
     let me = std::process::id();
     let roots: Vec<u32> = match selector {
         Selector::Pid(pid) => {
-            let process = all
-                .iter()
-                .find(|p| p.pid == *pid)
-                .cloned()
-                .or_else(|| thread_group(*pid));
+            let process = all.iter().find(|p| p.pid == *pid).cloned().or_else(|| thread_group(*pid));
             let process = process.ok_or(Error::NoSuchPid { pid: *pid })?;
             if process.kernel {
                 return Err(Error::NoTarget {
@@ -70,11 +66,8 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
             vec![process.pid]
         }
         Selector::Comm(name) => {
-            let found: Vec<u32> = all
-                .iter()
-                .filter(|p| p.comm == *name && p.pid != me && !p.kernel)
-                .map(|p| p.pid)
-                .collect();
+            let found: Vec<u32> =
+                all.iter().filter(|p| p.comm == *name && p.pid != me && !p.kernel).map(|p| p.pid).collect();
             if found.is_empty() {
                 return Err(no_such_comm(selector, name, &all));
             }
@@ -86,27 +79,15 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
     };
     // Under --comm and -p, children of the match count as the application; --port names its holders exactly, but their
     // children (workers of a pre-forking server) hold the same socket anyway.
-    let pids: Vec<u32> = procfs::with_descendants(&roots, &all)
-        .into_iter()
-        .filter(|&p| p != me)
-        .collect();
-    let app = roots
-        .first()
-        .and_then(|r| all.iter().find(|p| p.pid == *r))
-        .map(|p| p.comm.clone())
-        .unwrap_or_default();
+    let pids: Vec<u32> = procfs::with_descendants(&roots, &all).into_iter().filter(|&p| p != me).collect();
+    let app = roots.first().and_then(|r| all.iter().find(|p| p.pid == *r)).map(|p| p.comm.clone()).unwrap_or_default();
     Ok((app, pids))
 }
 
 /// A thread id given as a pid: the process it belongs to.
 fn thread_group(tid: u32) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let tgid = status
-        .lines()
-        .find_map(|l| l.strip_prefix("Tgid:"))?
-        .trim()
-        .parse()
-        .ok()?;
+    let tgid = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()?;
     procfs::process(tgid)
 }
 
@@ -115,34 +96,23 @@ fn no_such_comm(selector: &Selector, name: &str, all: &[Process]) -> Error {
     let near: BTreeSet<&str> = all
         .iter()
         .filter(|p| {
-            !p.kernel
-                && (p.comm.to_lowercase().contains(&lower)
-                    || (name.len() > 15 && name.starts_with(&p.comm)))
+            !p.kernel && (p.comm.to_lowercase().contains(&lower) || (name.len() > 15 && name.starts_with(&p.comm)))
         })
         .map(|p| p.comm.as_str())
         .collect();
     let next = if near.is_empty() {
         "command names are at most 15 characters; `ps -e -o comm` lists them, --port PORT chooses by port".to_owned()
     } else {
-        format!(
-            "did you mean --comm {}?",
-            near.into_iter().collect::<Vec<_>>().join(" or --comm ")
-        )
+        format!("did you mean --comm {}?", near.into_iter().collect::<Vec<_>>().join(" or --comm "))
     };
-    Error::NoTarget {
-        tried: selector.to_string(),
-        why: "no process has that command name".into(),
-        next,
-    }
+    Error::NoTarget { tried: selector.to_string(), why: "no process has that command name".into(), next }
 }
 
 fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
     let none = |why: String| Error::NoTarget {
         tried: selector.to_string(),
         why,
-        next:
-            "give a directory below /sys/fs/cgroup, e.g. /sys/fs/cgroup/system.slice/nginx.service"
-                .into(),
+        next: "give a directory below /sys/fs/cgroup, e.g. /sys/fs/cgroup/system.slice/nginx.service".into(),
     };
     let relative = path.strip_prefix("/").unwrap_or(path);
     let candidates = [
@@ -158,17 +128,9 @@ fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
     let mut queue = vec![dir.clone()];
     while let Some(dir) = queue.pop() {
         let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-        found.extend(
-            text.lines()
-                .filter_map(|l| l.parse::<u32>().ok())
-                .filter(|&p| p != 0),
-        );
+        found.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|&p| p != 0));
         let below = fs::read_dir(&dir).into_iter().flatten().flatten();
-        queue.extend(
-            below
-                .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
-                .map(|e| e.path()),
-        );
+        queue.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
     }
     if found.is_empty() {
         return Err(none("the cgroup has no processes".into()));
@@ -178,30 +140,19 @@ fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
 
 fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>, Error> {
     let sockets = procfs::sockets(all);
-    let inodes: BTreeSet<u64> = sockets
-        .iter()
-        .filter(|(s, _)| s.listening && s.local.1 == port)
-        .map(|(s, _)| s.inode)
-        .collect();
+    let inodes: BTreeSet<u64> =
+        sockets.iter().filter(|(s, _)| s.listening && s.local.1 == port).map(|(s, _)| s.inode).collect();
     let holders: Vec<u32> = all
         .iter()
         .filter(|p| !p.kernel)
-        .filter(|p| {
-            !inodes.is_empty()
-                && procfs::socket_inodes(p.pid)
-                    .iter()
-                    .any(|i| inodes.contains(i))
-        })
+        .filter(|p| !inodes.is_empty() && procfs::socket_inodes(p.pid).iter().any(|i| inodes.contains(i)))
         .map(|p| p.pid)
         .collect();
     if !holders.is_empty() {
         return Ok(holders);
     }
-    let others: BTreeSet<u16> = sockets
-        .iter()
-        .filter(|(s, h)| s.listening && !s.udp && *h != 0)
-        .map(|(s, _)| s.local.1)
-        .collect();
+    let others: BTreeSet<u16> =
+        sockets.iter().filter(|(s, h)| s.listening && !s.udp && *h != 0).map(|(s, _)| s.local.1).collect();
     let listed: Vec<String> = others.iter().take(12).map(u16::to_string).collect();
     Err(Error::NoTarget {
         tried: selector.to_string(),
@@ -224,24 +175,13 @@ pub fn server_ports(pids: &[u32]) -> Vec<u16> {
         if inodes.is_empty() {
             continue;
         }
-        for socket in procfs::sockets_of_namespace(pid)
-            .iter()
-            .filter(|s| inodes.contains(&s.inode))
-        {
-            let set = if socket.listening {
-                &mut ports
-            } else {
-                &mut connected
-            };
+        for socket in procfs::sockets_of_namespace(pid).iter().filter(|s| inodes.contains(&s.inode)) {
+            let set = if socket.listening { &mut ports } else { &mut connected };
             set.insert(local_port(socket));
         }
     }
     ports.remove(&0);
-    if ports.is_empty() {
-        connected.into_iter().filter(|&p| p != 0).collect()
-    } else {
-        ports.into_iter().collect()
-    }
+    if ports.is_empty() { connected.into_iter().filter(|&p| p != 0).collect() } else { ports.into_iter().collect() }
 }
 
 fn local_port(socket: &Socket) -> u16 {
@@ -278,9 +218,7 @@ mod tests {
 
     #[test]
     fn a_missing_cgroup_says_so() {
-        let e = processes(&Selector::Cgroup("/no/such/cgroup".into()))
-            .unwrap_err()
-            .to_string();
+        let e = processes(&Selector::Cgroup("/no/such/cgroup".into())).unwrap_err().to_string();
         assert!(e.contains("not a cgroup directory"), "{e}");
     }
 }

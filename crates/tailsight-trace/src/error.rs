@@ -47,9 +47,7 @@ pub enum Error {
         full: bool,
     },
     /// The output directory exists and is not empty.
-    #[error(
-        "{path} exists and is not a previous run of tailsight\n  give another -o DIR, or remove it first"
-    )]
+    #[error("{path} exists and is not a previous run of tailsight\n  give another -o DIR, or remove it first")]
     OutputExists {
         /// The directory.
         path: PathBuf,
@@ -61,21 +59,12 @@ impl Error {
     pub fn write(path: impl Into<PathBuf>, cause: impl std::fmt::Display) -> Self {
         let why = cause.to_string();
         // Arrow wraps I/O errors into text, so the text is all there is to look at.
-        let full = why.contains("os error 28")
-            || why.contains("os error 122")
-            || why.contains("No space left");
-        Error::Write {
-            path: path.into(),
-            why,
-            full,
-        }
+        let full = why.contains("os error 28") || why.contains("os error 122") || why.contains("No space left");
+        Error::Write { path: path.into(), why, full }
     }
 
     /// A read error.
     pub fn read(path: impl Into<PathBuf>, cause: impl std::fmt::Display) -> Self {
-        Error::Read {
-            path: path.into(),
-            why: cause.to_string(),
-        }
+        Error::Read { path: path.into(), why: cause.to_string() }
     }
 }

@@ -188,9 +188,8 @@ pub const VECTORS: &[&str] = &[
 ];
 
 /// Names of the softirq vectors (`include/linux/interrupt.h`).
-pub const SOFTIRQS: &[&str] = &[
-    "hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu",
-];
+pub const SOFTIRQS: &[&str] =
+    &["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
 
 impl Event {
     /// The event's kind, if this version knows it.
@@ -234,12 +233,7 @@ impl Event {
         let mut bytes = [0u8; 16];
         let n = text.len().min(15);
         bytes[..n].copy_from_slice(&text.as_bytes()[..n]);
-        let half = |r: std::ops::Range<usize>| {
-            bytes[r]
-                .iter()
-                .rev()
-                .fold(0u64, |acc, &x| acc << 8 | u64::from(x))
-        };
+        let half = |r: std::ops::Range<usize>| bytes[r].iter().rev().fold(0u64, |acc, &x| acc << 8 | u64::from(x));
         (half(0..8), half(8..16))
     }
 }
@@ -268,11 +262,8 @@ pub fn c_header() -> String {
     for (n, name) in VECTORS.iter().enumerate() {
         out += &format!("#define TS_VECTOR_{} {n}\n", name.to_uppercase());
     }
-    out += &format!(
-        "#define TS_MIX_K1 {:#x}ULL\n#define TS_MIX_K2 {:#x}ULL\n",
-        crate::flow::MIX_K1,
-        crate::flow::MIX_K2
-    );
+    out +=
+        &format!("#define TS_MIX_K1 {:#x}ULL\n#define TS_MIX_K2 {:#x}ULL\n", crate::flow::MIX_K1, crate::flow::MIX_K2);
     out
 }
 
@@ -295,11 +286,7 @@ mod tests {
     fn kind_numbers_are_unique_and_round_trip() {
         let mut seen = std::collections::HashSet::new();
         for spec in KINDS {
-            assert!(
-                seen.insert(spec.kind as u8),
-                "{} repeats a number",
-                spec.name
-            );
+            assert!(seen.insert(spec.kind as u8), "{} repeats a number", spec.name);
             assert_eq!(Kind::from_u8(spec.kind as u8), Some(spec.kind));
         }
         assert_eq!(Kind::from_u8(255), None);
@@ -308,36 +295,16 @@ mod tests {
     #[test]
     fn text_round_trips_and_is_cut_at_fifteen_bytes() {
         let (b, c) = Event::pack_text("memcached");
-        assert_eq!(
-            Event {
-                b,
-                c,
-                ..Event::default()
-            }
-            .text(),
-            "memcached"
-        );
+        assert_eq!(Event { b, c, ..Event::default() }.text(), "memcached");
         let (b, c) = Event::pack_text("a-very-long-task-name");
-        assert_eq!(
-            Event {
-                b,
-                c,
-                ..Event::default()
-            }
-            .text(),
-            "a-very-long-tas"
-        );
+        assert_eq!(Event { b, c, ..Event::default() }.text(), "a-very-long-tas");
     }
 
     #[test]
     fn the_c_header_names_every_kind() {
         let header = c_header();
         for spec in KINDS {
-            assert!(header.contains(&format!(
-                "TS_{} = {},",
-                screaming(spec.name),
-                spec.kind as u8
-            )));
+            assert!(header.contains(&format!("TS_{} = {},", screaming(spec.name), spec.kind as u8)));
         }
     }
 }

@@ -26,11 +26,7 @@ pub struct FlowKey {
 impl FlowKey {
     /// The flow of a network event.
     pub fn of(event: &Event) -> FlowKey {
-        FlowKey {
-            addrs: event.a,
-            ports: event.b_lo(),
-            proto: (event.aux & (flow_flags::V6 | flow_flags::UDP)) as u8,
-        }
+        FlowKey { addrs: event.a, ports: event.b_lo(), proto: (event.aux & (flow_flags::V6 | flow_flags::UDP)) as u8 }
     }
 
     /// The flow between two ends; `udp` else TCP.
@@ -38,16 +34,10 @@ impl FlowKey {
         let proto = if udp { flow_flags::UDP as u8 } else { 0 };
         let ports = u32::from(local.1) << 16 | u32::from(remote.1);
         match (canonical(local.0), canonical(remote.0)) {
-            (IpAddr::V4(l), IpAddr::V4(r)) => FlowKey {
-                addrs: u64::from(u32::from(l)) << 32 | u64::from(u32::from(r)),
-                ports,
-                proto,
-            },
-            (l, r) => FlowKey {
-                addrs: mix6(to6(l), to6(r)),
-                ports,
-                proto: proto | flow_flags::V6 as u8,
-            },
+            (IpAddr::V4(l), IpAddr::V4(r)) => {
+                FlowKey { addrs: u64::from(u32::from(l)) << 32 | u64::from(u32::from(r)), ports, proto }
+            }
+            (l, r) => FlowKey { addrs: mix6(to6(l), to6(r)), ports, proto: proto | flow_flags::V6 as u8 },
         }
     }
 
@@ -69,12 +59,7 @@ impl FlowKey {
     }
     /// Both addresses, local first, when the key holds them (IPv4).
     pub fn addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
-        (!self.is_v6()).then(|| {
-            (
-                Ipv4Addr::from((self.addrs >> 32) as u32),
-                Ipv4Addr::from(self.addrs as u32),
-            )
-        })
+        (!self.is_v6()).then(|| (Ipv4Addr::from((self.addrs >> 32) as u32), Ipv4Addr::from(self.addrs as u32)))
     }
 }
 
@@ -116,19 +101,10 @@ impl std::fmt::Display for FlowKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let proto = if self.is_udp() { "udp" } else { "tcp" };
         match self.addresses() {
-            Some((l, r)) => write!(
-                f,
-                "{proto} {l}:{} <- {r}:{}",
-                self.local_port(),
-                self.remote_port()
-            ),
-            None => write!(
-                f,
-                "{proto}6 :{} <- :{} (addresses {:016x})",
-                self.local_port(),
-                self.remote_port(),
-                self.addrs
-            ),
+            Some((l, r)) => write!(f, "{proto} {l}:{} <- {r}:{}", self.local_port(), self.remote_port()),
+            None => {
+                write!(f, "{proto}6 :{} <- :{} (addresses {:016x})", self.local_port(), self.remote_port(), self.addrs)
+            }
         }
     }
 }
@@ -139,11 +115,7 @@ mod tests {
 
     #[test]
     fn mapped_addresses_are_the_ipv4_flow() {
-        let v4 = FlowKey::between(
-            ("10.0.0.1".parse().unwrap(), 80),
-            ("10.0.0.2".parse().unwrap(), 4000),
-            false,
-        );
+        let v4 = FlowKey::between(("10.0.0.1".parse().unwrap(), 80), ("10.0.0.2".parse().unwrap(), 4000), false);
         let mapped = FlowKey::between(
             ("::ffff:10.0.0.1".parse().unwrap(), 80),
             ("::ffff:10.0.0.2".parse().unwrap(), 4000),

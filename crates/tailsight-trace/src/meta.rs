@@ -97,6 +97,8 @@ pub struct Hook {
     pub on: bool,
     /// Why it was not.
     pub reason: Option<String>,
+    /// Off unless asked for: other hooks tell the same.
+    pub optional: bool,
     /// Mean cost of one run, ns, measured after the recording with the kernel's BPF statistics, less the cost of an
     /// empty program; absent when it did not run while that was measured.
     pub ns_per_run: Option<f64>,

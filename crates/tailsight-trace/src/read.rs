@@ -52,16 +52,9 @@ impl Run {
     /// # Errors
     /// [`Error::NotARun`], [`Error::NewerVersion`], [`Error::Read`].
     pub fn open(dir: &Path) -> Result<Run, Error> {
-        let not = |why: String| Error::NotARun {
-            path: dir.into(),
-            why,
-        };
+        let not = |why: String| Error::NotARun { path: dir.into(), why };
         if !dir.is_dir() {
-            return Err(not(if dir.exists() {
-                "it is a file".into()
-            } else {
-                "there is no such directory".into()
-            }));
+            return Err(not(if dir.exists() { "it is a file".into() } else { "there is no such directory".into() }));
         }
         let path = dir.join("run.json");
         let text = match fs::read_to_string(&path) {
@@ -72,17 +65,12 @@ impl Run {
             Err(e) => return Err(Error::read(&path, e)),
         };
         // The version comes first: a newer run.json may hold what this version cannot parse.
-        let value: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|e| not(format!("its run.json is not JSON: {e}")))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| not(format!("its run.json is not JSON: {e}")))?;
         if value.get("format").and_then(|f| f.as_str()) != Some("tailsight-run") {
-            return Err(not(
-                "its run.json does not say \"format\": \"tailsight-run\"".into(),
-            ));
+            return Err(not("its run.json does not say \"format\": \"tailsight-run\"".into()));
         }
-        let version = value
-            .get("version")
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0);
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if version > u64::from(FORMAT_VERSION) {
             return Err(Error::NewerVersion {
                 path: dir.into(),
@@ -90,29 +78,18 @@ impl Run {
                 supported: FORMAT_VERSION,
             });
         }
-        let meta: RunMeta = serde_json::from_value(value)
-            .map_err(|e| not(format!("its run.json is not understood: {e}")))?;
+        let meta: RunMeta =
+            serde_json::from_value(value).map_err(|e| not(format!("its run.json is not understood: {e}")))?;
         let mut partial = Vec::new();
         match meta.state {
             State::Complete => {}
             State::Recording => partial.push("the recording was killed before it ended".into()),
-            State::Partial => partial.push(
-                meta.partial
-                    .clone()
-                    .unwrap_or_else(|| "the recording ended early".into()),
-            ),
+            State::Partial => partial.push(meta.partial.clone().unwrap_or_else(|| "the recording ended early".into())),
         }
         let tasks = read_table(dir, "tasks.arrow", &mut partial, task_rows);
         let sockets = read_table(dir, "sockets.arrow", &mut partial, socket_rows);
         let clocks = read_table(dir, "clocks.arrow", &mut partial, clock_rows);
-        Ok(Run {
-            dir: dir.into(),
-            meta,
-            tasks,
-            sockets,
-            clocks,
-            partial,
-        })
+        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, partial })
     }
 
     /// Reads every core's events, sorted by time. What a cut file still holds is read and noted in `partial`.
@@ -136,20 +113,12 @@ impl Run {
         files.sort();
         let mut all = Vec::with_capacity(files.len());
         for (cpu, path) in files {
-            let expected = self
-                .meta
-                .cpus
-                .iter()
-                .find(|c| c.cpu == cpu)
-                .map(|c| c.events);
+            let expected = self.meta.cpus.iter().find(|c| c.cpu == cpu).map(|c| c.events);
             let mut events = Vec::with_capacity(expected.unwrap_or(0).min(1 << 27) as usize);
             let cut = read_stream(&path, |batch| event_rows(batch, &mut events))?;
             if let Some(why) = cut {
-                self.partial
-                    .push(format!("events of core {cpu} are cut: {why}"));
-            } else if self.meta.state == State::Complete
-                && expected.is_some_and(|n| n != events.len() as u64)
-            {
+                self.partial.push(format!("events of core {cpu} are cut: {why}"));
+            } else if self.meta.state == State::Complete && expected.is_some_and(|n| n != events.len() as u64) {
                 self.partial.push(format!(
                     "events of core {cpu}: {} on disk, run.json says {}",
                     events.len(),
@@ -161,8 +130,7 @@ impl Run {
         }
         for cpu in self.meta.cpus.iter().filter(|c| c.events > 0) {
             if !all.iter().any(|a| a.cpu == cpu.cpu) {
-                self.partial
-                    .push(format!("events of core {} are missing", cpu.cpu));
+                self.partial.push(format!("events of core {} are missing", cpu.cpu));
             }
         }
         Ok(all)
@@ -178,16 +146,12 @@ fn sort_by_time(events: &mut [Event]) {
 }
 
 /// Feeds every whole batch to `each`. `Ok(Some(why))`: the stream is cut after what was fed.
-fn read_stream(
-    path: &Path,
-    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
-) -> Result<Option<String>, Error> {
+fn read_stream(path: &Path, mut each: impl FnMut(&RecordBatch) -> Result<(), String>) -> Result<Option<String>, Error> {
     let file = File::open(path).map_err(|e| Error::read(path, e))?;
     // Arrow's decoder checks most of what it reads, but a damaged length can still panic inside it: outside data must
     // never take the process down, so a panic is a cut stream.
     let guarded = catch_unwind(AssertUnwindSafe(|| -> Result<Option<String>, Error> {
-        let mut reader = match StreamReader::try_new(BufReader::with_capacity(1 << 20, file), None)
-        {
+        let mut reader = match StreamReader::try_new(BufReader::with_capacity(1 << 20, file), None) {
             Ok(reader) => reader,
             Err(e) => return Ok(Some(format!("no readable schema ({e})"))),
         };
@@ -239,10 +203,7 @@ fn event_rows(batch: &RecordBatch, out: &mut Vec<Event>) -> Result<(), String> {
     let a = primitive!(batch, "a", UInt64Type);
     let b = primitive!(batch, "b", UInt64Type);
     let c = primitive!(batch, "c", UInt64Type);
-    debug_assert!(
-        event_schema().fields().len() == 7,
-        "a new column must be read here"
-    );
+    debug_assert!(event_schema().fields().len() == 7, "a new column must be read here");
     let n = batch.num_rows();
     let (ts, kind, aux, tid) = (&ts[..n], &kind[..n], &aux[..n], &tid[..n]);
     let (a, b, c) = (&a[..n], &b[..n], &c[..n]);
@@ -267,10 +228,7 @@ fn strings<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a StringArray, St
 }
 
 fn flag(batch: &RecordBatch, name: &str, row: usize) -> bool {
-    batch
-        .column_by_name(name)
-        .and_then(|c| c.as_boolean_opt())
-        .is_some_and(|c| c.value(row))
+    batch.column_by_name(name).and_then(|c| c.as_boolean_opt()).is_some_and(|c| c.value(row))
 }
 
 fn task_rows(batch: &RecordBatch) -> Result<Vec<TaskRow>, String> {
@@ -292,10 +250,7 @@ fn task_rows(batch: &RecordBatch) -> Result<Vec<TaskRow>, String> {
 
 fn socket_rows(batch: &RecordBatch) -> Result<Vec<SocketRow>, String> {
     let (proto, comm) = (strings(batch, "proto")?, strings(batch, "comm")?);
-    let (local, remote) = (
-        strings(batch, "local_addr")?,
-        strings(batch, "remote_addr")?,
-    );
+    let (local, remote) = (strings(batch, "local_addr")?, strings(batch, "remote_addr")?);
     let local_port = primitive!(batch, "local_port", UInt16Type);
     let remote_port = primitive!(batch, "remote_port", UInt16Type);
     let tgid = primitive!(batch, "tgid", UInt32Type);

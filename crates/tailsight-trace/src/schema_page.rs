@@ -36,25 +36,12 @@ A reader opens every format version up to its own and refuses newer ones by name
 | kind | name | hook | fields |\n|---|---|---|---|\n"
     );
     for spec in KINDS {
-        out += &format!(
-            "| {} | {} | `{}` | {} |\n",
-            spec.kind as u8, spec.name, spec.hook, spec.fields
-        );
+        out += &format!("| {} | {} | `{}` | {} |\n", spec.kind as u8, spec.name, spec.hook, spec.fields);
     }
     out += "\nSystem vectors (`aux` of VectorEntry): ";
-    out += &VECTORS
-        .iter()
-        .enumerate()
-        .map(|(n, v)| format!("{n} {v}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    out += &VECTORS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
     out += ".\n\nSoftirq vectors: ";
-    out += &SOFTIRQS
-        .iter()
-        .enumerate()
-        .map(|(n, v)| format!("{n} {v}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    out += &SOFTIRQS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
     out += ".\n\n## tasks.arrow\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `from_ns` | uint64 | from when the thread had this name; 0: before the recording |\n\

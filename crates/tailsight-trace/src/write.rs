@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array,
+    ArrayRef, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
@@ -55,10 +54,7 @@ impl RunWriter {
         }
         let events = dir.join("events");
         fs::create_dir_all(&events).map_err(|e| Error::write(&events, e))?;
-        let writer = RunWriter {
-            dir: dir.into(),
-            streams: BTreeMap::new(),
-        };
+        let writer = RunWriter { dir: dir.into(), streams: BTreeMap::new() };
         writer.write_meta(meta)?;
         Ok(writer)
     }
@@ -78,23 +74,13 @@ impl RunWriter {
             std::collections::btree_map::Entry::Vacant(e) => {
                 let path = self.dir.join("events").join(format!("cpu-{cpu}.arrow"));
                 let writer = open_stream(&path, &event_schema())?;
-                e.insert(EventStream {
-                    path,
-                    writer,
-                    events: 0,
-                })
+                e.insert(EventStream { path, writer, events: 0 })
             }
         };
         for chunk in events.chunks(BATCH_EVENTS) {
             let batch = event_batch(chunk).map_err(|e| Error::write(&stream.path, e))?;
-            stream
-                .writer
-                .write(&batch)
-                .map_err(|e| Error::write(&stream.path, e))?;
-            stream
-                .writer
-                .flush()
-                .map_err(|e| Error::write(&stream.path, e))?;
+            stream.writer.write(&batch).map_err(|e| Error::write(&stream.path, e))?;
+            stream.writer.flush().map_err(|e| Error::write(&stream.path, e))?;
             stream.events += chunk.len() as u64;
         }
         Ok(())
@@ -111,42 +97,12 @@ impl RunWriter {
     /// [`Error::Write`].
     pub fn tasks(&self, rows: &[TaskRow]) -> Result<(), Error> {
         let columns: Vec<(&str, ArrayRef)> = vec![
-            (
-                "from_ns",
-                Arc::new(UInt64Array::from_iter_values(
-                    rows.iter().map(|r| r.from_ns),
-                )),
-            ),
-            (
-                "tid",
-                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tid))),
-            ),
-            (
-                "tgid",
-                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tgid))),
-            ),
-            (
-                "comm",
-                Arc::new(StringArray::from_iter_values(
-                    rows.iter().map(|r| r.comm.as_str()),
-                )),
-            ),
-            (
-                "target",
-                Arc::new(
-                    rows.iter()
-                        .map(|r| Some(r.target))
-                        .collect::<BooleanArray>(),
-                ),
-            ),
-            (
-                "kernel",
-                Arc::new(
-                    rows.iter()
-                        .map(|r| Some(r.kernel))
-                        .collect::<BooleanArray>(),
-                ),
-            ),
+            ("from_ns", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.from_ns)))),
+            ("tid", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tid)))),
+            ("tgid", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tgid)))),
+            ("comm", Arc::new(StringArray::from_iter_values(rows.iter().map(|r| r.comm.as_str())))),
+            ("target", Arc::new(rows.iter().map(|r| Some(r.target)).collect::<BooleanArray>())),
+            ("kernel", Arc::new(rows.iter().map(|r| Some(r.kernel)).collect::<BooleanArray>())),
         ];
         self.table("tasks.arrow", columns)
     }
@@ -156,35 +112,20 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn sockets(&self, rows: &[SocketRow]) -> Result<(), Error> {
-        let text = |f: fn(&SocketRow) -> &str| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(rows.iter().map(f)))
-        };
-        let port = |f: fn(&SocketRow) -> u16| -> ArrayRef {
-            Arc::new(UInt16Array::from_iter_values(rows.iter().map(f)))
-        };
+        let text =
+            |f: fn(&SocketRow) -> &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(rows.iter().map(f))) };
+        let port =
+            |f: fn(&SocketRow) -> u16| -> ArrayRef { Arc::new(UInt16Array::from_iter_values(rows.iter().map(f))) };
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("proto", text(|r| &r.proto)),
             ("local_addr", text(|r| &r.local_addr)),
             ("local_port", port(|r| r.local_port)),
             ("remote_addr", text(|r| &r.remote_addr)),
             ("remote_port", port(|r| r.remote_port)),
-            (
-                "listening",
-                Arc::new(
-                    rows.iter()
-                        .map(|r| Some(r.listening))
-                        .collect::<BooleanArray>(),
-                ),
-            ),
-            (
-                "tgid",
-                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tgid))),
-            ),
+            ("listening", Arc::new(rows.iter().map(|r| Some(r.listening)).collect::<BooleanArray>())),
+            ("tgid", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.tgid)))),
             ("comm", text(|r| &r.comm)),
-            (
-                "addrs",
-                Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.addrs))),
-            ),
+            ("addrs", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.addrs)))),
         ];
         self.table("sockets.arrow", columns)
     }
@@ -194,9 +135,8 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn clocks(&self, rows: &[ClockRow]) -> Result<(), Error> {
-        let column = |f: fn(&ClockRow) -> u64| -> ArrayRef {
-            Arc::new(UInt64Array::from_iter_values(rows.iter().map(f)))
-        };
+        let column =
+            |f: fn(&ClockRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
         self.table(
             "clocks.arrow",
             vec![
@@ -211,21 +151,12 @@ impl RunWriter {
 
     fn table(&self, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<(), Error> {
         let path = self.dir.join(name);
-        let fields: Vec<Field> = columns
-            .iter()
-            .map(|(n, c)| Field::new(*n, c.data_type().clone(), false))
-            .collect();
+        let fields: Vec<Field> = columns.iter().map(|(n, c)| Field::new(*n, c.data_type().clone(), false)).collect();
         let schema = Arc::new(Schema::new(fields));
-        let batch = RecordBatch::try_new(
-            schema.clone(),
-            columns.into_iter().map(|(_, c)| c).collect(),
-        )
-        .map_err(|e| Error::write(&path, e))?;
-        let mut writer = open_stream(&path, &schema)?;
-        writer
-            .write(&batch)
-            .and_then(|()| writer.finish())
+        let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, c)| c).collect())
             .map_err(|e| Error::write(&path, e))?;
+        let mut writer = open_stream(&path, &schema)?;
+        writer.write(&batch).and_then(|()| writer.finish()).map_err(|e| Error::write(&path, e))?;
         let mut file = writer.into_inner().map_err(|e| Error::write(&path, e))?;
         file.flush().map_err(|e| Error::write(&path, e))
     }
@@ -250,17 +181,9 @@ impl RunWriter {
     pub fn finish(mut self, meta: &mut RunMeta) -> Result<(), Error> {
         let mut first = None;
         for stream in self.streams.values_mut() {
-            let ended = stream
-                .writer
-                .finish()
-                .map_err(|e| Error::write(&stream.path, e));
-            let flushed = ended.and_then(|()| {
-                stream
-                    .writer
-                    .get_mut()
-                    .flush()
-                    .map_err(|e| Error::write(&stream.path, e))
-            });
+            let ended = stream.writer.finish().map_err(|e| Error::write(&stream.path, e));
+            let flushed =
+                ended.and_then(|()| stream.writer.get_mut().flush().map_err(|e| Error::write(&stream.path, e)));
             if let Err(e) = flushed {
                 first.get_or_insert(e);
             }
@@ -295,15 +218,9 @@ fn clear(dir: &Path) -> Result<(), Error> {
     }
     let events = dir.join("events");
     if events.is_dir() {
-        for entry in fs::read_dir(&events)
-            .map_err(|e| Error::write(&events, e))?
-            .flatten()
-        {
+        for entry in fs::read_dir(&events).map_err(|e| Error::write(&events, e))?.flatten() {
             let path = entry.path();
-            let ours = path
-                .file_name()
-                .and_then(|n| n.to_str())
-                .is_some_and(|n| n.starts_with("cpu-"));
+            let ours = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with("cpu-"));
             if ours && path.extension().is_some_and(|e| e == "arrow") {
                 fs::remove_file(&path).map_err(|e| Error::write(&path, e))?;
             }
@@ -345,6 +262,5 @@ fn open_stream(path: &Path, schema: &Schema) -> Result<StreamWriter<BufWriter<Fi
     let options = IpcWriteOptions::default()
         .try_with_compression(Some(CompressionType::ZSTD))
         .map_err(|e| Error::write(path, e))?;
-    StreamWriter::try_new_with_options(BufWriter::new(file), schema, options)
-        .map_err(|e| Error::write(path, e))
+    StreamWriter::try_new_with_options(BufWriter::new(file), schema, options).map_err(|e| Error::write(path, e))
 }

@@ -36,11 +36,16 @@ pub enum Command {
     Report(Report),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
+    /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
+    #[command(hide = true)]
+    DemoLoad,
 }
 
 /// `doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tailsight doctor\n  tailsight doctor -p $(pgrep -o memcached)\n  tailsight doctor --json | jq .hooks")]
+#[command(
+    after_help = "Examples:\n  tailsight doctor\n  tailsight doctor -p $(pgrep -o memcached)\n  tailsight doctor --json | jq .hooks"
+)]
 pub struct Doctor {
     /// Also look at this process: pinning, priority, quota
     #[arg(short, long, value_name = "PID")]
@@ -52,8 +57,10 @@ pub struct Doctor {
 
 /// `demo`.
 #[derive(Debug, Args)]
-#[command(after_help = "memcached and nginx share a core in a network namespace of their own; an open-loop load runs on both\n\
-from another namespace and core. DIR/run and DIR/report.html stay; everything else is removed, also on Ctrl-C.")]
+#[command(
+    after_help = "memcached and nginx share a core in a network namespace of their own; an open-loop load runs on both\n\
+from another namespace and core. DIR/run and DIR/report.html stay; everything else is removed, also on Ctrl-C."
+)]
 pub struct Demo {
     /// Where the run and the report go
     #[arg(short, long, value_name = "DIR", default_value = "tailsight-demo")]
@@ -125,8 +132,10 @@ pub struct Question {
 
 /// `diagnose`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg total\n  \
-tailsight diagnose tailsight-run --json | jq '.causes[0]'")]
+#[command(
+    after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg total\n  \
+tailsight diagnose tailsight-run --json | jq '.causes[0]'"
+)]
 pub struct Diagnose {
     /// The run directory
     #[arg(value_name = "RUN")]
@@ -141,7 +150,9 @@ pub struct Diagnose {
 
 /// `report`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg total")]
+#[command(
+    after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg total"
+)]
 pub struct Report {
     /// The run directory
     #[arg(value_name = "RUN")]

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::DemoLoad => commands::demo::load(),
     };
     match result {
         Ok(Verdict::Done) => ExitCode::SUCCESS,

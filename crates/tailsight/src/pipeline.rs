@@ -33,7 +33,8 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
     let categories = match &question.categories {
         None => CategoryTable::default(),
         Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the category table {}", file.display()))?;
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the category table {}", file.display()))?;
             CategoryTable::parse(&text, &file.to_string_lossy())?
         }
     };
@@ -70,8 +71,16 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
 /// Hooks whose absence the reader of a diagnosis should know of.
 fn limiting_hooks(run: &Run) -> Vec<String> {
     const LIMITING: [&str; 10] = [
-        "sched_waking", "sched_migrate_task", "sock_send_length", "net_dev_start_xmit", "sys_enter", "sys_exit", "softirq_entry",
-        "softirq_exit", "irq_handler_entry", "irq_handler_exit",
+        "sched_waking",
+        "sched_migrate_task",
+        "sock_send_length",
+        "net_dev_start_xmit",
+        "sys_enter",
+        "sys_exit",
+        "softirq_entry",
+        "softirq_exit",
+        "irq_handler_entry",
+        "irq_handler_exit",
     ];
     run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone()).collect()
 }

@@ -48,7 +48,8 @@ impl Recording {
             None => ProgressBar::new_spinner(),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
-        let template = if duration.is_some() { "recording {bar:30} {msg}" } else { "recording {spinner} {elapsed} {msg}" };
+        let template =
+            if duration.is_some() { "recording {bar:30} {msg}" } else { "recording {spinner} {elapsed} {msg}" };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }

@@ -46,11 +46,7 @@ impl ArrivalClock {
 
     /// Goes on to the arrival after it.
     pub(super) fn advance(&mut self) {
-        self.offset_ns += if self.poisson {
-            -(1.0 - self.rng.random::<f64>()).ln() * self.gap_ns
-        } else {
-            self.gap_ns
-        };
+        self.offset_ns += if self.poisson { -(1.0 - self.rng.random::<f64>()).ln() * self.gap_ns } else { self.gap_ns };
     }
 }
 
@@ -60,8 +56,7 @@ mod tests {
     use crate::load::Proto;
 
     fn gaps(arrivals: Arrivals, seed: u64, burst: usize) -> Vec<f64> {
-        let mut workload =
-            Workload::new(Proto::Resp, "127.0.0.1:1".parse().unwrap()).rate(10_000.0);
+        let mut workload = Workload::new(Proto::Resp, "127.0.0.1:1".parse().unwrap()).rate(10_000.0);
         workload.arrivals = arrivals;
         workload.seed = seed;
         workload.pipeline_burst = burst;
@@ -85,25 +80,13 @@ mod tests {
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         // 100,000 gaps: the standard error of the mean is 0.3 %.
         assert!((mean / 100_000.0 - 1.0).abs() < 0.015, "mean {mean}");
-        assert!(
-            (variance.sqrt() / mean - 1.0).abs() < 0.02,
-            "cv {}",
-            variance.sqrt() / mean
-        );
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "cv {}", variance.sqrt() / mean);
     }
 
     #[test]
     fn fixed_gaps_are_equal_and_bursts_are_rarer() {
-        assert!(
-            gaps(Arrivals::Fixed, 1, 1)
-                .iter()
-                .all(|g| (g - 100_000.0).abs() <= 1.0)
-        );
-        assert!(
-            gaps(Arrivals::Fixed, 1, 4)
-                .iter()
-                .all(|g| (g - 400_000.0).abs() <= 1.0)
-        );
+        assert!(gaps(Arrivals::Fixed, 1, 1).iter().all(|g| (g - 100_000.0).abs() <= 1.0));
+        assert!(gaps(Arrivals::Fixed, 1, 4).iter().all(|g| (g - 400_000.0).abs() <= 1.0));
     }
 
     #[test]

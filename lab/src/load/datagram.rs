@@ -37,11 +37,7 @@ pub(super) struct Datagram {
 
 impl Datagram {
     /// Takes over a connected socket.
-    pub(super) fn new(
-        workload: &Workload,
-        connection: usize,
-        socket: UdpSocket,
-    ) -> io::Result<Self> {
+    pub(super) fn new(workload: &Workload, connection: usize, socket: UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let get = request::get(workload, connection);
         Ok(Self {
@@ -83,13 +79,7 @@ impl Datagram {
             self.next_id = id.wrapping_add(1);
             let slot = &mut self.slots[usize::from(id) % SLOTS];
             tally.lost += u64::from(slot.waiting);
-            *slot = Slot {
-                due_ns,
-                id,
-                seen: 0,
-                waiting: true,
-                good: false,
-            };
+            *slot = Slot { due_ns, id, seen: 0, waiting: true, good: false };
             tally.sent(due_ns, now);
         }
         Ok(())
@@ -134,19 +124,11 @@ pub(super) struct Part<'a> {
 impl<'a> Part<'a> {
     /// Reads the frame header.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
-        let (header, payload) = bytes.split_at_checked(UDP_HEADER).ok_or_else(|| {
-            format!(
-                "a datagram of {} bytes, shorter than its header",
-                bytes.len()
-            )
-        })?;
+        let (header, payload) = bytes
+            .split_at_checked(UDP_HEADER)
+            .ok_or_else(|| format!("a datagram of {} bytes, shorter than its header", bytes.len()))?;
         let field = |i: usize| u16::from_be_bytes([header[i], header[i + 1]]);
-        let part = Self {
-            id: field(0),
-            sequence: field(2),
-            total: field(4),
-            payload,
-        };
+        let part = Self { id: field(0), sequence: field(2), total: field(4), payload };
         if part.sequence >= part.total {
             return Err(format!("datagram {} of {}", part.sequence, part.total));
         }
@@ -170,10 +152,7 @@ mod tests {
 
     /// A datagram of a reply.
     fn part(id: u16, sequence: u16, total: u16, payload: &[u8]) -> Vec<u8> {
-        let mut bytes: Vec<u8> = [id, sequence, total, 0]
-            .iter()
-            .flat_map(|f| f.to_be_bytes())
-            .collect();
+        let mut bytes: Vec<u8> = [id, sequence, total, 0].iter().flat_map(|f| f.to_be_bytes()).collect();
         bytes.extend_from_slice(payload);
         bytes
     }
@@ -197,10 +176,7 @@ mod tests {
         }
         // Loopback delivers within the send, so all five are there.
         assert!(datagram.receive(&mut tally).is_ok());
-        assert_eq!(
-            (tally.samples.len(), tally.errors, tally.pending()),
-            (2, 1, 0)
-        );
+        assert_eq!((tally.samples.len(), tally.errors, tally.pending()), (2, 1, 0));
     }
 
     #[test]

@@ -89,11 +89,7 @@ impl<'a> Engine<'a> {
             for i in 0..workload.connections {
                 let token = connections.len();
                 let transport = open(workload, i, &poller, token)?;
-                connections.push(Connection {
-                    transport,
-                    lane,
-                    alive: true,
-                });
+                connections.push(Connection { transport, lane, alive: true });
             }
             lanes.push(Lane {
                 workload,
@@ -104,20 +100,11 @@ impl<'a> Engine<'a> {
                 clock: None,
             });
         }
-        Ok(Self {
-            lanes,
-            connections,
-            poller,
-        })
+        Ok(Self { lanes, connections, poller })
     }
 
     /// Sends for `duration`, waits for the last replies, and counts.
-    pub(super) fn run(
-        mut self,
-        duration: Duration,
-        spin: bool,
-        stop: &AtomicBool,
-    ) -> Result<Vec<Outcome>> {
+    pub(super) fn run(mut self, duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<Outcome>> {
         let _slack = (!spin).then(TimerSlack::finest);
         let start = now_ns();
         let end = start + duration.as_nanos() as u64;
@@ -148,15 +135,8 @@ impl<'a> Engine<'a> {
                     until
                 }
             };
-            let timeout = if spin {
-                0
-            } else {
-                wake.saturating_sub(now_ns()).min(LONGEST_SLEEP_NS)
-            };
-            let ready = self
-                .poller
-                .wait(timeout)
-                .map_err(|e| Error::io("wait for replies", e))?;
+            let timeout = if spin { 0 } else { wake.saturating_sub(now_ns()).min(LONGEST_SLEEP_NS) };
+            let ready = self.poller.wait(timeout).map_err(|e| Error::io("wait for replies", e))?;
             for i in 0..ready {
                 let connection = self.poller.token(i);
                 self.serve(connection)?;
@@ -166,11 +146,7 @@ impl<'a> Engine<'a> {
             }
         }
         let sent_for = drain.map_or(0, |(at, _)| at - start);
-        Ok(self
-            .lanes
-            .into_iter()
-            .map(|lane| Outcome::new(lane.workload, lane.tally, sent_for))
-            .collect())
+        Ok(self.lanes.into_iter().map(|lane| Outcome::new(lane.workload, lane.tally, sent_for)).collect())
     }
 
     /// Sends at most one arrival a workload; gives when the next is due, `None` when none is left before `end`.
@@ -232,13 +208,11 @@ impl<'a> Engine<'a> {
         loop {
             let this = &self.connections[connection];
             let workload = self.lanes[this.lane].workload;
-            let (Arrivals::Closed(outstanding), Transport::Stream(stream)) =
-                (workload.arrivals, &this.transport)
+            let (Arrivals::Closed(outstanding), Transport::Stream(stream)) = (workload.arrivals, &this.transport)
             else {
                 return Ok(());
             };
-            let room = stream.in_flight() + workload.pipeline_burst
-                <= outstanding.max(workload.pipeline_burst);
+            let room = stream.in_flight() + workload.pipeline_burst <= outstanding.max(workload.pipeline_burst);
             let now = now_ns();
             if !this.alive || !room || now >= end {
                 return Ok(());
@@ -254,10 +228,7 @@ impl<'a> Engine<'a> {
             return Ok(());
         }
         let tally = &mut self.lanes[this.lane].tally;
-        let served = this
-            .transport
-            .flush(tally)
-            .and_then(|()| this.transport.receive(tally));
+        let served = this.transport.flush(tally).and_then(|()| this.transport.receive(tally));
         match served {
             Ok(()) => Ok(()),
             Err(broken) => self.mend(connection, broken),
@@ -277,11 +248,7 @@ impl<'a> Engine<'a> {
         };
         let reason = match broken {
             Broken::Malformed(reason) => {
-                return Err(Error::Malformed {
-                    workload: workload.name.clone(),
-                    addr: workload.addr,
-                    reason,
-                });
+                return Err(Error::Malformed { workload: workload.name.clone(), addr: workload.addr, reason });
             }
             Broken::Closed(reason) => reason,
         };

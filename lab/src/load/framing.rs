@@ -28,11 +28,7 @@ struct Head {
 impl Framer {
     /// A stream with nothing read yet. [`Proto::MemcachedUdp`] has datagrams instead.
     pub(super) fn new(proto: Proto) -> Self {
-        Self {
-            proto,
-            remaining: 0,
-            good: false,
-        }
+        Self { proto, remaining: 0, good: false }
     }
 
     /// Takes bytes; calls `on_reply` with good or not at the end of each reply; gives how many bytes it has used.
@@ -135,32 +131,21 @@ fn http_head(bytes: &[u8]) -> Result<Option<Head>, String> {
     };
     let mut fields = bytes[..end].split(|b| *b == b'\n');
     let first = fields.next().unwrap_or_default();
-    let status = first
-        .get(9..12)
-        .and_then(number)
-        .ok_or_else(|| shown(first))?;
+    let status = first.get(9..12).and_then(number).ok_or_else(|| shown(first))?;
     let length = fields.find_map(|field| {
         let colon = field.iter().position(|b| *b == b':')?;
         let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
-        name.eq_ignore_ascii_case(b"content-length")
-            .then(|| number(value))?
+        name.eq_ignore_ascii_case(b"content-length").then(|| number(value))?
     });
     let body = match (status, length) {
         (204 | 304, _) => 0,
         (_, Some(length)) => length,
         _ => {
-            return Err(format!(
-                "{} without Content-Length (chunked replies are not read)",
-                shown(first)
-            ));
+            return Err(format!("{} without Content-Length (chunked replies are not read)", shown(first)));
         }
     };
     let good = (200..300).contains(&status);
-    Ok(Some(Head {
-        len: end + 4,
-        body,
-        good,
-    }))
+    Ok(Some(Head { len: end + 4, body, good }))
 }
 
 #[cfg(test)]
@@ -183,10 +168,7 @@ mod tests {
             })?;
             kept.drain(..used);
         }
-        assert!(
-            kept.is_empty() && framer.remaining == 0,
-            "bytes are left over"
-        );
+        assert!(kept.is_empty() && framer.remaining == 0, "bytes are left over");
         Ok(replies)
     }
 
@@ -201,20 +183,8 @@ mod tests {
             (Proto::Resp, 0) => (with(format!("${n}\r\n"), "\r\n"), true),
             (Proto::Resp, 1) => (b"$-1\r\n".to_vec(), false),
             (Proto::Resp, _) => (b"+OK\r\n".to_vec(), true),
-            (_, 0) => (
-                with(
-                    format!("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: {n}\r\n\r\n"),
-                    "",
-                ),
-                true,
-            ),
-            (_, 1) => (
-                with(
-                    format!("HTTP/1.1 404 No\r\ncontent-length:{n}\r\nA: b\r\n\r\n"),
-                    "",
-                ),
-                false,
-            ),
+            (_, 0) => (with(format!("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: {n}\r\n\r\n"), ""), true),
+            (_, 1) => (with(format!("HTTP/1.1 404 No\r\ncontent-length:{n}\r\nA: b\r\n\r\n"), ""), false),
             _ => (b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(), true),
         }
     }
@@ -256,10 +226,7 @@ mod tests {
     fn one_byte_at_a_time() {
         let stream = b"VALUE k 0 5\r\nEND\r\n\r\nEND\r\nEND\r\n";
         let cuts: Vec<usize> = (0..stream.len()).collect();
-        assert_eq!(
-            feed(Proto::Memcached, stream, &cuts).unwrap(),
-            [true, false]
-        );
+        assert_eq!(feed(Proto::Memcached, stream, &cuts).unwrap(), [true, false]);
     }
 
     #[test]
@@ -271,10 +238,7 @@ mod tests {
             (Proto::Resp, b"ERROR\r\n"),
             (Proto::Resp, b"$x\r\n"),
             (Proto::Http1, b"ERR"),
-            (
-                Proto::Http1,
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            ),
+            (Proto::Http1, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
         ] {
             assert!(feed(proto, bytes, &[]).is_err(), "{}", bytes.escape_ascii());
         }

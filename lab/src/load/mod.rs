@@ -144,21 +144,14 @@ impl Workload {
     /// The same with another number of connections.
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
-        Self {
-            connections,
-            ..self
-        }
+        Self { connections, ..self }
     }
 
     /// Refuses what cannot be run.
     fn validate(&self) -> Result<()> {
         let closed = matches!(self.arrivals, Arrivals::Closed(_));
-        let refuse = |reason: &str| {
-            Err(Error::InvalidWorkload {
-                workload: self.name.clone(),
-                reason: reason.to_owned(),
-            })
-        };
+        let refuse =
+            |reason: &str| Err(Error::InvalidWorkload { workload: self.name.clone(), reason: reason.to_owned() });
         let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         if self.name.is_empty() || self.name.len() > 64 || !plain(&self.name) {
             return refuse("its name must be 1 to 64 printable characters without spaces");
@@ -177,15 +170,9 @@ impl Workload {
             return refuse("a closed loop has 1 to 65536 outstanding requests");
         }
         if closed && self.proto == Proto::MemcachedUdp {
-            return refuse(
-                "UDP has no closed loop here, a lost datagram would stop it; use poisson or fixed",
-            );
+            return refuse("UDP has no closed loop here, a lost datagram would stop it; use poisson or fixed");
         }
-        let limit = if self.proto == Proto::MemcachedUdp {
-            32 << 10
-        } else {
-            512 << 20
-        };
+        let limit = if self.proto == Proto::MemcachedUdp { 32 << 10 } else { 512 << 20 };
         if self.value_size > limit {
             return refuse("its values are too large (at most 32k over UDP, 512M otherwise)");
         }
@@ -205,22 +192,14 @@ impl Workload {
 ///
 /// # Errors
 /// [`Error::InvalidWorkload`], [`Error::Setup`], [`Error::Malformed`], [`Error::ServerGone`], [`Error::Io`].
-pub fn run(
-    workloads: &[Workload],
-    duration: Duration,
-    spin: bool,
-    stop: &AtomicBool,
-) -> Result<Vec<Outcome>> {
+pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<Outcome>> {
     workloads.iter().try_for_each(Workload::validate)?;
     engine::Engine::new(workloads, duration)?.run(duration, spin, stop)
 }
 
 /// CLOCK_MONOTONIC, ns: the clock of recordings, so that both can be laid side by side.
 fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writing; CLOCK_MONOTONIC exists on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -236,12 +215,7 @@ mod tests {
 
     #[test]
     fn protocols_and_arrivals_are_read() {
-        for proto in [
-            Proto::Memcached,
-            Proto::MemcachedUdp,
-            Proto::Resp,
-            Proto::Http1,
-        ] {
+        for proto in [Proto::Memcached, Proto::MemcachedUdp, Proto::Resp, Proto::Http1] {
             assert_eq!(proto.name().parse::<Proto>().unwrap(), proto);
         }
         assert!("http2".parse::<Proto>().is_err());
@@ -258,36 +232,15 @@ mod tests {
         let http = Workload::new(Proto::Http1, "127.0.0.1:1".parse().unwrap());
         assert!(workload().validate().is_ok());
         for bad in [
-            Workload {
-                name: "a b".into(),
-                ..workload()
-            },
-            Workload {
-                connections: 0,
-                ..workload()
-            },
-            Workload {
-                pipeline_burst: 0,
-                ..workload()
-            },
+            Workload { name: "a b".into(), ..workload() },
+            Workload { connections: 0, ..workload() },
+            Workload { pipeline_burst: 0, ..workload() },
             workload().rate(0.0),
             workload().rate(f64::NAN),
-            Workload {
-                arrivals: Arrivals::Closed(0),
-                ..workload()
-            },
-            Workload {
-                arrivals: Arrivals::Closed(1),
-                ..udp.clone()
-            },
-            Workload {
-                value_size: 40 << 10,
-                ..udp
-            },
-            Workload {
-                path: "x".into(),
-                ..http
-            },
+            Workload { arrivals: Arrivals::Closed(0), ..workload() },
+            Workload { arrivals: Arrivals::Closed(1), ..udp.clone() },
+            Workload { value_size: 40 << 10, ..udp },
+            Workload { path: "x".into(), ..http },
         ] {
             assert!(bad.validate().is_err(), "{bad:?}");
         }
@@ -296,23 +249,11 @@ mod tests {
     #[test]
     fn nobody_listening_is_a_setup_error() {
         // The port is free: it was bound here and is released before the run.
-        let addr = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let addr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let stop = AtomicBool::new(false);
         let workload = Workload::new(Proto::Memcached, addr);
         let error = run(&[workload], Duration::from_millis(10), false, &stop).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Setup {
-                    action: "connect",
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, Error::Setup { action: "connect", .. }), "{error}");
     }
 
     #[test]

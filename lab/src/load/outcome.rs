@@ -29,14 +29,7 @@ impl Tally {
             room.clear();
             room
         };
-        Self {
-            intended: 0,
-            sent: 0,
-            errors: 0,
-            lost: 0,
-            samples: room(),
-            late: room(),
-        }
+        Self { intended: 0, sent: 0, errors: 0, lost: 0, samples: room(), late: room() }
     }
 
     /// Requests that may still be answered.
@@ -216,10 +209,7 @@ mod tests {
         tally.reply(false, 100, 350);
         tally.lost = 1;
         let outcome = Outcome::new(&workload, tally, 1_000_000_000);
-        assert_eq!(
-            (outcome.received, outcome.errors, outcome.unanswered),
-            (1, 1, 3)
-        );
+        assert_eq!((outcome.received, outcome.errors, outcome.unanswered), (1, 1, 3));
         assert_eq!(outcome.samples_ns, [250]);
         let json = serde_json::to_value(outcome.summary()).unwrap();
         assert_eq!(json["latency_ns"]["p99.9"], 250);

@@ -53,17 +53,7 @@ impl Poller {
             let no_mask = std::ptr::null::<libc::sigset_t>();
             // SAFETY: as above; `timeout` lives over the call and a null mask leaves signals as they are. The raw call
             // because the C library's wrapper is younger than the kernel's.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_epoll_pwait2,
-                    epoll,
-                    events,
-                    room,
-                    &raw const timeout,
-                    no_mask,
-                    0,
-                )
-            }
+            unsafe { libc::syscall(libc::SYS_epoll_pwait2, epoll, events, room, &raw const timeout, no_mask, 0) }
         };
         if count >= 0 {
             return Ok(count as usize);

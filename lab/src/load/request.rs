@@ -26,10 +26,7 @@ pub(super) fn get(workload: &Workload, connection: usize) -> Vec<u8> {
         Proto::Memcached | Proto::MemcachedUdp => format!("get {key}\r\n"),
         Proto::Resp => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
         Proto::Http1 => {
-            format!(
-                "GET {} HTTP/1.1\r\nHost: {}\r\n\r\n",
-                workload.path, workload.addr
-            )
+            format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", workload.path, workload.addr)
         }
     }
     .into_bytes()
@@ -66,26 +63,14 @@ mod tests {
         let mut workload = Workload::new(Proto::Memcached, addr);
         workload.value_size = 3;
         assert_eq!(text(get(&workload, 17)), "get tailsight:memcached:1\r\n");
-        assert_eq!(
-            text(set(&workload, 1).unwrap()),
-            "set tailsight:memcached:1 0 0 3\r\nvvv\r\n"
-        );
+        assert_eq!(text(set(&workload, 1).unwrap()), "set tailsight:memcached:1 0 0 3\r\nvvv\r\n");
         assert!(set(&workload, 16).is_none());
         workload.proto = Proto::Resp;
         workload.name = "r".into();
-        assert_eq!(
-            text(get(&workload, 0)),
-            "*2\r\n$3\r\nGET\r\n$13\r\ntailsight:r:0\r\n"
-        );
-        assert_eq!(
-            text(set(&workload, 0).unwrap()),
-            "*3\r\n$3\r\nSET\r\n$13\r\ntailsight:r:0\r\n$3\r\nvvv\r\n"
-        );
+        assert_eq!(text(get(&workload, 0)), "*2\r\n$3\r\nGET\r\n$13\r\ntailsight:r:0\r\n");
+        assert_eq!(text(set(&workload, 0).unwrap()), "*3\r\n$3\r\nSET\r\n$13\r\ntailsight:r:0\r\n$3\r\nvvv\r\n");
         workload.proto = Proto::Http1;
-        assert_eq!(
-            text(get(&workload, 0)),
-            "GET / HTTP/1.1\r\nHost: [fd77::1]:80\r\n\r\n"
-        );
+        assert_eq!(text(get(&workload, 0)), "GET / HTTP/1.1\r\nHost: [fd77::1]:80\r\n\r\n");
         assert!(set(&workload, 0).is_none());
         assert_eq!(udp_header(0x1234), [0x12, 0x34, 0, 0, 0, 1, 0, 0]);
     }

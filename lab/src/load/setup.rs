@@ -15,12 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A setup error of a workload.
 fn failed(workload: &Workload, action: &'static str, reason: impl ToString) -> Error {
-    Error::Setup {
-        workload: workload.name.clone(),
-        action,
-        addr: workload.addr,
-        reason: reason.to_string(),
-    }
+    Error::Setup { workload: workload.name.clone(), action, addr: workload.addr, reason: reason.to_string() }
 }
 
 /// A TCP connection whose value is set and whose first request was answered well.
@@ -34,12 +29,10 @@ pub(super) fn stream(workload: &Workload, connection: usize) -> Result<TcpStream
         })
         .map_err(|e| failed(workload, "connect", e))?;
     if let Some(set) = request::set(workload, connection) {
-        exchange(&mut socket, workload.proto, &set)
-            .map_err(|r| failed(workload, "set a value", r))?;
+        exchange(&mut socket, workload.proto, &set).map_err(|r| failed(workload, "set a value", r))?;
     }
     let get = request::get(workload, connection);
-    exchange(&mut socket, workload.proto, &get)
-        .map_err(|r| failed(workload, "get a first reply", r))?;
+    exchange(&mut socket, workload.proto, &get).map_err(|r| failed(workload, "get a first reply", r))?;
     Ok(socket)
 }
 
@@ -74,11 +67,7 @@ fn exchange(socket: &mut TcpStream, proto: Proto, bytes: &[u8]) -> Result<(), St
             return Err("a reply head that does not end".into());
         }
     }
-    if answer == Some(true) {
-        Ok(())
-    } else {
-        Err(format!("it answered `{}`", begin.escape_ascii()))
-    }
+    if answer == Some(true) { Ok(()) } else { Err(format!("it answered `{}`", begin.escape_ascii())) }
 }
 
 /// A UDP socket whose value is set and whose first request was answered well.
@@ -95,8 +84,7 @@ pub(super) fn datagram(workload: &Workload, connection: usize) -> Result<UdpSock
         })
         .map_err(|e| failed(workload, "open a UDP socket", e))?;
     if let Some(set) = request::set(workload, connection) {
-        exchange_datagram(&socket, &set, b"STORED")
-            .map_err(|r| failed(workload, "set a value", r))?;
+        exchange_datagram(&socket, &set, b"STORED").map_err(|r| failed(workload, "set a value", r))?;
     }
     exchange_datagram(&socket, &request::get(workload, connection), b"VALUE ")
         .map_err(|r| failed(workload, "get a first reply", r))?;

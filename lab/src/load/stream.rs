@@ -48,11 +48,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Takes over a connected socket that has no reply under way.
-    pub(super) fn new(
-        workload: &Workload,
-        connection: usize,
-        socket: TcpStream,
-    ) -> io::Result<Self> {
+    pub(super) fn new(workload: &Workload, connection: usize, socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let request = request::get(workload, connection);
         Ok(Self {
@@ -108,11 +104,7 @@ impl Stream {
                 tally.sent(*due, now);
             }
             // Back to the start when all is out: a later burst then never wraps, and stays one write.
-            self.at = if self.unsent == 0 {
-                0
-            } else {
-                (self.at + written) % self.requests.len()
-            };
+            self.at = if self.unsent == 0 { 0 } else { (self.at + written) % self.requests.len() };
         }
         Ok(())
     }
@@ -145,9 +137,7 @@ impl Stream {
             self.buffer.copy_within(used..self.filled, 0);
             self.filled -= used;
             if self.filled == self.buffer.len() {
-                return Err(Broken::Malformed(format!(
-                    "a head longer than {BUFFER} bytes"
-                )));
+                return Err(Broken::Malformed(format!("a head longer than {BUFFER} bytes")));
             }
             if read < room {
                 // The socket is empty; new bytes are a new edge.
@@ -174,11 +164,7 @@ impl Stream {
 
 /// Starts a TCP connection; writes wait inside [`Stream`] until it stands.
 fn connect_nonblocking(addr: SocketAddr) -> io::Result<TcpStream> {
-    let family = if addr.is_ipv4() {
-        AddressFamily::Inet
-    } else {
-        AddressFamily::Inet6
-    };
+    let family = if addr.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd: OwnedFd = socket(family, SockType::Stream, flags, None)?;
     match connect(fd.as_raw_fd(), &SockaddrStorage::from(addr)) {

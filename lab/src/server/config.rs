@@ -17,12 +17,7 @@ pub struct MemcachedOpts {
 
 impl Default for MemcachedOpts {
     fn default() -> Self {
-        Self {
-            port: 11211,
-            threads: 1,
-            cpu: None,
-            udp: false,
-        }
+        Self { port: 11211, threads: 1, cpu: None, udp: false }
     }
 }
 
@@ -67,12 +62,7 @@ pub struct NginxOpts {
 
 impl Default for NginxOpts {
     fn default() -> Self {
-        Self {
-            port: 8088,
-            workers: 1,
-            cpu: None,
-            file_size: 64 * 1024,
-        }
+        Self { port: 8088, workers: 1, cpu: None, file_size: 64 * 1024 }
     }
 }
 
@@ -88,11 +78,7 @@ impl NginxOpts {
         let (port, workers) = (self.port, self.worker_count());
         // Without a `user` line root's workers would become a user that cannot read the folder.
         let user = if is_root { "user root;" } else { "" };
-        let listen_v6 = if ipv6 {
-            format!("listen [::]:{port} ipv6only=on backlog=4096;")
-        } else {
-            String::new()
-        };
+        let listen_v6 = if ipv6 { format!("listen [::]:{port} ipv6only=on backlog=4096;") } else { String::new() };
         format!(
             "daemon off; master_process on; worker_processes {workers}; {user}
 pid {root}/nginx.pid;
@@ -126,10 +112,7 @@ pub struct RedisOpts {
 
 impl Default for RedisOpts {
     fn default() -> Self {
-        Self {
-            port: 6379,
-            cpu: None,
-        }
+        Self { port: 6379, cpu: None }
     }
 }
 
@@ -168,16 +151,9 @@ mod tests {
         let args = MemcachedOpts::default().args(false).join(" ");
         assert!(args.contains("-U 0"), "{args}");
         assert!(!args.contains("root"), "{args}");
-        let opts = MemcachedOpts {
-            udp: true,
-            port: 1234,
-            ..Default::default()
-        };
+        let opts = MemcachedOpts { udp: true, port: 1234, ..Default::default() };
         let args = opts.args(true).join(" ");
-        assert!(
-            args.contains("-U 1234") && args.contains("-u root"),
-            "{args}"
-        );
+        assert!(args.contains("-U 1234") && args.contains("-u root"), "{args}");
     }
 
     #[test]

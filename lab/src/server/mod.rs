@@ -42,15 +42,7 @@ impl Server {
     pub fn memcached(ns: &Namespace, opts: MemcachedOpts) -> Result<Self> {
         let mut command = ns.command(find_program("memcached", "memcached")?);
         command.args(opts.args(nix::unistd::geteuid().is_root()));
-        Self::start(
-            ns,
-            "memcached",
-            opts.port,
-            opts.cpu,
-            0,
-            command,
-            temp_dir()?,
-        )
+        Self::start(ns, "memcached", opts.port, opts.cpu, 0, command, temp_dir()?)
     }
 
     /// Starts nginx with a configuration of ours: `/` answers 200 with a short text, `/file` sends
@@ -64,30 +56,15 @@ impl Server {
         let root = dir.path();
         let write = |name: &str, bytes: &[u8]| {
             let path = root.join(name);
-            std::fs::write(&path, bytes)
-                .map_err(|e| Error::io(format!("write {}", path.display()), e))
+            std::fs::write(&path, bytes).map_err(|e| Error::io(format!("write {}", path.display()), e))
         };
         write("file", &vec![b'x'; opts.file_size])?;
         let is_root = nix::unistd::geteuid().is_root();
         let text = opts.config(root, is_root, crate::netns::has_ipv6());
         write("nginx.conf", text.as_bytes())?;
         let mut command = ns.command(program);
-        command
-            .arg("-p")
-            .arg(root)
-            .arg("-c")
-            .arg(root.join("nginx.conf"))
-            .arg("-e")
-            .arg(root.join("error.log"));
-        Self::start(
-            ns,
-            "nginx",
-            opts.port,
-            opts.cpu,
-            opts.worker_count(),
-            command,
-            dir,
-        )
+        command.arg("-p").arg(root).arg("-c").arg(root.join("nginx.conf")).arg("-e").arg(root.join("error.log"));
+        Self::start(ns, "nginx", opts.port, opts.cpu, opts.worker_count(), command, dir)
     }
 
     /// Starts redis-server on all IPv4 and IPv6 addresses of the namespace, without persistence.
@@ -136,11 +113,7 @@ impl Server {
         let output = File::create(&path)
             .and_then(|file| Ok((file.try_clone()?, file)))
             .map_err(|e| Error::io(format!("create {}", path.display()), e))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(output.0)
-            .stderr(output.1)
-            .current_dir(dir.path());
+        command.stdin(Stdio::null()).stdout(output.0).stderr(output.1).current_dir(dir.path());
         // A port that is already taken would make us wait on, and later measure, somebody else's server.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if ns.run(|| accepts(address))? {
@@ -152,12 +125,7 @@ impl Server {
             });
         }
         let child = spawn_tied(command, cpu, Signal::SIGTERM)?;
-        let mut server = Self {
-            program,
-            port,
-            child,
-            dir,
-        };
+        let mut server = Self { program, port, child, dir };
         server.wait_until_ready(ns, address, workers)?;
         Ok(server)
     }
@@ -166,12 +134,7 @@ impl Server {
     ///
     /// The port alone is not enough: nginx's master listens before it forks, and the kernel accepts for it, so whoever
     /// asked for the pids then would miss the workers that do all the work.
-    fn wait_until_ready(
-        &mut self,
-        ns: &Namespace,
-        address: SocketAddr,
-        workers: usize,
-    ) -> Result<()> {
+    fn wait_until_ready(&mut self, ns: &Namespace, address: SocketAddr, workers: usize) -> Result<()> {
         let deadline = Instant::now() + START_DEADLINE;
         let child = &mut self.child;
         let outcome = ns.run(|| {
@@ -249,11 +212,7 @@ fn remove_stale_folders(parent: &Path) {
             .and_then(|(pid, _)| pid.parse().ok())
             .is_some_and(|pid| !is_running(pid));
         // The entry's own metadata, not that of what a link points to.
-        if dead
-            && entry
-                .metadata()
-                .is_ok_and(|meta| meta.is_dir() && meta.uid() == us)
-        {
+        if dead && entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == us) {
             // Another run may remove it at the same time.
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -277,8 +236,7 @@ pub(crate) fn find_program(program: &'static str, package: &'static str) -> Resu
 /// Whether this is a file that may be executed.
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path)
-        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

@@ -16,10 +16,7 @@ pub(super) fn stop(child: &mut Child) {
     if let Ok(Some(_)) = child.try_wait() {
         return;
     }
-    let workers: Vec<PidFd> = children_of(child.id())
-        .into_iter()
-        .filter_map(PidFd::open)
-        .collect();
+    let workers: Vec<PidFd> = children_of(child.id()).into_iter().filter_map(PidFd::open).collect();
     if let Some(main) = PidFd::open(child.id()) {
         main.signal(libc::SIGTERM);
     }
@@ -55,24 +52,12 @@ impl PidFd {
     fn signal(&self, signal: i32) {
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and a null siginfo is allowed: the kernel fills in what kill() would.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.0.as_raw_fd(),
-                signal,
-                info,
-                0,
-            )
-        };
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, info, 0) };
     }
 
     /// Waits until the process has ended.
     fn ended_within(&self, limit: Duration) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: `poll` is one valid pollfd for the length of the call.
         let ready = unsafe { libc::poll(&raw mut poll, 1, limit.as_millis() as i32) };
         ready > 0

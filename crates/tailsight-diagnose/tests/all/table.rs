@@ -32,7 +32,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..14u16).prop_map(|which| Frame::Vector { which }),
         Just(Frame::Csd),
         (0..3u32).prop_map(|symbol| Frame::Work { symbol }),
-        (any::<bool>(), any::<u16>()).prop_map(|(own, port)| Frame::Packet { own, port }),
+        (any::<bool>(), any::<u16>()).prop_map(|(own, port)| Frame::Packet { own, port, app: 0 }),
         (0..9u8).prop_map(|state| Frame::IdleState { state }),
         Just(Frame::WakePending),
         Just(Frame::Runnable),
@@ -72,8 +72,8 @@ fn default_table() {
     use Role::{A, R};
     let vector = Frame::Vector { which: 0 };
     let irq = Frame::Irq { irq: 24 };
-    let own_packet = Frame::Packet { own: true, port: 11211 };
-    let packet = Frame::Packet { own: false, port: 8088 };
+    let own_packet = Frame::Packet { own: true, port: 11211, app: 0 };
+    let packet = Frame::Packet { own: false, port: 8088, app: 0 };
     let sleep = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: false };
     let disk = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: true };
     let sibling = || Context::Sibling { comm: "mc-worker".into() };

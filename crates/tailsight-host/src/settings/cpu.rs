@@ -16,26 +16,14 @@ const STEAL_WINDOW: Duration = Duration::from_millis(250);
 const STEAL_PERCENT: f64 = 0.5;
 
 pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
-    vec![
-        steal(cx),
-        preemption(cx),
-        smt(cx),
-        nmi_watchdog(cx),
-        isolation(cx),
-        timer_migration(cx),
-        mitigations(cx),
-    ]
+    vec![steal(cx), preemption(cx), smt(cx), nmi_watchdog(cx), isolation(cx), timer_migration(cx), mitigations(cx)]
 }
 
 /// (stolen, total) ticks of all CPUs since boot.
 fn steal_ticks(stat: &str) -> Option<(u64, u64)> {
     // user nice system idle iowait irq softirq steal; guest times are inside user and nice
     let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .take(8)
-        .map_while(|w| w.parse().ok())
-        .collect();
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|w| w.parse().ok()).collect();
     Some((*ticks.get(7)?, ticks.iter().sum()))
 }
 
@@ -65,12 +53,7 @@ fn steal(cx: &Context<'_>) -> Setting {
         }
     }
     if worst < STEAL_PERCENT {
-        return Setting::good(
-            ID,
-            TITLE,
-            value,
-            "the hypervisor gives this machine the time it asks for",
-        );
+        return Setting::good(ID, TITLE, value, "the hypervisor gives this machine the time it asks for");
     }
     let mut s = Setting::hurts(
         ID,
@@ -78,18 +61,13 @@ fn steal(cx: &Context<'_>) -> Setting {
         value,
         "the hypervisor runs others on these cores while requests wait; nothing inside this machine can change it",
     );
-    s.change
-        .push("# use an instance type with dedicated cores, or another host".into());
+    s.change.push("# use an instance type with dedicated cores, or another host".into());
     s
 }
 
 #[allow(clippy::cast_precision_loss)] // ticks of CPU time stay far below 2^52
 fn percent((part, whole): (u64, u64)) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        100.0 * part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 fn preemption(cx: &Context<'_>) -> Setting {
@@ -97,16 +75,8 @@ fn preemption(cx: &Context<'_>) -> Setting {
     const TITLE: &str = "Kernel preemption";
     const DEBUG: &str = "/sys/kernel/debug/sched/preempt";
     // It marks the model in use with round brackets: "none voluntary (full)".
-    let debug = cx
-        .root
-        .text(DEBUG)
-        .ok()
-        .map(|t| t.replace('(', "[").replace(')', "]"));
-    let Some(model) = debug
-        .as_deref()
-        .map(|t| bracketed(t).to_owned())
-        .or_else(|| preemption_model(cx))
-    else {
+    let debug = cx.root.text(DEBUG).ok().map(|t| t.replace('(', "[").replace(')', "]"));
+    let Some(model) = debug.as_deref().map(|t| bracketed(t).to_owned()).or_else(|| preemption_model(cx)) else {
         return Setting::unknown(
             ID,
             TITLE,
@@ -115,12 +85,9 @@ fn preemption(cx: &Context<'_>) -> Setting {
         );
     };
     match model.as_str() {
-        "full" | "lazy" | "rt" => Setting::good(
-            ID,
-            TITLE,
-            model,
-            "a woken thread can interrupt another one inside the kernel",
-        ),
+        "full" | "lazy" | "rt" => {
+            Setting::good(ID, TITLE, model, "a woken thread can interrupt another one inside the kernel")
+        }
         "none" | "voluntary" => {
             let mut s = Setting::hurts(
                 ID,
@@ -132,36 +99,24 @@ fn preemption(cx: &Context<'_>) -> Setting {
             if debug.is_some() {
                 s = s.with(Commands::file(DEBUG, "full", &model));
             } else if cx.kernel.option("PREEMPT_DYNAMIC") == Some(true) {
-                s.change
-                    .push("# add preempt=full to the kernel command line and reboot".into());
+                s.change.push("# add preempt=full to the kernel command line and reboot".into());
                 s.undo.push(match asked(cx) {
                     Some(old) => format!("# put preempt={old} back and reboot"),
                     None => "# take preempt=full away again and reboot".into(),
                 });
             } else {
-                s.change.push(
-                    "# use a kernel built with CONFIG_PREEMPT or CONFIG_PREEMPT_DYNAMIC".into(),
-                );
+                s.change.push("# use a kernel built with CONFIG_PREEMPT or CONFIG_PREEMPT_DYNAMIC".into());
             }
             s
         }
-        _ => Setting::unknown(
-            ID,
-            TITLE,
-            model,
-            "this kernel names a preemption model that is not known here",
-        ),
+        _ => Setting::unknown(ID, TITLE, model, "this kernel names a preemption model that is not known here"),
     }
 }
 
 /// The model that the kernel command line asks for; the last one counts.
 fn asked(cx: &Context<'_>) -> Option<String> {
     let cmdline = cx.root.text("/proc/cmdline").ok()?;
-    cmdline
-        .split_whitespace()
-        .rev()
-        .find_map(|w| w.strip_prefix("preempt="))
-        .map(str::to_owned)
+    cmdline.split_whitespace().rev().find_map(|w| w.strip_prefix("preempt=")).map(str::to_owned)
 }
 
 /// Where debugfs cannot be read: the command line decides if the kernel is dynamic, else how it was built.
@@ -177,10 +132,7 @@ fn preemption_model(cx: &Context<'_>) -> Option<String> {
         ("PREEMPT_VOLUNTARY", "voluntary"),
         ("PREEMPT_NONE", "none"),
     ];
-    built
-        .iter()
-        .find(|(option, _)| on(option))
-        .map(|(_, model)| (*model).to_owned())
+    built.iter().find(|(option, _)| on(option)).map(|(_, model)| (*model).to_owned())
 }
 
 fn smt(cx: &Context<'_>) -> Setting {
@@ -191,11 +143,7 @@ fn smt(cx: &Context<'_>) -> Setting {
         Ok(v) if v == "0" => Setting::good(ID, TITLE, "off", "a thread has its core to itself"),
         Ok(_) => {
             let control = cx.root.text(CONTROL).unwrap_or_else(|_| "on".into());
-            let commands = if control == "on" {
-                Commands::file(CONTROL, "off", "on")
-            } else {
-                Commands::default()
-            };
+            let commands = if control == "on" { Commands::file(CONTROL, "off", "on") } else { Commands::default() };
             Setting::hurts(
                 ID,
                 TITLE,
@@ -228,31 +176,21 @@ fn nmi_watchdog(cx: &Context<'_>) -> Setting {
 
 /// CPUs that the general scheduler leaves alone.
 pub(super) fn isolated(cx: &Context<'_>) -> Vec<u32> {
-    cpu_list(
-        &cx.root
-            .text("/sys/devices/system/cpu/isolated")
-            .unwrap_or_default(),
-    )
+    cpu_list(&cx.root.text("/sys/devices/system/cpu/isolated").unwrap_or_default())
 }
 
 fn isolation(cx: &Context<'_>) -> Setting {
     const ID: &str = "isolation";
     const TITLE: &str = "Isolated cores";
     let part = |name: &str, path: &str| {
-        let list = cx
-            .root
-            .text(path)
-            .ok()
-            .filter(|t| !t.is_empty() && t != "(null)")?;
+        let list = cx.root.text(path).ok().filter(|t| !t.is_empty() && t != "(null)")?;
         Some(format!("{name} {list}"))
     };
-    let parts: Vec<String> = [
-        part("isolcpus", "/sys/devices/system/cpu/isolated"),
-        part("nohz_full", "/sys/devices/system/cpu/nohz_full"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let parts: Vec<String> =
+        [part("isolcpus", "/sys/devices/system/cpu/isolated"), part("nohz_full", "/sys/devices/system/cpu/nohz_full")]
+            .into_iter()
+            .flatten()
+            .collect();
     if parts.is_empty() {
         return Setting::absent(
             ID,
@@ -260,7 +198,8 @@ fn isolation(cx: &Context<'_>) -> Setting {
             "no core is kept free of other tasks by isolcpus= or nohz_full=; pinning serves most servers as well",
         );
     }
-    let why = "other tasks keep away from these cores, so put the server there (dedicated core, Tales of the Tail §4.1)";
+    let why =
+        "other tasks keep away from these cores, so put the server there (dedicated core, Tales of the Tail §4.1)";
     Setting::good(ID, TITLE, parts.join(", "), why)
 }
 
@@ -271,11 +210,7 @@ fn timer_migration(cx: &Context<'_>) -> Setting {
     match cx.root.text("/proc/sys/kernel/timer_migration") {
         Ok(v) => {
             let (now, other) = if v == "0" { ("off", "1") } else { ("on", "0") };
-            Setting::good(ID, TITLE, now, WHY).with(Commands::sysctl(
-                "kernel.timer_migration",
-                other,
-                &v,
-            ))
+            Setting::good(ID, TITLE, now, WHY).with(Commands::sysctl("kernel.timer_migration", other, &v))
         }
         Err(e) => Setting::unread(ID, TITLE, &e),
     }
@@ -289,14 +224,8 @@ fn mitigations(cx: &Context<'_>) -> Setting {
     if names.is_empty() {
         return Setting::absent(ID, TITLE, format!("{DIR} is empty or missing"));
     }
-    let active = names
-        .iter()
-        .filter(|n| {
-            cx.root
-                .text(&format!("{DIR}/{n}"))
-                .is_ok_and(|t| t.contains("Mitigation"))
-        })
-        .count();
+    let active =
+        names.iter().filter(|n| cx.root.text(&format!("{DIR}/{n}")).is_ok_and(|t| t.contains("Mitigation"))).count();
     let why = "they lengthen every system call and interrupt, the typical one as much as the slow one; keep them on";
     Setting::new(ID, TITLE, Verdict::Good, format!("{active} active"), why)
 }

@@ -8,14 +8,7 @@ use crate::kernel::bracketed;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
-    vec![
-        numa_balancing(cx),
-        thp_enabled(cx),
-        thp_defrag(cx),
-        ksm(cx),
-        swapping(cx),
-        zone_reclaim(cx),
-    ]
+    vec![numa_balancing(cx), thp_enabled(cx), thp_defrag(cx), ksm(cx), swapping(cx), zone_reclaim(cx)]
 }
 
 fn numa_balancing(cx: &Context<'_>) -> Setting {
@@ -28,7 +21,9 @@ fn numa_balancing(cx: &Context<'_>) -> Setting {
     let state = if value == "0" { "off" } else { "on" };
     match (cx.machine.numa_nodes, value.as_str()) {
         (_, "0") => Setting::good(ID, TITLE, state, "the kernel does not take pages away to see who uses them"),
-        (1, _) => Setting::good(ID, TITLE, format!("{state}, 1 node"), "with one node the kernel has nothing to balance"),
+        (1, _) => {
+            Setting::good(ID, TITLE, format!("{state}, 1 node"), "with one node the kernel has nothing to balance")
+        }
         (nodes, _) => Setting::hurts(
             ID,
             TITLE,
@@ -114,17 +109,9 @@ fn swapping(cx: &Context<'_>) -> Setting {
     if areas == 0 {
         return Setting::good(ID, TITLE, "off", "no page of the server can be swapped out");
     }
-    let value = format!(
-        "{areas} area{}, swappiness {swappiness}",
-        if areas == 1 { "" } else { "s" }
-    );
+    let value = format!("{areas} area{}, swappiness {swappiness}", if areas == 1 { "" } else { "s" });
     if swappiness <= GENTLE {
-        return Setting::good(
-            ID,
-            TITLE,
-            value,
-            "pages are swapped out only when memory is nearly gone",
-        );
+        return Setting::good(ID, TITLE, value, "pages are swapped out only when memory is nearly gone");
     }
     Setting::hurts(
         ID,

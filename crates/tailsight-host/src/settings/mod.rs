@@ -55,13 +55,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn new(
-        id: &str,
-        title: &str,
-        verdict: Verdict,
-        value: impl Into<String>,
-        why: impl Into<String>,
-    ) -> Self {
+    fn new(id: &str, title: &str, verdict: Verdict, value: impl Into<String>, why: impl Into<String>) -> Self {
         Setting {
             id: id.into(),
             title: title.into(),
@@ -113,24 +107,15 @@ struct Commands {
 
 impl Commands {
     fn one(change: impl Into<String>, undo: impl Into<String>) -> Self {
-        Commands {
-            change: vec![change.into()],
-            undo: vec![undo.into()],
-        }
+        Commands { change: vec![change.into()], undo: vec![undo.into()] }
     }
 
     fn sysctl(key: &str, new: &str, old: &str) -> Self {
-        Self::one(
-            format!("sysctl -w {key}={new}"),
-            format!("sysctl -w {key}={old}"),
-        )
+        Self::one(format!("sysctl -w {key}={new}"), format!("sysctl -w {key}={old}"))
     }
 
     fn file(path: &str, new: &str, old: &str) -> Self {
-        Self::one(
-            format!("echo {} > {path}", quote(new)),
-            format!("echo {} > {path}", quote(old)),
-        )
+        Self::one(format!("echo {} > {path}", quote(new)), format!("echo {} > {path}", quote(old)))
     }
 
     /// The same file of several CPUs, queues or interrupts. `path` holds `{}` where the number goes; `old` has the
@@ -152,10 +137,7 @@ impl Commands {
         let all = changed.len() == exist;
         Commands {
             change: vec![Self::write(path, &changed, all, new)],
-            undo: groups
-                .iter()
-                .map(|(v, n)| Self::write(path, n, all && groups.len() == 1, v))
-                .collect(),
+            undo: groups.iter().map(|(v, n)| Self::write(path, n, all && groups.len() == 1, v)).collect(),
         }
     }
 
@@ -164,18 +146,11 @@ impl Commands {
         match numbers {
             [n] => format!("echo {value} > {}", path.replace("{}", &n.to_string())),
             _ if all && path.starts_with("/sys/devices/system/cpu/") => {
-                format!(
-                    "for f in {}; do echo {value} > $f; done",
-                    path.replace("{}", "[0-9]*")
-                )
+                format!("for f in {}; do echo {value} > $f; done", path.replace("{}", "[0-9]*"))
             }
             _ => {
                 let list: Vec<String> = numbers.iter().map(u32::to_string).collect();
-                format!(
-                    "for n in {}; do echo {value} > {}; done",
-                    list.join(" "),
-                    path.replace("{}", "$n")
-                )
+                format!("for n in {}; do echo {value} > {}; done", list.join(" "), path.replace("{}", "$n"))
             }
         }
     }
@@ -188,11 +163,7 @@ impl Commands {
 }
 
 fn quote(value: &str) -> String {
-    if value.contains(' ') {
-        format!("'{value}'")
-    } else {
-        value.to_owned()
-    }
+    if value.contains(' ') { format!("'{value}'") } else { value.to_owned() }
 }
 
 /// What the checks read from.
@@ -216,12 +187,7 @@ impl Context<'_> {
 
     /// The value of a per-CPU file (with `{}` for the number) of each online CPU that has it.
     fn per_cpu(&self, path: &str) -> Vec<(u32, String)> {
-        let value = |n: &u32| {
-            Some((
-                *n,
-                self.root.text(&path.replace("{}", &n.to_string())).ok()?,
-            ))
-        };
+        let value = |n: &u32| Some((*n, self.root.text(&path.replace("{}", &n.to_string())).ok()?));
         self.online().iter().filter_map(value).collect()
     }
 }

@@ -20,11 +20,7 @@ pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
     }
     if all.len() == before {
         let why = "no interface with a device behind it is up in this network namespace";
-        all.push(Setting::absent(
-            "interrupt_coalescing",
-            "Interrupt coalescing",
-            why,
-        ));
+        all.push(Setting::absent("interrupt_coalescing", "Interrupt coalescing", why));
     }
     all.push(steering(cx));
     all.push(busy_poll(cx));
@@ -36,24 +32,12 @@ fn irqbalance(cx: &Context<'_>) -> Setting {
     const TITLE: &str = "irqbalance";
     let is_it = |pid: &String| {
         pid.bytes().all(|b| b.is_ascii_digit())
-            && cx
-                .root
-                .text(&format!("/proc/{pid}/comm"))
-                .is_ok_and(|c| c == "irqbalance")
+            && cx.root.text(&format!("/proc/{pid}/comm")).is_ok_and(|c| c == "irqbalance")
     };
     if !cx.root.names("/proc").iter().any(is_it) {
-        return Setting::good(
-            ID,
-            TITLE,
-            "not running",
-            "nobody moves interrupts onto the server's cores",
-        );
+        return Setting::good(ID, TITLE, "not running", "nobody moves interrupts onto the server's cores");
     }
-    let manager = if cx.root.exists("/run/systemd/system") {
-        "systemctl"
-    } else {
-        "service"
-    };
+    let manager = if cx.root.exists("/run/systemd/system") { "systemctl" } else { "service" };
     let commands = match manager {
         "systemctl" => Commands::one("systemctl stop irqbalance", "systemctl start irqbalance"),
         _ => Commands::one("service irqbalance stop", "service irqbalance start"),
@@ -84,11 +68,7 @@ fn coalescing(nic: &Nic) -> Setting {
     if !c.adaptive_rx && c.rx_usecs <= LONGEST_WAIT_US {
         return Setting::good(&id, &title, value, "the NIC interrupts soon after a packet");
     }
-    let change = if c.adaptive_rx {
-        "adaptive-rx off rx-usecs 0"
-    } else {
-        "rx-usecs 0"
-    };
+    let change = if c.adaptive_rx { "adaptive-rx off rx-usecs 0" } else { "rx-usecs 0" };
     let undo = match c.adaptive_rx {
         true => format!("adaptive-rx on rx-usecs {}", c.rx_usecs),
         false => format!("rx-usecs {}", c.rx_usecs),
@@ -119,9 +99,7 @@ fn deferral(nic: &Nic) -> Option<Setting> {
 
 /// The interrupts of an interface, by its own name or its device's in `/proc/interrupts`, and by `msi_irqs`.
 fn interrupts(cx: &Context<'_>, nic: &Nic) -> Vec<u32> {
-    let device = cx
-        .root
-        .link_name(&format!("/sys/class/net/{}/device", nic.name));
+    let device = cx.root.link_name(&format!("/sys/class/net/{}/device", nic.name));
     let mut irqs: Vec<u32> = cx
         .root
         .names(&format!("/sys/class/net/{}/device/msi_irqs", nic.name))
@@ -136,12 +114,7 @@ fn interrupts(cx: &Context<'_>, nic: &Nic) -> Vec<u32> {
         let Some(action) = rest.split_whitespace().last() else {
             continue;
         };
-        let is = |name: &str| {
-            action == name
-                || action
-                    .strip_prefix(name)
-                    .is_some_and(|r| r.starts_with(['-', ':']))
-        };
+        let is = |name: &str| action == name || action.strip_prefix(name).is_some_and(|r| r.starts_with(['-', ':']));
         // virtio names its interrupts after the device: virtio2-input.0; its config interrupt carries no packets
         if (is(&nic.name) || device.as_deref().is_some_and(is)) && !action.ends_with("-config") {
             irqs.extend(number.parse::<u32>());
@@ -162,27 +135,13 @@ fn receive_cores(cx: &Context<'_>, nic: &Nic) -> Option<Setting> {
     let title = format!("Receive cores, {}", nic.name);
     let irqs = interrupts(cx, nic);
     let affinity = |irq: &u32| {
-        let at = |file: &str| {
-            cx.root
-                .text(&format!("/proc/irq/{irq}/{file}"))
-                .ok()
-                .filter(|t| !t.is_empty())
-        };
+        let at = |file: &str| cx.root.text(&format!("/proc/irq/{irq}/{file}")).ok().filter(|t| !t.is_empty());
         let allowed = at("smp_affinity_list")?;
-        Some((
-            *irq,
-            allowed.clone(),
-            cpu_list(&at("effective_affinity_list").unwrap_or(allowed)),
-        ))
+        Some((*irq, allowed.clone(), cpu_list(&at("effective_affinity_list").unwrap_or(allowed))))
     };
     let now: Vec<(u32, String, Vec<u32>)> = irqs.iter().filter_map(affinity).collect();
     if now.is_empty() {
-        return Some(Setting::unknown(
-            &id,
-            &title,
-            "unreadable",
-            "its interrupts are not in /proc/interrupts",
-        ));
+        return Some(Setting::unknown(&id, &title, "unreadable", "its interrupts are not in /proc/interrupts"));
     }
     let mut cores: Vec<u32> = now.iter().flat_map(|(_, _, c)| c.clone()).collect();
     cores.sort_unstable();
@@ -192,29 +151,13 @@ fn receive_cores(cx: &Context<'_>, nic: &Nic) -> Option<Setting> {
         n => format!("{n} interrupts"),
     };
     let value = format!("{count} on CPUs {}", cpu_ranges(&cores));
-    let shared: Vec<u32> = cores
-        .iter()
-        .copied()
-        .filter(|c| target.contains(c))
-        .collect();
+    let shared: Vec<u32> = cores.iter().copied().filter(|c| target.contains(c)).collect();
     if shared.is_empty() {
-        return Some(Setting::good(
-            &id,
-            &title,
-            value,
-            "receive work stays off the target's cores",
-        ));
+        return Some(Setting::good(&id, &title, value, "receive work stays off the target's cores"));
     }
     // The first core that the target does not use; an unpinned target leaves none, and is pinned off core 0.
-    let to = cx
-        .online()
-        .iter()
-        .find(|c| !target.contains(c))
-        .or(cx.online().first())?;
-    let old: Vec<(u32, String)> = now
-        .into_iter()
-        .map(|(irq, allowed, _)| (irq, allowed))
-        .collect();
+    let to = cx.online().iter().find(|c| !target.contains(c)).or(cx.online().first())?;
+    let old: Vec<(u32, String)> = now.into_iter().map(|(irq, allowed, _)| (irq, allowed)).collect();
     Some(
         Setting::hurts(
             &id,
@@ -235,11 +178,7 @@ fn steering(cx: &Context<'_>) -> Setting {
     for nic in cx.live_nics() {
         let dir = format!("/sys/class/net/{}/queues", nic.name);
         for queue in cx.root.names(&dir) {
-            let (kind, file) = if queue.starts_with("rx-") {
-                ("RPS", "rps_cpus")
-            } else {
-                ("XPS", "xps_cpus")
-            };
+            let (kind, file) = if queue.starts_with("rx-") { ("RPS", "rps_cpus") } else { ("XPS", "xps_cpus") };
             let path = format!("{dir}/{queue}/{file}");
             let Ok(mask) = cx.root.text(&path) else {
                 continue;
@@ -252,42 +191,24 @@ fn steering(cx: &Context<'_>) -> Setting {
             if !parts.contains(&part) {
                 parts.push(part);
             }
-            if kind == "RPS"
-                && cx
-                    .target
-                    .is_some_and(|t| t.is_pinned(cx) && cpus.iter().any(|c| t.cpus().contains(c)))
+            if kind == "RPS" && cx.target.is_some_and(|t| t.is_pinned(cx) && cpus.iter().any(|c| t.cpus().contains(c)))
             {
                 onto_target = onto_target.and(Commands::file(&path, "0", &mask));
             }
         }
     }
     if !onto_target.change.is_empty() {
-        let why =
-            "RPS sends protocol work of received packets to the target's own cores (NSight §7.1)";
+        let why = "RPS sends protocol work of received packets to the target's own cores (NSight §7.1)";
         return Setting::hurts(ID, TITLE, parts.join(", "), why).with(onto_target);
     }
     if parts.is_empty() {
-        return Setting::good(
-            ID,
-            TITLE,
-            "off",
-            "protocol work stays on the core that took the interrupt",
-        );
+        return Setting::good(ID, TITLE, "off", "protocol work stays on the core that took the interrupt");
     }
     const FEW: usize = 3;
     let more = parts.len().saturating_sub(FEW);
     parts.truncate(FEW);
-    let value = if more == 0 {
-        parts.join(", ")
-    } else {
-        format!("{} and {more} more", parts.join(", "))
-    };
-    Setting::good(
-        ID,
-        TITLE,
-        value,
-        "chosen by someone; with -p PID it is checked against the target's cores",
-    )
+    let value = if more == 0 { parts.join(", ") } else { format!("{} and {more} more", parts.join(", ")) };
+    Setting::good(ID, TITLE, value, "chosen by someone; with -p PID it is checked against the target's cores")
 }
 
 fn busy_poll(cx: &Context<'_>) -> Setting {
@@ -301,31 +222,16 @@ fn busy_poll(cx: &Context<'_>) -> Setting {
             "off",
             "the default; polling trades a whole core for the interrupt and the wake-up",
         )
-        .with(
-            Commands::sysctl("net.core.busy_poll", "50", "0").and(Commands::sysctl(
-                "net.core.busy_read",
-                "50",
-                "0",
-            )),
-        ),
+        .with(Commands::sysctl("net.core.busy_poll", "50", "0").and(Commands::sysctl(
+            "net.core.busy_read",
+            "50",
+            "0",
+        ))),
         (Ok(poll), Ok(read)) => {
             let value = format!("poll {poll} µs, read {read} µs");
-            Setting::good(
-                ID,
-                TITLE,
-                value,
-                "a waiting thread polls the NIC before it sleeps",
-            )
-            .with(Commands::sysctl(
-                "net.core.busy_poll",
-                "0",
-                &poll.to_string(),
-            ))
-            .with(Commands::sysctl(
-                "net.core.busy_read",
-                "0",
-                &read.to_string(),
-            ))
+            Setting::good(ID, TITLE, value, "a waiting thread polls the NIC before it sleeps")
+                .with(Commands::sysctl("net.core.busy_poll", "0", &poll.to_string()))
+                .with(Commands::sysctl("net.core.busy_read", "0", &read.to_string()))
         }
         (Err(e), _) | (_, Err(e)) => Setting::unread(ID, TITLE, &e),
     }

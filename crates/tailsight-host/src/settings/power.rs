@@ -17,10 +17,7 @@ pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
 fn idle_states(cx: &Context<'_>) -> Setting {
     const ID: &str = "idle_states";
     const TITLE: &str = "CPU idle states";
-    let driver = cx
-        .root
-        .text(&format!("{CPU}/cpuidle/current_driver"))
-        .unwrap_or_else(|_| "none".into());
+    let driver = cx.root.text(&format!("{CPU}/cpuidle/current_driver")).unwrap_or_else(|_| "none".into());
     let governor = cx
         .root
         .text(&format!("{CPU}/cpuidle/current_governor"))
@@ -30,12 +27,7 @@ fn idle_states(cx: &Context<'_>) -> Setting {
         _ => format!("{driver} driver"),
     };
     let states = states(cx);
-    let Some(deepest) = states
-        .values()
-        .flatten()
-        .filter(|s| s.enabled)
-        .max_by_key(|s| s.exit_us)
-    else {
+    let Some(deepest) = states.values().flatten().filter(|s| s.enabled).max_by_key(|s| s.exit_us) else {
         return if cx.machine.virtual_machine {
             Setting::unknown(
                 ID,
@@ -48,14 +40,9 @@ fn idle_states(cx: &Context<'_>) -> Setting {
             Setting::absent(ID, TITLE, "this kernel runs no cpuidle driver")
         };
     };
-    let value = format!(
-        "{name}; deepest enabled {}, {} µs to leave",
-        deepest.name, deepest.exit_us
-    );
+    let value = format!("{name}; deepest enabled {}, {} µs to leave", deepest.name, deepest.exit_us);
     if let Some(limit) = dma_latency(cx).filter(|l| *l < deepest.exit_us) {
-        let why = format!(
-            "a process holds /dev/cpu_dma_latency at {limit} µs, so deeper states are not entered"
-        );
+        let why = format!("a process holds /dev/cpu_dma_latency at {limit} µs, so deeper states are not entered");
         let value = format!("{value}; capped at {limit} µs");
         return if limit <= LONGEST_EXIT_US {
             Setting::good(ID, TITLE, value, why)
@@ -73,11 +60,8 @@ fn idle_states(cx: &Context<'_>) -> Setting {
     }
     let mut commands = Commands::default();
     for (index, per_cpu) in &states {
-        let deep: Vec<(u32, String)> = per_cpu
-            .iter()
-            .filter(|s| s.exit_us > LONGEST_EXIT_US)
-            .map(|s| (s.cpu, s.disable.clone()))
-            .collect();
+        let deep: Vec<(u32, String)> =
+            per_cpu.iter().filter(|s| s.exit_us > LONGEST_EXIT_US).map(|s| (s.cpu, s.disable.clone())).collect();
         commands = commands.and(Commands::numbered(
             &format!("{CPU}/cpu{{}}/cpuidle/state{index}/disable"),
             &deep,
@@ -113,9 +97,7 @@ fn states(cx: &Context<'_>) -> BTreeMap<u32, Vec<IdleState>> {
                 continue;
             };
             let at = |file: &str| format!("{dir}/{entry}/{file}");
-            let (Ok(exit_us), Ok(disable)) =
-                (cx.root.number(&at("latency")), cx.root.text(&at("disable")))
-            else {
+            let (Ok(exit_us), Ok(disable)) = (cx.root.number(&at("latency")), cx.root.text(&at("disable"))) else {
                 continue;
             };
             states.entry(index).or_default().push(IdleState {
@@ -142,36 +124,19 @@ fn governor(cx: &Context<'_>) -> Setting {
     let path = format!("{CPU}/cpu{{}}/cpufreq/scaling_governor");
     let values = cx.per_cpu(&path);
     if values.is_empty() {
-        let who = if cx.machine.virtual_machine {
-            "the hypervisor"
-        } else {
-            "the firmware"
-        };
-        return Setting::absent(
-            ID,
-            TITLE,
-            format!("the kernel does not scale the frequency here: {who} decides"),
-        );
+        let who = if cx.machine.virtual_machine { "the hypervisor" } else { "the firmware" };
+        return Setting::absent(ID, TITLE, format!("the kernel does not scale the frequency here: {who} decides"));
     }
     let slow: Vec<&(u32, String)> = values.iter().filter(|(_, g)| g != "performance").collect();
     let Some((_, first)) = slow.first() else {
-        return Setting::good(
-            ID,
-            TITLE,
-            "performance",
-            "the frequency does not drop when the load does",
-        );
+        return Setting::good(ID, TITLE, "performance", "the frequency does not drop when the load does");
     };
     let mut names: Vec<&str> = slow.iter().map(|(_, g)| g.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let value = match names.len() {
         1 => format!("{first} on {}", of_cpus(slow.len(), values.len())),
-        _ => format!(
-            "{} on {}",
-            names.join(" and "),
-            of_cpus(slow.len(), values.len())
-        ),
+        _ => format!("{} on {}", names.join(" and "), of_cpus(slow.len(), values.len())),
     };
     Setting::hurts(
         ID,
@@ -194,20 +159,11 @@ fn turbo(cx: &Context<'_>) -> Setting {
         (_, Ok(v)) => (boost, v == "1"),
         (Err(e), Err(_)) => return Setting::unread(ID, TITLE, &e),
     };
-    let (off_value, on_value) = if path.ends_with("no_turbo") {
-        ("1", "0")
-    } else {
-        ("0", "1")
-    };
+    let (off_value, on_value) = if path.ends_with("no_turbo") { ("1", "0") } else { ("0", "1") };
     if on {
         Setting::good(ID, TITLE, "on", WHY).with(Commands::file(&path, off_value, on_value))
     } else {
-        Setting::good(
-            ID,
-            TITLE,
-            "off",
-            "the top frequency does not vary; on would be faster on average",
-        )
-        .with(Commands::file(&path, on_value, off_value))
+        Setting::good(ID, TITLE, "off", "the top frequency does not vary; on would be faster on average")
+            .with(Commands::file(&path, on_value, off_value))
     }
 }

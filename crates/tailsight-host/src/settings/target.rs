@@ -42,29 +42,19 @@ pub struct Target {
 impl Target {
     /// Reads the process; without threads if there is none with this id.
     pub fn read(root: &Root, pid: u32) -> Self {
-        let status = root
-            .text(&format!("/proc/{pid}/status"))
-            .unwrap_or_default();
+        let status = root.text(&format!("/proc/{pid}/status")).unwrap_or_default();
         let tids = root.names(&format!("/proc/{pid}/task"));
         Target {
             pid,
             comm: root.text(&format!("/proc/{pid}/comm")).unwrap_or_default(),
-            threads: tids
-                .iter()
-                .filter_map(|t| thread(root, pid, t.parse().ok()?))
-                .collect(),
-            swapped_kib: status_field(&status, "VmSwap")
-                .and_then(|v| v.split_whitespace().next()?.parse().ok()),
+            threads: tids.iter().filter_map(|t| thread(root, pid, t.parse().ok()?)).collect(),
+            swapped_kib: status_field(&status, "VmSwap").and_then(|v| v.split_whitespace().next()?.parse().ok()),
         }
     }
 
     /// The CPUs that any of its threads may run on.
     pub(super) fn cpus(&self) -> Vec<u32> {
-        let mut cpus: Vec<u32> = self
-            .threads
-            .iter()
-            .flat_map(|t| t.cpus_allowed.clone())
-            .collect();
+        let mut cpus: Vec<u32> = self.threads.iter().flat_map(|t| t.cpus_allowed.clone()).collect();
         cpus.sort_unstable();
         cpus.dedup();
         cpus
@@ -72,18 +62,12 @@ impl Target {
 
     /// True if every thread is kept to some of the CPUs.
     pub(super) fn is_pinned(&self, cx: &Context<'_>) -> bool {
-        self.threads
-            .iter()
-            .all(|t| cx.online().iter().any(|c| !t.cpus_allowed.contains(c)))
+        self.threads.iter().all(|t| cx.online().iter().any(|c| !t.cpus_allowed.contains(c)))
     }
 }
 
 fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
-    status
-        .lines()
-        .filter_map(|l| l.split_once(':'))
-        .find(|(k, _)| *k == key)
-        .map(|(_, v)| v.trim())
+    status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key).map(|(_, v)| v.trim())
 }
 
 fn thread(root: &Root, pid: u32, tid: u32) -> Option<Thread> {
@@ -107,22 +91,10 @@ pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
         return Vec::new();
     };
     if target.threads.is_empty() {
-        let why = format!(
-            "no process {} can be read: give the pid of a running server",
-            target.pid
-        );
-        return vec![Setting::unknown(
-            "target",
-            "Target",
-            format!("pid {}", target.pid),
-            why,
-        )];
+        let why = format!("no process {} can be read: give the pid of a running server", target.pid);
+        return vec![Setting::unknown("target", "Target", format!("pid {}", target.pid), why)];
     }
-    let mut all = vec![
-        pinning(cx, target),
-        scheduling(target),
-        numa_spread(cx, target),
-    ];
+    let mut all = vec![pinning(cx, target), scheduling(target), numa_spread(cx, target)];
     all.push(cgroup::cpu_quota(cx.root, target.pid));
     all.push(cgroup::memory_limit(cx.root, target.pid));
     all.push(swapped(target));
@@ -133,11 +105,7 @@ fn pinning(cx: &Context<'_>, target: &Target) -> Setting {
     const ID: &str = "target_pinning";
     const TITLE: &str = "Target pinning";
     let online = cx.online();
-    let free = target
-        .threads
-        .iter()
-        .filter(|t| online.iter().all(|c| t.cpus_allowed.contains(c)))
-        .count();
+    let free = target.threads.iter().filter(|t| online.iter().all(|c| t.cpus_allowed.contains(c))).count();
     let threads = target.threads.len();
     if online.len() < 2 {
         return Setting::good(ID, TITLE, "1 CPU", "there is only one CPU to run on");
@@ -147,10 +115,7 @@ fn pinning(cx: &Context<'_>, target: &Target) -> Setting {
         return Setting::good(ID, TITLE, value, "its threads stay on chosen CPUs");
     }
     let value = match free == threads {
-        true => format!(
-            "not pinned, {threads} thread{}",
-            if threads == 1 { "" } else { "s" }
-        ),
+        true => format!("not pinned, {threads} thread{}", if threads == 1 { "" } else { "s" }),
         false => format!("{free} of {threads} threads not pinned"),
     };
     let to = cpu_ranges(&cpus_for_target(cx));
@@ -164,9 +129,11 @@ fn pinning(cx: &Context<'_>, target: &Target) -> Setting {
     )
     .with(Commands {
         change: vec![format!("taskset -a -c -p {to} {pid}")],
-        undo: restore(target, |t| format!("taskset -c -p {}", cpu_ranges(&t.cpus_allowed)), |c| {
-            c.replace("taskset", "taskset -a")
-        }),
+        undo: restore(
+            target,
+            |t| format!("taskset -c -p {}", cpu_ranges(&t.cpus_allowed)),
+            |c| c.replace("taskset", "taskset -a"),
+        ),
     })
 }
 
@@ -178,30 +145,15 @@ fn cpus_for_target(cx: &Context<'_>) -> Vec<u32> {
         return isolated;
     }
     let online = cx.online();
-    let node = numa_nodes(cx.root)
-        .into_iter()
-        .map(|(_, cpus)| cpus)
-        .find(|cpus| cpus.len() > 1);
-    let local: Vec<u32> = node
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|c| online.contains(c))
-        .collect();
-    let from = if local.len() > 1 {
-        local.as_slice()
-    } else {
-        online
-    };
+    let node = numa_nodes(cx.root).into_iter().map(|(_, cpus)| cpus).find(|cpus| cpus.len() > 1);
+    let local: Vec<u32> = node.unwrap_or_default().into_iter().filter(|c| online.contains(c)).collect();
+    let from = if local.len() > 1 { local.as_slice() } else { online };
     from[1..].to_vec()
 }
 
 /// Commands that give each thread back what `command` says: one for the process if all are alike, else one for each
 /// group of like threads. The pid or tid goes at the end.
-fn restore(
-    target: &Target,
-    command: impl Fn(&Thread) -> String,
-    whole: impl Fn(&str) -> String,
-) -> Vec<String> {
+fn restore(target: &Target, command: impl Fn(&Thread) -> String, whole: impl Fn(&str) -> String) -> Vec<String> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for t in &target.threads {
         let c = command(t);
@@ -263,12 +215,7 @@ fn scheduling(target: &Target) -> Setting {
     kinds.dedup();
     let value = kinds.join(", ");
     if target.threads.iter().all(|t| matches!(t.policy, 1 | 2 | 6)) {
-        return Setting::good(
-            ID,
-            TITLE,
-            value,
-            "it runs as soon as it wakes, before every normal task",
-        );
+        return Setting::good(ID, TITLE, value, "it runs as soon as it wakes, before every normal task");
     }
     let pid = target.pid;
     let mut s = Setting::hurts(
@@ -296,19 +243,11 @@ fn numa_spread(cx: &Context<'_>, target: &Target) -> Setting {
         return Setting::absent(ID, TITLE, "the machine has one NUMA node");
     }
     let cpus = target.cpus();
-    let used: Vec<u32> = nodes
-        .iter()
-        .filter(|(_, node)| node.iter().any(|c| cpus.contains(c)))
-        .map(|(n, _)| *n)
-        .collect();
+    let used: Vec<u32> =
+        nodes.iter().filter(|(_, node)| node.iter().any(|c| cpus.contains(c))).map(|(n, _)| *n).collect();
     let value = format!("may run on nodes {}", cpu_ranges(&used));
     if used.len() < 2 {
-        return Setting::good(
-            ID,
-            TITLE,
-            value,
-            "its threads stay beside one node's memory",
-        );
+        return Setting::good(ID, TITLE, value, "its threads stay beside one node's memory");
     }
     let mut s = Setting::hurts(
         ID,
@@ -317,8 +256,7 @@ fn numa_spread(cx: &Context<'_>, target: &Target) -> Setting {
         "half of its memory accesses may cross nodes: 8 threads over two nodes had a worse tail than one core in \
          Tales of the Tail §4.5. Run one instance a node",
     );
-    s.change
-        .push("# start one instance a node: numactl --cpunodebind=0 --membind=0 COMMAND".into());
+    s.change.push("# start one instance a node: numactl --cpunodebind=0 --membind=0 COMMAND".into());
     s
 }
 
@@ -327,12 +265,7 @@ fn swapped(target: &Target) -> Setting {
     const TITLE: &str = "Target swapped out";
     match target.swapped_kib {
         None => Setting::unknown(ID, TITLE, "unreadable", "its status names no VmSwap"),
-        Some(0) => Setting::good(
-            ID,
-            TITLE,
-            "nothing",
-            "no request waits for the disk to bring a page back",
-        ),
+        Some(0) => Setting::good(ID, TITLE, "nothing", "no request waits for the disk to bring a page back"),
         Some(kib) => {
             let why = "the request that touches a swapped page waits for the disk; restart the server, or swapoff -a \
                        when there is memory to hold it all";

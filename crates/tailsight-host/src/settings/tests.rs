@@ -13,19 +13,12 @@ pub(crate) const PID: u32 = 500;
 
 fn thread_files(tree: &Tree, tid: u32, cpus: &str, policy: u32, rt: u32, nice: i32) {
     let dir = format!("/proc/{PID}/task/{tid}");
-    tree.put(
-        &format!("{dir}/status"),
-        format!("Name:\tserver\nCpus_allowed_list:\t{cpus}\n"),
-    );
+    tree.put(&format!("{dir}/status"), format!("Name:\tserver\nCpus_allowed_list:\t{cpus}\n"));
     // Fields 3 to 41 of proc_pid_stat(5), behind a name with a bracket and a space.
     let mut fields = vec!["0".to_owned(); 39];
     fields[0] = "S".into();
-    (fields[19 - 3], fields[40 - 3], fields[41 - 3]) =
-        (nice.to_string(), rt.to_string(), policy.to_string());
-    tree.put(
-        &format!("{dir}/stat"),
-        format!("{tid} (ser) ver) {}\n", fields.join(" ")),
-    );
+    (fields[19 - 3], fields[40 - 3], fields[41 - 3]) = (nice.to_string(), rt.to_string(), policy.to_string());
+    tree.put(&format!("{dir}/stat"), format!("{tid} (ser) ver) {}\n", fields.join(" ")));
 }
 
 /// A host as the papers found it: everything that can hurt does.
@@ -35,32 +28,17 @@ pub(crate) fn bad() -> Tree {
         ("/sys/devices/system/cpu/online", "0-3"),
         ("/sys/devices/system/node/node0/cpulist", "0-1"),
         ("/sys/devices/system/node/node1/cpulist", "2-3"),
-        (
-            "/sys/devices/system/cpu/cpuidle/current_driver",
-            "intel_idle",
-        ),
+        ("/sys/devices/system/cpu/cpuidle/current_driver", "intel_idle"),
         ("/sys/devices/system/cpu/cpuidle/current_governor", "menu"),
         ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"),
         ("/sys/devices/system/cpu/smt/active", "1"),
         ("/sys/devices/system/cpu/smt/control", "on"),
-        (
-            "/sys/devices/system/cpu/vulnerabilities/meltdown",
-            "Mitigation: PTI",
-        ),
+        ("/sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI"),
         ("/proc/sys/kernel/numa_balancing", "1"),
-        (
-            "/sys/kernel/mm/transparent_hugepage/enabled",
-            "[always] madvise never",
-        ),
-        (
-            "/sys/kernel/mm/transparent_hugepage/defrag",
-            "[always] defer defer+madvise madvise never",
-        ),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        ("/sys/kernel/mm/transparent_hugepage/defrag", "[always] defer defer+madvise madvise never"),
         ("/sys/kernel/mm/ksm/run", "1"),
-        (
-            "/proc/swaps",
-            "Filename Type Size Used Priority\n/dev/x partition 1 0 -2",
-        ),
+        ("/proc/swaps", "Filename Type Size Used Priority\n/dev/x partition 1 0 -2"),
         ("/proc/sys/vm/swappiness", "60"),
         ("/proc/sys/vm/zone_reclaim_mode", "1"),
         ("/proc/sys/kernel/nmi_watchdog", "1"),
@@ -70,24 +48,15 @@ pub(crate) fn bad() -> Tree {
         ("/sys/class/net/eth0/flags", "0x1003"),
         ("/sys/class/net/eth0/gro_flush_timeout", "20000"),
         ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "0"),
-        (
-            "/proc/interrupts",
-            "  CPU0 CPU1\n 40: 5 6 PCI-MSI 1-edge eth0-rx-0\n 41: 0 0 PCI-MSI 2-edge eth1-rx-0",
-        ),
+        ("/proc/interrupts", "  CPU0 CPU1\n 40: 5 6 PCI-MSI 1-edge eth0-rx-0\n 41: 0 0 PCI-MSI 2-edge eth1-rx-0"),
         ("/proc/irq/40/smp_affinity_list", "0-3"),
         ("/proc/irq/40/effective_affinity_list", "2"),
         ("/proc/500/comm", "server"),
         ("/proc/500/status", "VmSwap:\t    12 kB"),
         ("/proc/500/cgroup", "0::/app/inner"),
-        (
-            "/proc/self/mountinfo",
-            "30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw",
-        ),
+        ("/proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw"),
         ("/sys/fs/cgroup/app/cpu.max", "150000 100000"),
-        (
-            "/sys/fs/cgroup/app/cpu.stat",
-            "usage_usec 1\nnr_throttled 7",
-        ),
+        ("/sys/fs/cgroup/app/cpu.stat", "usage_usec 1\nnr_throttled 7"),
         ("/sys/fs/cgroup/app/inner/cpu.max", "max 100000"),
         ("/sys/fs/cgroup/app/inner/memory.max", "1048576"),
         ("/sys/fs/cgroup/app/inner/memory.current", "1000000"),
@@ -97,16 +66,10 @@ pub(crate) fn bad() -> Tree {
             let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{state}");
             tree.put(&format!("{dir}/name"), format!("{name}\n"));
             tree.put(&format!("{dir}/latency"), format!("{exit_us}\n"));
-            tree.put(
-                &format!("{dir}/disable"),
-                if cpu == 3 && state == 2 { "1\n" } else { "0\n" },
-            );
+            tree.put(&format!("{dir}/disable"), if cpu == 3 && state == 2 { "1\n" } else { "0\n" });
         }
         let governor = ["powersave", "schedutil", "powersave", "performance"][cpu];
-        tree.put(
-            &format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor"),
-            format!("{governor}\n"),
-        );
+        tree.put(&format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor"), format!("{governor}\n"));
     }
     tree.link("/sys/class/net/eth0/device", "../../../0000:01:00.0");
     thread_files(&tree, 500, "0-3", 0, 0, 0);
@@ -120,9 +83,7 @@ fn settings(tree: &Tree) -> Vec<Setting> {
 }
 
 fn find<'a>(all: &'a [Setting], id: &str) -> &'a Setting {
-    all.iter()
-        .find(|s| s.id == id)
-        .unwrap_or_else(|| panic!("no setting {id}"))
+    all.iter().find(|s| s.id == id).unwrap_or_else(|| panic!("no setting {id}"))
 }
 
 /// Runs commands on the tree in a real shell; those that act on processes and services do nothing.
@@ -134,17 +95,11 @@ fn shell(tree: &Tree, commands: &[String]) {
          taskset() {{ :; }}; chrt() {{ :; }}; systemctl() {{ :; }}; service() {{ :; }}; ethtool() {{ :; }}\n"
     );
     for c in commands {
-        script += &c
-            .replace("/sys/", &format!("{root}/sys/"))
-            .replace("/proc/irq/", &format!("{root}/proc/irq/"));
+        script += &c.replace("/sys/", &format!("{root}/sys/")).replace("/proc/irq/", &format!("{root}/proc/irq/"));
         script.push('\n');
     }
     let out = Command::new("sh").arg("-c").arg(&script).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{script}\n{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{script}\n{}", String::from_utf8_lossy(&out.stderr));
 }
 
 /// Every file of the tree with its value; of a list of choices the chosen one.
@@ -169,11 +124,7 @@ fn snapshot(tree: &Tree) -> Vec<(String, String)> {
 #[test]
 fn a_bad_host_is_seen_as_bad() {
     let all = settings(&bad());
-    let hurting: Vec<&str> = all
-        .iter()
-        .filter(|s| s.verdict == Verdict::Hurts)
-        .map(|s| s.id.as_str())
-        .collect();
+    let hurting: Vec<&str> = all.iter().filter(|s| s.verdict == Verdict::Hurts).map(|s| s.id.as_str()).collect();
     assert_eq!(
         hurting,
         [
@@ -203,27 +154,12 @@ fn a_bad_host_is_seen_as_bad() {
         find(&all, "idle_states").value,
         "intel_idle driver, menu governor; deepest enabled C6, 133 µs to leave"
     );
-    assert_eq!(
-        find(&all, "frequency_governor").value,
-        "powersave and schedutil on 3 of 4 CPUs"
-    );
-    assert_eq!(
-        find(&all, "target_cpu_quota").value,
-        "1.50 CPUs, throttled 7 times"
-    );
+    assert_eq!(find(&all, "frequency_governor").value, "powersave and schedutil on 3 of 4 CPUs");
+    assert_eq!(find(&all, "target_cpu_quota").value, "1.50 CPUs, throttled 7 times");
     assert_eq!(find(&all, "target_memory_limit").value, "1 MiB, 95 % used");
-    assert_eq!(
-        find(&all, "target_priority").value,
-        "SCHED_BATCH nice 5, SCHED_OTHER nice 0"
-    );
-    assert_eq!(
-        find(&all, "receive_cores:eth0").value,
-        "1 interrupt on CPUs 2, which the target uses too"
-    );
-    assert_eq!(
-        find(&all, "interrupt_coalescing:eth0").verdict,
-        Verdict::Unknown
-    );
+    assert_eq!(find(&all, "target_priority").value, "SCHED_BATCH nice 5, SCHED_OTHER nice 0");
+    assert_eq!(find(&all, "receive_cores:eth0").value, "1 interrupt on CPUs 2, which the target uses too");
+    assert_eq!(find(&all, "interrupt_coalescing:eth0").verdict, Verdict::Unknown);
     assert_eq!(find(&all, "steal").verdict, Verdict::NotPresent);
 }
 
@@ -233,13 +169,7 @@ fn change_cures_and_undo_restores_every_file() {
     let before = snapshot(&tree);
     let all = settings(&tree);
     let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Verdict::Hurts).collect();
-    shell(
-        &tree,
-        &hurting
-            .iter()
-            .flat_map(|s| s.change.clone())
-            .collect::<Vec<_>>(),
-    );
+    shell(&tree, &hurting.iter().flat_map(|s| s.change.clone()).collect::<Vec<_>>());
     // What acts on processes, services or hardware cannot follow in a made tree.
     let outside = [
         "target_pinning",
@@ -258,13 +188,7 @@ fn change_cures_and_undo_restores_every_file() {
         .collect();
     assert_eq!(left, Vec::<&str>::new());
     assert_ne!(snapshot(&tree), before);
-    shell(
-        &tree,
-        &hurting
-            .iter()
-            .flat_map(|s| s.undo.clone())
-            .collect::<Vec<_>>(),
-    );
+    shell(&tree, &hurting.iter().flat_map(|s| s.undo.clone()).collect::<Vec<_>>());
     assert_eq!(snapshot(&tree), before);
 }
 
@@ -272,37 +196,17 @@ fn change_cures_and_undo_restores_every_file() {
 fn undo_names_the_values_read_now() {
     let all = settings(&bad());
     assert_eq!(find(&all, "swap").undo, ["sysctl -w vm.swappiness=60"]);
-    assert_eq!(
-        find(&all, "target_pinning").change,
-        ["taskset -a -c -p 1 500"]
-    );
-    assert_eq!(
-        find(&all, "target_pinning").undo,
-        ["taskset -a -c -p 0-3 500"]
-    );
+    assert_eq!(find(&all, "target_pinning").change, ["taskset -a -c -p 1 500"]);
+    assert_eq!(find(&all, "target_pinning").undo, ["taskset -a -c -p 0-3 500"]);
     let priority = find(&all, "target_priority");
     assert_eq!(priority.change, ["chrt -a -f -p 10 500"]);
-    assert_eq!(
-        priority.undo,
-        [
-            "chrt -o -p 0 500",
-            "for t in 501 502; do chrt -b -p 0 $t; done"
-        ]
-    );
+    assert_eq!(priority.undo, ["chrt -o -p 0 500", "for t in 501 502; do chrt -b -p 0 $t; done"]);
     assert_eq!(
         find(&all, "idle_states").change,
-        [format!(
-            "for n in 0 1 2; do echo 1 > {CPU}/cpu$n/cpuidle/state2/disable; done"
-        )]
+        [format!("for n in 0 1 2; do echo 1 > {CPU}/cpu$n/cpuidle/state2/disable; done")]
     );
-    assert_eq!(
-        find(&all, "target_cpu_quota").undo,
-        ["echo '150000 100000' > /sys/fs/cgroup/app/cpu.max"]
-    );
-    assert_eq!(
-        find(&all, "receive_cores:eth0").undo,
-        ["echo 0-3 > /proc/irq/40/smp_affinity_list"]
-    );
+    assert_eq!(find(&all, "target_cpu_quota").undo, ["echo '150000 100000' > /sys/fs/cgroup/app/cpu.max"]);
+    assert_eq!(find(&all, "receive_cores:eth0").undo, ["echo 0-3 > /proc/irq/40/smp_affinity_list"]);
 }
 
 #[test]
@@ -311,10 +215,7 @@ fn a_tuned_host_has_nothing_to_change() {
     let all = settings(&tree);
     shell(
         &tree,
-        &all.iter()
-            .filter(|s| s.verdict == Verdict::Hurts)
-            .flat_map(|s| s.change.clone())
-            .collect::<Vec<_>>(),
+        &all.iter().filter(|s| s.verdict == Verdict::Hurts).flat_map(|s| s.change.clone()).collect::<Vec<_>>(),
     );
     std::fs::remove_dir_all(tree.root().path("/proc/77")).unwrap();
     std::fs::remove_file(tree.root().path("/proc/irq/40/effective_affinity_list")).unwrap();
@@ -329,10 +230,7 @@ fn a_tuned_host_has_nothing_to_change() {
     assert_eq!(find(&all, "target_priority").value, "SCHED_FIFO 10");
     // Receive work steered onto the pinned core is a fault that pinning alone would hide.
     tree.put("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2\n");
-    assert_eq!(
-        find(&settings(&tree), "packet_steering").verdict,
-        Verdict::Hurts
-    );
+    assert_eq!(find(&settings(&tree), "packet_steering").verdict, Verdict::Hurts);
 }
 
 #[test]
@@ -341,20 +239,14 @@ fn a_latency_limit_on_idle_states_counts() {
     tree.put("/dev/cpu_dma_latency", 0i32.to_ne_bytes());
     assert_eq!(find(&settings(&tree), "idle_states").verdict, Verdict::Good);
     tree.put("/dev/cpu_dma_latency", 2_000_000_000i32.to_ne_bytes());
-    assert_eq!(
-        find(&settings(&tree), "idle_states").verdict,
-        Verdict::Hurts
-    );
+    assert_eq!(find(&settings(&tree), "idle_states").verdict, Verdict::Hurts);
 }
 
 #[test]
 fn a_virtual_machine_is_judged_as_one() {
     let tree = bad();
     tree.put("/proc/cpuinfo", "flags\t: fpu hypervisor\n");
-    tree.put(
-        "/proc/stat",
-        "cpu  100 0 100 700 0 0 0 100 0 0\ncpu0 1 1 1 1\n",
-    );
+    tree.put("/proc/stat", "cpu  100 0 100 700 0 0 0 100 0 0\ncpu0 1 1 1 1\n");
     std::fs::remove_dir_all(tree.root().path(CPU).join("cpuidle")).unwrap();
     for cpu in 0..4 {
         std::fs::remove_dir_all(tree.root().path(&format!("{CPU}/cpu{cpu}/cpuidle"))).unwrap();
@@ -362,19 +254,13 @@ fn a_virtual_machine_is_judged_as_one() {
     let all = settings(&tree);
     assert_eq!(find(&all, "idle_states").verdict, Verdict::Unknown);
     let steal = find(&all, "steal");
-    assert_eq!(
-        (steal.verdict, steal.value.as_str()),
-        (Verdict::Hurts, "10.00 % since boot")
-    );
+    assert_eq!((steal.verdict, steal.value.as_str()), (Verdict::Hurts, "10.00 % since boot"));
 }
 
 #[test]
 fn cgroup_v1_limits_are_found_behind_a_container_mount() {
     let tree = bad();
-    tree.put(
-        "/proc/500/cgroup",
-        "4:memory:/pod/c1\n3:cpu,cpuacct:/pod/c1\n",
-    );
+    tree.put("/proc/500/cgroup", "4:memory:/pod/c1\n3:cpu,cpuacct:/pod/c1\n");
     tree.put(
         "/proc/self/mountinfo",
         "31 20 0:27 /pod /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
@@ -382,57 +268,33 @@ fn cgroup_v1_limits_are_found_behind_a_container_mount() {
     );
     tree.put("/sys/fs/cgroup/cpu/c1/cpu.cfs_quota_us", "50000\n");
     tree.put("/sys/fs/cgroup/cpu/c1/cpu.cfs_period_us", "100000\n");
-    tree.put(
-        "/sys/fs/cgroup/memory/pod/c1/memory.limit_in_bytes",
-        "9223372036854771712\n",
-    );
+    tree.put("/sys/fs/cgroup/memory/pod/c1/memory.limit_in_bytes", "9223372036854771712\n");
     tree.put("/sys/fs/cgroup/memory/pod/c1/memory.usage_in_bytes", "1\n");
     let all = settings(&tree);
     let quota = find(&all, "target_cpu_quota");
     assert_eq!(
         (quota.value.as_str(), quota.change[0].as_str()),
-        (
-            "0.50 CPUs",
-            "echo -1 > /sys/fs/cgroup/cpu/c1/cpu.cfs_quota_us"
-        )
+        ("0.50 CPUs", "echo -1 > /sys/fs/cgroup/cpu/c1/cpu.cfs_quota_us")
     );
     assert_eq!(find(&all, "target_memory_limit").value, "none");
 }
 
 #[test]
 fn coalescing_is_judged_and_restored() {
-    let mut nic = Nic {
-        coalescing: Fact::unknown("the driver does not offer it"),
-        ..bad_nic()
-    };
+    let mut nic = Nic { coalescing: Fact::unknown("the driver does not offer it"), ..bad_nic() };
     let judge = |nic: &Nic| {
         let root = Root::at("/nonexistent");
         let kernel = Kernel::collect(&root);
         let machine = Machine::collect(&root);
         let nics = [nic.clone()];
-        let cx = Context {
-            root: &root,
-            machine: &machine,
-            kernel: &kernel,
-            nics: &nics,
-            target: None,
-        };
+        let cx = Context { root: &root, machine: &machine, kernel: &kernel, nics: &nics, target: None };
         find(&network::check(&cx), "interrupt_coalescing:eth0").clone()
     };
     assert_eq!(judge(&nic).verdict, Verdict::NotPresent);
-    let mut c = Coalescing {
-        rx_usecs: 8,
-        rx_frames: 128,
-        tx_usecs: 8,
-        adaptive_rx: true,
-        adaptive_tx: true,
-    };
+    let mut c = Coalescing { rx_usecs: 8, rx_frames: 128, tx_usecs: 8, adaptive_rx: true, adaptive_tx: true };
     nic.coalescing = Fact::Known(c.clone());
     let s = judge(&nic);
-    assert_eq!(
-        (s.verdict, s.value.as_str()),
-        (Verdict::Hurts, "adaptive, rx-usecs 8")
-    );
+    assert_eq!((s.verdict, s.value.as_str()), (Verdict::Hurts, "adaptive, rx-usecs 8"));
     assert_eq!(s.change, ["ethtool -C eth0 adaptive-rx off rx-usecs 0"]);
     assert_eq!(s.undo, ["ethtool -C eth0 adaptive-rx on rx-usecs 8"]);
     c.adaptive_rx = false;
@@ -453,8 +315,5 @@ fn a_missing_process_and_an_empty_tree_are_unknown_not_an_error() {
     let target = find(&report.settings, "target");
     assert_eq!(target.verdict, Verdict::Unknown);
     assert!(target.why.contains("no process 9"));
-    assert!(
-        report.settings.iter().all(|s| s.verdict != Verdict::Hurts),
-        "nothing is accused without evidence"
-    );
+    assert!(report.settings.iter().all(|s| s.verdict != Verdict::Hurts), "nothing is accused without evidence");
 }

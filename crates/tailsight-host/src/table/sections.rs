@@ -19,11 +19,7 @@ impl Table {
             parts.push(count(r.machine.numa_nodes, "NUMA node"));
         }
         parts.extend(r.machine.cpu_model.known().cloned());
-        parts.push(if r.machine.virtual_machine {
-            "virtual machine".into()
-        } else {
-            "bare metal".into()
-        });
+        parts.push(if r.machine.virtual_machine { "virtual machine".into() } else { "bare metal".into() });
         let title = self.paint("1", "This host");
         let _ = writeln!(self.out, "{title}  {}", parts.join(" · "));
         for blocker in &r.blockers {
@@ -32,11 +28,7 @@ impl Table {
         if r.blockers.is_empty() {
             let tried = r.rights.bpf_program.known().is_some();
             let text = "kernel and rights allow it (the list of hooks says what it will see)";
-            let (mark, text) = if tried {
-                (Mark::Yes, text)
-            } else {
-                (Mark::Unknown, "bpf() was not tried")
-            };
+            let (mark, text) = if tried { (Mark::Yes, text) } else { (Mark::Unknown, "bpf() was not tried") };
             self.row(mark, "can record", text);
         }
     }
@@ -45,16 +37,8 @@ impl Table {
         use crate::kernel::Lockdown;
         self.section("Kernel");
         let k = &r.kernel;
-        let old = k
-            .version
-            .known()
-            .is_some_and(|v| *v < crate::kernel::OLDEST_RECORDABLE);
-        self.fact("release", &k.release, |v| {
-            (
-                if old { Mark::No } else { Mark::Yes },
-                format!("{v} ({})", k.arch),
-            )
-        });
+        let old = k.version.known().is_some_and(|v| *v < crate::kernel::OLDEST_RECORDABLE);
+        self.fact("release", &k.release, |v| (if old { Mark::No } else { Mark::Yes }, format!("{v} ({})", k.arch)));
         self.fact("type info (BTF)", &k.btf_bytes, |b| {
             #[allow(clippy::cast_precision_loss)] // a file size
             let mib = *b as f64 / f64::from(1 << 20);
@@ -63,17 +47,10 @@ impl Table {
         self.fact("lockdown", &k.lockdown, |l| match l {
             Lockdown::None => (Mark::Yes, "none".into()),
             Lockdown::Integrity => (Mark::Yes, "integrity: reading by BPF stays allowed".into()),
-            Lockdown::Confidentiality => (
-                Mark::No,
-                "confidentiality: BPF may not read the kernel".into(),
-            ),
+            Lockdown::Confidentiality => (Mark::No, "confidentiality: BPF may not read the kernel".into()),
         });
         let missing = |needed: &[&str]| -> Vec<String> {
-            needed
-                .iter()
-                .filter(|o| k.option(o) == Some(false))
-                .map(|o| format!("CONFIG_{o}"))
-                .collect()
+            needed.iter().filter(|o| k.option(o) == Some(false)).map(|o| format!("CONFIG_{o}")).collect()
         };
         let required = missing(&["BPF_SYSCALL", "BPF_EVENTS", "DEBUG_INFO_BTF", "PERF_EVENTS"]);
         self.fact("build options", &k.options, |_| match required.as_slice() {
@@ -84,13 +61,7 @@ impl Table {
             let lacking = missing(&["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"]);
             let (mark, text) = match lacking.as_slice() {
                 [] => (Mark::Yes, "built for fentry probes".to_owned()),
-                lacking => (
-                    Mark::No,
-                    format!(
-                        "no fentry: missing {}; the tracepoints are enough",
-                        lacking.join(", ")
-                    ),
-                ),
+                lacking => (Mark::No, format!("no fentry: missing {}; the tracepoints are enough", lacking.join(", "))),
             };
             self.row(mark, "fentry", &text);
         }
@@ -104,50 +75,27 @@ impl Table {
             Fact::Known(c) => c.join(" "),
             Fact::Unknown { unknown } => unknown.clone(),
         };
-        let enough =
-            rights.has("CAP_SYS_ADMIN") || (rights.has("CAP_BPF") && rights.has("CAP_PERFMON"));
+        let enough = rights.has("CAP_SYS_ADMIN") || (rights.has("CAP_BPF") && rights.has("CAP_PERFMON"));
         self.fact("user", &rights.uid, |uid| {
-            let who = if *uid == 0 {
-                "root".to_owned()
-            } else {
-                format!("uid {uid}")
-            };
-            (
-                if enough { Mark::Yes } else { Mark::No },
-                format!("{who}: {caps}"),
-            )
+            let who = if *uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
+            (if enough { Mark::Yes } else { Mark::No }, format!("{who}: {caps}"))
         });
         if rights.user_namespace == Fact::Known(true) {
-            self.row(
-                Mark::No,
-                "user namespace",
-                "this is not the host's: its root has no right to trace the host",
-            );
+            self.row(Mark::No, "user namespace", "this is not the host's: its root has no right to trace the host");
         }
         let attempts = [
             ("bpf() maps", &rights.bpf_map),
             ("bpf() programs", &rights.bpf_program),
             ("bpf() reads", &rights.bpf_kernel_read),
         ];
-        if attempts
-            .iter()
-            .all(|(_, a)| a.known().is_some_and(|a| a.allowed))
-        {
-            self.row(
-                Mark::Yes,
-                "bpf()",
-                "maps, tracing programs and reading the kernel were tried and work",
-            );
+        if attempts.iter().all(|(_, a)| a.known().is_some_and(|a| a.allowed)) {
+            self.row(Mark::Yes, "bpf()", "maps, tracing programs and reading the kernel were tried and work");
         } else {
-            let first = attempts
-                .iter()
-                .find_map(|(_, a)| a.known().filter(|a| !a.allowed));
+            let first = attempts.iter().find_map(|(_, a)| a.known().filter(|a| !a.allowed));
             let mut said = false;
             for (label, attempt) in attempts {
                 self.fact(label, attempt, |a| match (first, said) {
-                    (Some(f), true) if f.errno == a.errno => {
-                        (Mark::No, "refused for the same reason".into())
-                    }
+                    (Some(f), true) if f.errno == a.errno => (Mark::No, "refused for the same reason".into()),
                     _ => {
                         said |= !a.allowed;
                         attempted(a)
@@ -162,16 +110,9 @@ impl Table {
         let c = &r.clocks;
         let flags = c.tsc_flags.known().map(|f| f.join(" ")).unwrap_or_default();
         self.fact("clocksource", &c.current, |now| {
-            let fast = matches!(
-                now.as_str(),
-                "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"
-            );
+            let fast = matches!(now.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
             let others = c.available.known().map(Vec::as_slice).unwrap_or_default();
-            let others: Vec<&str> = others
-                .iter()
-                .map(String::as_str)
-                .filter(|a| a != now)
-                .collect();
+            let others: Vec<&str> = others.iter().map(String::as_str).filter(|a| a != now).collect();
             let mut text = now.clone();
             if now == "tsc" && !flags.is_empty() {
                 text += &format!(" ({flags})");
@@ -190,19 +131,12 @@ impl Table {
                     "kept by a daemon, {:+.3} ppm, {} ns still to slew, error at most {} µs",
                     d.frequency_ppm, d.offset_ns, d.max_error_us
                 ),
-                false => {
-                    "by nobody; a run does not need it, comparing the clocks of several hosts does"
-                        .into()
-                }
+                false => "by nobody; a run does not need it, comparing the clocks of several hosts does".into(),
             };
             (Mark::Fact, text)
         });
         if !c.ptp.is_empty() {
-            let list: Vec<String> = c
-                .ptp
-                .iter()
-                .map(|p| format!("{} ({})", p.name, p.clock_name))
-                .collect();
+            let list: Vec<String> = c.ptp.iter().map(|p| format!("{} ({})", p.name, p.clock_name)).collect();
             self.row(Mark::Fact, "hardware clocks", &list.join(", "));
         }
     }
@@ -218,18 +152,10 @@ impl Table {
                 let has = |c: &str| pt.caps.get(c).is_some_and(|v| v != "0");
                 let fine = ["psb_cyc", "mtc", "ip_filtering", "power_event_trace"];
                 let caps: Vec<&str> = fine.iter().copied().filter(|c| has(c)).collect();
-                let caps = if caps.is_empty() {
-                    "no extras".into()
-                } else {
-                    caps.join(" ")
-                };
+                let caps = if caps.is_empty() { "no extras".into() } else { caps.join(" ") };
                 self.row(Mark::Yes, "Intel PT", &format!("present ({caps})"));
             }
-            None => self.row(
-                Mark::Absent,
-                "Intel PT",
-                "not shown to this kernel; the eBPF source does not need it",
-            ),
+            None => self.row(Mark::Absent, "Intel PT", "not shown to this kernel; the eBPF source does not need it"),
         }
     }
 
@@ -242,33 +168,17 @@ impl Table {
         }
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for nic in r.nics.iter().filter(|n| !n.physical) {
-            let kind = if nic.name == "lo" {
-                "lo"
-            } else {
-                nic.driver.known().map_or("other", String::as_str)
-            };
+            let kind = if nic.name == "lo" { "lo" } else { nic.driver.known().map_or("other", String::as_str) };
             *kinds.entry(kind).or_default() += 1;
         }
         if !kinds.is_empty() {
-            let list: Vec<String> = kinds
-                .iter()
-                .map(|(k, n)| {
-                    if *n == 1 {
-                        (*k).to_owned()
-                    } else {
-                        format!("{n} {k}")
-                    }
-                })
-                .collect();
+            let list: Vec<String> =
+                kinds.iter().map(|(k, n)| if *n == 1 { (*k).to_owned() } else { format!("{n} {k}") }).collect();
             let text = format!("{}: the kernel stamps what arrives there", list.join(", "));
             self.row(Mark::Fact, "virtual", &text);
         }
         if r.nics.is_empty() {
-            self.row(
-                Mark::Unknown,
-                "none",
-                "this network namespace shows no interface",
-            );
+            self.row(Mark::Unknown, "none", "this network namespace shows no interface");
         }
     }
 
@@ -290,9 +200,7 @@ impl Table {
             self.advice(Mark::Unknown, s);
         }
         if of(Verdict::Good).count() > 0 {
-            let list: Vec<String> = of(Verdict::Good)
-                .map(|s| format!("{}: {}", s.title, s.value))
-                .collect();
+            let list: Vec<String> = of(Verdict::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
             self.list(Mark::Yes, "fine", &list);
         }
         if of(Verdict::NotPresent).count() > 0 {
@@ -300,10 +208,7 @@ impl Table {
             self.list(Mark::Absent, "not here", &list);
         }
         let mut hints = Vec::new();
-        if r.settings
-            .iter()
-            .any(|s| s.verdict == Verdict::Hurts && !s.change.is_empty())
-        {
+        if r.settings.iter().any(|s| s.verdict == Verdict::Hurts && !s.change.is_empty()) {
             hints.push("Commands are for root and last until the next boot; undo restores the value read now.");
         }
         if r.target.is_none() {
@@ -328,14 +233,8 @@ fn attempted(a: &Attempt) -> (Mark, String) {
 
 fn nic_line(nic: &Nic) -> (Mark, String) {
     let mut parts = vec![
-        nic.driver
-            .known()
-            .cloned()
-            .unwrap_or_else(|| "unknown driver".into()),
-        nic.operstate
-            .known()
-            .cloned()
-            .unwrap_or_else(|| if nic.up { "up".into() } else { "down".into() }),
+        nic.driver.known().cloned().unwrap_or_else(|| "unknown driver".into()),
+        nic.operstate.known().cloned().unwrap_or_else(|| if nic.up { "up".into() } else { "down".into() }),
     ];
     if let Some(mtu) = nic.mtu.known() {
         parts.push(format!("mtu {mtu}"));
@@ -346,19 +245,11 @@ fn nic_line(nic: &Nic) -> (Mark, String) {
             Mark::Unknown
         }
         Fact::Known(ts) => {
-            let phc = ts
-                .phc_index
-                .map(|i| format!(" (clock ptp{i})"))
-                .unwrap_or_default();
+            let phc = ts.phc_index.map(|i| format!(" (clock ptp{i})")).unwrap_or_default();
             parts.push(if ts.stamps_all_rx() {
                 format!("hardware stamps every received packet{phc}")
             } else if ts.rx_hardware && ts.raw_hardware {
-                let what: Vec<&str> = ts
-                    .rx_filters
-                    .iter()
-                    .map(String::as_str)
-                    .filter(|f| *f != "none")
-                    .collect();
+                let what: Vec<&str> = ts.rx_filters.iter().map(String::as_str).filter(|f| *f != "none").collect();
                 format!("hardware stamps only {} packets{phc}", what.join(", "))
             } else {
                 "no hardware time stamps, so lifetimes start at the driver".into()

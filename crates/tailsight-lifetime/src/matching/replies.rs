@@ -67,11 +67,8 @@ impl Replies {
             transmit(&messages, ts, cpu, found);
             return;
         }
-        let passed = self
-            .early_xmits
-            .iter()
-            .find(|x| sequence_diff(x.0, call.end) >= 0 && x.1 >= call.entered)
-            .copied();
+        let passed =
+            self.early_xmits.iter().find(|x| sequence_diff(x.0, call.end) >= 0 && x.1 >= call.entered).copied();
         match passed {
             Some((_, ts, cpu)) => transmit(&messages, ts, cpu, found),
             None => self.in_flight.push_back((call.end, call.entered, messages)),
@@ -111,9 +108,7 @@ impl Replies {
             }
             if xmit_ns != 0 {
                 transmit(&shared, xmit_ns, xmit_cpu, found);
-            } else if let Some((_, _, messages)) =
-                self.in_flight.iter_mut().find(|(end, ..)| *end == call.end)
-            {
+            } else if let Some((_, _, messages)) = self.in_flight.iter_mut().find(|(end, ..)| *end == call.end) {
                 messages.extend(shared);
             }
         }
@@ -132,11 +127,7 @@ fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
     for &index in messages {
         let message = &mut found.messages[index as usize];
         // A call that both received and sent (io_uring_enter) was entered before the receive.
-        message.send_ns = if call.entered >= message.recv_ns {
-            call.entered
-        } else {
-            call.ts
-        };
+        message.send_ns = if call.entered >= message.recv_ns { call.entered } else { call.ts };
         found.extras[index as usize].send_tid = call.tid;
         found.extras[index as usize].sent_ns = call.ts;
     }
@@ -162,24 +153,12 @@ mod tests {
     fn found(recv: &[u64]) -> Found {
         let mut f = Found::default();
         for &recv_ns in recv {
-            f.add(
-                Message {
-                    recv_ns,
-                    ..Message::default()
-                },
-                Extra::default(),
-            );
+            f.add(Message { recv_ns, ..Message::default() }, Extra::default());
         }
         f
     }
     fn send(entered: u64, end: u32) -> SendCall {
-        SendCall {
-            entered,
-            ts: entered + 5,
-            tid: 1,
-            end,
-            inline_xmit: None,
-        }
+        SendCall { entered, ts: entered + 5, tid: 1, end, inline_xmit: None }
     }
 
     #[test]
@@ -194,10 +173,7 @@ mod tests {
         }
         let got: Vec<_> = f.messages.iter().map(|m| (m.send_ns, m.xmit_ns)).collect();
         assert_eq!(got, vec![(20, 22), (30, 32), (40, 42)]);
-        assert_eq!(
-            f.extras.iter().map(|e| e.own_from_ns).collect::<Vec<_>>(),
-            vec![0, 25, 35]
-        );
+        assert_eq!(f.extras.iter().map(|e| e.own_from_ns).collect::<Vec<_>>(), vec![0, 25, 35]);
     }
 
     #[test]
@@ -213,14 +189,7 @@ mod tests {
         r.sent(send(110, 600), &mut f);
         r.xmit(600, 130, 0, &mut f); // deferred: after the send event
         r.end(&mut f);
-        assert_eq!(
-            (
-                f.messages[2].send_ns,
-                f.messages[2].xmit_ns,
-                f.messages[2].flags
-            ),
-            (110, 130, 0)
-        );
+        assert_eq!((f.messages[2].send_ns, f.messages[2].xmit_ns, f.messages[2].flags), (110, 130, 0));
     }
 
     #[test]
@@ -231,10 +200,7 @@ mod tests {
         r.received(1..2, &mut f);
         r.sent(send(30, 100), &mut f);
         r.end(&mut f);
-        assert_eq!(
-            f.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(),
-            vec![30, 30]
-        );
+        assert_eq!(f.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(), vec![30, 30]);
     }
 
     #[test]

@@ -61,12 +61,7 @@ impl Receiver {
         if self.early.len() == EARLY_LIMIT {
             self.early.pop_front();
         }
-        self.early.push_back(Early {
-            seq,
-            end: seq.wrapping_add(len),
-            ts: event.ts,
-            cpu,
-        });
+        self.early.push_back(Early { seq, end: seq.wrapping_add(len), ts: event.ts, cpu });
     }
 
     /// A packet in protocol processing (RxStack): the message.
@@ -118,17 +113,11 @@ impl Receiver {
             }
         }
         // The usual case: it follows everything.
-        if self
-            .pending
-            .back()
-            .is_none_or(|b| sequence_diff(fresh.seq, b.end) >= 0)
-        {
+        if self.pending.back().is_none_or(|b| sequence_diff(fresh.seq, b.end) >= 0) {
             self.pending.push_back(fresh);
             return;
         }
-        let at = self
-            .pending
-            .partition_point(|p| sequence_diff(p.end, fresh.seq) <= 0);
+        let at = self.pending.partition_point(|p| sequence_diff(p.end, fresh.seq) <= 0);
         let mut i = at;
         let mut seq = fresh.seq;
         let mut added = Vec::new();
@@ -138,11 +127,7 @@ impl Receiver {
                 break;
             }
             if sequence_diff(known.seq, seq) > 0 {
-                added.push(Pending {
-                    seq,
-                    end: known.seq,
-                    ..fresh
-                });
+                added.push(Pending { seq, end: known.seq, ..fresh });
             }
             // The same bytes on the same device again are a retransmission; on another device, the same packet's way.
             if known.ifindex == fresh.ifindex {
@@ -162,9 +147,7 @@ impl Receiver {
             added.push(Pending { seq, ..fresh });
         }
         for part in added {
-            let at = self
-                .pending
-                .partition_point(|p| sequence_diff(p.seq, part.seq) < 0);
+            let at = self.pending.partition_point(|p| sequence_diff(p.seq, part.seq) < 0);
             if at < self.handed {
                 self.handed += 1;
             }
@@ -190,23 +173,13 @@ impl Receiver {
     /// A packet of the flow was dropped.
     pub fn dropped(&mut self, event: &Event) {
         let seq = event.b_hi();
-        if let Some(p) = self
-            .pending
-            .iter_mut()
-            .find(|p| p.seq == seq && p.handoff_ns == 0)
-        {
+        if let Some(p) = self.pending.iter_mut().find(|p| p.seq == seq && p.handoff_ns == 0) {
             p.dropped = true;
         }
     }
 
     /// A receive call returned bytes up to `copied_seq`. Returns the range of new messages in `found`.
-    pub fn recv(
-        &mut self,
-        event: &Event,
-        call: RecvCall,
-        flow: u32,
-        found: &mut Found,
-    ) -> std::ops::Range<u32> {
+    pub fn recv(&mut self, event: &Event, call: RecvCall, flow: u32, found: &mut Found) -> std::ops::Range<u32> {
         let upto = event.b_hi();
         let first = found.messages.len() as u32;
         while let Some(p) = self.pending.front() {
@@ -233,13 +206,7 @@ impl Receiver {
                 message.handoff_ns = p.stack_ns;
                 message.handoff_cpu = p.stack_cpu;
             }
-            found.add(
-                message,
-                Extra {
-                    stack_cpu: p.stack_cpu,
-                    ..Extra::default()
-                },
-            );
+            found.add(message, Extra { stack_cpu: p.stack_cpu, ..Extra::default() });
             self.pending.pop_front();
             self.handed = self.handed.saturating_sub(1);
         }
@@ -255,11 +222,7 @@ impl Receiver {
     /// The recording ended: what is still pending was not received.
     pub fn end(&self, found: &mut Found) {
         let dropped = self.pending.iter().filter(|p| p.dropped).count() as u64;
-        let handed = self
-            .pending
-            .iter()
-            .filter(|p| !p.dropped && p.handoff_ns != 0)
-            .count() as u64;
+        let handed = self.pending.iter().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
         let other = self.pending.len() as u64 - dropped - handed;
         found.lose("dropped", dropped);
         if self.received.is_none() {
@@ -285,19 +248,10 @@ mod tests {
         }
     }
     fn upto(ts: u64, seq: u32) -> Event {
-        Event {
-            ts,
-            b: u64::from(seq) << 32,
-            ..Event::default()
-        }
+        Event { ts, b: u64::from(seq) << 32, ..Event::default() }
     }
     fn call(ts: u64) -> RecvCall {
-        RecvCall {
-            ts,
-            entered: ts - 1,
-            cpu: 0,
-            tid: 5,
-        }
+        RecvCall { ts, entered: ts - 1, cpu: 0, tid: 5 }
     }
 
     #[test]
@@ -306,14 +260,7 @@ mod tests {
         r.stack(&packet(10, u32::MAX - 4, 10, 1), 0);
         r.handoff(&upto(11, 5), 0);
         assert_eq!(r.recv(&upto(20, 5), call(20), 0, &mut f), 0..1);
-        assert_eq!(
-            (
-                f.messages[0].bytes,
-                f.messages[0].driver_ns,
-                f.messages[0].handoff_ns
-            ),
-            (10, 10, 11)
-        );
+        assert_eq!((f.messages[0].bytes, f.messages[0].driver_ns, f.messages[0].handoff_ns), (10, 10, 11));
     }
 
     #[test]
@@ -325,18 +272,8 @@ mod tests {
         r.handoff(&upto(21, 300), 0);
         r.stack(&packet(25, 150, 150, 1), 0); // overlaps both
         r.recv(&upto(30, 300), call(30), 0, &mut f);
-        let got: Vec<_> = f
-            .messages
-            .iter()
-            .map(|m| {
-                (
-                    m.bytes,
-                    m.driver_ns,
-                    m.handoff_ns,
-                    m.flags & flags::RETRANSMITTED,
-                )
-            })
-            .collect();
+        let got: Vec<_> =
+            f.messages.iter().map(|m| (m.bytes, m.driver_ns, m.handoff_ns, m.flags & flags::RETRANSMITTED)).collect();
         assert_eq!(got, vec![(100, 20, 21, 1), (100, 10, 21, 1)]);
         r.stack(&packet(40, 100, 200, 1), 0); // spurious, after delivery
         assert_eq!(r.recv(&upto(50, 300), call(50), 0, &mut f), 2..2);
@@ -373,14 +310,7 @@ mod tests {
         r.early(&packet(2, 10, 10, 1), 3);
         r.stack(&packet(5, 0, 20, 1), 4);
         r.recv(&upto(9, 20), call(9), 0, &mut f);
-        assert_eq!(
-            (
-                f.messages.len(),
-                f.messages[0].driver_ns,
-                f.messages[0].driver_cpu
-            ),
-            (1, 1, 3)
-        );
+        assert_eq!((f.messages.len(), f.messages[0].driver_ns, f.messages[0].driver_cpu), (1, 1, 3));
     }
 
     #[test]

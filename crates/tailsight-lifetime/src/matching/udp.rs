@@ -58,10 +58,7 @@ impl Datagrams {
             }
         }
         let arriving = self.arriving.entry(key.local_port()).or_default();
-        while arriving
-            .front()
-            .is_some_and(|d| event.ts - d.stack_ns > HANDOFF_WITHIN_NS)
-        {
+        while arriving.front().is_some_and(|d| event.ts - d.stack_ns > HANDOFF_WITHIN_NS) {
             arriving.pop_front();
             found.lose("dropped", 1);
         }
@@ -100,14 +97,10 @@ impl Datagrams {
         // Earlier ones of the same core came and went without a hand-off.
         let before = arriving.len();
         let datagram = arriving.remove(at).expect("the position is inside");
-        let stale =
-            |d: &Datagram| d.stack_cpu == datagram.stack_cpu && d.stack_ns < datagram.stack_ns;
+        let stale = |d: &Datagram| d.stack_cpu == datagram.stack_cpu && d.stack_ns < datagram.stack_ns;
         arriving.retain(|d| !stale(d));
         found.lose("dropped", (before - 1 - arriving.len()) as u64);
-        self.queued
-            .entry(event.c_lo())
-            .or_default()
-            .push_back((datagram, event.ts, cpu));
+        self.queued.entry(event.c_lo()).or_default().push_back((datagram, event.ts, cpu));
     }
 
     /// A receive call took a datagram.
@@ -119,11 +112,7 @@ impl Datagrams {
         found: &mut Found,
     ) -> std::ops::Range<u32> {
         let first = found.messages.len() as u32;
-        if let Some((d, handoff_ns, handoff_cpu)) = self
-            .queued
-            .get_mut(&event.c_hi())
-            .and_then(VecDeque::pop_front)
-        {
+        if let Some((d, handoff_ns, handoff_cpu)) = self.queued.get_mut(&event.c_hi()).and_then(VecDeque::pop_front) {
             let mut message = Message {
                 flow: flow_of(d.key),
                 bytes: d.bytes,
@@ -145,27 +134,15 @@ impl Datagrams {
                 message.handoff_ns = d.stack_ns;
                 message.handoff_cpu = d.stack_cpu;
             }
-            found.add(
-                message,
-                Extra {
-                    stack_cpu: d.stack_cpu,
-                    ..Extra::default()
-                },
-            );
+            found.add(message, Extra { stack_cpu: d.stack_cpu, ..Extra::default() });
         }
         first..found.messages.len() as u32
     }
 
     /// The recording ended.
     pub fn end(&self, found: &mut Found) {
-        found.lose(
-            "not received before the recording ended",
-            self.queued.values().map(|q| q.len() as u64).sum(),
-        );
-        found.lose(
-            "dropped",
-            self.arriving.values().map(|q| q.len() as u64).sum(),
-        );
+        found.lose("not received before the recording ended", self.queued.values().map(|q| q.len() as u64).sum());
+        found.lose("dropped", self.arriving.values().map(|q| q.len() as u64).sum());
     }
 }
 
@@ -190,18 +167,10 @@ mod tests {
         event(Kind::Handoff, ts, cookie)
     }
     fn recv(ts: u64, cookie: u32) -> Event {
-        Event {
-            c: 10 | u64::from(cookie) << 32,
-            ..event(Kind::Recv, ts, 0)
-        }
+        Event { c: 10 | u64::from(cookie) << 32, ..event(Kind::Recv, ts, 0) }
     }
     fn call(ts: u64) -> RecvCall {
-        RecvCall {
-            ts,
-            entered: ts,
-            cpu: 0,
-            tid: 1,
-        }
+        RecvCall { ts, entered: ts, cpu: 0, tid: 1 }
     }
 
     #[test]
@@ -217,11 +186,7 @@ mod tests {
         d.recv(&recv(10, 9), call(10), &mut flow, &mut f);
         d.recv(&recv(11, 9), call(11), &mut flow, &mut f);
         assert_eq!(d.recv(&recv(12, 9), call(12), &mut flow, &mut f), 2..2);
-        let got: Vec<_> = f
-            .messages
-            .iter()
-            .map(|m| (m.driver_ns, m.handoff_ns, m.recv_ns, m.bytes))
-            .collect();
+        let got: Vec<_> = f.messages.iter().map(|m| (m.driver_ns, m.handoff_ns, m.recv_ns, m.bytes)).collect();
         assert_eq!(got, vec![(1, 3, 10, 10), (6, 7, 11, 30)]);
         assert_eq!(f.incomplete["dropped"], 1);
     }

@@ -68,10 +68,7 @@ pub enum Attach {
 
 /// A `tp_btf` program with the tracepoint's own name.
 pub const fn tp_btf(name: &'static str) -> Program {
-    Program {
-        name,
-        attach: Attach::TpBtf(name),
-    }
+    Program { name, attach: Attach::TpBtf(name) }
 }
 
 /// Every probe.
@@ -92,9 +89,7 @@ pub const PROBES: &[Probe] = &[
 
 /// Every hook with its probe.
 pub fn hooks() -> impl Iterator<Item = (&'static Probe, &'static Hook)> {
-    PROBES
-        .iter()
-        .flat_map(|p| p.hooks.iter().map(move |h| (p, h)))
+    PROBES.iter().flat_map(|p| p.hooks.iter().map(move |h| (p, h)))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ function drawRecord() {
   if (cores.length) add("Lost by core", cores.map((c) => "core " + c.cpu + ": " + count(c.lost)).join(", "));
   add("Cost", prose(data.cost));
   if (m.overhead.recorder_cpu_ns) add("Recorder", duration(m.overhead.recorder_cpu_ns) + " of CPU in its own threads");
-  const off = m.hooks.filter((h) => !h.on);
+  const off = m.hooks.filter((h) => !h.on && !h.optional);
   if (off.length) add("Hooks off", el("ul", {}, off.map((h) => el("li", {}, el("code", {}, h.name), " " + (h.reason || "no reason recorded")))));
   if (m.warnings.length) add("To mind", el("ul", {}, m.warnings.map((w) => el("li", {}, rich(w)))));
   if (data.diagnosis.next.length) add("Next steps", el("ul", {}, data.diagnosis.next.map((n) => el("li", {}, stepNodes(n)))));

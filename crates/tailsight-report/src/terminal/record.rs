@@ -113,7 +113,7 @@ fn cost(run: &RunMeta) -> String {
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.
 fn hooks_off(run: &RunMeta) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
-    for hook in run.hooks.iter().filter(|h| !h.on) {
+    for hook in run.hooks.iter().filter(|h| !h.on && !h.optional) {
         let reason = hook.reason.as_deref().unwrap_or("no reason recorded");
         match by_reason.iter_mut().find(|(r, _)| *r == reason) {
             Some((_, names)) => names.push(&hook.name),

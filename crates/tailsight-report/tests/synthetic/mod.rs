@@ -26,8 +26,8 @@ fn owners() -> Vec<(Owner, &'static str, &'static str)> {
     let nginx = Context::Foreign { comm: "nginx".into(), kernel: false };
     let kworker = Context::Foreign { comm: "kworker/1:1".into(), kernel: true };
     let hostile = Context::Foreign { comm: HOSTILE.into(), kernel: false };
-    let own_packet = Frame::Packet { own: true, port: 11211 };
-    let nginx_packet = Frame::Packet { own: false, port: 8080 };
+    let own_packet = Frame::Packet { own: true, port: 11211, app: 0 };
+    let nginx_packet = Frame::Packet { own: false, port: 8080, app: 0 };
     let row = |context: &Context, frames: &[Frame], category, name| {
         (Owner { context: context.clone(), frames: frames.to_vec() }, category, name)
     };

@@ -4,7 +4,10 @@
 //! on another core, an open-loop load runs on both. Records memcached, diagnoses, writes the report. Everything but
 //! the run and the report is removed at the end, also on Ctrl-C.
 
+use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +31,8 @@ const SERVER_CPU: usize = 0;
 const LOAD_CPU: usize = 1;
 const MEMCACHED_PORT: u16 = 11211;
 const NGINX_PORT: u16 = 8088;
+/// The load stops by itself after this long.
+const LONGEST_LOAD: Duration = Duration::from_secs(120);
 
 /// Runs the demo.
 pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
@@ -36,15 +41,21 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
-        anyhow::bail!("the demo needs two cores, one for the servers and one for the load; this machine gives us {cores}");
+        anyhow::bail!(
+            "the demo needs two cores, one for the servers and one for the load; this machine gives us {cores}"
+        );
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = stop::on_interrupt();
 
     eprintln!("starting memcached and nginx on core {SERVER_CPU}, a load on both from core {LOAD_CPU}");
     let pair = Pair::create("demo")?;
-    let memcached = Server::memcached(&pair.server, MemcachedOpts { port: MEMCACHED_PORT, cpu: Some(SERVER_CPU), ..Default::default() })?;
-    let _nginx = Server::nginx(&pair.server, NginxOpts { port: NGINX_PORT, cpu: Some(SERVER_CPU), ..Default::default() })?;
+    let memcached = Server::memcached(
+        &pair.server,
+        MemcachedOpts { port: MEMCACHED_PORT, cpu: Some(SERVER_CPU), ..Default::default() },
+    )?;
+    let _nginx =
+        Server::nginx(&pair.server, NginxOpts { port: NGINX_PORT, cpu: Some(SERVER_CPU), ..Default::default() })?;
     let run = args.out.join("run");
     let options = tailsight_record::Options {
         selector: Selector::Pid(memcached.pid()),
@@ -55,21 +66,15 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         version: env!("CARGO_PKG_VERSION").into(),
     };
 
-    let enough = Arc::new(AtomicBool::new(false));
-    let (recorded, loaded) = std::thread::scope(|scope| {
-        let load = scope.spawn(|| run_load(&pair, args.duration + Duration::from_secs(20), &enough));
-        // The first replies are the warm-up's: connections, caches.
-        std::thread::sleep(Duration::from_millis(700));
-        let mut progress = terminal::Recording::new(Some(args.duration));
-        let recorded = tailsight_record::record(&options, &stop, &mut |p| progress.show(p));
-        enough.store(true, Ordering::Relaxed);
-        (recorded, load.join())
-    });
+    let mut load = Load::start(&pair)?;
+    // The first replies are the warm-up's: connections, caches.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut progress = terminal::Recording::new(Some(args.duration));
+    let recorded = tailsight_record::record(&options, &stop, &mut |p| progress.show(p));
+    let load = load.finish();
     let outcome = recorded?;
-    let workloads = loaded.map_err(|_| anyhow::anyhow!("the load stopped unexpectedly"))?.context("the load failed")?;
-    for w in &workloads {
-        let us = |p| w.percentile(p).map_or("N/A".into(), |ns| format!("{:.0} us", ns as f64 / 1e3));
-        eprintln!("load: {} {:.0} requests/s, response time p50 {} p99 {}", w.name, w.received_per_s(), us(50.0), us(99.0));
+    for line in load?.lines() {
+        eprintln!("load: {line}");
     }
     if let Some(error) = &outcome.error {
         eprintln!("tailsight: {error}");
@@ -91,19 +96,77 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     terminal::print("\n")?;
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
-    std::fs::write(&page, pipeline::page(&opened, &diagnosis, &causes)).with_context(|| format!("cannot write {}", page.display()))?;
+    std::fs::write(&page, pipeline::page(&opened, &diagnosis, &causes))
+        .with_context(|| format!("cannot write {}", page.display()))?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
     Ok(Verdict::Done)
 }
 
-/// Light queries to memcached, and enough to nginx that it often has the core when memcached wants it.
-fn run_load(pair: &Pair, at_most: Duration, stop: &AtomicBool) -> anyhow::Result<Vec<load::Outcome>> {
-    pair.client.enter_thread()?;
+/// The load: this program again, inside the client's namespace. It ends when its standard input closes, so it cannot
+/// outlive us.
+struct Load {
+    child: Child,
+}
+
+impl Load {
+    fn start(pair: &Pair) -> anyhow::Result<Load> {
+        let me = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = pair.client.command(me);
+        command.arg("demo-load").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A Ctrl-C on the terminal is for us; the load ends when we are done.
+        command.process_group(0);
+        Ok(Load { child: command.spawn().context("cannot start the load")? })
+    }
+
+    /// Ends the load and gives what it measured, a line a workload.
+    fn finish(&mut self) -> anyhow::Result<String> {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            out.read_to_string(&mut text)?;
+        }
+        let status = self.child.wait()?;
+        anyhow::ensure!(status.success(), "the load failed ({status})");
+        Ok(text)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The load's own process: light queries to memcached, and enough to nginx that it often has the core when memcached
+/// wants it. Prints a line a workload at the end.
+pub fn load() -> anyhow::Result<Verdict> {
     pin_thread(LOAD_CPU)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        flag.store(true, Ordering::Relaxed);
+    });
+    // An open load is told by its name in the recording, not as tailsight's own work.
+    let _ = nix::sys::prctl::set_name(c"demo-load");
     let to = |port| SocketAddr::from(([10, 77, 0, 1], port));
     let workloads = [
-        Workload { name: "memcached".into(), ..Workload::new(Proto::Memcached, to(MEMCACHED_PORT)) }.rate(5_000.0).connections(8),
-        Workload { name: "nginx".into(), ..Workload::new(Proto::Http1, to(NGINX_PORT)) }.rate(18_000.0).connections(32),
+        Workload { name: "memcached".into(), ..Workload::new(Proto::Memcached, to(MEMCACHED_PORT)) }
+            .rate(5_000.0)
+            .connections(8),
+        Workload { name: "nginx".into(), ..Workload::new(Proto::Http1, to(NGINX_PORT)) }.rate(12_000.0).connections(32),
     ];
-    Ok(load::run(&workloads, at_most, true, stop)?)
+    for w in load::run(&workloads, LONGEST_LOAD, true, &stop)? {
+        let us = |p| w.percentile(p).map_or("N/A".into(), |ns| format!("{:.0} us", ns as f64 / 1e3));
+        let line = format!(
+            "{} {:.0} requests/s, response time p50 {}, p99 {}\n",
+            w.name,
+            w.received_per_s(),
+            us(50.0),
+            us(99.0)
+        );
+        terminal::print(&line)?;
+    }
+    Ok(Verdict::Done)
 }

@@ -18,7 +18,8 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
         Err(error) => return not_available_or(error.into()),
     };
     let out = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
-    std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes)).with_context(|| format!("cannot write {}", out.display()))?;
+    std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes))
+        .with_context(|| format!("cannot write {}", out.display()))?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(Verdict::Done)
 }

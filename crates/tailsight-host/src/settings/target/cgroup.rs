@@ -15,9 +15,7 @@ const V1_UNLIMITED: u64 = 1 << 60;
 /// The folders of the target's group and of its parents, innermost first: `controller` is the v1 controller's name,
 /// or empty for v2.
 fn folders(root: &Root, pid: u32, controller: &str) -> Vec<String> {
-    let groups = root
-        .text(&format!("/proc/{pid}/cgroup"))
-        .unwrap_or_default();
+    let groups = root.text(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let named = |list: &str| list.split(',').any(|c| c == controller);
     let path = groups.lines().find_map(|l| {
         let (_, rest) = l.split_once(':')?;
@@ -28,9 +26,7 @@ fn folders(root: &Root, pid: u32, controller: &str) -> Vec<String> {
         return Vec::new();
     };
     // Inside a container the mount may show only a part of the hierarchy.
-    let inside = path
-        .strip_prefix(mount_root.trim_end_matches('/'))
-        .unwrap_or(path);
+    let inside = path.strip_prefix(mount_root.trim_end_matches('/')).unwrap_or(path);
     let mut folder = format!("{mount}{}", inside.trim_end_matches('/'));
     let mut all = Vec::new();
     while folder.len() >= mount.len() {
@@ -63,8 +59,7 @@ fn mount_of(root: &Root, controller: &str) -> Option<(String, String)> {
 /// A field of a `key value` file such as `cpu.stat`.
 fn stat(root: &Root, path: &str, key: &str) -> Option<u64> {
     let text = root.text(path).ok()?;
-    text.lines()
-        .find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 pub(super) fn cpu_quota(root: &Root, pid: u32) -> Setting {
@@ -88,17 +83,9 @@ pub(super) fn cpu_quota(root: &Root, pid: u32) -> Setting {
     });
     let limits: Vec<_> = v2.chain(v1).collect();
     let Some((_, _, _, cpus, _)) = limits.iter().min_by(|a, b| a.3.total_cmp(&b.3)) else {
-        return Setting::good(
-            ID,
-            TITLE,
-            "none",
-            "no control group takes the CPU away from it",
-        );
+        return Setting::good(ID, TITLE, "none", "no control group takes the CPU away from it");
     };
-    let throttled = limits
-        .iter()
-        .filter_map(|l| stat(root, &format!("{}/cpu.stat", l.4), "nr_throttled"))
-        .max();
+    let throttled = limits.iter().filter_map(|l| stat(root, &format!("{}/cpu.stat", l.4), "nr_throttled")).max();
     let mut value = format!("{cpus:.2} CPUs");
     if let Some(n) = throttled {
         value += &format!(", throttled {n} times");
@@ -110,9 +97,7 @@ pub(super) fn cpu_quota(root: &Root, pid: u32) -> Setting {
         "when its group has used up the quota all its threads stop until the next period, tens of milliseconds, \
          even on an idle machine",
     );
-    limits.iter().fold(s, |s, (file, lifted, now, ..)| {
-        s.with(Commands::file(file, lifted, now))
-    })
+    limits.iter().fold(s, |s, (file, lifted, now, ..)| s.with(Commands::file(file, lifted, now)))
 }
 
 pub(super) fn memory_limit(root: &Root, pid: u32) -> Setting {
@@ -138,20 +123,13 @@ pub(super) fn memory_limit(root: &Root, pid: u32) -> Setting {
         }
     }
     let part = |limit: u64, used: u64| used.saturating_mul(100) / limit.max(1);
-    let Some((path, lifted, limit, used)) =
-        limits.into_iter().max_by_key(|(_, _, l, u)| part(*l, *u))
-    else {
+    let Some((path, lifted, limit, used)) = limits.into_iter().max_by_key(|(_, _, l, u)| part(*l, *u)) else {
         return Setting::good(ID, TITLE, "none", "no control group limits its memory");
     };
     let percent = part(limit, used);
     let value = format!("{} MiB, {percent} % used", limit >> 20);
     if percent < NEAR_LIMIT_PERCENT {
-        return Setting::good(
-            ID,
-            TITLE,
-            value,
-            "it is far from the limit, so its allocations need not reclaim",
-        );
+        return Setting::good(ID, TITLE, value, "it is far from the limit, so its allocations need not reclaim");
     }
     Setting::hurts(
         ID,

@@ -6,18 +6,8 @@ use super::{Hook, Need, Probe, tp_btf};
 pub const PROBE: Probe = Probe {
     name: "interrupts",
     hooks: &[
-        Hook {
-            name: "softirq_entry",
-            need: Need::Default,
-            tells: "softirqs",
-            programs: &[tp_btf("softirq_entry")],
-        },
-        Hook {
-            name: "softirq_exit",
-            need: Need::Default,
-            tells: "softirqs",
-            programs: &[tp_btf("softirq_exit")],
-        },
+        Hook { name: "softirq_entry", need: Need::Default, tells: "softirqs", programs: &[tp_btf("softirq_entry")] },
+        Hook { name: "softirq_exit", need: Need::Default, tells: "softirqs", programs: &[tp_btf("softirq_exit")] },
         Hook {
             name: "irq_handler_entry",
             need: Need::Default,
@@ -30,12 +20,7 @@ pub const PROBE: Probe = Probe {
             tells: "device interrupts",
             programs: &[tp_btf("irq_handler_exit")],
         },
-        Hook {
-            name: "napi_poll",
-            need: Need::Default,
-            tells: "NAPI polls",
-            programs: &[tp_btf("napi_poll")],
-        },
+        Hook { name: "napi_poll", need: Need::Default, tells: "NAPI polls", programs: &[tp_btf("napi_poll")] },
         Hook {
             name: "local_timer_entry",
             need: Need::Default,
