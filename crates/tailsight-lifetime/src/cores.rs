@@ -33,7 +33,6 @@ pub struct Core {
     after_interrupt: bool,
 }
 
-const NET_RX: u64 = 3;
 
 impl Core {
     /// A core of which nothing is known yet.
@@ -133,17 +132,15 @@ impl Core {
             }
             Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
             Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
-            Kind::RxStack => {
-                if tree.any(self.node, |f| matches!(f, Frame::Softirq { vec, .. } if u64::from(vec) == NET_RX)) {
-                    let own = event.aux & flow_flags::FOREIGN == 0;
-                    let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
-                    let port = if own { local } else { local.min(remote) };
-                    if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
-                        self.node = tree.parent(self.node);
-                    }
-                    let app = threads.service(port);
-                    self.push(tree, ts, Frame::Packet { own, port, app });
+            Kind::RxStack if tree.any(self.node, is_net_rx) => {
+                let own = event.aux & flow_flags::FOREIGN == 0;
+                let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
+                let port = if own { local } else { local.min(remote) };
+                if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
+                    self.node = tree.parent(self.node);
                 }
+                let app = threads.service(port);
+                self.push(tree, ts, Frame::Packet { own, port, app });
             }
             Kind::CpuIdle => {
                 if event.a as u32 == u32::MAX {
@@ -166,6 +163,11 @@ impl Core {
     pub fn at(&self, ts: u64) -> Option<usize> {
         self.segments.partition_point(|s| s.from <= ts).checked_sub(1)
     }
+}
+
+/// NET_RX, vector 3 (include/linux/interrupt.h).
+fn is_net_rx(frame: Frame) -> bool {
+    matches!(frame, Frame::Softirq { vec: 3, .. })
 }
 
 /// Events that may stand between an interrupt's end and the softirq it raised.

@@ -1,0 +1,6 @@
+//! The command line as a user meets it: bad input everywhere, live recordings of real servers where BPF is permitted.
+
+mod bad_input;
+mod live;
+mod lost_nothing;
+mod support;

@@ -1,0 +1,136 @@
+//! What the tests share: the built program, a live machine to themselves, and a load.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tailsight_lab::load::{self, Outcome, Workload};
+use tailsight_lab::netns::{self, Pair};
+use tempfile::TempDir;
+
+/// The program under test.
+pub fn tailsight(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tailsight"));
+    command.args(args).stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "100");
+    command
+}
+
+/// Runs it to its end.
+pub fn run(args: &[&str]) -> Output {
+    tailsight(args).output().expect("the program was built for this test")
+}
+
+/// Exit code and both outputs, for messages of failing asserts.
+pub fn shown(output: &Output) -> String {
+    format!(
+        "exit {:?}\n--- stdout\n{}\n--- stderr\n{}",
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Standard error as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard output as JSON.
+pub fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("not JSON ({e}): {}", shown(output)))
+}
+
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// A live test's machine: two namespaces, and nobody else of this test program on the cores.
+pub struct Live {
+    /// Server and client.
+    pub pair: Pair,
+    /// Where runs go.
+    pub dir: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Live {
+    /// `None`, said by name, where live recording is not permitted.
+    pub fn new(test: &str) -> Option<Live> {
+        let reason = if !netns::permitted() {
+            Some("needs root for network namespaces".to_owned())
+        } else {
+            let hooks = tailsight_record::loader::survey(&tailsight_record::HookChoice::default());
+            let root = tailsight_host::Root::host();
+            let kernel = tailsight_host::kernel::Kernel::collect(&root);
+            let rights = tailsight_host::rights::Rights::collect(&root, &kernel);
+            let refused = rights.bpf_kernel_read.known().filter(|a| !a.allowed).map(|a| a.meaning.clone());
+            refused.or_else(|| hooks.err().map(|e| e.to_string()))
+        };
+        if let Some(reason) = reason {
+            println!("SKIPPED {test}: {reason}");
+            return None;
+        }
+        // A test that failed poisons the lock; the machine is free all the same.
+        let alone = MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Some(Live {
+            pair: Pair::create("test").expect("namespaces"),
+            dir: tempfile::tempdir().expect("a temporary folder"),
+            _alone: alone,
+        })
+    }
+
+    /// A path in the temporary folder as text.
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// Runs a load until `during` returns, and gives both results.
+    pub fn under_load<T>(&self, workloads: &[Workload], during: impl FnOnce() -> T) -> (T, Vec<Outcome>) {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                self.pair.client.run(|| load::run(workloads, Duration::from_secs(30), false, &stop)).expect("the namespace")
+            });
+            // Connections and first values are made before anything is recorded.
+            std::thread::sleep(Duration::from_millis(300));
+            let result = during();
+            stop.store(true, Ordering::Relaxed);
+            (result, load.join().expect("the load").expect("the load"))
+        })
+    }
+}
+
+/// The server's addresses: IPv4, IPv6.
+pub fn address(v6: bool, port: u16) -> SocketAddr {
+    let ip = if v6 { netns::SERVER_V6.into() } else { netns::SERVER_V4.into() };
+    SocketAddr::new(ip, port)
+}
+
+/// Opens a run and checks what must hold for every run: nothing lost, parts sum to the latency to the nanosecond, paths
+/// are contiguous. Gives (messages, complete receive legs, complete total legs, incomplete).
+pub fn check_run(path: &Path) -> (usize, usize, usize, u64) {
+    use tailsight_lifetime::{Analysis, Facts, Leg};
+    let mut run = tailsight_trace::Run::open(path).expect("a run");
+    let events = run.events().expect("events");
+    let analysis = Analysis::build(&Facts::of(&run), &events);
+    let lifetimes = &analysis.lifetimes;
+    let (mut received, mut answered) = (0, 0);
+    for message in &lifetimes.messages {
+        for leg in Leg::ALL {
+            let Some(latency) = message.latency(leg) else { continue };
+            let sum: u64 = lifetimes.parts(message.id, leg).iter().map(|p| p.ns).sum();
+            let exact = leg != Leg::Total || message.latency(Leg::Service).is_some();
+            assert!(!exact || sum == latency, "message {} leg {}: {sum} != {latency}", message.id, leg.name());
+        }
+        received += usize::from(message.latency(Leg::Receive).is_some());
+        answered += usize::from(message.latency(Leg::Total).is_some());
+    }
+    for message in lifetimes.messages.iter().step_by(97) {
+        let path = analysis.path(message.id, Leg::Receive);
+        let (from, to) = message.ends(Leg::Receive).expect("received");
+        assert_eq!((path.first().map(|s| s.from_ns), path.last().map(|s| s.to_ns)), (Some(from), Some(to)));
+        assert!(path.windows(2).all(|w| w[0].to_ns == w[1].from_ns), "a gap in the path of message {}", message.id);
+    }
+    (lifetimes.messages.len(), received, answered, lifetimes.incomplete.values().sum())
+}
