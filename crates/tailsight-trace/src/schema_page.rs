@@ -30,13 +30,13 @@ A reader opens every format version up to its own and refuses newer ones by name
 | `aux` | uint16 | by kind |\n\
 | `tid` | uint32 | the thread current on the core, 0 for idle |\n\
 | `a`, `b`, `c` | uint64 | by kind |\n\n\
-`x | y << 32` means: x in the low half, y in the high half. An *address key* is `local << 32 | remote` for IPv4 and a\n\
+`x | y << 32` (a bitwise or) means: x in the low half, y in the high half. An *address key* is `local << 32 | remote` for IPv4 and a\n\
 64-bit mix of both addresses for IPv6 (`FlowAddr6` and sockets.arrow have the addresses). *Flow flags* in `aux`: 1 IPv6,\n\
 2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target.\n\n\
 | kind | name | hook | fields |\n|---|---|---|---|\n"
     );
     for spec in KINDS {
-        out += &format!("| {} | {} | `{}` | {} |\n", spec.kind as u8, spec.name, spec.hook, spec.fields);
+        out += &format!("| {} | {} | `{}` | {} |\n", spec.kind as u8, spec.name, spec.hook, spec.fields.replace('|', "\\|"));
     }
     out += "\nSystem vectors (`aux` of VectorEntry): ";
     out += &VECTORS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
@@ -64,4 +64,17 @@ A reader opens every format version up to its own and refuses newer ones by name
 | `bracket_ns` | uint64 | time between the two CLOCK_MONOTONIC reads around the others: twice the error bound |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
     out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_committed_page_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema.md");
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            committed == super::markdown(),
+            "docs/schema.md is stale: cargo run -p tailsight-trace --example schema_page > docs/schema.md"
+        );
+    }
 }

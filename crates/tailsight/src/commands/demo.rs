@@ -31,6 +31,8 @@ const SERVER_CPU: usize = 0;
 const LOAD_CPU: usize = 1;
 const MEMCACHED_PORT: u16 = 11211;
 const NGINX_PORT: u16 = 8088;
+/// Requests to nginx at each arrival.
+const NGINX_BURST: usize = 256;
 /// The load stops by itself after this long.
 const LONGEST_LOAD: Duration = Duration::from_secs(120);
 
@@ -155,7 +157,10 @@ pub fn load() -> anyhow::Result<Verdict> {
         Workload { name: "memcached".into(), ..Workload::new(Proto::Memcached, to(MEMCACHED_PORT)) }
             .rate(5_000.0)
             .connections(8),
-        Workload { name: "nginx".into(), ..Workload::new(Proto::Http1, to(NGINX_PORT)) }.rate(12_000.0).connections(32),
+        // Bursts, as from clients that fetch a page with all its parts: nginx then keeps the core for a while.
+        Workload { name: "nginx".into(), pipeline_burst: NGINX_BURST, ..Workload::new(Proto::Http1, to(NGINX_PORT)) }
+            .rate(60_000.0)
+            .connections(32),
     ];
     for w in load::run(&workloads, LONGEST_LOAD, true, &stop)? {
         let us = |p| w.percentile(p).map_or("N/A".into(), |ns| format!("{:.0} us", ns as f64 / 1e3));

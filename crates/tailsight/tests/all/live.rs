@@ -88,21 +88,26 @@ fn nginx_workers_are_one_application() {
 }
 
 #[test]
-fn pipelined_requests_wait_for_those_before_them() {
-    let Some(live) = Live::new("pipelined_requests_wait_for_those_before_them") else { return };
-    let server = Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, ..Default::default() }).unwrap();
-    // One connection, 16 requests at once: each waits for those before it, and nothing else can explain it.
-    let load = Workload { pipeline_burst: 16, ..Workload::new(Proto::Memcached, address(false, PORT)) };
-    let load = load.rate(4_000.0).connections(1);
-    let out = live.path("run");
-    let pid = server.pid().to_string();
-    let (output, _) = live.under_load(&[load], || run(&["record", "-d", "700ms", "-o", &out, "-p", &pid]));
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+fn messages_wait_for_those_before_them() {
+    let Some(live) = Live::new("messages_wait_for_those_before_them") else { return };
+    let opts = MemcachedOpts { port: PORT, cpu: Some(0), ..Default::default() };
+    let server = Server::memcached(&live.pair.server, opts).unwrap();
+    // Many connections and one thread: requests that come together are taken one after another.
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(20_000.0).connections(32);
+    let out = record_and_check(&live, &["-p", &server.pid().to_string()], load, 8_000);
     let mut run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
     let events = run.events().unwrap();
     let analysis = tailsight_lifetime::Analysis::build(&tailsight_lifetime::Facts::of(&run), &events);
-    let waited = analysis.lifetimes.messages.iter().filter(|m| m.ahead > 0 || m.batch > 1).count();
-    assert!(waited > 20, "{waited} messages had others ahead or beside them");
+    let lifetimes = &analysis.lifetimes;
+    let (mut waited, mut ahead_ns) = (0, 0);
+    for message in lifetimes.messages.iter().filter(|m| m.ahead > 0) {
+        waited += 1;
+        let parts = lifetimes.part_slice(message.id, tailsight_lifetime::Leg::Receive);
+        let ahead = |p: &&tailsight_lifetime::Part| lifetimes.owners[p.owner as usize].context == tailsight_lifetime::Context::Ahead;
+        ahead_ns += parts.iter().filter(ahead).map(|p| p.ns).sum::<u64>();
+    }
+    assert!(waited > 100, "{waited} messages had others ahead");
+    assert!(ahead_ns / waited > 1_000, "{} ns a message spent behind others", ahead_ns / waited);
 }
 
 #[test]
