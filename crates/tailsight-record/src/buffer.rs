@@ -1,54 +1,82 @@
 //! The per-core event buffers, seen from user space: memory-mapped, read without a system call.
 
 use std::num::NonZeroUsize;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tailsight_trace::Event;
 
 use crate::error::Error;
 use crate::skel::types::head;
 
-/// The mapped buffers of all cores.
+/// Events in one chunk; the same as CHUNK in common.h.
+pub const CHUNK_SLOTS: u64 = 1 << 16;
+const CHUNK_BYTES: usize = CHUNK_SLOTS as usize * size_of::<Event>();
+
+/// The mapped buffers of all cores: chunks, those of the first core first.
 pub struct Buffers {
-    base: NonNull<libc::c_void>,
-    bytes: usize,
-    /// Events a core's buffer holds: a power of two.
+    chunks: Vec<NonNull<libc::c_void>>,
+    maps: Vec<MapHandle>,
+    /// Events a core's buffer holds: a power of two, at least a chunk.
     pub slots: u64,
     /// Cores.
     pub cpus: u32,
 }
 
-// SAFETY: the mapping is read through raw pointers only; it is not bound to the thread that made it.
+// SAFETY: the mappings are read through raw pointers only; they are not bound to the thread that made them.
 unsafe impl Send for Buffers {}
 
-/// How many events a core may hold for a budget of `bytes` over `cpus` cores: a power of two, at least 4,096.
+/// How many events a core may hold for a budget of `bytes` over `cpus` cores: a power of two, at least one chunk.
 pub fn slots_for(bytes: u64, cpus: u32) -> u64 {
     let fit = bytes / u64::from(cpus.max(1)) / size_of::<Event>() as u64;
     let power = if fit == 0 { 1 } else { 1u64 << (63 - fit.leading_zeros()) };
-    power.max(4096)
+    power.max(CHUNK_SLOTS)
 }
 
 impl Buffers {
-    /// Maps the event map.
+    /// Makes and maps the chunks: short system calls, so that other tasks of this core get their turn in between.
     ///
     /// # Errors
     /// [`Error::Buffers`].
-    pub fn map(fd: BorrowedFd<'_>, slots: u64, cpus: u32) -> Result<Buffers, Error> {
-        let bytes = (slots * u64::from(cpus)) as usize * size_of::<Event>();
-        let fail = |why: String| Error::Buffers { bytes: bytes as u64, why };
-        let page = 4096usize.max(
-            usize::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096))
-                .unwrap_or(4096),
-        );
-        let bytes = bytes.next_multiple_of(page);
-        let length = NonZeroUsize::new(bytes).ok_or_else(|| fail("no events".into()))?;
-        // SAFETY: a fresh shared mapping of the map's own memory; the kernel keeps it alive until munmap.
-        let base = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, 0) }
-            .map_err(|e| fail(e.to_string()))?;
-        Ok(Buffers { base, bytes, slots, cpus })
+    pub fn create(slots: u64, cpus: u32) -> Result<Buffers, Error> {
+        let count = (slots / CHUNK_SLOTS) as usize * cpus as usize;
+        let fail = |why: String| Error::Buffers { bytes: (count * CHUNK_BYTES) as u64, why };
+        allow_files(count as u64 + 256);
+        let mut buffers = Buffers { chunks: Vec::new(), maps: Vec::new(), slots, cpus };
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let length = NonZeroUsize::new(CHUNK_BYTES).ok_or_else(|| fail("no events".into()))?;
+        for _ in 0..count {
+            let (key, value) = (size_of::<u32>() as u32, size_of::<Event>() as u32);
+            let map = MapHandle::create(MapType::Array, Some("ts_chunk"), key, value, CHUNK_SLOTS as u32, &options)
+                .map_err(|e| fail(format!("{e:#}")))?;
+            // SAFETY: a fresh shared mapping of the map's own memory; the kernel keeps it alive until munmap.
+            let base = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map.as_fd(), 0) }
+                .map_err(|e| fail(e.to_string()))?;
+            buffers.chunks.push(base);
+            buffers.maps.push(map);
+        }
+        Ok(buffers)
+    }
+
+    /// The chunks' map descriptors, in order.
+    pub fn fds(&self) -> Vec<i32> {
+        self.maps.iter().map(|m| m.as_fd().as_raw_fd()).collect()
+    }
+
+    /// Where an event is.
+    fn slot(&self, cpu: u32, at: u64) -> *mut Event {
+        let index = u64::from(cpu) * self.slots + (at & (self.slots - 1));
+        let chunk = self.chunks[(index / CHUNK_SLOTS) as usize];
+        // SAFETY: the remainder is below the number of events of a chunk.
+        unsafe { chunk.as_ptr().cast::<Event>().add((index % CHUNK_SLOTS) as usize) }
     }
 
     /// Appends the finished events of a core to `out` and frees their slots. Stops at the first event that is still
@@ -62,9 +90,8 @@ impl Buffers {
         let shift = self.slots.trailing_zeros();
         out.reserve((written - at) as usize);
         while at < written {
-            let index = u64::from(cpu) * self.slots + (at & (self.slots - 1));
-            // SAFETY: index < slots * cpus, inside the mapping; the kernel may be writing, so no reference is formed.
-            let slot = unsafe { self.base.as_ptr().cast::<Event>().add(index as usize) };
+            // The kernel may be writing here, so no reference is formed.
+            let slot = self.slot(cpu, at);
             let generation = (((at >> shift) + 1) & 0xff) as u8;
             // The header word is the last store of the writer; seen with this lap's generation, the rest is there.
             // SAFETY: an aligned 64-bit word of the slot (offset 8), read atomically because the kernel writes it.
@@ -84,8 +111,19 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`, unmapped once.
-        let _ = unsafe { munmap(self.base, self.bytes) };
+        for &chunk in &self.chunks {
+            // SAFETY: a mapping made in `create`, unmapped once.
+            let _ = unsafe { munmap(chunk, CHUNK_BYTES) };
+        }
+    }
+}
+
+/// Raises the soft limit of open files as far as it may go; a limit that stays too low fails at the first map over it.
+fn allow_files(wanted: u64) {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
     }
 }
 
@@ -103,11 +141,11 @@ mod tests {
     #[test]
     fn slots_are_a_power_of_two_that_fits_the_budget() {
         assert_eq!(slots_for(256 << 20, 2), 1 << 21);
-        assert_eq!(slots_for(1, 64), 4096);
+        assert_eq!(slots_for(1, 64), CHUNK_SLOTS);
         for mib in [1u64, 3, 100, 5000] {
             let s = slots_for(mib << 20, 2);
             assert!(s.is_power_of_two());
-            assert!(s == 4096 || s * 2 * 40 <= mib << 20);
+            assert!(s == CHUNK_SLOTS || s * 2 * 40 <= mib << 20);
         }
     }
 }

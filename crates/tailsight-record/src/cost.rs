@@ -20,12 +20,29 @@ pub struct ProgramCost {
     pub ns_per_run: Option<f64>,
 }
 
-fn info(fd: i32) -> Option<(u64, u64)> {
+/// What the kernel counts of a program.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    runs: u64,
+    ns: u64,
+    misses: u64,
+}
+
+fn counters(fd: i32) -> Counters {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = size_of::<libbpf_sys::bpf_prog_info>() as u32;
     // SAFETY: `info` is a plain struct of `len` bytes that the kernel fills.
     let rc = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut len) };
-    (rc == 0).then_some((info.run_cnt, info.run_time_ns))
+    if rc != 0 {
+        return Counters::default();
+    }
+    Counters { runs: info.run_cnt, ns: info.run_time_ns, misses: info.recursion_misses }
+}
+
+/// How often each program was due but did not run, because an interrupt came while the same program was running on that
+/// core: events that never reached a buffer.
+pub fn missed(loaded: &Loaded<'_>) -> Vec<(String, u64)> {
+    loaded.programs().into_iter().map(|(name, fd)| (name, counters(fd).misses)).collect()
 }
 
 /// Measures every program for `window` while it goes on recording.
@@ -45,16 +62,16 @@ pub fn measure(loaded: &mut Loaded<'_>, window: Duration) -> Result<Vec<ProgramC
     }
     // SAFETY: a fresh descriptor that nobody else owns; statistics stop when it closes.
     let stats = unsafe { OwnedFd::from_raw_fd(fd) };
-    let before: Vec<_> = programs.iter().map(|(_, fd)| info(*fd).unwrap_or_default()).collect();
+    let before: Vec<_> = programs.iter().map(|(_, fd)| counters(*fd)).collect();
     std::thread::sleep(window);
-    let after: Vec<_> = programs.iter().map(|(_, fd)| info(*fd).unwrap_or_default()).collect();
+    let after: Vec<_> = programs.iter().map(|(_, fd)| counters(*fd)).collect();
     drop(stats);
     let raw: Vec<(String, u64, f64)> = programs
         .into_iter()
         .zip(before.iter().zip(&after))
         .map(|((name, _), (b, a))| {
-            let runs = a.0.saturating_sub(b.0);
-            (name, runs, a.1.saturating_sub(b.1) as f64 / runs.max(1) as f64)
+            let runs = a.runs.saturating_sub(b.runs);
+            (name, runs, a.ns.saturating_sub(b.ns) as f64 / runs.max(1) as f64)
         })
         .collect();
     let empty = raw.iter().find(|(n, runs, _)| n == "baseline" && *runs > 0).map_or(0.0, |(_, _, ns)| *ns);

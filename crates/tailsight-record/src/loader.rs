@@ -7,8 +7,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject};
+use libbpf_rs::{Link, MapCore, OpenObject};
 
+use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
 use crate::probes::{self, Attach, Need};
 use crate::skel::{TailsightSkel, TailsightSkelBuilder};
@@ -123,9 +124,9 @@ impl<'obj> Loaded<'obj> {
             program.set_autoload(on);
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
-        let entries = u32::try_from(slots * u64::from(cpus))
-            .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 events".into() })?;
-        open.maps.events.set_max_entries(entries).map_err(|e| failed("sizing the buffers", e))?;
+        let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
+            .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
+        open.maps.chunks.set_max_entries(chunks).map_err(|e| failed("sizing the buffers", e))?;
         let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
@@ -192,9 +193,21 @@ impl<'obj> Loaded<'obj> {
             .collect()
     }
 
-    /// File descriptor of the event buffers' map.
-    pub fn events_fd(&self) -> i32 {
-        self.skel.maps.events.as_fd().as_raw_fd()
+    /// Gives the probes their buffers: one map a chunk, in the order of cores.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`].
+    pub fn set_chunks(&self, fds: &[i32]) -> Result<(), Error> {
+        let bytes = |numbers: &mut dyn Iterator<Item = u32>| numbers.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>();
+        let count = fds.len() as u32;
+        let keys = bytes(&mut (0..count));
+        let values = bytes(&mut fds.iter().map(|fd| fd.cast_unsigned()));
+        // In one call: each single update of a map of maps waits for every running program to end.
+        self.skel
+            .maps
+            .chunks
+            .update_batch(&keys, &values, count, libbpf_rs::MapFlags::ANY, libbpf_rs::MapFlags::ANY)
+            .map_err(|e| Error::Bpf { step: "connecting the buffers".into(), why: format!("{e:#}") })
     }
 }
 

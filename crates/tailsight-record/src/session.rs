@@ -5,7 +5,6 @@
 //! the target exits, the disk fills), what was recorded is kept.
 
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,9 +116,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
 
     let mut storage = MaybeUninit::uninit();
     let mut loaded = Loaded::load(&mut storage, &mut hooks, cpus, slots)?;
-    // SAFETY: the descriptor belongs to the loaded map, which outlives the mapping call.
-    let fd = unsafe { BorrowedFd::borrow_raw(loaded.events_fd()) };
-    let buffers = Buffers::map(fd, slots, cpus)?;
+    let buffers = Buffers::create(slots, cpus)?;
+    loaded.set_chunks(&buffers.fds())?;
 
     let mut child = match &options.selector {
         Selector::Command(words) => Some(start(words)?),
@@ -193,6 +191,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     }
     meta.end_ns = clocks::monotonic_ns();
     clock_rows.push(clocks::compare());
+    let missed = cost::missed(&loaded);
     let lost: Vec<u64> = heads(&loaded).iter().take(cpus as usize).map(|h| h.lost).collect();
     meta.overhead.recorder_cpu_ns = own_cpu_ns().saturating_sub(usage_before);
 
@@ -223,6 +222,10 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     meta.buffer.drains = session.drains;
     meta.symbols = std::mem::take(&mut session.collector.symbols);
     describe_cost(&mut meta, &hooks, costs, measured_events);
+    for hook in &mut meta.hooks {
+        let program = hooks.iter().find(|h| h.name == hook.name).and_then(|h| h.program);
+        hook.missed = missed.iter().find(|(name, _)| Some(name.as_str()) == program).map_or(0, |(_, n)| *n);
+    }
     describe_clocks(&mut meta, &clock_rows);
     if session.collector.received == 0 {
         meta.warnings.push(no_traffic(&meta));
@@ -443,6 +446,7 @@ fn describe_cost(
                 optional: h.need == Need::Optional,
                 ns_per_run: cost.and_then(|c| c.ns_per_run),
                 measured_runs: cost.map_or(0, |c| c.runs),
+                missed: 0,
             }
         })
         .collect();

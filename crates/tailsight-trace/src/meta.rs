@@ -104,6 +104,8 @@ pub struct Hook {
     pub ns_per_run: Option<f64>,
     /// How often it ran while that was measured.
     pub measured_runs: u64,
+    /// Events that it could not record: an interrupt came while it was running on that core.
+    pub missed: u64,
 }
 
 /// One core's stream.
@@ -145,9 +147,9 @@ pub struct Overhead {
 }
 
 impl RunMeta {
-    /// Events lost over all cores.
+    /// Events lost: those that found a full buffer on their core, and those that interrupted their own hook.
     pub fn lost(&self) -> u64 {
-        self.cpus.iter().map(|c| c.lost).sum()
+        self.cpus.iter().map(|c| c.lost).sum::<u64>() + self.hooks.iter().map(|h| h.missed).sum::<u64>()
     }
     /// Events on disk over all cores.
     pub fn events(&self) -> u64 {

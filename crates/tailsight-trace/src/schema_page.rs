@@ -36,7 +36,13 @@ A reader opens every format version up to its own and refuses newer ones by name
 | kind | name | hook | fields |\n|---|---|---|---|\n"
     );
     for spec in KINDS {
-        out += &format!("| {} | {} | `{}` | {} |\n", spec.kind as u8, spec.name, spec.hook, spec.fields.replace('|', "\\|"));
+        out += &format!(
+            "| {} | {} | `{}` | {} |\n",
+            spec.kind as u8,
+            spec.name,
+            spec.hook,
+            spec.fields.replace('|', "\\|")
+        );
     }
     out += "\nSystem vectors (`aux` of VectorEntry): ";
     out += &VECTORS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");

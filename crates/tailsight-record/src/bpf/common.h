@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What every probe shares: the per-core event buffers, the target filters, and flow keys.
  *
- * Buffers: one memory-mapped array, `slots` events a core. A slot is taken with an atomic add (interrupts nest), its
+ * Buffers: memory-mapped arrays of CHUNK events, `slots` events a core. Chunks, because the kernel clears a map's memory
+ * in one go: one map of hundreds of megabytes would hold a core for up to a second on a kernel that does not preempt
+ * itself, in the middle of the server that is to be observed. A slot is taken with an atomic add (interrupts nest), its
  * header word is written last and carries the lap's generation, so a reader never takes half an event. A full buffer
  * drops and counts. No system call, no wake-up. */
 #pragma once
@@ -23,13 +25,23 @@ struct head {
 	__u64 pad[13];
 };
 
-struct {
+#define CHUNK_LOG2 16
+#define CHUNK (1u << CHUNK_LOG2)
+
+struct chunk {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* set by the loader: cores * slots */
+	__uint(max_entries, CHUNK);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct ts_event));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* set by the loader: cores * slots / CHUNK */
 	__type(key, __u32);
-	__type(value, struct ts_event);
-} events SEC(".maps");
+	__array(values, struct chunk);
+} chunks SEC(".maps");
 
 const volatile __u64 slots = 1;     /* a power of two */
 const volatile __u32 slots_log2 = 0;
@@ -68,8 +80,13 @@ static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c
 		return;
 	}
 	__u64 i = __sync_fetch_and_add(&head->n, 1);
-	__u32 key = (__u64)cpu * slots + (i & (slots - 1));
-	struct ts_event *event = bpf_map_lookup_elem(&events, &key);
+	__u64 slot = i & (slots - 1);
+	__u32 key = ((__u64)cpu * slots + slot) >> CHUNK_LOG2;
+	void *chunk = bpf_map_lookup_elem(&chunks, &key);
+	if (!chunk)
+		return;
+	key = slot & (CHUNK - 1);
+	struct ts_event *event = bpf_map_lookup_elem(chunk, &key);
 	if (!event)
 		return;
 	event->ts = bpf_ktime_get_ns();

@@ -17,7 +17,7 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 enum { false, true };
 
-enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2 };
+enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12 };
 enum { BPF_F_MMAPABLE = 1024 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -53,12 +53,17 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
         let whole = !on.is_empty() && mine.iter().all(|h| h.program.is_some() || h.need != Need::Required);
         let mark = if whole { paint("32", "✔") } else { paint("31", "✘") };
         out += &format!("  {mark} {:<18}{}\n", probe.name, wrapped(&on, 22, width));
-        let missing: Vec<&str> = mine.iter().filter(|h| h.program.is_none() && h.need != Need::Optional).map(|h| h.name).collect();
+        let missing: Vec<&str> =
+            mine.iter().filter(|h| h.program.is_none() && h.need != Need::Optional).map(|h| h.name).collect();
         if !missing.is_empty() {
             out += &format!("    {:<18}{}\n", "not in this kernel", wrapped(&missing, 22, width));
         }
         for hook in mine.iter().filter(|h| h.program.is_none() && h.need == Need::Optional) {
-            out += &format!("    {:<18}{}\n", "off by default", wrapped(&[hook.name, "(--with-hook turns it on)"], 22, width));
+            out += &format!(
+                "    {:<18}{}\n",
+                "off by default",
+                wrapped(&[hook.name, "(--with-hook turns it on)"], 22, width)
+            );
         }
     }
     out

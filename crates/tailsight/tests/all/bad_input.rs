@@ -95,7 +95,11 @@ fn missing_targets_are_named() {
     let me = std::process::id().to_string();
     fails(&["record", "-p", &me, "-o", &out], 1, &["not a previous run", "another -o"]);
     assert!(dir.path().join("precious").exists());
-    fails(&["record", "-d", "100ms", "-o", &dir.path().join("r").display().to_string(), "--", "/no/such/program"], 1, &["cannot start"]);
+    fails(
+        &["record", "-d", "100ms", "-o", &dir.path().join("r").display().to_string(), "--", "/no/such/program"],
+        1,
+        &["cannot start"],
+    );
 }
 
 #[test]
@@ -103,7 +107,11 @@ fn a_category_table_that_is_wrong_names_the_place() {
     let dir = tempfile::tempdir().unwrap();
     let table = dir.path().join("mine.toml");
     std::fs::write(&table, "[[rule]]\ncategory = \"no-such-category\"\nname = \"x\"\n").unwrap();
-    fails(&["diagnose", "nowhere", "--categories", &table.display().to_string()], 1, &["mine.toml", "rule 1", "category"]);
+    fails(
+        &["diagnose", "nowhere", "--categories", &table.display().to_string()],
+        1,
+        &["mine.toml", "rule 1", "category"],
+    );
     fails(&["diagnose", "nowhere", "--categories", "/no/such/table.toml"], 1, &["/no/such/table.toml"]);
 }
 
@@ -117,7 +125,11 @@ fn doctor_works_for_everybody() {
     }
     let report = json(&run(&["doctor", "--json", "-p", &std::process::id().to_string()]));
     assert_eq!(report["schema"], 1);
-    assert!(report["hooks"].as_array().is_some_and(|h| h.iter().any(|h| h["name"] == "sched_switch")), "{}", report["hooks"]);
+    assert!(
+        report["hooks"].as_array().is_some_and(|h| h.iter().any(|h| h["name"] == "sched_switch")),
+        "{}",
+        report["hooks"]
+    );
 }
 
 #[test]

@@ -28,14 +28,18 @@ fn record_and_check(live: &Live, target: &[&str], workload: Workload, least: usi
 #[test]
 fn memcached_over_tcp_and_ipv4() {
     let Some(live) = Live::new("memcached_over_tcp_and_ipv4") else { return };
-    let server = Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, threads: 4, ..Default::default() }).unwrap();
+    let server =
+        Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, threads: 4, ..Default::default() }).unwrap();
     let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(5_000.0);
     let out = record_and_check(&live, &["-p", &server.pid().to_string()], load, 2_000);
     for leg in ["receive", "service", "transmit", "total"] {
         let output = run(&["diagnose", &out, "--leg", leg, "--json", "--focus", "p90..p100"]);
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
         let d = json(&output);
-        assert_eq!((d["schema"].as_u64(), d["leg"].as_str(), d["app"].as_str()), (Some(1), Some(leg), Some("memcached")));
+        assert_eq!(
+            (d["schema"].as_u64(), d["leg"].as_str(), d["app"].as_str()),
+            (Some(1), Some(leg), Some("memcached"))
+        );
         let causes = d["causes"].as_array().unwrap();
         let shares: f64 = causes.iter().map(|c| c["share"].as_f64().unwrap()).sum();
         assert!((shares - 1.0).abs() < 1e-9, "shares sum to {shares}");
@@ -103,7 +107,9 @@ fn messages_wait_for_those_before_them() {
     for message in lifetimes.messages.iter().filter(|m| m.ahead > 0) {
         waited += 1;
         let parts = lifetimes.part_slice(message.id, tailsight_lifetime::Leg::Receive);
-        let ahead = |p: &&tailsight_lifetime::Part| lifetimes.owners[p.owner as usize].context == tailsight_lifetime::Context::Ahead;
+        let ahead = |p: &&tailsight_lifetime::Part| {
+            lifetimes.owners[p.owner as usize].context == tailsight_lifetime::Context::Ahead
+        };
         ahead_ns += parts.iter().filter(ahead).map(|p| p.ns).sum::<u64>();
     }
     assert!(waited > 100, "{waited} messages had others ahead");

@@ -54,7 +54,11 @@ fn interrupted_recordings_are_whole() {
     });
     assert_eq!(status.code(), Some(0));
     let meta = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    assert!(meta.partial.is_empty() && meta.meta.warnings.iter().any(|w| w.contains("interrupted")), "{:?}", meta.meta.warnings);
+    assert!(
+        meta.partial.is_empty() && meta.meta.warnings.iter().any(|w| w.contains("interrupted")),
+        "{:?}",
+        meta.meta.warnings
+    );
     assert!(check_run(Path::new(&out)).0 > 100);
 }
 
@@ -99,7 +103,8 @@ fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
     let server = memcached(&live);
     let small = live.dir.path().join("small");
     std::fs::create_dir(&small).unwrap();
-    nix::mount::mount(Some("tailsight-test"), &small, Some("tmpfs"), nix::mount::MsFlags::empty(), Some("size=1500k")).unwrap();
+    nix::mount::mount(Some("tailsight-test"), &small, Some("tmpfs"), nix::mount::MsFlags::empty(), Some("size=1500k"))
+        .unwrap();
     let out = small.join("run");
     let (output, _) = live.under_load(&[load()], || {
         run(&["record", "-d", "10s", "-o", &out.display().to_string(), "-p", &server.pid().to_string()])
@@ -122,7 +127,8 @@ fn a_command_is_started_recorded_and_stopped() {
     let mut args = vec!["record", "-d", "2s", "-o", &out, "--"];
     args.extend(ip);
     args.extend(["memcached", "-u", "root", "-U", "0", "-p", &port]);
-    let recorder = tailsight(&args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let recorder =
+        tailsight(&args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     // The server listens some time after the probes are in; the load tries until it does.
     let mut sent = Err("not tried".to_owned());
     for _ in 0..100 {

@@ -90,7 +90,10 @@ impl Live {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let load = scope.spawn(|| {
-                self.pair.client.run(|| load::run(workloads, Duration::from_secs(30), false, &stop)).expect("the namespace")
+                self.pair
+                    .client
+                    .run(|| load::run(workloads, Duration::from_secs(30), false, &stop))
+                    .expect("the namespace")
             });
             // Connections and first values are made before anything is recorded.
             std::thread::sleep(Duration::from_millis(300));
