@@ -2,10 +2,20 @@
 # The benchmarks: builds the release binaries, then `lab bench`, which measures Tailsight beside its peers and prints
 # the tables of docs/benchmarks.md. Needs root, and a machine that does nothing else.
 #
-#   scripts/bench.sh [DIR]      raw results go to DIR (default: bench-out in the current folder)
+#   scripts/bench.sh [DIR] [OPTION…]   raw results go to DIR (default: bench-out in the current folder); options are
+#                                      those of `lab bench`: --quick, --write, --gate, --only roundtrip …
+#
+# Exit: 0 measured, 1 failed, 130 interrupted; with --gate 4 a goal missed, 3 one that cannot be judged.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
-out=${1:-bench-out}
+out=bench-out
+case ${1:--} in
+-*) ;;
+*)
+    out=$1
+    shift
+    ;;
+esac
 
 if ! is_root; then
     die "the benchmarks load BPF programs and make network namespaces, which needs root: sudo make bench"
@@ -15,9 +25,10 @@ require_cargo
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 cd "$REPO"
 phase "build of the release binaries" as_builder cargo build --locked --release -p tailsight -p tailsight-lab
-trap : INT
+target=${CARGO_TARGET_DIR:-target}
+# Ctrl-C is for lab, which cleans up; this shell waits for it.
+trap : INT TERM
 code=0
-"${CARGO_TARGET_DIR:-target}/release/lab" bench --tailsight "${CARGO_TARGET_DIR:-target}/release/tailsight" \
-    --out "$out" || code=$?
-give_back "$out"
+"$target/release/lab" bench --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
+give_back "$out" docs/benchmarks.md
 exit "$code"

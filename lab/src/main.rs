@@ -1,5 +1,8 @@
-//! `lab load`: the open-loop client on the command line. In: workloads as options. Out: on stdout a table of latency in
-//! us or, with `--json`, one object a workload with times in ns. Exit 0 done, 1 failed, 2 usage.
+//! The lab's command line. `lab load`: the open-loop client; in: workloads as options; out: on stdout a table of latency
+//! in us or, with `--json`, one object a workload with times in ns. `lab bench`: the figures of docs/benchmarks.md, see
+//! [`bench`]. Exit 0 done, 1 failed, 2 usage; `bench` also 4 and 130.
+
+mod bench;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -27,6 +30,8 @@ struct Cli {
 enum Command {
     /// Load servers from one thread and print the latency, measured from the time each request was due.
     Load(LoadArgs),
+    /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
+    Bench(bench::BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -136,9 +141,12 @@ impl LoadArgs {
 }
 
 fn main() -> ExitCode {
-    let Command::Load(args) = Cli::parse().command;
-    match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = match Cli::parse().command {
+        Command::Load(args) => run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match result {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("lab: {error:#}");
             ExitCode::from(1)
@@ -217,8 +225,10 @@ mod tests {
     use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<LoadArgs, clap::Error> {
-        let Command::Load(args) = Cli::try_parse_from(line.split(' '))?.command;
-        Ok(args)
+        match Cli::try_parse_from(line.split(' '))?.command {
+            Command::Load(args) => Ok(args),
+            Command::Bench(_) => panic!("{line} is not a load"),
+        }
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Core {
 }
 
 
+/// System call, softirq, packet, interrupt, function of another core, and some to spare.
+const MAX_NESTING: usize = 16;
+
 impl Core {
     /// A core of which nothing is known yet.
     pub fn new(events: usize) -> Core {
@@ -58,6 +61,11 @@ impl Core {
     }
 
     fn push(&mut self, tree: &mut Tree, ts: u64, frame: Frame) {
+        // A tower that no kernel builds: ends of spans were lost, so what is below is not known to be there any more.
+        if tree.depth(self.node) >= MAX_NESTING {
+            let tid = tree.task_of(self.node);
+            self.node = tree.task(tid);
+        }
         let node = tree.push(self.node, frame);
         self.enter(ts, node, true);
     }

@@ -102,7 +102,7 @@ pub struct Facts {
 impl Facts {
     /// From an opened run.
     pub fn of(run: &Run) -> Facts {
-        let cpus = run.meta.cpus.iter().map(|c| c.cpu + 1).max().unwrap_or(0).max(run.meta.host.cpus);
+        let cpus = run.meta.cpus.iter().map(|c| c.cpu.saturating_add(1)).max().unwrap_or(0).max(run.meta.host.cpus);
         let mut symbols = run.meta.symbols.clone();
         let mut names = Names::new(&run.tasks);
         names.add_services(&run.sockets, &mut symbols);

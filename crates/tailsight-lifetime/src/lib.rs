@@ -1,14 +1,17 @@
 //! From a run to its messages and their exact lifetimes.
 //!
 //! [`scan`] goes over all events once, in time order, and builds core timelines ([`cores`]), thread timelines
-//! ([`threads`]) and messages ([`matching`]). [`walk`] follows each message through them. [`Analysis::build`] sums each
+//! ([`threads`]) and messages ([`matching`]). [`walk`] follows each message through them. [`partition`] sums each
 //! walk into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
 pub mod cores;
 pub mod input;
+pub mod lifeline;
 pub mod matching;
 pub mod model;
+pub mod partition;
 pub mod scan;
+pub mod stages;
 pub mod tables;
 pub mod threads;
 pub mod tree;
@@ -21,6 +24,7 @@ use tailsight_trace::read::CpuEvents;
 pub use input::Facts;
 pub use model::{Context, Flow, Frame, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
 
+use partition::Partition;
 use scan::Scan;
 use walk::{Owners, Walk};
 
@@ -113,17 +117,14 @@ impl Analysis {
             offsets.push(0);
             lifetimes.parts[leg].reserve(scan.messages.len() * 6);
         }
-        let mut sum = Sum::default();
-        for i in 0..scan.messages.len() {
-            let (message, extra) = (scan.messages[i], scan.extras[i]);
+        let mut partition = Partition::new(&scan);
+        for of in scan.messages.iter().zip(&scan.extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
-                let mut walk = Walk { scan: &scan, owners: &mut owners, each: |span| sum.add(span) };
-                walk.leg(&message, &extra, leg);
-                sum.finish(&mut lifetimes.parts[l]);
+                partition.leg(&scan, &mut owners, of, leg, &mut lifetimes.parts[l]);
                 lifetimes.offsets[l].push(lifetimes.parts[l].len() as u32);
             }
         }
-        complete_stages(&mut scan);
+        stages::complete(&mut scan);
         lifetimes.owners = owners.into_list();
         lifetimes.messages = scan.messages.clone();
         lifetimes.flows = scan.flows.clone();
@@ -137,77 +138,12 @@ impl Analysis {
         let i = message as usize;
         if let (Some(m), Some(extra)) = (self.scan.messages.get(i), self.scan.extras.get(i)) {
             let mut owners = Owners::resume(self.lifetimes.owners.clone());
+            let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
+            let mut pieces = Vec::new();
+            legs.iter().for_each(|l| walk::pieces(&self.scan, m, extra, *l, &mut pieces));
             let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |span| spans.push(span) };
-            walk.leg(m, extra, leg);
+            pieces.into_iter().for_each(|piece| walk.piece(piece));
         }
         spans
-    }
-}
-
-/// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current message.
-#[derive(Default)]
-struct Sum {
-    stamp: u32,
-    stamps: Vec<u32>,
-    places: Vec<u32>,
-    parts: Vec<Part>,
-}
-
-impl Sum {
-    fn add(&mut self, span: PathSpan) {
-        let slot = span.owner as usize * 2 + usize::from(span.role == Role::A);
-        if slot >= self.stamps.len() {
-            self.stamps.resize(slot + 64, 0);
-            self.places.resize(slot + 64, 0);
-        }
-        // Stamps count from 1, so that fresh slots belong to nobody.
-        if self.stamps[slot] != self.stamp + 1 {
-            self.stamps[slot] = self.stamp + 1;
-            self.places[slot] = self.parts.len() as u32;
-            self.parts.push(Part { role: span.role, owner: span.owner, count: 0, ns: 0 });
-        }
-        let part = &mut self.parts[self.places[slot] as usize];
-        part.ns += span.to_ns - span.from_ns;
-        part.count += u32::from(span.begins);
-    }
-
-    fn finish(&mut self, out: &mut Vec<Part>) {
-        out.append(&mut self.parts);
-        self.stamp += 1;
-    }
-}
-
-/// Fills in the stages that follow from the thread timelines: wake, on core, and how many messages were ahead.
-fn complete_stages(scan: &mut Scan) {
-    let mut by_thread: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    for m in &scan.messages {
-        by_thread.entry(m.tid).or_default().push(m.recv_ns);
-    }
-    for times in by_thread.values_mut() {
-        times.sort_unstable();
-    }
-    for m in &mut scan.messages {
-        // Received by the same thread after this one's hand-off and before its own receive call.
-        if let Some(times) = by_thread.get(&m.tid) {
-            let after = times.partition_point(|&t| t <= m.handoff_ns);
-            let before = times.partition_point(|&t| t < m.recv_enter_ns.max(m.handoff_ns));
-            m.ahead = before.saturating_sub(after) as u32;
-        }
-        let Some(thread) = scan.threads.get(m.tid) else {
-            continue;
-        };
-        let last = thread.at(m.recv_ns);
-        let Some(mut i) = last else { continue };
-        while i > 0 && thread.stretches[i].from > m.handoff_ns {
-            if thread.stretches[i].waker.is_some() {
-                m.wake_ns = thread.stretches[i].from;
-                break;
-            }
-            i -= 1;
-        }
-        let after = m.wake_ns.max(m.handoff_ns);
-        let on =
-            thread.stretches[i..].iter().find(|s| s.from >= after && matches!(s.state, threads::State::Running { .. }));
-        m.on_cpu_ns = on.filter(|s| s.from <= m.recv_ns).map_or(m.handoff_ns, |s| s.from);
     }
 }

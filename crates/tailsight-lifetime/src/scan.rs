@@ -45,6 +45,8 @@ pub struct Scan {
     pub flows: Vec<Flow>,
     /// Messages lost, by reason.
     pub incomplete: std::collections::BTreeMap<String, u64>,
+    /// Time of the first event.
+    pub start_ns: u64,
     /// Time of the last event.
     pub end_ns: u64,
 }
@@ -52,8 +54,22 @@ pub struct Scan {
 #[derive(Default)]
 struct TcpFlow {
     index: Option<u32>,
+    /// The sequence number of the last SYN.
+    opened: Option<u32>,
     receiver: Receiver,
     replies: Replies,
+}
+
+impl TcpFlow {
+    /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
+    fn opened(&mut self, seq: u32, found: &mut Found) {
+        if self.opened.replace(seq) != Some(seq) {
+            self.receiver.end("not read before the connection ended", found);
+            self.replies.end(found);
+            self.receiver = Receiver::default();
+            self.replies = Replies::default();
+        }
+    }
 }
 
 struct Scanner<'a> {
@@ -73,9 +89,12 @@ struct Scanner<'a> {
     waits: FxHashMap<u32, bool>,
 }
 
-/// Runs the pass.
+/// Runs the pass. Streams that are not in time order (the reader of runs gives none such) are put in order first, and a
+/// stream numbered beyond 16 bits is no core's.
 pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
-    let cores = usize::from(facts.cpus).max(cpus.iter().map(|c| c.cpu as usize + 1).max().unwrap_or(0));
+    let cpus = &in_order(cpus)[..];
+    let highest = cpus.iter().map(|c| c.cpu as usize + 1).max();
+    let cores = usize::from(facts.cpus).max(highest.unwrap_or(0));
     let mut scanner = Scanner {
         facts,
         tree: Tree::default(),
@@ -94,12 +113,26 @@ pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
         found: Found::default(),
         waits: FxHashMap::default(),
     };
-    let mut end_ns = 0;
+    let (mut start_ns, mut end_ns) = (None, 0);
     in_time_order(cpus, |cpu, event| {
+        start_ns.get_or_insert(event.ts);
         end_ns = event.ts;
         scanner.take(cpu, event);
     });
-    scanner.finish(end_ns)
+    scanner.finish(start_ns.unwrap_or(0), end_ns)
+}
+
+/// Every difference of times below relies on the order.
+fn in_order(cpus: &[CpuEvents]) -> std::borrow::Cow<'_, [CpuEvents]> {
+    let is_core = |c: &CpuEvents| c.cpu < u32::from(u16::MAX);
+    if cpus.iter().all(|c| is_core(c) && c.events.is_sorted_by_key(|e| e.ts)) {
+        return cpus.into();
+    }
+    let mut sorted: Vec<CpuEvents> = cpus.iter().filter(|c| is_core(c)).cloned().collect();
+    for cpu in &mut sorted {
+        cpu.events.sort_by_key(|e| e.ts);
+    }
+    sorted.into()
 }
 
 /// Feeds the events of all cores in time order. Bursts of one core are fed without looking at the others.
@@ -135,7 +168,8 @@ impl Scanner<'_> {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
             Kind::Handoff => self.handoff(cpu, event),
-            Kind::SkbDrop if event.aux & flow_flags::UDP == 0 => {
+            Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
+            Kind::SkbDrop => {
                 if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
                     flow.receiver.dropped(event);
                 }
@@ -173,7 +207,11 @@ impl Scanner<'_> {
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.stack(event, cpu, &mut self.found);
         } else {
-            self.tcp.entry(FlowKey::of(event)).or_default().receiver.stack(event, cpu);
+            let flow = self.tcp.entry(FlowKey::of(event)).or_default();
+            if event.aux & flow_flags::SYN != 0 {
+                flow.opened(event.b_hi(), &mut self.found);
+            }
+            flow.receiver.stack(event, cpu);
         }
     }
 
@@ -255,13 +293,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn finish(mut self, end_ns: u64) -> Scan {
+    fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
         let open: Vec<u32> = self.open_windows.keys().copied().collect();
         for tid in open {
             self.close_window(tid, end_ns);
         }
         for flow in self.tcp.values_mut() {
-            flow.receiver.end(&mut self.found);
+            flow.receiver.end("not received before the recording ended", &mut self.found);
             flow.replies.end(&mut self.found);
         }
         for replies in self.udp_replies.values_mut() {
@@ -290,6 +328,7 @@ impl Scanner<'_> {
             extras,
             flows: self.flows,
             incomplete,
+            start_ns,
             end_ns,
         }
     }

@@ -82,6 +82,18 @@ impl Thread {
         self.stretches.push(Stretch { from, state, waker });
     }
 
+    /// Only a thread that sleeps is woken. When it looks runnable because of a wake-up before it left its core, that one
+    /// was for an earlier sleep that it gave up: it did sleep, until now.
+    fn wake_again(&mut self, ts: u64, queue: u16, waker: Waker) {
+        if let [.., sleep, early] = self.stretches[..]
+            && matches!(sleep.state, State::Sleeping { .. })
+            && sleep.from == early.from
+        {
+            self.stretches.pop();
+            self.enter(ts, State::Runnable { cpu: queue }, Some(waker));
+        }
+    }
+
     /// The index of the stretch that holds `ts`.
     pub fn at(&self, ts: u64) -> Option<usize> {
         self.stretches.partition_point(|s| s.from <= ts).checked_sub(1)
@@ -196,7 +208,7 @@ impl Threads {
                             thread.enter(ts, State::Runnable { cpu: queue }, Some(waker));
                         }
                         State::Running { .. } => thread.early_wake = Some((ts, waker)),
-                        State::Runnable { .. } => {}
+                        State::Runnable { .. } => thread.wake_again(ts, queue, waker),
                     }
                 }
             }

@@ -97,6 +97,16 @@ impl Tree {
         false
     }
 
+    /// How many frames are on top of the task.
+    pub fn depth(&self, node: NodeId) -> usize {
+        let (mut at, mut depth) = (node, 0);
+        while self.top(at).is_some() {
+            at = self.parent(at);
+            depth += 1;
+        }
+        depth
+    }
+
     /// The frames, outermost first.
     pub fn frames(&self, node: NodeId) -> Vec<Frame> {
         let mut out = Vec::new();

@@ -94,7 +94,117 @@ impl Owners {
     }
 }
 
-/// Walks one leg of one message and hands out its spans in order.
+/// A stretch of a message's path that is walked in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bound to a core: everything that ran there.
+    Core {
+        /// The core.
+        cpu: u16,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+    /// Bound to a thread.
+    Thread {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+        /// Whose work is the message's.
+        focus: Focus,
+    },
+    /// Bound to a thread that only works for others meanwhile: the same for every message, so it can be summed ahead.
+    Others {
+        /// The thread.
+        tid: u32,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+    /// Waiting with the reply, bound to nothing.
+    Queued {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+}
+
+/// Whose work on a thread's path counts as the message's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Focus {
+    /// The thread whose own work counts as the message's.
+    tid: u32,
+    /// From here on the thread works for this message (until then, inside serving windows, for others).
+    own_from: u64,
+    /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
+    handoff: Option<(u16, u64)>,
+}
+
+/// A wait for a busy thread shorter than this is walked; summing ahead pays for long ones.
+pub const LONG_NS: u64 = 200_000;
+
+/// The pieces of one measured leg, in order; nothing when the leg was not seen.
+pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
+    let Some((from, to)) = m.ends(leg) else { return };
+    match leg {
+        Leg::Receive => {
+            let handoff = m.handoff_ns.clamp(from, to);
+            out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
+            let focus = Focus { tid: m.tid, own_from: m.recv_enter_ns, handoff: Some((m.handoff_cpu, handoff)) };
+            thread_pieces(scan, handoff, to, focus, out);
+        }
+        Leg::Service => {
+            let focus = Focus { tid: extra.send_tid, own_from: extra.own_from_ns.max(from), handoff: None };
+            thread_pieces(scan, from, to, focus, out);
+        }
+        Leg::Transmit => {
+            let called = extra.sent_ns.clamp(from, to);
+            let focus = Focus { tid: extra.send_tid, own_from: from, handoff: None };
+            thread_pieces(scan, from, called, focus, out);
+            out.push(Piece::Queued { from: called, to });
+        }
+        Leg::Total => {}
+    }
+}
+
+/// A thread's part of a leg: up to the end of the sleep that the message found it in, then until it turns to this
+/// message, then the rest.
+fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Piece>) {
+    let mine = focus.own_from.min(to);
+    if mine.saturating_sub(from) > LONG_NS
+        && let Some(thread) = scan.threads.get(focus.tid)
+        && thread.at(from).is_some()
+    {
+        // The sleep at a time, if the thread sleeps then: a sleep is walked whole, for who ends it says what it was.
+        let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.stretches[i].state, State::Sleeping { .. }));
+        // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
+        let handed = focus.handoff.map_or(from, |(cpu, ts)| interrupt_end(scan, cpu, ts, to).max(from));
+        let busy = sleep(handed).map_or(handed, |i| thread.stretches.get(i + 1).map_or(to, |s| s.from));
+        let turns = sleep(mine).map_or(mine, |i| thread.stretches[i].from);
+        if busy < turns {
+            out.push(Piece::Thread { from, to: busy, focus });
+            out.push(Piece::Others { tid: focus.tid, from: busy, to: turns });
+            out.push(Piece::Thread { from: turns, to, focus });
+            return;
+        }
+    }
+    out.push(Piece::Thread { from, to, focus });
+}
+
+/// When a core that is in interrupt context at `from` leaves it, at most `to`; `from` when it is in none.
+fn interrupt_end(scan: &Scan, cpu: u16, from: u64, to: u64) -> u64 {
+    let Some((core, first)) = scan.cores.get(usize::from(cpu)).and_then(|c| Some((c, c.at(from)?))) else {
+        return from;
+    };
+    let out = core.segments[first..].iter().find(|s| s.from >= to || !scan.tree.any(s.node, is_interrupt_level));
+    out.map_or(to, |s| s.from.clamp(from, to))
+}
+
+/// Walks pieces and hands out their spans in order.
 pub struct Walk<'a, F: FnMut(PathSpan)> {
     /// The scanned run.
     pub scan: &'a Scan,
@@ -104,60 +214,19 @@ pub struct Walk<'a, F: FnMut(PathSpan)> {
     pub each: F,
 }
 
-/// The leg's borders as the walk needs them.
-#[derive(Clone, Copy)]
-struct Focus {
-    /// The thread whose own work counts as the message's.
-    tid: u32,
-    /// From here on the thread works for this message (until then, inside serving windows, for others).
-    own_from: u64,
-    /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
-    handoff: Option<(u16, u64)>,
-}
-
 impl<F: FnMut(PathSpan)> Walk<'_, F> {
-    /// Walks a leg that is complete; [`Leg::Total`] is the three legs in turn.
-    pub fn leg(&mut self, message: &Message, extra: &Extra, leg: Leg) {
-        match leg {
-            Leg::Receive => self.receive(message, extra),
-            Leg::Service => self.service(message, extra),
-            Leg::Transmit => self.transmit(message, extra),
-            Leg::Total => {
-                self.receive(message, extra);
-                self.service(message, extra);
-                self.transmit(message, extra);
+    /// Walks a piece.
+    pub fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Core { cpu, from, to } => self.core(cpu, from, to, Role::R, None),
+            Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
+            Piece::Others { tid, from, to } => {
+                self.thread(tid, from, to, Focus { tid, own_from: u64::MAX, handoff: None }, 0);
             }
-        }
-    }
-
-    fn receive(&mut self, m: &Message, extra: &Extra) {
-        let Some((from, to)) = m.ends(Leg::Receive) else {
-            return;
-        };
-        let handoff = m.handoff_ns.clamp(from, to);
-        self.core(extra.stack_cpu, from, handoff, Role::R, None);
-        let focus = Focus { tid: m.tid, own_from: m.recv_enter_ns, handoff: Some((m.handoff_cpu, handoff)) };
-        self.thread(m.tid, handoff, to, focus, 0);
-    }
-
-    fn service(&mut self, m: &Message, extra: &Extra) {
-        let Some((from, to)) = m.ends(Leg::Service) else {
-            return;
-        };
-        let focus = Focus { tid: extra.send_tid, own_from: extra.own_from_ns.max(from), handoff: None };
-        self.thread(extra.send_tid, from, to, focus, 0);
-    }
-
-    fn transmit(&mut self, m: &Message, extra: &Extra) {
-        let Some((from, to)) = m.ends(Leg::Transmit) else {
-            return;
-        };
-        let called = extra.sent_ns.clamp(from, to);
-        let focus = Focus { tid: extra.send_tid, own_from: from, handoff: None };
-        self.thread(extra.send_tid, from, called, focus, 0);
-        if called < to {
-            let owner = self.owners.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
-            self.emit(called, to, None, Role::A, owner, true);
+            Piece::Queued { from, to } => {
+                let owner = self.owners.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
+                self.emit(from, to, None, Role::A, owner, true);
+            }
         }
     }
 

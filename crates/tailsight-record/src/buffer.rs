@@ -44,7 +44,14 @@ impl Buffers {
     /// [`Error::Buffers`].
     pub fn create(slots: u64, cpus: u32) -> Result<Buffers, Error> {
         let count = (slots / CHUNK_SLOTS) as usize * cpus as usize;
-        let fail = |why: String| Error::Buffers { bytes: (count * CHUNK_BYTES) as u64, why };
+        let bytes = (count as u64).saturating_mul(CHUNK_BYTES as u64);
+        let fail = |why: String| Error::Buffers { bytes, why };
+        // Chunk by chunk the kernel would give all it has, and then kill somebody to get more.
+        if let Some(available) = available_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
+            && bytes > available / 2
+        {
+            return Err(fail(format!("that is more than half of the {} MiB that are free", available >> 20)));
+        }
         allow_files(count as u64 + 256);
         let mut buffers = Buffers { chunks: Vec::new(), maps: Vec::new(), slots, cpus };
         let options = libbpf_sys::bpf_map_create_opts {
@@ -79,15 +86,16 @@ impl Buffers {
         unsafe { chunk.as_ptr().cast::<Event>().add((index % CHUNK_SLOTS) as usize) }
     }
 
-    /// Appends the finished events of a core to `out` and frees their slots. Stops at the first event that is still
-    /// being written (its writer was interrupted); the next call takes it.
-    pub fn drain(&self, cpu: u32, head: &mut head, out: &mut Vec<Event>) {
+    /// Appends the finished events of a core, at most `most`, to `out` and frees their slots. Stops at the first event
+    /// that is still being written (its writer was interrupted); the next call takes it.
+    pub fn drain(&self, cpu: u32, head: &mut head, out: &mut Vec<Event>, most: u64) {
         // SAFETY: `head` is shared with the kernel; both fields are plain 64-bit words that only ever change whole.
         let written = unsafe { AtomicU64::from_ptr(&raw mut head.n) }.load(Ordering::Acquire);
         // SAFETY: as above; user space is the only writer of `tail`.
         let tail = unsafe { AtomicU64::from_ptr(&raw mut head.tail) };
         let mut at = tail.load(Ordering::Relaxed);
         let shift = self.slots.trailing_zeros();
+        let written = written.min(at.saturating_add(most));
         out.reserve((written - at) as usize);
         while at < written {
             // The kernel may be writing here, so no reference is formed.
@@ -118,6 +126,12 @@ impl Drop for Buffers {
     }
 }
 
+/// `MemAvailable` of /proc/meminfo.
+fn available_bytes(meminfo: &str) -> Option<u64> {
+    let kib = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix("kB")?;
+    kib.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Raises the soft limit of open files as far as it may go; a limit that stays too low fails at the first map over it.
 fn allow_files(wanted: u64) {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -137,6 +151,16 @@ pub fn waiting(head: &head) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without the check such a size took all memory of the host, and the kernel killed processes.
+    #[test]
+    fn more_than_half_of_the_free_memory_is_refused_before_any_is_taken() {
+        let Err(error) = Buffers::create(1 << 36, 2) else { panic!("five terabytes") };
+        let text = error.to_string();
+        assert!(text.contains("half of") && text.contains("--buffer"), "{text}");
+        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+        assert_eq!(available_bytes(""), None);
+    }
 
     #[test]
     fn slots_are_a_power_of_two_that_fits_the_budget() {

@@ -64,6 +64,12 @@ pub enum Error {
         /// The name as given.
         name: String,
     },
+    /// A hook that no recording can do without was to be left out.
+    #[error("{name} cannot be left out: without it no message can be followed; leave out --without-hook {name}")]
+    HookNeeded {
+        /// The name as given.
+        name: String,
+    },
     /// Not enough memory for the buffers.
     #[error("cannot make buffers of {bytes} bytes: {why}\n  give less with --buffer, e.g. --buffer 64M")]
     Buffers {

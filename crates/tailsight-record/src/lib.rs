@@ -6,13 +6,16 @@
 pub mod buffer;
 pub mod clocks;
 pub mod collect;
+pub mod command;
 pub mod cost;
 pub mod error;
+mod gentle;
 mod link;
 pub mod loader;
 pub mod probes;
 pub mod procfs;
 pub mod session;
+pub mod tables;
 pub mod target;
 
 pub use error::Error;

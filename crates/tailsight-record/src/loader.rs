@@ -43,11 +43,18 @@ pub struct HookState {
 /// Decides for every hook, given which tracepoints exist. Pure.
 ///
 /// # Errors
-/// [`Error::NoSuchHook`] for a name that is no hook's.
+/// [`Error::NoSuchHook`] for a name that is no hook's; [`Error::HookNeeded`] for one that cannot be left out.
 pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec<HookState>, Error> {
-    for name in choice.add.iter().chain(&choice.remove) {
+    for name in &choice.add {
         if name != "all" && !probes::hooks().any(|(_, h)| h.name == name) {
             return Err(Error::NoSuchHook { name: name.clone() });
+        }
+    }
+    for name in &choice.remove {
+        match probes::hooks().find(|(_, h)| h.name == name) {
+            None => return Err(Error::NoSuchHook { name: name.clone() }),
+            Some((_, h)) if h.need == Need::Required => return Err(Error::HookNeeded { name: name.clone() }),
+            Some(_) => {}
         }
     }
     let wanted = |list: &[String], name: &str| list.iter().any(|n| n == name || n == "all");
@@ -240,6 +247,14 @@ mod tests {
         let on = choose(&choice, |_| true).unwrap();
         assert!(on.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_some());
         assert!(on.iter().find(|h| h.name == "cpu_idle").unwrap().program.is_none());
+    }
+
+    #[test]
+    fn a_hook_that_is_needed_cannot_be_left_out() {
+        let choice = HookChoice { remove: vec!["sock_recv_length".into()], ..HookChoice::default() };
+        assert!(matches!(choose(&choice, |_| true), Err(Error::HookNeeded { .. })));
+        let choice = HookChoice { remove: vec!["all".into()], ..HookChoice::default() };
+        assert!(matches!(choose(&choice, |_| true), Err(Error::NoSuchHook { .. })));
     }
 
     #[test]

@@ -42,6 +42,16 @@ pub fn process(pid: u32) -> Option<Process> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether a process still runs: it is there, and not only as a zombie that its parent has not waited for. (A main thread
+/// that ended before others looks like a zombie, too.)
+pub fn alive(pid: u32) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let state = text.rfind(')').and_then(|close| text.get(close + 2..close + 3));
+    !matches!(state, Some("Z" | "X")) || numeric_entries(&format!("/proc/{pid}/task")).count() > 1
+}
+
 fn numeric_entries(dir: &str) -> impl Iterator<Item = u32> + use<> {
     fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok())
 }
@@ -243,6 +253,18 @@ mod tests {
         let p = |pid, parent| Process { pid, parent, comm: String::new(), kernel: false };
         let all = [p(1, 0), p(10, 1), p(11, 10), p(12, 11), p(20, 1)];
         assert_eq!(with_descendants(&[10], &all), vec![10, 11, 12]);
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while alive(child.id()) && begun.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!alive(child.id()) && process(child.id()).is_some());
+        child.wait().unwrap();
+        assert!(!alive(child.id()) && alive(std::process::id()));
     }
 
     #[test]

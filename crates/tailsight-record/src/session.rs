@@ -6,7 +6,6 @@
 
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,17 +14,21 @@ use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
 use tailsight_trace::meta::{self, RunMeta, State};
-use tailsight_trace::tables::{SocketRow, TaskRow};
+use tailsight_trace::tables::TaskRow;
+use tailsight_trace::write::BATCH_EVENTS;
 use tailsight_trace::{Event, FORMAT_VERSION, RunWriter};
 
 use crate::buffer::{self, Buffers};
 use crate::clocks;
 use crate::collect::Collector;
+use crate::command::{self, Command};
 use crate::cost;
 use crate::error::Error;
+use crate::gentle::Gentle;
 use crate::loader::{self, HookChoice, HookState, Loaded};
 use crate::probes::Need;
 use crate::procfs;
+use crate::tables::{EarlyTables, socket_rows, task_rows};
 use crate::target::{self, Selector};
 
 /// How long the cost of the hooks is measured after the recording.
@@ -35,6 +38,12 @@ const COST_WINDOW: Duration = Duration::from_millis(50);
 const SETTLE: Duration = Duration::from_millis(200);
 /// How often the recorder looks at the buffers.
 const TICK: Duration = Duration::from_millis(20);
+/// How often it looks whether the target is still there, and for its ports until they are known.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it looks for processes and ports that are new: reading /proc takes milliseconds of a core.
+const SCAN: Duration = Duration::from_secs(1);
+/// Events of a core that are moved in one go while recording: a few milliseconds of a core, between which it is free.
+const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -98,6 +107,9 @@ pub struct Outcome {
 /// Everything that happens before the first event; later trouble is in [`Outcome::error`].
 pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut hooks = preflight(&options.hooks)?;
+    if let Selector::Command(words) = &options.selector {
+        command::check(words)?;
+    }
     let (mut app, mut pids) = target::processes(&options.selector)?;
     let fixed_ports = match options.selector {
         Selector::Port(port) => Some(vec![port]),
@@ -112,26 +124,30 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let cpus = possible_cpus();
     let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
     let mut meta = first_meta(options, &app, cpus, slots);
-    let mut writer = RunWriter::create(&options.out, &meta)?;
 
     let mut storage = MaybeUninit::uninit();
     let mut loaded = Loaded::load(&mut storage, &mut hooks, cpus, slots)?;
     let buffers = Buffers::create(slots, cpus)?;
     loaded.set_chunks(&buffers.fds())?;
+    // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
+    let mut writer = RunWriter::create(&options.out, &meta)?;
 
     let mut child = match &options.selector {
-        Selector::Command(words) => Some(start(words)?),
+        Selector::Command(words) => Some(Command::start(words)?),
         _ => None,
     };
     if let Some(child) = &child {
-        pids = vec![child.id()];
+        pids = vec![child.pid()];
     }
     set_targets(&mut loaded, &pids, &ports);
 
-    let snapshot = procfs::tasks(|_| false);
     if child.is_none() {
         std::thread::sleep(SETTLE);
     }
+    let snapshot = procfs::tasks(|_| false);
+    // What a recording that is killed, or that fills the disk, leaves to read its events with.
+    let mut early = EarlyTables::new(snapshot);
+    let mut early_error = early.sockets(&writer).err();
     meta.started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let usage_before = own_cpu_ns();
     let mut clock_rows = vec![clocks::compare()];
@@ -140,7 +156,11 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
 
     let mut session =
         Drain { collector: Collector::new(), pending: Vec::new(), drains: 0, failed: None, start_ns: meta.start_ns };
+    early_error = early_error.or(early.write(&writer, &mut meta, &pids, &ports, &session.collector.tasks).err());
+    session.failed = early_error.map(Error::from);
     let started = std::time::Instant::now();
+    let mut last_look = started;
+    let mut seen_alive = started;
     let mut last_scan = started;
     let mut last_clock = started;
     let mut last_drain = started;
@@ -163,30 +183,47 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         let (events, lost, fullest) = fill(&loaded, &buffers);
         progress(Progress::Recording { elapsed: started.elapsed(), events, lost });
         let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
-        if fullest > slots / 2 || (long && now - last_drain > Duration::from_secs(1)) {
-            session.drain(&mut loaded, &buffers, &mut writer, u64::MAX);
+        let urgent = fullest > slots / 2;
+        if urgent || (long && (fullest >= DRAIN_EVENTS || now - last_drain > Duration::from_secs(1))) {
+            let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
+            let gentle = (!urgent).then(Gentle::begin);
+            session.drain(&mut loaded, &buffers, &mut writer, u64::MAX, most);
+            drop(gentle);
+            session.drains += 1;
             last_drain = now;
-            if session.failed.is_some() {
-                break;
-            }
         }
-        if now - last_scan > Duration::from_millis(200) {
-            last_scan = now;
-            if let Some(child) = &mut child
-                && let Ok(Some(status)) = child.try_wait()
-            {
+        if session.failed.is_some() {
+            break;
+        }
+        if now - last_look > LOOK {
+            last_look = now;
+            if let Some(status) = child.as_mut().and_then(Command::ended) {
                 ended_early = Some(format!("the command ended ({status})"));
                 break;
             }
-            if !pids.iter().any(|&p| procfs::process(p).is_some()) {
-                ended_early = Some(format!("the target exited after {:.1} s", started.elapsed().as_secs_f64()));
+            if pids.iter().any(|&p| procfs::alive(p)) {
+                seen_alive = now;
+            } else if now - seen_alive >= options.selector.may_be_away() {
+                let exited = (seen_alive - started).as_secs_f64();
+                ended_early = Some(format!("the target exited after {exited:.1} s"));
                 break;
             }
-            rescan(options, child.as_ref(), &mut pids);
-            if fixed_ports.is_none() && (ports.is_empty() || child.is_some()) {
-                ports = target::server_ports(&pids);
+        }
+        let known = !ports.is_empty() && seen_alive >= last_look;
+        // The probes follow children by themselves; this finds processes that came from elsewhere, and new ports.
+        if now - last_scan > if known { SCAN } else { LOOK } {
+            last_scan = now;
+            let before = pids.len();
+            rescan(options, child.as_ref(), seen_alive < last_look, &mut pids);
+            if fixed_ports.is_none() && (ports.is_empty() || child.is_some() || pids.len() > before) {
+                ports.extend(target::server_ports(&pids));
+                ports.sort_unstable();
+                ports.dedup();
             }
             set_targets(&mut loaded, &pids, &ports);
+            if long && let Err(e) = early.write(&writer, &mut meta, &pids, &ports, &session.collector.tasks) {
+                session.failed = Some(e.into());
+            }
         }
     }
     meta.end_ns = clocks::monotonic_ns();
@@ -202,14 +239,16 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     loaded.set_recording(false);
     loaded.detach();
     progress(Progress::Writing { events: fill(&loaded, &buffers).0 });
-    session.drain(&mut loaded, &buffers, &mut writer, meta.end_ns);
+    session.drains += 1;
+    // The cores in turn, so that a disk that fills up cuts all of them at about the same time.
+    while session.drain(&mut loaded, &buffers, &mut writer, meta.end_ns, DRAIN_EVENTS) {}
 
     // Descriptions. All processes that were targets at any time: the filter also followed forks.
     let targets = target_tgids(&loaded, &pids, &session.collector.tasks);
-    let tasks = task_rows(snapshot, procfs::tasks(|_| false), std::mem::take(&mut session.collector.tasks), &targets);
+    let tasks = task_rows(early.snapshot, procfs::tasks(|_| false), std::mem::take(&mut session.collector.tasks), &targets);
     let sockets = socket_rows(&session.collector);
-    if let Some(child) = &mut child {
-        stop_child(child, &mut meta);
+    if child.is_some_and(Command::stop) {
+        meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
     }
     if app.is_empty() {
         app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();
@@ -287,13 +326,22 @@ struct Drain {
 }
 
 impl Drain {
-    /// Empties every core's buffer into the run; events after `until` are dropped (they belong to the cost window).
-    fn drain(&mut self, loaded: &mut Loaded<'_>, buffers: &Buffers, writer: &mut RunWriter, until: u64) {
-        self.drains += 1;
+    /// Moves at most `most` events of each core into the run; those after `until` are dropped (the cost window's).
+    /// `false`: there were none.
+    fn drain(
+        &mut self,
+        loaded: &mut Loaded<'_>,
+        buffers: &Buffers,
+        writer: &mut RunWriter,
+        until: u64,
+        most: u64,
+    ) -> bool {
+        let mut moved = false;
         for cpu in 0..buffers.cpus {
             self.pending.clear();
             let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending);
+            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending, most);
+            moved |= !self.pending.is_empty();
             let start = self.start_ns;
             self.pending.retain(|e| e.ts >= start && e.ts <= until);
             for event in &mut self.pending {
@@ -306,6 +354,7 @@ impl Drain {
                 self.failed = Some(e.into());
             }
         }
+        moved
     }
 }
 
@@ -335,10 +384,13 @@ fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     }
 }
 
-fn rescan(options: &Options, child: Option<&Child>, pids: &mut Vec<u32>) {
+/// Adds processes that belong to the target by now. `away`: none of those known lives any more.
+fn rescan(options: &Options, child: Option<&Command>, away: bool, pids: &mut Vec<u32>) {
     let selector = match (child, &options.selector) {
-        (Some(child), _) => Selector::Pid(child.id()),
+        (Some(child), _) => Selector::Pid(child.pid()),
         (None, s @ (Selector::Comm(_) | Selector::Cgroup(_))) => s.clone(),
+        // Reads every process' descriptors, so only when it must.
+        (None, s @ Selector::Port(_)) if away => s.clone(),
         _ => return,
     };
     if let Ok((_, now)) = target::processes(&selector) {
@@ -360,36 +412,6 @@ fn target_tgids(loaded: &Loaded<'_>, pids: &[u32], born: &[TaskRow]) -> Vec<u32>
     all.sort_unstable();
     all.dedup();
     all
-}
-
-/// The tasks before the recording, those found after it that nothing else names (born between the first look and the
-/// start), and names met in the stream; marked by the final target set.
-fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
-    let named: std::collections::HashSet<u32> = before.iter().chain(&born).map(|t| t.tid).collect();
-    let mut snapshot = before;
-    snapshot.extend(after.into_iter().filter(|t| !named.contains(&t.tid)));
-    let kernel: std::collections::HashSet<u32> = snapshot.iter().filter(|t| t.kernel).map(|t| t.tid).collect();
-    let mut rows = snapshot;
-    rows.extend(born);
-    for row in &mut rows {
-        row.target = targets.binary_search(&row.tgid).is_ok();
-        row.kernel |= kernel.contains(&row.tid);
-    }
-    rows
-}
-
-fn socket_rows(collector: &Collector) -> Vec<SocketRow> {
-    let all = procfs::processes();
-    let mut rows: Vec<SocketRow> = procfs::sockets(&all)
-        .iter()
-        .map(|(socket, holder)| {
-            let comm = all.iter().find(|p| p.pid == *holder).map_or("", |p| p.comm.as_str());
-            procfs::socket_row(socket, *holder, comm)
-        })
-        .collect();
-    let met = collector.new_sockets(&rows);
-    rows.extend(met);
-    rows
 }
 
 fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
@@ -475,34 +497,6 @@ fn no_traffic(meta: &RunMeta) -> String {
         let ports: Vec<String> = meta.target.ports.iter().map(u16::to_string).collect();
         format!("no message reached the target on port {} while recording; is there a load?", ports.join(", "))
     }
-}
-
-fn start(words: &[String]) -> Result<Child, Error> {
-    let (program, arguments) =
-        words.split_first().ok_or_else(|| Error::Command { command: String::new(), why: "no command given".into() })?;
-    Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|e| Error::Command { command: program.clone(), why: e.to_string() })
-}
-
-/// Stops the command that we started: it was started for the recording.
-fn stop_child(child: &mut Child, meta: &mut RunMeta) {
-    if matches!(child.try_wait(), Ok(Some(_))) {
-        return;
-    }
-    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
-    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-    for _ in 0..100 {
-        if matches!(child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
 }
 
 /// CPU time of this thread, which does all of the recording.

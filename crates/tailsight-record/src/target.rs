@@ -1,8 +1,9 @@
 //! Which processes and ports are recorded: resolves what the user chose to process ids and server ports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::procfs::{self, Process, Socket};
@@ -20,6 +21,19 @@ pub enum Selector {
     Port(u16),
     /// `-- CMD…`: a program that we start.
     Command(Vec<String>),
+}
+
+/// How long a server that is chosen by what it is, not by its process, may be away: it is being restarted.
+const RESTART: Duration = Duration::from_secs(3);
+
+impl Selector {
+    /// How long nothing may match before the recording ends.
+    pub fn may_be_away(&self) -> Duration {
+        match self {
+            Selector::Pid(_) | Selector::Command(_) => Duration::ZERO,
+            Selector::Comm(_) | Selector::Cgroup(_) | Selector::Port(_) => RESTART,
+        }
+    }
 }
 
 impl std::fmt::Display for Selector {
@@ -170,12 +184,17 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
 pub fn server_ports(pids: &[u32]) -> Vec<u16> {
     let mut ports = BTreeSet::new();
     let mut connected = BTreeSet::new();
+    // One reading a namespace: with many workers and connections the table is long.
+    let mut namespaces: BTreeMap<Option<String>, (u32, BTreeSet<u64>)> = BTreeMap::new();
     for &pid in pids {
-        let inodes: BTreeSet<u64> = procfs::socket_inodes(pid).into_iter().collect();
-        if inodes.is_empty() {
-            continue;
+        let inodes = procfs::socket_inodes(pid);
+        if !inodes.is_empty() {
+            let entry = namespaces.entry(procfs::namespace_of(pid)).or_insert_with(|| (pid, BTreeSet::new()));
+            entry.1.extend(inodes);
         }
-        for socket in procfs::sockets_of_namespace(pid).iter().filter(|s| inodes.contains(&s.inode)) {
+    }
+    for (pid, inodes) in namespaces.values() {
+        for socket in procfs::sockets_of_namespace(*pid).iter().filter(|s| inodes.contains(&s.inode)) {
             let set = if socket.listening { &mut ports } else { &mut connected };
             set.insert(local_port(socket));
         }

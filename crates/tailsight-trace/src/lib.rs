@@ -17,6 +17,7 @@ pub mod flow;
 pub mod meta;
 pub mod read;
 pub mod schema_page;
+mod stream;
 pub mod tables;
 pub mod write;
 

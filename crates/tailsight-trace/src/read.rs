@@ -4,7 +4,7 @@
 //! says so in [`Run::partial`].
 
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use crate::FORMAT_VERSION;
 use crate::error::Error;
 use crate::event::Event;
 use crate::meta::{RunMeta, State};
+use crate::stream;
 use crate::tables::{ClockRow, SocketRow, TaskRow};
 use crate::write::event_schema;
 
@@ -57,7 +58,7 @@ impl Run {
             return Err(not(if dir.exists() { "it is a file".into() } else { "there is no such directory".into() }));
         }
         let path = dir.join("run.json");
-        let text = match fs::read_to_string(&path) {
+        let text = match read_text(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(not("it has no run.json".into()));
@@ -105,7 +106,8 @@ impl Run {
                 .file_stem()
                 .and_then(|s| s.to_str())
                 .and_then(|s| s.strip_prefix("cpu-"))
-                .and_then(|s| s.parse().ok());
+                .and_then(|s| s.parse().ok().filter(|n: &u16| n.to_string() == s))
+                .map(u32::from);
             if let (Some(cpu), Some("arrow")) = (cpu, path.extension().and_then(|e| e.to_str())) {
                 files.push((cpu, path));
             }
@@ -114,9 +116,11 @@ impl Run {
         let mut all = Vec::with_capacity(files.len());
         for (cpu, path) in files {
             let expected = self.meta.cpus.iter().find(|c| c.cpu == cpu).map(|c| c.events);
-            let mut events = Vec::with_capacity(expected.unwrap_or(0).min(1 << 27) as usize);
-            let cut = read_stream(&path, |batch| event_rows(batch, &mut events))?;
-            if let Some(why) = cut {
+            let mut events = Vec::new();
+            let cut = read_stream(&path, &mut events, event_rows)?;
+            // A run that was killed says so already.
+            let killed = |why: &String| why == stream::NO_END_MARK && self.meta.state == State::Recording;
+            if let Some(why) = cut.filter(|why| !killed(why)) {
                 self.partial.push(format!("events of core {cpu} are cut: {why}"));
             } else if self.meta.state == State::Complete && expected.is_some_and(|n| n != events.len() as u64) {
                 self.partial.push(format!(
@@ -145,13 +149,46 @@ fn sort_by_time(events: &mut [Event]) {
     }
 }
 
-/// Feeds every whole batch to `each`. `Ok(Some(why))`: the stream is cut after what was fed.
-fn read_stream(path: &Path, mut each: impl FnMut(&RecordBatch) -> Result<(), String>) -> Result<Option<String>, Error> {
-    let file = File::open(path).map_err(|e| Error::read(path, e))?;
-    // Arrow's decoder checks most of what it reads, but a damaged length can still panic inside it: outside data must
-    // never take the process down, so a panic is a cut stream.
+/// run.json takes some KiB; a file beyond this is something else.
+const MAX_JSON: u64 = 64 << 20;
+
+/// run.json as text.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let about = fs::metadata(path)?;
+    if !about.is_file() || about.len() > MAX_JSON {
+        return Err(std::io::Error::other("it is not a file of text"));
+    }
+    fs::read_to_string(path)
+}
+
+/// A file to read; anything else under its name (a folder, a pipe that nobody writes to) is an error, not a wait.
+fn open_file(path: &Path) -> Result<File, Error> {
+    let is_file = fs::metadata(path).map_err(|e| Error::read(path, e))?.is_file();
+    if !is_file {
+        return Err(Error::read(path, "it is not a file"));
+    }
+    File::open(path).map_err(|e| Error::read(path, e))
+}
+
+/// Feeds every whole batch to `each`, after telling `rows` how many rows there are. `Ok(Some(why))`: the stream is cut
+/// after what was fed.
+fn read_stream<T>(
+    path: &Path,
+    out: &mut Vec<T>,
+    mut each: impl FnMut(&RecordBatch, &mut Vec<T>) -> Result<(), String>,
+) -> Result<Option<String>, Error> {
+    let file = open_file(path)?;
+    let readable = stream::readable(&file).map_err(|e| Error::read(path, e))?;
+    if readable.bytes == 0 {
+        return Ok(Some(readable.cut.unwrap_or_else(|| "it is empty".into())));
+    }
+    out.reserve(readable.rows as usize);
+    (&file).seek(SeekFrom::Start(0)).map_err(|e| Error::read(path, e))?;
+    let front = BufReader::with_capacity(1 << 20, (&file).take(readable.bytes));
+    // Lengths and types are checked; should the decoder panic on what is inside the buffers all the same, outside data
+    // must not take the process down: the stream is cut there.
     let guarded = catch_unwind(AssertUnwindSafe(|| -> Result<Option<String>, Error> {
-        let mut reader = match StreamReader::try_new(BufReader::with_capacity(1 << 20, file), None) {
+        let mut reader = match StreamReader::try_new(front, None) {
             Ok(reader) => reader,
             Err(e) => return Ok(Some(format!("no readable schema ({e})"))),
         };
@@ -159,11 +196,12 @@ fn read_stream(path: &Path, mut each: impl FnMut(&RecordBatch) -> Result<(), Str
             match reader.next() {
                 None => return Ok(None),
                 Some(Err(e)) => return Ok(Some(format!("{e}"))),
-                Some(Ok(batch)) => each(&batch).map_err(|why| Error::read(path, why))?,
+                Some(Ok(batch)) => each(&batch, out).map_err(|why| Error::read(path, why))?,
             }
         }
     }));
-    guarded.unwrap_or_else(|_| Ok(Some("damaged data".into())))
+    let cut = guarded.unwrap_or_else(|_| Ok(Some("damaged data".into())))?;
+    Ok(cut.or(readable.cut))
 }
 
 fn read_table<T>(
@@ -174,10 +212,11 @@ fn read_table<T>(
 ) -> Vec<T> {
     let path = dir.join(name);
     let mut all = Vec::new();
-    match read_stream(&path, |batch| {
+    let taken = read_stream(&path, &mut all, |batch, all| {
         all.extend(rows(batch)?);
         Ok(())
-    }) {
+    });
+    match taken {
         Ok(None) => {}
         Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
         Err(e) => partial.push(e.to_string()),

@@ -24,16 +24,43 @@ use crate::tables::{ClockRow, SocketRow, TaskRow};
 /// Events in one Arrow batch: what a kill can cost at most of what was drained.
 pub const BATCH_EVENTS: usize = 65_536;
 
+/// Space held back from the events, so that on a full disk the small tables and the last `run.json` still fit.
+const RESERVE_BYTES: usize = 256 << 10;
+const RESERVE: &str = ".reserve";
+
 /// Writes one run.
 pub struct RunWriter {
     dir: PathBuf,
     streams: BTreeMap<u32, EventStream>,
+    /// Events of cores whose stream could not be written any more.
+    broken: BTreeMap<u32, u64>,
 }
 
 struct EventStream {
     path: PathBuf,
     writer: StreamWriter<BufWriter<File>>,
     events: u64,
+    /// Bytes of the file up to the last whole batch.
+    whole: u64,
+}
+
+impl EventStream {
+    fn append(&mut self, events: &[Event]) -> Result<(), Error> {
+        for chunk in events.chunks(BATCH_EVENTS) {
+            let batch = event_batch(chunk).map_err(|e| Error::write(&self.path, e))?;
+            self.writer.write(&batch).map_err(|e| Error::write(&self.path, e))?;
+            self.flush()?;
+            self.events += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.writer.flush().map_err(|e| Error::write(&self.path, e))?;
+        let file = self.writer.get_ref().get_ref();
+        self.whole = file.metadata().map_err(|e| Error::write(&self.path, e))?.len();
+        Ok(())
+    }
 }
 
 impl RunWriter {
@@ -54,8 +81,13 @@ impl RunWriter {
         }
         let events = dir.join("events");
         fs::create_dir_all(&events).map_err(|e| Error::write(&events, e))?;
-        let writer = RunWriter { dir: dir.into(), streams: BTreeMap::new() };
+        let writer = RunWriter { dir: dir.into(), streams: BTreeMap::new(), broken: BTreeMap::new() };
         writer.write_meta(meta)?;
+        let reserve = dir.join(RESERVE);
+        fs::write(&reserve, vec![0; RESERVE_BYTES]).map_err(|e| {
+            release(dir);
+            Error::write(&reserve, e)
+        })?;
         Ok(writer)
     }
 
@@ -65,30 +97,45 @@ impl RunWriter {
     }
 
     /// Appends events of one core, in time order as far as the caller knows it. Returns when they are flushed to the file.
+    /// After a failure the file ends with its last whole batch, and the core takes no more events.
     ///
     /// # Errors
     /// [`Error::Write`]; what was written before stays readable.
     pub fn events(&mut self, cpu: u32, events: &[Event]) -> Result<(), Error> {
+        let path = self.dir.join("events").join(format!("cpu-{cpu}.arrow"));
+        if self.broken.contains_key(&cpu) {
+            return Err(Error::write(path, "an earlier write to it failed"));
+        }
         let stream = match self.streams.entry(cpu) {
             std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
             std::collections::btree_map::Entry::Vacant(e) => {
-                let path = self.dir.join("events").join(format!("cpu-{cpu}.arrow"));
-                let writer = open_stream(&path, &event_schema())?;
-                e.insert(EventStream { path, writer, events: 0 })
+                let writer = open_stream(&path, &event_schema()).inspect_err(|_| release(&self.dir))?;
+                e.insert(EventStream { path: path.clone(), writer, events: 0, whole: 0 })
             }
         };
-        for chunk in events.chunks(BATCH_EVENTS) {
-            let batch = event_batch(chunk).map_err(|e| Error::write(&stream.path, e))?;
-            stream.writer.write(&batch).map_err(|e| Error::write(&stream.path, e))?;
-            stream.writer.flush().map_err(|e| Error::write(&stream.path, e))?;
-            stream.events += chunk.len() as u64;
+        let written = stream.append(events);
+        if written.is_err() {
+            self.give_up(cpu);
         }
-        Ok(())
+        written
+    }
+
+    /// Ends a stream that cannot be written any more at its last whole batch.
+    fn give_up(&mut self, cpu: u32) {
+        release(&self.dir);
+        if let Some(stream) = self.streams.remove(&cpu) {
+            self.broken.insert(cpu, stream.events);
+            let (path, whole) = (stream.path.clone(), stream.whole);
+            // Its buffer tries once more to get out when it goes; the cut comes after.
+            drop(stream);
+            let _ = File::options().write(true).open(&path).and_then(|f| f.set_len(whole));
+        }
     }
 
     /// Events written so far for a core.
     pub fn written(&self, cpu: u32) -> u64 {
-        self.streams.get(&cpu).map_or(0, |s| s.events)
+        let broken = self.broken.get(&cpu).copied();
+        self.streams.get(&cpu).map(|s| s.events).or(broken).unwrap_or(0)
     }
 
     /// Writes tasks.arrow.
@@ -155,10 +202,18 @@ impl RunWriter {
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, c)| c).collect())
             .map_err(|e| Error::write(&path, e))?;
-        let mut writer = open_stream(&path, &schema)?;
-        writer.write(&batch).and_then(|()| writer.finish()).map_err(|e| Error::write(&path, e))?;
-        let mut file = writer.into_inner().map_err(|e| Error::write(&path, e))?;
-        file.flush().map_err(|e| Error::write(&path, e))
+        // An earlier one is replaced as a whole or stays.
+        let temporary = self.dir.join(format!("{name}.tmp"));
+        let written = open_stream(&temporary, &schema).and_then(|mut writer| {
+            writer.write(&batch).and_then(|()| writer.finish()).map_err(|e| Error::write(&path, e))?;
+            let mut file = writer.into_inner().map_err(|e| Error::write(&path, e))?;
+            file.flush().map_err(|e| Error::write(&path, e))
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+            return written;
+        }
+        fs::rename(&temporary, &path).map_err(|e| Error::write(&path, e))
     }
 
     /// Rewrites run.json as a whole: never half of one.
@@ -169,7 +224,10 @@ impl RunWriter {
         let path = self.dir.join("run.json");
         let temporary = self.dir.join("run.json.tmp");
         let text = serde_json::to_string_pretty(meta).map_err(|e| Error::write(&path, e))?;
-        fs::write(&temporary, text + "\n").map_err(|e| Error::write(&temporary, e))?;
+        if let Err(e) = fs::write(&temporary, text + "\n") {
+            let _ = fs::remove_file(&temporary);
+            return Err(Error::write(&path, e));
+        }
         fs::rename(&temporary, &path).map_err(|e| Error::write(&path, e))
     }
 
@@ -179,6 +237,7 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn finish(mut self, meta: &mut RunMeta) -> Result<(), Error> {
+        release(&self.dir);
         let mut first = None;
         for stream in self.streams.values_mut() {
             let ended = stream.writer.finish().map_err(|e| Error::write(&stream.path, e));
@@ -200,9 +259,15 @@ impl RunWriter {
     }
 }
 
+/// Gives the space that was held back to what is written from now on.
+fn release(dir: &Path) {
+    let _ = fs::remove_file(dir.join(RESERVE));
+}
+
 /// Removes what an earlier run left in the directory, and nothing else.
 fn clear(dir: &Path) -> Result<(), Error> {
     for name in [
+        RESERVE,
         "tasks.arrow",
         "sockets.arrow",
         "clocks.arrow",
@@ -263,4 +328,85 @@ fn open_stream(path: &Path, schema: &Schema) -> Result<StreamWriter<BufWriter<Fi
         .try_with_compression(Some(CompressionType::ZSTD))
         .map_err(|e| Error::write(path, e))?;
     StreamWriter::try_new_with_options(BufWriter::new(file), schema, options).map_err(|e| Error::write(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Run;
+
+    fn events(n: u64) -> Vec<Event> {
+        (0..n).map(|i| Event { ts: 1000 + i, kind: 1, ..Event::default() }).collect()
+    }
+    fn meta() -> RunMeta {
+        RunMeta { format: "tailsight-run".into(), version: crate::FORMAT_VERSION, ..RunMeta::default() }
+    }
+    fn task(tid: u32) -> TaskRow {
+        TaskRow { tid, tgid: tid, comm: "server".into(), target: true, ..TaskRow::default() }
+    }
+
+    #[test]
+    fn a_killed_recording_has_its_batches_and_its_early_tables() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut writer = RunWriter::create(&path, &meta()).unwrap();
+        writer.tasks(&[task(5)]).unwrap();
+        writer.events(0, &events(10)).unwrap();
+        writer.tasks(&[task(5), task(6)]).unwrap();
+        std::mem::forget(writer); // what SIGKILL leaves
+        let mut run = Run::open(&path).unwrap();
+        assert_eq!(run.tasks.iter().map(|t| t.tid).collect::<Vec<_>>(), vec![5, 6]);
+        assert_eq!(run.events().unwrap()[0].events.len(), 10);
+        assert!(run.partial.iter().any(|p| p.contains("killed")), "{:?}", run.partial);
+    }
+
+    #[test]
+    fn on_a_full_disk_the_tables_and_run_json_are_still_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut writer = RunWriter::create(&path, &meta()).unwrap();
+        assert!(path.join(RESERVE).exists());
+        writer.events(0, &events(10)).unwrap();
+        // Every write to /dev/full fails with ENOSPC.
+        std::os::unix::fs::symlink("/dev/full", path.join("events/cpu-1.arrow")).unwrap();
+        let error = writer.events(1, &events(200_000)).unwrap_err();
+        assert!(matches!(error, Error::Write { full: true, .. }), "{error}");
+        assert!(!path.join(RESERVE).exists(), "the space held back is given free");
+        assert!(writer.events(1, &events(1)).is_err(), "a cut stream is not begun anew");
+        assert_eq!(writer.written(0), 10);
+        writer.tasks(&[task(5)]).unwrap();
+        let mut meta = RunMeta { state: State::Partial, partial: Some(error.to_string()), ..meta() };
+        writer.finish(&mut meta).unwrap();
+        let run = Run::open(&path).unwrap();
+        assert_eq!((run.meta.state, run.tasks.len()), (State::Partial, 1));
+    }
+
+    #[test]
+    fn a_stream_that_breaks_keeps_its_whole_batches_and_nothing_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut writer = RunWriter::create(&path, &meta()).unwrap();
+        writer.events(0, &events(10)).unwrap();
+        let file = path.join("events/cpu-0.arrow");
+        let whole = fs::metadata(&file).unwrap().len();
+        // Half a batch that did not fit any more.
+        let stream = writer.streams.get_mut(&0).unwrap();
+        stream.writer.get_mut().write_all(&[1; 100]).unwrap();
+        writer.give_up(0);
+        assert_eq!(fs::metadata(&file).unwrap().len(), whole);
+        assert_eq!(writer.written(0), 10);
+        writer.finish(&mut meta()).unwrap();
+        assert_eq!(Run::open(&path).unwrap().events().unwrap()[0].events.len(), 10);
+    }
+
+    #[test]
+    fn a_finished_run_holds_nothing_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let writer = RunWriter::create(&path, &meta()).unwrap();
+        writer.finish(&mut RunMeta { state: State::Complete, ..meta() }).unwrap();
+        let mut names: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|e| e.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["events", "run.json"]);
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
+use tailsight_record::{HookChoice, loader};
 
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
@@ -103,10 +104,10 @@ pub struct Record {
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub buffer: Option<u64>,
     /// Turn on a hook that is off by default (`all`: every one); repeatable
-    #[arg(long, value_name = "HOOK")]
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_add)]
     pub with_hook: Vec<String>,
     /// Leave a hook out; repeatable
-    #[arg(long, value_name = "HOOK")]
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave)]
     pub without_hook: Vec<String>,
     /// Print run.json
     #[arg(long)]
@@ -181,6 +182,19 @@ pub struct Export {
     pub out: Option<PathBuf>,
 }
 
+fn hook_to_add(text: &str) -> Result<String, String> {
+    check_hooks(HookChoice { add: vec![text.into()], ..HookChoice::default() }, text)
+}
+
+fn hook_to_leave(text: &str) -> Result<String, String> {
+    check_hooks(HookChoice { remove: vec![text.into()], ..HookChoice::default() }, text)
+}
+
+/// Whether the choice can be met at all, on whatever kernel.
+fn check_hooks(choice: HookChoice, text: &str) -> Result<String, String> {
+    loader::choose(&choice, |_| true).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let d = tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())?;
     if d < Duration::from_millis(10) {
@@ -218,6 +232,17 @@ mod tests {
         assert!(Cli::try_parse_from(["tailsight", "record", "--port", "80", "-d", "500ms"]).is_ok());
         assert!(Cli::try_parse_from(["tailsight", "record", "--", "sleep", "-x"]).is_ok());
         assert!(Cli::try_parse_from(["tailsight", "record", "--port", "80", "-d", "2"]).is_err());
+    }
+
+    #[test]
+    fn hooks_are_checked_before_anything_is_done() {
+        let parse = |flag, name| Cli::try_parse_from(["tailsight", "record", "-p", "1", flag, name]);
+        assert!(parse("--with-hook", "all").is_ok() && parse("--without-hook", "cpu_idle").is_ok());
+        for (flag, name) in
+            [("--with-hook", "nope"), ("--without-hook", "nope"), ("--without-hook", "sock_recv_length")]
+        {
+            assert!(parse(flag, name).unwrap_err().to_string().contains(name), "{flag} {name}");
+        }
     }
 
     #[test]

@@ -54,8 +54,9 @@ impl Replies {
             answer(&[index], call, found);
             self.expect_xmit(call, vec![index], found);
         } else if let Some(&last) = self.waiting.last() {
-            // More of the last reply: it is complete when its last byte is.
+            // More of the last reply: it is complete when its last byte is, not when what was sent before is.
             found.messages[last as usize].xmit_ns = 0;
+            self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
             self.expect_xmit(call, vec![last], found);
         }
         self.sends += 1;

@@ -16,6 +16,7 @@ use crate::model::{Message, flags};
 struct Early {
     seq: u32,
     end: u32,
+    ifindex: u32,
     ts: u64,
     cpu: u16,
 }
@@ -25,6 +26,8 @@ struct Early {
 struct Pending {
     seq: u32,
     end: u32,
+    /// The devices it was seen on: the first and the last.
+    entry: u32,
     ifindex: u32,
     driver_ns: u64,
     stack_ns: u64,
@@ -48,8 +51,9 @@ pub struct Receiver {
     handed: usize,
 }
 
-/// Packets that never entered protocol processing are forgotten beyond this many a flow.
+/// Packets that never entered protocol processing are forgotten beyond this many a flow, and after this long.
 const EARLY_LIMIT: usize = 4096;
+const EARLY_WITHIN_NS: u64 = 1_000_000_000;
 
 impl Receiver {
     /// A packet before protocol processing (RxNapi, RxBacklog).
@@ -61,7 +65,7 @@ impl Receiver {
         if self.early.len() == EARLY_LIMIT {
             self.early.pop_front();
         }
-        self.early.push_back(Early { seq, end: seq.wrapping_add(len), ts: event.ts, cpu });
+        self.early.push_back(Early { seq, end: seq.wrapping_add(len), ifindex: event.c_hi(), ts: event.ts, cpu });
     }
 
     /// A packet in protocol processing (RxStack): the message.
@@ -71,10 +75,11 @@ impl Receiver {
             return;
         }
         let end = seq.wrapping_add(len);
-        let (driver_ns, driver_cpu) = self.first_sight(seq, end).unwrap_or((event.ts, cpu));
+        let (driver_ns, driver_cpu) = self.first_sight(seq, end, ifindex, event.ts).unwrap_or((event.ts, cpu));
         let fresh = Pending {
             seq,
             end,
+            entry: ifindex,
             ifindex,
             driver_ns,
             stack_ns: event.ts,
@@ -88,16 +93,36 @@ impl Receiver {
         self.insert(fresh);
     }
 
-    /// The earliest early packet inside the range; everything inside it is used up.
-    fn first_sight(&mut self, seq: u32, end: u32) -> Option<(u64, u16)> {
+    /// The first sight of a packet that enters protocol processing on a device: GRO made it of early packets that follow each other.
+    /// Without such (segments that the hooks did not see) it is the earliest packet inside the range.
+    fn first_sight(&mut self, seq: u32, end: u32, ifindex: u32, now: u64) -> Option<(u64, u16)> {
+        while self.early.front().is_some_and(|e| now.saturating_sub(e.ts) > EARLY_WITHIN_NS) {
+            self.early.pop_front();
+        }
         let mut first: Option<(u64, u16)> = None;
+        let mut upto = seq;
         // Packets enter protocol processing in about the order in which they came, so the match is near the front.
+        for e in &self.early {
+            if e.seq == upto && upto != end && e.ifindex == ifindex {
+                upto = e.end;
+                first.get_or_insert((e.ts, e.cpu));
+            }
+        }
+        let whole = upto == end;
+        if !whole {
+            first = None;
+        }
+        let mut next = seq;
         self.early.retain(|e| {
-            let inside = sequence_diff(e.seq, seq) >= 0 && sequence_diff(end, e.end) >= 0;
+            let part = whole && next != end && e.seq == next && e.ifindex == ifindex;
+            if part {
+                next = e.end;
+            }
+            let inside = !whole && e.ifindex == ifindex && sequence_diff(e.seq, seq) >= 0 && sequence_diff(end, e.end) >= 0;
             if inside && first.is_none_or(|(ts, _)| e.ts < ts) {
                 first = Some((e.ts, e.cpu));
             }
-            !inside
+            !part && !inside
         });
         first
     }
@@ -130,7 +155,8 @@ impl Receiver {
                 added.push(Pending { seq, end: known.seq, ..fresh });
             }
             // The same bytes on the same device again are a retransmission; on another device, the same packet's way.
-            if known.ifindex == fresh.ifindex {
+            if known.ifindex == fresh.ifindex || known.entry == fresh.ifindex {
+                known.ifindex = fresh.ifindex;
                 known.flags |= flags::RETRANSMITTED;
                 if known.dropped {
                     known.dropped = false;
@@ -219,8 +245,8 @@ impl Receiver {
         first..last
     }
 
-    /// The recording ended: what is still pending was not received.
-    pub fn end(&self, found: &mut Found) {
+    /// The flow ended: what is still pending was not received, for the reason given.
+    pub fn end(&self, why: &str, found: &mut Found) {
         let dropped = self.pending.iter().filter(|p| p.dropped).count() as u64;
         let handed = self.pending.iter().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
         let other = self.pending.len() as u64 - dropped - handed;
@@ -228,7 +254,7 @@ impl Receiver {
         if self.received.is_none() {
             found.lose("on a flow that the target never read", handed + other);
         } else {
-            found.lose("not received before the recording ended", handed + other);
+            found.lose(why, handed + other);
         }
     }
 }
@@ -319,7 +345,7 @@ mod tests {
         r.stack(&packet(1, 0, 10, 1), 0);
         r.recv(&upto(2, 10), call(2), 0, &mut f);
         r.stack(&packet(3, 10, 10, 1), 0);
-        r.end(&mut f);
+        r.end("not received before the recording ended", &mut f);
         assert_eq!(f.incomplete["not received before the recording ended"], 1);
     }
 }

@@ -1,6 +1,7 @@
 //! UDP: a message is a datagram. A datagram that is queued on a socket fires that socket's hand-off on the same core,
 //! right after its protocol processing; a socket's receive calls take datagrams in that order. A datagram without a
-//! hand-off was dropped (a full socket buffer, no socket).
+//! hand-off was dropped (a full socket buffer, no socket). A reader that is already looking may take a datagram before
+//! its hand-off is announced.
 
 use std::collections::VecDeque;
 
@@ -10,21 +11,37 @@ use tailsight_trace::{Event, FlowKey};
 use super::{Extra, Found, RecvCall};
 use crate::model::{Message, flags};
 
+/// A datagram before protocol processing.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    ts: u64,
+    cpu: u16,
+    bytes: u32,
+    ifindex: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Datagram {
     key: FlowKey,
     bytes: u32,
+    /// The devices it was seen on: the first and the last.
+    entry: u32,
+    ifindex: u32,
     driver_ns: u64,
     driver_cpu: u16,
     stack_ns: u64,
     stack_cpu: u16,
+    /// A receive call had it before its hand-off was announced.
+    taken: bool,
+    /// How often a receive call took a later one.
+    passed: u8,
 }
 
 /// All UDP sockets of the target.
 #[derive(Clone, Debug, Default)]
 pub struct Datagrams {
     /// Before protocol processing, by flow.
-    early: FxHashMap<FlowKey, VecDeque<(u64, u16, u32)>>,
+    early: FxHashMap<FlowKey, VecDeque<Early>>,
     /// In protocol processing, no hand-off yet, by local port.
     arriving: FxHashMap<u16, VecDeque<Datagram>>,
     /// On a socket's queue, by the socket's cookie.
@@ -33,53 +50,87 @@ pub struct Datagrams {
 
 /// A datagram that has no hand-off after this long has none.
 const HANDOFF_WITHIN_NS: u64 = 10_000_000;
+/// A datagram that was passed over by more receive calls than this was itself received unseen.
+const PASSED_LIMIT: u8 = 64;
+/// More datagrams without a hand-off than this are not remembered, a flow or a port.
+const LIMIT: usize = 4096;
 
 impl Datagrams {
     /// A packet before protocol processing.
     pub fn early(&mut self, event: &Event, cpu: u16) {
         let queue = self.early.entry(FlowKey::of(event)).or_default();
-        if queue.len() == 4096 {
+        if queue.len() == LIMIT {
             queue.pop_front();
         }
-        queue.push_back((event.ts, cpu, event.c_lo()));
+        queue.push_back(Early { ts: event.ts, cpu, bytes: event.c_lo(), ifindex: event.c_hi() });
+    }
+
+    /// The first sight of a packet that enters protocol processing: the oldest of its size on its device. Older ones of
+    /// that device never got here.
+    fn first_sight(&mut self, key: FlowKey, bytes: u32, ifindex: u32) -> Option<Early> {
+        let queue = self.early.get_mut(&key)?;
+        let at = queue.iter().position(|e| e.ifindex == ifindex && e.bytes == bytes)?;
+        let first = queue[at];
+        if at == 0 {
+            queue.pop_front();
+        } else {
+            let mut place = 0..;
+            queue.retain(|e| place.next().is_some_and(|i: usize| i > at || e.ifindex != ifindex));
+        }
+        Some(first)
     }
 
     /// A packet in protocol processing.
     pub fn stack(&mut self, event: &Event, cpu: u16, found: &mut Found) {
         let key = FlowKey::of(event);
-        let bytes = event.c_lo();
-        let mut sight = (event.ts, cpu);
-        if let Some(queue) = self.early.get_mut(&key) {
-            while let Some((ts, early_cpu, early_bytes)) = queue.pop_front() {
-                if early_bytes == bytes {
-                    sight = (ts, early_cpu);
-                    break;
-                }
+        let (bytes, ifindex) = (event.c_lo(), event.c_hi());
+        let first = self.first_sight(key, bytes, ifindex);
+        let arriving = self.arriving.entry(key.local_port()).or_default();
+        while arriving.len() >= LIMIT
+            || arriving.front().is_some_and(|d| event.ts.saturating_sub(d.stack_ns) > HANDOFF_WITHIN_NS)
+        {
+            if arriving.pop_front().is_some_and(|d| !d.taken) {
+                found.lose("dropped", 1);
             }
         }
-        let arriving = self.arriving.entry(key.local_port()).or_default();
-        while arriving.front().is_some_and(|d| event.ts - d.stack_ns > HANDOFF_WITHIN_NS) {
-            arriving.pop_front();
-            found.lose("dropped", 1);
-        }
-        // The same datagram seen on a second device (veth, bridge) a moment ago on this core: one message.
-        if let Some(last) = arriving.back_mut()
-            && last.key == key
-            && last.bytes == bytes
-            && last.stack_cpu == cpu
-            && sight == (event.ts, cpu)
-        {
-            last.stack_ns = event.ts;
+        // The same datagram on a further device (veth, bridge): one message, and the last device is the one that counts.
+        // A packet does not come back to the device it entered by: that is the next one.
+        let same = |d: &Datagram| {
+            d.key == key && d.bytes == bytes && d.ifindex != ifindex && d.entry != ifindex && !d.taken
+        };
+        if let Some(known) = arriving.iter_mut().find(|d| same(d)) {
+            (known.ifindex, known.stack_ns, known.stack_cpu) = (ifindex, event.ts, cpu);
             return;
         }
         arriving.push_back(Datagram {
             key,
             bytes,
-            driver_ns: sight.0,
-            driver_cpu: sight.1,
+            entry: ifindex,
+            ifindex,
+            driver_ns: first.map_or(event.ts, |e| e.ts),
+            driver_cpu: first.map_or(cpu, |e| e.cpu),
             stack_ns: event.ts,
             stack_cpu: cpu,
+            taken: false,
+            passed: 0,
         });
+    }
+
+    /// A packet was dropped: the one that this core saw last, before or in protocol processing.
+    pub fn dropped(&mut self, event: &Event, cpu: u16, found: &mut Found) {
+        let (key, bytes) = (FlowKey::of(event), event.c_lo());
+        let arriving = self.arriving.entry(key.local_port()).or_default();
+        let last = arriving.iter().rposition(|d| d.key == key && d.bytes == bytes && d.stack_cpu == cpu && !d.taken);
+        let queue = self.early.entry(key).or_default();
+        let early = queue.iter().rposition(|e| e.bytes == bytes && e.cpu == cpu);
+        let in_stack = last.map_or(0, |i| arriving[i].stack_ns);
+        let before_stack = early.map_or(0, |i| queue[i].ts);
+        let gone = if in_stack >= before_stack {
+            last.and_then(|i| arriving.remove(i)).is_some()
+        } else {
+            early.and_then(|i| queue.remove(i)).is_some()
+        };
+        found.lose("dropped", u64::from(gone));
     }
 
     /// A socket was made readable: the last datagram for its port on this core is on its queue.
@@ -88,19 +139,48 @@ impl Datagrams {
         let Some(arriving) = self.arriving.get_mut(&key.local_port()) else {
             return;
         };
-        let at = match arriving.iter().rposition(|d| d.stack_cpu == cpu) {
-            Some(at) => at,
-            // Another core's datagram, queued by this one on its behalf.
-            None if !arriving.is_empty() => 0,
-            None => return,
-        };
-        // Earlier ones of the same core came and went without a hand-off.
-        let before = arriving.len();
-        let datagram = arriving.remove(at).expect("the position is inside");
-        let stale = |d: &Datagram| d.stack_cpu == datagram.stack_cpu && d.stack_ns < datagram.stack_ns;
-        arriving.retain(|d| !stale(d));
-        found.lose("dropped", (before - 1 - arriving.len()) as u64);
-        self.queued.entry(event.c_lo()).or_default().push_back((datagram, event.ts, cpu));
+        let on_core = (0..arriving.len()).filter(|&i| arriving[i].stack_cpu == cpu);
+        // Else another core's datagram, queued by this one on its behalf.
+        let at = on_core.max_by_key(|&i| arriving[i].stack_ns).unwrap_or(0);
+        let Some(datagram) = arriving.remove(at) else { return };
+        // Earlier ones of the same core and device came and went without a hand-off.
+        arriving.retain(|d| {
+            let stale = d.stack_cpu == datagram.stack_cpu
+                && d.ifindex == datagram.ifindex
+                && d.stack_ns < datagram.stack_ns;
+            found.lose("dropped", u64::from(stale && !d.taken));
+            !stale
+        });
+        if !datagram.taken {
+            self.queued.entry(event.c_lo()).or_default().push_back((datagram, event.ts, cpu));
+        }
+    }
+
+    /// The datagram that a receive call took, with its hand-off. It is the first of the size that the call returned: when
+    /// several threads read one socket, their events may come in another order than their reads. Without one of that
+    /// size it is the first (the caller's buffer was smaller).
+    fn take(&mut self, event: &Event, found: &mut Found) -> Option<(Datagram, Option<(u64, u16)>)> {
+        let bytes = event.c_lo();
+        let queue = self.queued.entry(event.c_hi()).or_default();
+        let same_size = queue.iter().position(|(d, ..)| d.bytes == bytes);
+        if same_size.is_none() {
+            // One that is not announced yet: the newest, older ones without a hand-off were dropped.
+            let arriving = self.arriving.entry(FlowKey::of(event).local_port()).or_default();
+            let on_the_way = arriving.iter_mut().filter(|d| !d.taken && d.bytes == bytes);
+            if let Some(datagram) = on_the_way.max_by_key(|d| d.stack_ns) {
+                datagram.taken = true;
+                return Some((*datagram, None));
+            }
+        }
+        let at = same_size.unwrap_or(0);
+        let (datagram, ts, cpu) = queue.remove(at)?;
+        queue.iter_mut().take(at).for_each(|(d, ..)| d.passed += 1);
+        // Nobody is that late: its receive call was not recorded.
+        if at > 0 && queue[0].0.passed > PASSED_LIMIT {
+            queue.pop_front();
+            found.lose("its receive call was not seen", 1);
+        }
+        Some((datagram, Some((ts, cpu))))
     }
 
     /// A receive call took a datagram.
@@ -112,8 +192,9 @@ impl Datagrams {
         found: &mut Found,
     ) -> std::ops::Range<u32> {
         let first = found.messages.len() as u32;
-        if let Some((d, handoff_ns, handoff_cpu)) = self.queued.get_mut(&event.c_hi()).and_then(VecDeque::pop_front) {
-            let mut message = Message {
+        if let Some((d, handoff)) = self.take(event, found) {
+            let (handoff_ns, handoff_cpu) = handoff.unwrap_or((d.stack_ns, d.stack_cpu));
+            let message = Message {
                 flow: flow_of(d.key),
                 bytes: d.bytes,
                 tid: call.tid,
@@ -126,14 +207,9 @@ impl Datagrams {
                 handoff_cpu,
                 recv_cpu: call.cpu,
                 batch: 1,
+                flags: if handoff.is_none() { flags::NO_HANDOFF } else { 0 },
                 ..Message::default()
             };
-            // A reader that was already looking may take the datagram before the hand-off is announced.
-            if message.handoff_ns > message.recv_ns {
-                message.flags |= flags::NO_HANDOFF;
-                message.handoff_ns = d.stack_ns;
-                message.handoff_cpu = d.stack_cpu;
-            }
             found.add(message, Extra { stack_cpu: d.stack_cpu, ..Extra::default() });
         }
         first..found.messages.len() as u32
@@ -142,7 +218,8 @@ impl Datagrams {
     /// The recording ended.
     pub fn end(&self, found: &mut Found) {
         found.lose("not received before the recording ended", self.queued.values().map(|q| q.len() as u64).sum());
-        found.lose("dropped", self.arriving.values().map(|q| q.len() as u64).sum());
+        let lost = self.arriving.values().flatten().filter(|d| !d.taken).count();
+        found.lose("dropped", lost as u64);
     }
 }
 

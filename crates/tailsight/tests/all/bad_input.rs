@@ -88,7 +88,7 @@ fn missing_targets_are_named() {
     fails(&["record", "--comm", "no-such-server"], 1, &["--comm no-such-server", "command name"]);
     fails(&["record", "--port", "1"], 1, &["--port 1", "nobody listens"]);
     fails(&["record", "--cgroup", "/no/such"], 1, &["not a cgroup directory"]);
-    fails(&["record", "--port", "1", "--with-hook", "nonsense"], 1, &["no hook named \"nonsense\""]);
+    fails(&["record", "--port", "1", "--with-hook", "nonsense"], 2, &["no hook named \"nonsense\""]);
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("precious"), "x").unwrap();
     let out = dir.path().display().to_string();

@@ -1,0 +1,120 @@
+//! The exact partition: each leg's time by role and owner.
+//!
+//! Short pieces of a path are walked and summed; long waits for a busy thread or core are read off a [`Lifeline`].
+
+use rustc_hash::FxHashMap;
+
+use crate::lifeline::Lifeline;
+use crate::matching::Extra;
+use crate::model::{Leg, Message, OwnerId, Part, PathSpan, Role};
+use crate::scan::Scan;
+use crate::walk::{self, LONG_NS, Owners, Piece, Walk};
+
+/// Sums legs, one after the other.
+pub struct Partition {
+    lifelines: Lifelines,
+    sum: Sum,
+    pieces: Vec<Piece>,
+}
+
+impl Partition {
+    /// For a scanned run.
+    pub fn new(scan: &Scan) -> Partition {
+        Partition { lifelines: Lifelines::new(scan), sum: Sum::default(), pieces: Vec::new() }
+    }
+
+    /// Appends the parts of one measured leg to `out`: nothing when the leg was not seen.
+    pub fn leg(
+        &mut self,
+        scan: &Scan,
+        owners: &mut Owners,
+        (message, extra): (&Message, &Extra),
+        leg: Leg,
+        out: &mut Vec<Part>,
+    ) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        walk::pieces(scan, message, extra, leg, &mut pieces);
+        for piece in pieces.drain(..) {
+            let sum = &mut self.sum;
+            let line = match piece {
+                Piece::Others { tid, from, to } => Some((self.lifelines.thread(scan, owners, tid), from, to)),
+                Piece::Core { cpu, from, to } if to - from > LONG_NS => {
+                    Some((self.lifelines.core(scan, owners, cpu), from, to))
+                }
+                _ => None,
+            };
+            match line {
+                Some((line, from, to)) => line.sum(from, to, |role, owner, ns, begins| sum.add(role, owner, ns, begins)),
+                None => {
+                    let each = |s: PathSpan| sum.add(s.role, s.owner, s.to_ns - s.from_ns, u32::from(s.begins));
+                    Walk { scan, owners, each }.piece(piece);
+                }
+            }
+        }
+        self.pieces = pieces;
+        self.sum.finish(out);
+    }
+}
+
+/// Timelines summed ahead, each made when first needed.
+struct Lifelines {
+    from_ns: u64,
+    to_ns: u64,
+    threads: FxHashMap<u32, Lifeline>,
+    cores: FxHashMap<u16, Lifeline>,
+}
+
+impl Lifelines {
+    fn new(scan: &Scan) -> Lifelines {
+        Lifelines { from_ns: scan.start_ns, to_ns: scan.end_ns, threads: FxHashMap::default(), cores: FxHashMap::default() }
+    }
+
+    fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32) -> &Lifeline {
+        let piece = Piece::Others { tid, from: self.from_ns, to: self.to_ns };
+        self.threads.entry(tid).or_insert_with(|| walked(scan, owners, piece))
+    }
+
+    fn core(&mut self, scan: &Scan, owners: &mut Owners, cpu: u16) -> &Lifeline {
+        let piece = Piece::Core { cpu, from: self.from_ns, to: self.to_ns };
+        self.cores.entry(cpu).or_insert_with(|| walked(scan, owners, piece))
+    }
+}
+
+fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> Lifeline {
+    let mut path = Vec::new();
+    Walk { scan, owners, each: |span| path.push(span) }.piece(piece);
+    Lifeline::new(&path)
+}
+
+/// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current leg.
+#[derive(Default)]
+struct Sum {
+    stamp: u32,
+    stamps: Vec<u32>,
+    places: Vec<u32>,
+    parts: Vec<Part>,
+}
+
+impl Sum {
+    fn add(&mut self, role: Role, owner: OwnerId, ns: u64, begins: u32) {
+        let slot = owner as usize * 2 + usize::from(role == Role::A);
+        if slot >= self.stamps.len() {
+            self.stamps.resize(slot + 64, 0);
+            self.places.resize(slot + 64, 0);
+        }
+        // Stamps count from 1, so that fresh slots belong to nobody.
+        if self.stamps[slot] != self.stamp + 1 {
+            self.stamps[slot] = self.stamp + 1;
+            self.places[slot] = self.parts.len() as u32;
+            self.parts.push(Part { role, owner, count: 0, ns: 0 });
+        }
+        let part = &mut self.parts[self.places[slot] as usize];
+        part.ns += ns;
+        part.count += begins;
+    }
+
+    fn finish(&mut self, out: &mut Vec<Part>) {
+        out.append(&mut self.parts);
+        self.stamp += 1;
+    }
+}

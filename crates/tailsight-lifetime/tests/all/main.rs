@@ -1,0 +1,5 @@
+//! Every integration test of this crate, in one binary: a simulated machine against what the lifetimes say of it, and
+//! golden runs of real servers.
+
+mod properties;
+mod simulator;

@@ -1,0 +1,178 @@
+//! `lab bench`: the figures of docs/benchmarks.md in one run, beside the peers, on this machine.
+//!
+//! In: the release binary of tailsight, root, a machine that does nothing else. Out: on stdout the tables as Markdown;
+//! in the output folder `bench.json` (every raw number) and `benchmarks.md`; with `--write` also docs/benchmarks.md.
+//! Exit 0 done (also with goals missed), 1 failed, 130 interrupted; with `--gate` 4 when a goal is missed and 3 when none
+//! is but one could not be judged, because something else used the machine. Servers, namespaces,
+//! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
+
+mod analysis;
+mod docs;
+mod machine;
+mod matched;
+mod peers;
+mod recorder;
+mod rig;
+mod roundtrip;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use tailsight_lab::units::parse_duration;
+
+use table::{Section, Verdict};
+
+/// `lab bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The release binary of tailsight.
+    #[arg(long, value_name = "FILE", default_value = "target/release/tailsight")]
+    tailsight: PathBuf,
+    /// Where raw results go (bench.json, benchmarks.md); scratch files live there while it runs.
+    #[arg(long, value_name = "DIR", default_value = "bench-out")]
+    out: PathBuf,
+    /// Fewer rounds and shorter windows: shows that everything works, says little about the figures.
+    #[arg(long)]
+    quick: bool,
+    /// Interleaved rounds of the round trip [default: 7, with --quick 2].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
+    /// Measured window of each variant in a round [default: 2s, with --quick 1s; at most 2.5s].
+    #[arg(long, value_parser = parse_duration)]
+    window: Option<Duration>,
+    /// Only these figures.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Figure>,
+    /// Leave this hook out of tailsight's recordings of the round trip, to see what it costs. Can be given several times.
+    #[arg(long, value_name = "HOOK")]
+    without_hook: Vec<String>,
+    /// Only these variants of the round trip beside `off`.
+    #[arg(long, value_delimiter = ',')]
+    variants: Vec<recorder::Tool>,
+    /// Put the tables between the markers of docs/benchmarks.md.
+    #[arg(long)]
+    write: bool,
+    /// The file that --write changes.
+    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks.md")]
+    docs: PathBuf,
+    /// Exit 4 when a goal is missed, 3 when one cannot be judged.
+    #[arg(long)]
+    gate: bool,
+}
+
+/// A group of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// Matched messages, lost events, parts that sum; what a hook costs.
+    Matched,
+    /// The server's round trip with a recorder on against off.
+    Roundtrip,
+    /// Speed and memory of the analysis.
+    Analysis,
+}
+
+/// What every figure needs.
+struct Bench {
+    tailsight: PathBuf,
+    /// Scratch files: runs and recordings.
+    scratch: tempfile::TempDir,
+    quick: bool,
+    rounds: u32,
+    window: Duration,
+    without_hook: Vec<String>,
+    variants: Vec<recorder::Tool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Bench {
+    /// Fails when Ctrl-C was pressed; called between all steps.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            bail!("interrupted: servers, recorders and namespaces are gone, nothing was written");
+        }
+        Ok(())
+    }
+}
+
+/// Runs the figures and prints them.
+pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    if !tailsight_lab::netns::permitted() {
+        bail!("the benchmarks load BPF programs and make network namespaces, which needs root: sudo make bench");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        bail!("the benchmarks need two cores, one for the servers and one for the load; this machine gives us {cores}");
+    }
+    let tailsight = std::path::absolute(&args.tailsight)
+        .ok()
+        .filter(|path| path.is_file())
+        .with_context(|| format!("{} is not there; cargo build --release -p tailsight", args.tailsight.display()))?;
+    if args.write {
+        docs::check(&args.docs)?;
+    }
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    let bench = Bench {
+        tailsight,
+        scratch: tempfile::Builder::new()
+            .prefix("scratch-")
+            .tempdir_in(std::path::absolute(&args.out)?)
+            .with_context(|| format!("cannot make a scratch folder in {}", args.out.display()))?,
+        quick: args.quick,
+        rounds: args.rounds.unwrap_or(if args.quick { 2 } else { 7 }),
+        window: args
+            .window
+            .unwrap_or(Duration::from_secs(if args.quick { 1 } else { 2 }))
+            .min(Duration::from_millis(2500)),
+        without_hook: args.without_hook.clone(),
+        variants: if args.variants.is_empty() { recorder::Tool::ALL.to_vec() } else { args.variants.clone() },
+        stop,
+    };
+    let wanted = |figure| args.only.is_empty() || args.only.contains(&figure);
+    let facts = machine::Facts::collect(&bench)?;
+    let mut sections: Vec<Section> = Vec::new();
+    let outcome = (|| {
+        if wanted(Figure::Matched) {
+            sections.extend(matched::measure(&bench)?);
+        }
+        if wanted(Figure::Roundtrip) {
+            sections.extend(roundtrip::measure(&bench)?);
+        }
+        if wanted(Figure::Analysis) {
+            sections.extend(analysis::measure(&bench)?);
+        }
+        anyhow::Ok(())
+    })();
+    if let Err(error) = outcome {
+        if bench.stop.load(Ordering::Relaxed) {
+            eprintln!("lab: interrupted; servers, recorders and namespaces are gone, no figure was written");
+            return Ok(ExitCode::from(130));
+        }
+        return Err(error);
+    }
+    let page = docs::page(&bench, &facts, &sections);
+    print!("{page}");
+    docs::save(&args.out, &page, &facts, &sections)?;
+    if args.write {
+        docs::write(&args.docs, &page)?;
+        eprintln!("wrote {}", args.docs.display());
+    }
+    let count = |verdict| sections.iter().flat_map(|s| &s.rows).filter(|row| row.verdict == verdict).count();
+    let (missed, unknown) = (count(Verdict::Miss), count(Verdict::NotQuiet));
+    if missed + unknown > 0 {
+        eprintln!("{missed} goals missed, {unknown} not judged because the machine was not quiet");
+    }
+    Ok(match (args.gate, missed, unknown) {
+        (true, 1.., _) => ExitCode::from(4),
+        (true, 0, 1..) => ExitCode::from(3),
+        _ => ExitCode::SUCCESS,
+    })
+}
