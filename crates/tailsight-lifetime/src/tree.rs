@@ -140,11 +140,11 @@ mod tests {
         let task = tree.task(7);
         let soft = Frame::Softirq { vec: 3, inline: false };
         let a = tree.push(task, soft);
-        let b = tree.push(a, Frame::Packet { own: true, port: 80 });
+        let b = tree.push(a, Frame::Packet { own: true, port: 80, app: 0 });
         assert_eq!(tree.push(task, soft), a);
         assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Softirq { vec: 3, .. })), task);
         assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Irq { .. })), b);
-        assert_eq!(tree.frames(b), vec![soft, Frame::Packet { own: true, port: 80 }]);
+        assert_eq!(tree.frames(b), vec![soft, Frame::Packet { own: true, port: 80, app: 0 }]);
         assert_eq!(tree.task_of(b), 7);
     }
 }

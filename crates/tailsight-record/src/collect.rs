@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
-use tailsight_trace::event::Kind;
+use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::tables::{SocketRow, TaskRow};
 use tailsight_trace::{Event, FlowKey};
 
@@ -19,8 +19,10 @@ pub struct Collector {
     kallsyms: Option<Vec<(u64, String)>>,
     v6: HashMap<u64, [Option<Ipv6Addr>; 2]>,
     connections: HashMap<FlowKey, ()>,
-    /// Whether a receive of the target was seen.
+    /// Receive calls of the target.
     pub received: u64,
+    /// Packets with data for the target's ports.
+    pub arrived: u64,
 }
 
 impl Collector {
@@ -51,6 +53,7 @@ impl Collector {
                 self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] = Some(Ipv6Addr::from(bytes));
             }
             Some(Kind::Recv) => self.received += 1,
+            Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => self.arrived += 1,
             _ => {}
         }
     }

@@ -85,9 +85,44 @@ fn limiting_hooks(run: &Run) -> Vec<String> {
     run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone()).collect()
 }
 
+/// So many events were lost that the messages under study may owe their latency to that alone: a receive call that was
+/// not seen makes its messages wait for the next one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TooMuchLost {
+    lost: u64,
+    all: u64,
+    focus: f64,
+}
+
+impl std::error::Error for TooMuchLost {}
+
+impl std::fmt::Display for TooMuchLost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (lost, part) = (self.lost, 100.0 * self.lost as f64 / self.all as f64);
+        let focus = 100.0 * self.focus;
+        write!(
+            f,
+            "N/A: {lost} events were lost ({part:.2} % of all), and the focus holds {focus:.2} % of the messages: what \
+             looks slow may only be what was not seen\n  record again for a shorter time or with larger buffers \
+             (record --buffer 256M), or widen the focus"
+        )
+    }
+}
+
+/// Whether what was lost leaves enough: at most half as large a part as the focus is of the messages.
+fn check_loss(lost: u64, kept: u64, (from, to): (f64, f64)) -> Result<(), TooMuchLost> {
+    let (all, focus) = (lost + kept, to - from);
+    match lost as f64 > focus / 2.0 * all as f64 {
+        true => Err(TooMuchLost { lost, all, focus }),
+        false => Ok(()),
+    }
+}
+
 /// Diagnoses; the second result says to which cause an owner's time counts.
-pub fn diagnose(opened: &Opened, options: &Options) -> Result<(Diagnosis, CauseOf), tailsight_diagnose::Error> {
-    tailsight_diagnose::diagnose_with_owners(&opened.analysis.lifetimes, options, &facts(&opened.run))
+pub fn diagnose(opened: &Opened, options: &Options) -> anyhow::Result<(Diagnosis, CauseOf)> {
+    let meta = &opened.run.meta;
+    check_loss(meta.lost(), meta.events(), options.focus)?;
+    Ok(tailsight_diagnose::diagnose_with_owners(&opened.analysis.lifetimes, options, &facts(&opened.run))?)
 }
 
 /// The HTML page of a diagnosis.
@@ -109,4 +144,19 @@ pub fn page(opened: &Opened, diagnosis: &Diagnosis, causes: &CauseOf) -> String 
         paths: &paths,
         cause_of: &cause_of,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_that_may_be_made_of_lost_events_is_not_diagnosed() {
+        assert!(check_loss(0, 0, (0.99, 1.0)).is_ok());
+        assert!(check_loss(4, 996, (0.99, 1.0)).is_ok());
+        let error = check_loss(21, 979, (0.99, 1.0)).unwrap_err().to_string();
+        assert!(error.contains("2.10 %") && error.contains("1.00 %") && error.contains("--buffer"), "{error}");
+        assert!(check_loss(21, 979, (0.9, 1.0)).is_ok(), "a wider focus holds more than what was lost");
+        assert!(check_loss(766, 234, (0.0, 1.0)).is_err());
+    }
 }

@@ -147,6 +147,20 @@ impl Workload {
         Self { connections, ..self }
     }
 
+    /// Bytes that the server receives from a run of a TCP workload in which `requests` were sent: theirs, one connection
+    /// after the other in turn, and those of the setup (values are set, one request is tried on each connection).
+    #[must_use]
+    pub fn bytes_sent(&self, requests: u64) -> u64 {
+        let connections = self.connections as u64;
+        (0..connections)
+            .map(|i| {
+                let share = requests / connections + u64::from(i < requests % connections);
+                let set = request::set(self, i as usize).map_or(0, |set| set.len() as u64);
+                set + request::get(self, i as usize).len() as u64 * (1 + share)
+            })
+            .sum()
+    }
+
     /// Refuses what cannot be run.
     fn validate(&self) -> Result<()> {
         let closed = matches!(self.arrivals, Arrivals::Closed(_));
@@ -224,6 +238,16 @@ mod tests {
         for bad in ["", "closed", "closed:0", "closed:x", "fixed:3"] {
             assert!(bad.parse::<Arrivals>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn sent_bytes_count_requests_and_setup() {
+        // `get tailsight:memcached:0\r\n` is 27 bytes, the 11th key has one more.
+        let get = 27;
+        let set = "set tailsight:memcached:0 0 0 32\r\n".len() as u64 + 34;
+        assert_eq!(workload().connections(1).bytes_sent(0), set + get);
+        assert_eq!(workload().connections(2).bytes_sent(5), 2 * (set + get) + 5 * get);
+        assert_eq!(workload().connections(11).bytes_sent(11), 11 * (set + 2 * get) + 3);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     let opened = pipeline::open(&run)?;
     let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
         Ok(found) => found,
-        Err(error) => return not_available_or(error.into()),
+        Err(error) => return not_available_or(error),
     };
     let style = terminal::style();
     terminal::print(&record_summary(&outcome.meta, &style))?;

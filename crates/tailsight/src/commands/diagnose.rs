@@ -21,7 +21,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
             for warning in &opened.run.meta.warnings {
                 eprintln!("note: {warning}");
             }
-            return not_available_or(error.into());
+            return not_available_or(error);
         }
     }
     Ok(Verdict::Done)
@@ -29,7 +29,12 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
 
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
 pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
+    let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
     match error.downcast_ref::<Error>() {
+        _ if lost => {
+            eprintln!("tailsight: {error}");
+            Ok(Verdict::NotAvailable)
+        }
         Some(Error::NotEnough { .. } | Error::NoMessages { .. } | Error::Focus { .. }) => {
             eprintln!("tailsight: {error}");
             Ok(Verdict::NotAvailable)

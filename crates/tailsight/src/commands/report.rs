@@ -15,7 +15,7 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
     let opened = pipeline::open(&args.run)?;
     let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
         Ok(found) => found,
-        Err(error) => return not_available_or(error.into()),
+        Err(error) => return not_available_or(error),
     };
     let out = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes))
