@@ -33,7 +33,6 @@ pub struct Core {
     after_interrupt: bool,
 }
 
-
 /// System call, softirq, packet, interrupt, function of another core, and some to spare.
 const MAX_NESTING: usize = 16;
 

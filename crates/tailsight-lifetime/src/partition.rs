@@ -44,7 +44,9 @@ impl Partition {
                 _ => None,
             };
             match line {
-                Some((line, from, to)) => line.sum(from, to, |role, owner, ns, begins| sum.add(role, owner, ns, begins)),
+                Some((line, from, to)) => {
+                    line.sum(from, to, |role, owner, ns, begins| sum.add(role, owner, ns, begins))
+                }
                 None => {
                     let each = |s: PathSpan| sum.add(s.role, s.owner, s.to_ns - s.from_ns, u32::from(s.begins));
                     Walk { scan, owners, each }.piece(piece);
@@ -66,7 +68,12 @@ struct Lifelines {
 
 impl Lifelines {
     fn new(scan: &Scan) -> Lifelines {
-        Lifelines { from_ns: scan.start_ns, to_ns: scan.end_ns, threads: FxHashMap::default(), cores: FxHashMap::default() }
+        Lifelines {
+            from_ns: scan.start_ns,
+            to_ns: scan.end_ns,
+            threads: FxHashMap::default(),
+            cores: FxHashMap::default(),
+        }
     }
 
     fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32) -> &Lifeline {

@@ -258,7 +258,9 @@ impl Scanner<'_> {
         };
         let key = FlowKey::of(event);
         if key.is_udp() {
-            let inline_xmit = self.udp_xmit.remove(&tid).filter(|(ts, _)| *ts >= call.entered);
+            // Without a system call there is no telling since when; what was sent before is gone from here.
+            let since = self.threads.syscall_since(tid).unwrap_or(0);
+            let inline_xmit = self.udp_xmit.remove(&tid).filter(|(ts, _)| *ts >= since);
             if let Some(replies) = self.udp_replies.get_mut(&(event.c_hi(), tid)) {
                 replies.sent(SendCall { inline_xmit, ..call }, &mut self.found);
             }

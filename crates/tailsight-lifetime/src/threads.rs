@@ -205,6 +205,11 @@ impl Threads {
                     let thread = self.threads.entry(tid).or_default();
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
+                            // Woken, and never seen before: it has slept since before the recording.
+                            if thread.stretches.is_empty() {
+                                let how = Sleep { nr: u32::MAX, uninterruptible: false, stopped: false };
+                                thread.enter(0, State::Sleeping { how }, None);
+                            }
                             thread.enter(ts, State::Runnable { cpu: queue }, Some(waker));
                         }
                         State::Running { .. } => thread.early_wake = Some((ts, waker)),
@@ -269,4 +274,24 @@ pub fn is_interrupt_level(frame: Frame) -> bool {
         frame,
         Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::tables::TaskRow;
+
+    /// A server of one thread a connection: each thread's first message used to have an unknown stretch before its wake-up.
+    #[test]
+    fn a_thread_that_is_first_seen_when_it_is_woken_has_slept() {
+        let row = TaskRow { tid: 7, tgid: 7, target: true, ..TaskRow::default() };
+        let mut threads = Threads::new(Names::new(&[row]));
+        let (mut tree, waking) = (Tree::default(), Event { ts: 50, kind: 2, a: 7 | 1 << 32, ..Event::default() });
+        let idle = tree.task(0);
+        threads.take(&tree, 0, idle, &waking);
+        let thread = threads.get(7).unwrap();
+        assert!(matches!(thread.stretches[thread.at(49).unwrap()].state, State::Sleeping { .. }));
+        let woken = thread.stretches[thread.at(50).unwrap()];
+        assert_eq!((woken.state, woken.waker.map(|w| w.interrupt)), (State::Runnable { cpu: 1 }, Some(true)));
+    }
 }

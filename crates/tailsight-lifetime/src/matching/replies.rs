@@ -28,6 +28,8 @@ pub struct Replies {
     waiting: Vec<u32>,
     sends: usize,
     last: Option<SendCall>,
+    /// TCP: the sequence number after everything sent so far, once known.
+    sent_upto: Option<u32>,
     /// TCP: sends whose last byte has not reached the driver: (end, messages).
     in_flight: VecDeque<(u32, u64, Vec<u32>)>,
     /// TCP: what reached the driver while the send call was still running: its own event comes later.
@@ -48,7 +50,13 @@ impl Replies {
 
     /// A send call answered.
     pub fn sent(&mut self, call: SendCall, found: &mut Found) {
-        if let Some(&index) = self.waiting.get(self.sends) {
+        let first = self.waiting.get(self.sends).copied();
+        let call = match first {
+            Some(index) => SendCall { entered: self.begun(call, found.messages[index as usize].recv_ns), ..call },
+            None => call,
+        };
+        self.sent_upto = Some(call.end);
+        if let Some(index) = first {
             let own_from = self.last.filter(|_| self.sends > 0).map_or(0, |l| l.ts);
             found.extras[index as usize].own_from_ns = own_from;
             answer(&[index], call, found);
@@ -61,6 +69,17 @@ impl Replies {
         }
         self.sends += 1;
         self.last = Some(call);
+    }
+
+    /// When the sending of a reply began. A send without a system call of its own (an io_uring thread of the kernel), or in
+    /// one that had received before, began at the latest when its first byte was given to the driver.
+    fn begun(&self, call: SendCall, recv_ns: u64) -> u64 {
+        if call.entered < call.ts && call.entered >= recv_ns {
+            return call.entered;
+        }
+        let new = |end: u32| self.sent_upto.is_none_or(|upto| sequence_diff(end, upto) > 0);
+        let first = self.early_xmits.iter().find(|(end, ts, _)| new(*end) && *ts >= recv_ns).map(|x| x.1);
+        first.or(call.inline_xmit.map(|x| x.0).filter(|ts| *ts >= recv_ns)).map_or(call.ts, |ts| ts.min(call.ts))
     }
 
     fn expect_xmit(&mut self, call: SendCall, messages: Vec<u32>, found: &mut Found) {
@@ -202,6 +221,33 @@ mod tests {
         r.sent(send(30, 100), &mut f);
         r.end(&mut f);
         assert_eq!(f.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(), vec![30, 30]);
+    }
+
+    /// io_uring with SQPOLL: its kernel thread makes no system calls, so a send is known only when it is done, after its
+    /// inline transmission. Each reply used to wait for the transmission of the next one.
+    #[test]
+    fn a_send_without_a_system_call_begins_with_its_first_byte_at_the_driver() {
+        let mut f = found(&[10, 100]);
+        let mut r = Replies::default();
+        for (i, at) in [(0, 20), (1, 110)] {
+            r.received(i..i + 1, &mut f);
+            r.xmit((i + 1) * 100, at, 0, &mut f);
+            r.sent(SendCall { entered: at + 5, ts: at + 5, ..send(at, (i + 1) * 100) }, &mut f);
+        }
+        r.end(&mut f);
+        assert_eq!(f.messages.iter().map(|m| (m.send_ns, m.xmit_ns)).collect::<Vec<_>>(), vec![(20, 20), (110, 110)]);
+    }
+
+    /// One io_uring_enter that receives a request and sends its reply (linked operations) was entered before both.
+    #[test]
+    fn a_system_call_that_received_and_sent_began_to_send_after_it_received() {
+        let mut f = found(&[10]);
+        let mut r = Replies::default();
+        r.received(0..1, &mut f);
+        r.xmit(100, 12, 0, &mut f);
+        r.sent(SendCall { entered: 5, ts: 14, ..send(5, 100) }, &mut f);
+        r.end(&mut f);
+        assert_eq!((f.messages[0].send_ns, f.messages[0].xmit_ns), (12, 12));
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Receiver {
             if part {
                 next = e.end;
             }
-            let inside = !whole && e.ifindex == ifindex && sequence_diff(e.seq, seq) >= 0 && sequence_diff(end, e.end) >= 0;
+            let inside =
+                !whole && e.ifindex == ifindex && sequence_diff(e.seq, seq) >= 0 && sequence_diff(end, e.end) >= 0;
             if inside && first.is_none_or(|(ts, _)| e.ts < ts) {
                 first = Some((e.ts, e.cpu));
             }

@@ -95,9 +95,8 @@ impl Datagrams {
         }
         // The same datagram on a further device (veth, bridge): one message, and the last device is the one that counts.
         // A packet does not come back to the device it entered by: that is the next one.
-        let same = |d: &Datagram| {
-            d.key == key && d.bytes == bytes && d.ifindex != ifindex && d.entry != ifindex && !d.taken
-        };
+        let same =
+            |d: &Datagram| d.key == key && d.bytes == bytes && d.ifindex != ifindex && d.entry != ifindex && !d.taken;
         if let Some(known) = arriving.iter_mut().find(|d| same(d)) {
             (known.ifindex, known.stack_ns, known.stack_cpu) = (ifindex, event.ts, cpu);
             return;
@@ -145,9 +144,8 @@ impl Datagrams {
         let Some(datagram) = arriving.remove(at) else { return };
         // Earlier ones of the same core and device came and went without a hand-off.
         arriving.retain(|d| {
-            let stale = d.stack_cpu == datagram.stack_cpu
-                && d.ifindex == datagram.ifindex
-                && d.stack_ns < datagram.stack_ns;
+            let stale =
+                d.stack_cpu == datagram.stack_cpu && d.ifindex == datagram.ifindex && d.stack_ns < datagram.stack_ns;
             found.lose("dropped", u64::from(stale && !d.taken));
             !stale
         });

@@ -215,8 +215,16 @@ fn arbitrary_event() -> impl Strategy<Value = Event> {
     let tid = prop_oneof![Just(0u32), simulator::TARGET..simulator::TARGET + 4, any::<u32>()];
     let ts = prop_oneof![6 => 0u64..2000, 1 => any::<u64>()];
     let aux = prop_oneof![Just(0u16), Just(2u16), 0u16..64, any::<u16>()];
-    (ts, 0u8..64, aux, tid, word(), word(), word())
-        .prop_map(|(ts, kind, aux, tid, a, b, c)| Event { ts, kind, generation: 0, aux, tid, a, b, c })
+    (ts, 0u8..64, aux, tid, word(), word(), word()).prop_map(|(ts, kind, aux, tid, a, b, c)| Event {
+        ts,
+        kind,
+        generation: 0,
+        aux,
+        tid,
+        a,
+        b,
+        c,
+    })
 }
 
 /// The properties would say nothing over streams in which nothing happens: what the machine must have shown, over many
@@ -256,9 +264,26 @@ fn the_machine_shows_every_situation() {
         count("not delivered", truth.messages.iter().filter(|m| m.recv.is_none()).count() as u64);
     }
     let wanted = [
-        "udp", "tcp", "v6", "several messages in one read", "waited behind others", "read before announced",
-        "retransmitted", "shared reply", "transmitted", "other core", "handed off inside the receive call", "own",
-        "long wait", "ahead", "idle", "blocked", "other-", "ksoftirqd/", "sibling:server-", "not delivered",
+        "udp",
+        "tcp",
+        "v6",
+        "several messages in one read",
+        "waited behind others",
+        "read before announced",
+        "retransmitted",
+        "shared reply",
+        "transmitted",
+        "other core",
+        "handed off inside the receive call",
+        "own",
+        "long wait",
+        "ahead",
+        "idle",
+        "blocked",
+        "other-",
+        "ksoftirqd/",
+        "sibling:server-",
+        "not delivered",
     ];
     let rare: Vec<_> = wanted.iter().filter(|w| seen.get(**w).copied().unwrap_or(0) < 5).collect();
     assert!(rare.is_empty(), "the machine hardly shows {rare:?}: {seen:#?}");

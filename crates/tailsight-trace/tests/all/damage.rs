@@ -76,8 +76,12 @@ fn garbage_behind_the_end_changes_nothing() {
 #[test]
 fn lengths_that_lie_are_not_believed() {
     let dir = tempfile::tempdir().unwrap();
-    let lies: [&[u8]; 4] =
-        [&[0xff, 0xff, 0xff, 0x7f], &[0xff; 4], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], &[0, 0, 0, 0, 0, 1, 0, 0]];
+    let lies: [&[u8]; 4] = [
+        &[0xff, 0xff, 0xff, 0x7f],
+        &[0xff; 4],
+        &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
+        &[0, 0, 0, 0, 0, 1, 0, 0],
+    ];
     for file in 1..FILES.len() {
         let whole = &valid()[file];
         for at in (0..whole.len()).step_by(4) {

@@ -40,7 +40,8 @@ pub fn write(dir: &Path) -> RunMeta {
     let mut meta = meta(State::Recording);
     let mut writer = RunWriter::create(dir, &meta).expect("a writer");
     let task = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
-    let socket = SocketRow { proto: "tcp".into(), local_addr: "10.77.0.1".into(), local_port: 11211, ..SocketRow::default() };
+    let socket =
+        SocketRow { proto: "tcp".into(), local_addr: "10.77.0.1".into(), local_port: 11211, ..SocketRow::default() };
     writer.tasks(&[task(100, "server"), task(101, "worker")]).expect("tasks");
     writer.sockets(&[socket]).expect("sockets");
     writer.clocks(&[ClockRow { monotonic_ns: 1000, realtime_ns: 2000, ..ClockRow::default() }]).expect("clocks");

@@ -106,7 +106,7 @@ impl Live {
 
 /// The server's addresses: IPv4, IPv6.
 pub fn address(v6: bool, port: u16) -> SocketAddr {
-    let ip = if v6 { netns::SERVER_V6.into() } else { netns::SERVER_V4.into() };
+    let ip = if v6 { netns::SERVER_V6 } else { netns::SERVER_V4 };
     SocketAddr::new(ip, port)
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tailsight_trace::event::Kind;
 use tailsight_trace::Event;
+use tailsight_trace::event::Kind;
 
 use super::network::{Flow, Packet};
 use super::server::{Call, Reply};
@@ -278,8 +278,7 @@ impl Machine {
     /// Core `c` wakes a task, from its interrupt or from its task.
     pub fn wake(&mut self, c: usize, t: usize, arg: usize) {
         let core = &self.cores[c];
-        let wake =
-            Wake { tid: core.task, cpu: c as u16, interrupt: core.task == 0 || !core.levels.is_empty() };
+        let wake = Wake { tid: core.task, cpu: c as u16, interrupt: core.task == 0 || !core.levels.is_empty() };
         let (tid, last) = (self.tasks[t].tid, self.tasks[t].last_cpu);
         let can = self.tasks[t].place == Place::Asleep || (self.tasks[t].falling && self.tasks[t].woken.is_none());
         if !can {

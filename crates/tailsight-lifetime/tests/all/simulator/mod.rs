@@ -78,8 +78,12 @@ pub struct Script {
 
 /// Scripts of up to `steps` steps.
 pub fn script(steps: usize) -> impl Strategy<Value = Script> {
-    let step = (any::<u8>(), 1u16..400, any::<u16>(), any::<u16>())
-        .prop_map(|(core, dt, choice, arg)| Step { core, dt, choice, arg });
+    let step = (any::<u8>(), 1u16..400, any::<u16>(), any::<u16>()).prop_map(|(core, dt, choice, arg)| Step {
+        core,
+        dt,
+        choice,
+        arg,
+    });
     // Sequence numbers near the wrap, near its half, and anywhere.
     let isn = prop_oneof![Just(u32::MAX - 100), Just(0x7fff_ff80), any::<u32>()];
     let flow = (prop::bool::weighted(0.3), any::<bool>(), isn).prop_map(|(udp, v6, isn)| FlowPlan { udp, v6, isn });
@@ -119,9 +123,7 @@ pub fn facts(script: &Script) -> Facts {
     let mut rows = vec![row(0, "swapper".into(), false, true)];
     rows.extend((0..script.threads).map(|i| row(TARGET + i, format!("server-{i}"), true, false)));
     rows.extend((0..script.others).map(|i| row(FOREIGN + i, format!("other-{i}"), false, false)));
-    rows.extend(
-        (0..u32::from(script.cores)).map(|i| row(KSOFTIRQD + i, format!("ksoftirqd/{i}"), false, true)),
-    );
+    rows.extend((0..u32::from(script.cores)).map(|i| row(KSOFTIRQD + i, format!("ksoftirqd/{i}"), false, true)));
     Facts {
         app: "server".into(),
         names: Names::new(&rows),

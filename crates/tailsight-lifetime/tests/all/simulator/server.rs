@@ -10,10 +10,20 @@ use super::truth::Place;
 pub enum Call {
     User,
     /// In a receive call: entered; holding the socket; data taken (bytes, datagram); about to return.
-    Recv { flow: usize, locked: bool },
-    Taken { flow: usize, bytes: u64, datagram: Option<usize> },
+    Recv {
+        flow: usize,
+        locked: bool,
+    },
+    Taken {
+        flow: usize,
+        bytes: u64,
+        datagram: Option<usize>,
+    },
     /// In a send call with the reply to these messages; `first`/`last` part of it.
-    Send { reply: Reply, written: bool },
+    Send {
+        reply: Reply,
+        written: bool,
+    },
     Wait,
     Other,
     Return,
