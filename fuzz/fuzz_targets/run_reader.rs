@@ -4,6 +4,7 @@
 #![no_main]
 
 #[path = "../harness.rs"]
+#[allow(dead_code, reason = "packing is for the seeds")]
 mod harness;
 
 use std::path::PathBuf;

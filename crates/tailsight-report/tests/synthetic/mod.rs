@@ -345,6 +345,8 @@ pub fn meta(length: u64) -> RunMeta {
         reason: reason.map(Into::into),
         ns_per_run: ns,
         measured_runs: if ns.is_some() { 4_096 } else { 0 },
+        optional: false,
+        missed: 0,
     };
     RunMeta {
         format: "tailsight-run".into(),

@@ -117,16 +117,21 @@ pub fn run(script: &Script) -> (Facts, Vec<CpuEvents>, Truth) {
     (facts(script), events, machine.truth)
 }
 
-/// Names and ports, as the recorder would know them.
-pub fn facts(script: &Script) -> Facts {
+/// The tasks, as the recorder would know them.
+pub fn tasks(script: &Script) -> Vec<TaskRow> {
     let row = |tid, comm: String, target, kernel| TaskRow { tid, tgid: tid, comm, target, kernel, from_ns: 0 };
     let mut rows = vec![row(0, "swapper".into(), false, true)];
     rows.extend((0..script.threads).map(|i| row(TARGET + i, format!("server-{i}"), true, false)));
     rows.extend((0..script.others).map(|i| row(FOREIGN + i, format!("other-{i}"), false, false)));
     rows.extend((0..u32::from(script.cores)).map(|i| row(KSOFTIRQD + i, format!("ksoftirqd/{i}"), false, true)));
+    rows
+}
+
+/// Names and ports, as the recorder would know them.
+pub fn facts(script: &Script) -> Facts {
     Facts {
         app: "server".into(),
-        names: Names::new(&rows),
+        names: Names::new(&tasks(script)),
         ports: [network::PORT].into_iter().collect(),
         cpus: script.cores,
         ..Facts::default()

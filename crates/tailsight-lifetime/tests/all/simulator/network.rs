@@ -131,10 +131,10 @@ impl Machine {
         let at = if f.udp { 0 } else { at };
         let Some(first) = f.wire.remove(at) else { return };
         let mut parts = vec![first];
-        if napi && !f.udp && arg / 128 % 3 == 0 && f.wire.get(at).is_some_and(|n| n.0 == first.1) {
+        if napi && !f.udp && (arg / 128).is_multiple_of(3) && f.wire.get(at).is_some_and(|n| n.0 == first.1) {
             parts.extend(f.wire.remove(at));
         }
-        if !f.udp && arg / 512 % 8 == 0 {
+        if !f.udp && (arg / 512).is_multiple_of(8) {
             f.wire.push_back(first);
         }
         let kind = if napi { Kind::RxNapi } else { Kind::RxBacklog };
@@ -146,7 +146,7 @@ impl Machine {
         }
         let (from, to) = (first.0, parts[parts.len() - 1].1);
         // The backlog is full.
-        if self.flows[flow].udp && self.early_hooks && arg / 64 % 9 == 0 {
+        if self.flows[flow].udp && self.early_hooks && (arg / 64).is_multiple_of(9) {
             self.packet(c, Kind::SkbDrop, flow, (from, to), 6);
             return;
         }
@@ -164,14 +164,14 @@ impl Machine {
         let mut stack = self.packet(c, Kind::RxStack, flow, range, 2);
         let driver = packet.early.unwrap_or((stack, c as u16));
         // Through a bridge or a second veth: the same packet once more.
-        let twice = self.bridge && arg % 5 == 0;
+        let twice = self.bridge && arg.is_multiple_of(5);
         if twice {
             let again = self.packet(c, Kind::RxStack, flow, range, 3);
             if self.flows[flow].udp {
                 stack = again;
             }
         }
-        let dropped = arg / 8 % 9 == 0;
+        let dropped = (arg / 8).is_multiple_of(9);
         let message = Message {
             flow,
             end: 0,
@@ -187,7 +187,7 @@ impl Machine {
         };
         if self.flows[flow].udp {
             if dropped {
-                if self.bridge || arg / 128 % 2 == 0 {
+                if self.bridge || (arg / 128).is_multiple_of(2) {
                     self.packet(c, Kind::SkbDrop, flow, range, 6);
                 }
                 return;

@@ -1,0 +1,158 @@
+//! Records the golden runs: tiny real runs of unmodified servers in network namespaces of our own.
+//! `golden TAILSIGHT OUT`: the built `tailsight` binary, and the folder that gets a run for each server. Needs root.
+//!
+//! Every name of a task that is not the lab's own or the kernel's becomes `task-N`, sockets that are not the server's
+//! are left out, and process numbers of the selector go: a run shows nothing else of the machine than its processor.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use tailsight_lab::load::{self, Proto, Workload};
+use tailsight_lab::netns::{Pair, SERVER_V4, SERVER_V6};
+use tailsight_lab::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
+use tailsight_trace::event::Kind;
+use tailsight_trace::meta::State;
+use tailsight_trace::{Event, Run, RunWriter};
+
+/// How long is recorded.
+const DURATION: &str = "150ms";
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(tailsight), Some(out)) = (arguments.next(), arguments.next()) else {
+        anyhow::bail!("usage: golden TAILSIGHT OUT");
+    };
+    let (tailsight, out) = (Path::new(&tailsight), Path::new(&out));
+    let pair = Pair::create("golden")?;
+    let one = |name, proto, ip, port| {
+        (name, Workload { pipeline_burst: 3, ..Workload::new(proto, SocketAddr::new(ip, port)) })
+    };
+    let runs: [(_, fn(&Pair) -> tailsight_lab::Result<Server>); 4] = [
+        (one("memcached-tcp", Proto::Memcached, SERVER_V4, 11211), |p| {
+            Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
+        }),
+        (one("memcached-udp", Proto::MemcachedUdp, SERVER_V4, 11211), |p| {
+            Server::memcached(&p.server, MemcachedOpts { udp: true, ..Default::default() })
+        }),
+        (one("redis-ipv6", Proto::Resp, SERVER_V6, 6379), |p| {
+            Server::redis(&p.server, RedisOpts { port: 6379, ..Default::default() })
+        }),
+        (one("nginx-2-workers", Proto::Http1, SERVER_V4, 8088), |p| {
+            Server::nginx(&p.server, NginxOpts { port: 8088, workers: 2, ..Default::default() })
+        }),
+    ];
+    let raw = tempfile::tempdir()?;
+    for ((name, workload), start) in runs {
+        anyhow::ensure!(workload.addr.is_ipv4() || pair.has_ipv6(), "this machine has no IPv6, which {name} needs");
+        let served = start(&pair)?;
+        let run = raw.path().join(name);
+        record(tailsight, &pair, &served, workload.rate(1_500.0).connections(4), &run)?;
+        let port = served.port();
+        drop(served);
+        let events = publish(&run, &out.join(name), port)?;
+        println!("{name}: {events} events");
+    }
+    Ok(())
+}
+
+/// Records the server while the load runs.
+fn record(tailsight: &Path, pair: &Pair, server: &Server, workload: Workload, run: &Path) -> anyhow::Result<()> {
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = std::thread::Builder::new().name("lab".into()).spawn_scoped(scope, || {
+            pair.client.enter_thread()?;
+            load::run(&[workload], Duration::from_secs(60), false, &enough)
+        })?;
+        // Connections and first replies are not what the run is about.
+        std::thread::sleep(Duration::from_millis(500));
+        let status = Command::new(tailsight)
+            .args(["record", "-d", DURATION, "--buffer", "32M", "-p", &server.pid().to_string(), "-o"])
+            .arg(run)
+            .stdout(Stdio::null())
+            .status();
+        enough.store(true, Ordering::Relaxed);
+        load.join().map_err(|_| anyhow::anyhow!("the load stopped unexpectedly"))??;
+        anyhow::ensure!(status.context("cannot start tailsight")?.success(), "the recording failed");
+        Ok(())
+    })
+}
+
+/// Whether a task's name may be published: the lab's own, and the kernel's threads that every machine has.
+fn is_public(comm: &str) -> bool {
+    let own = ["memcached", "nginx", "redis-server", "lab", "tailsight", "golden", "jemalloc_bg_thd", "swapper"];
+    let families = [
+        "mc-",
+        "bio_",
+        "io_thd_",
+        "swapper/",
+        "ksoftirqd/",
+        "kworker/",
+        "rcu",
+        "migration/",
+        "kthreadd",
+        "cpuhp/",
+        "idle_inject/",
+        "kcompactd",
+        "khugepaged",
+        "kswapd",
+        "ktimers/",
+        "kauditd",
+        "khungtaskd",
+        "oom_reaper",
+    ];
+    own.contains(&comm) || families.iter().any(|f| comm.starts_with(f))
+}
+
+/// Writes the run again without the names of others. Returns how many events it has.
+fn publish(raw: &Path, to: &Path, port: u16) -> anyhow::Result<usize> {
+    let mut run = Run::open(raw)?;
+    let cpus = run.events()?;
+    anyhow::ensure!(run.partial.is_empty(), "the recording is not whole: {:?}", run.partial);
+    let mut others: BTreeMap<String, String> = BTreeMap::new();
+    let mut public = |comm: &str| {
+        if comm.is_empty() || is_public(comm) {
+            return comm.to_owned();
+        }
+        let n = others.len() + 1;
+        others.entry(comm.to_owned()).or_insert_with(|| format!("task-{n}")).clone()
+    };
+    for task in &mut run.tasks {
+        task.comm = public(&task.comm);
+    }
+    run.sockets.retain(|s| s.local_port == port);
+    for socket in &mut run.sockets {
+        socket.comm = public(&socket.comm);
+    }
+    let mut meta = run.meta.clone();
+    meta.target.selector = "-p PID".into();
+    meta.warnings.clear();
+    meta.state = State::Recording;
+    let mut writer = RunWriter::create(to, &meta)?;
+    let mut count = 0;
+    for cpu in &cpus {
+        let events: Vec<Event> = cpu
+            .events
+            .iter()
+            .map(|e| match e.kind() {
+                Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => {
+                    let (b, c) = Event::pack_text(&public(&e.text()));
+                    Event { b, c, ..*e }
+                }
+                _ => *e,
+            })
+            .collect();
+        count += events.len();
+        writer.events(cpu.cpu, &events)?;
+    }
+    writer.tasks(&run.tasks)?;
+    writer.sockets(&run.sockets)?;
+    writer.clocks(&run.clocks)?;
+    meta.state = State::Complete;
+    writer.finish(&mut meta)?;
+    Ok(count)
+}

@@ -1,0 +1,157 @@
+//! Golden runs: small recordings of real servers (`scripts/record-golden.sh`). Any change in matching, in the partition
+//! or in the names of owners shows as a difference to `expected.json`. `UPDATE_GOLDEN=1` writes what is found.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tailsight_lifetime::{Analysis, Facts, LEGS, Leg, Role};
+use tailsight_trace::Run;
+
+use crate::properties::check_partition;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// What is expected to stay: how many messages, how complete, how long, whose time.
+fn summary(analysis: &Analysis) -> Value {
+    let lifetimes = &analysis.lifetimes;
+    let mut legs = serde_json::Map::new();
+    for leg in Leg::ALL {
+        let mut sorted: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(leg)).collect();
+        sorted.sort_unstable();
+        let at = |q: f64| sorted.get(((sorted.len() as f64 * q) as usize).min(sorted.len().saturating_sub(1)));
+        let ns = json!({"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": sorted.last()});
+        legs.insert(leg.name().into(), json!({"messages": sorted.len(), "ns": ns}));
+    }
+    let mut owners: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for message in &lifetimes.messages {
+        for leg in LEGS {
+            for part in lifetimes.part_slice(message.id, leg) {
+                let role = if part.role == Role::R { "R" } else { "A" };
+                let path = lifetimes.owners[part.owner as usize].path(&lifetimes.symbols);
+                let sum = owners.entry(format!("{} {role} {path}", leg.name())).or_default();
+                *sum = (sum.0 + part.ns, sum.1 + u64::from(part.count));
+            }
+        }
+    }
+    let owners: BTreeMap<_, _> = owners.iter().map(|(k, v)| (k, format!("{} ns, {} times", v.0, v.1))).collect();
+    let flows: Vec<_> = lifetimes.flows.iter().map(|f| format!("{}: {}", f.name, f.messages)).collect();
+    let sum = |f: fn(&tailsight_lifetime::Message) -> u64| lifetimes.messages.iter().map(f).sum::<u64>();
+    json!({
+        "app": lifetimes.app,
+        "messages": lifetimes.messages.len(),
+        "incomplete": lifetimes.incomplete,
+        "bytes": sum(|m| u64::from(m.bytes)),
+        "in a batch": sum(|m| u64::from(m.batch > 1)),
+        "behind others": sum(|m| u64::from(m.ahead > 0)),
+        "woken": sum(|m| u64::from(m.wake_ns != 0)),
+        "flags": sum(|m| u64::from(m.flags)),
+        "flows": flows,
+        "legs": legs,
+        "owners": owners,
+    })
+}
+
+fn check(name: &str) {
+    let dir = folder().join(name);
+    let mut run = Run::open(&dir).expect("a golden run");
+    let events = run.events().expect("its events");
+    assert_eq!(run.partial, Vec::<String>::new());
+    let analysis = Analysis::build(&Facts::of(&run), &events);
+    check_partition(&analysis).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let lifetimes = &analysis.lifetimes;
+    // Recorded from a lossless stream: what was not matched was cut off by the recording's end.
+    let lost: u64 = lifetimes.incomplete.iter().filter(|(why, _)| !why.contains("recording ended")).map(|x| x.1).sum();
+    assert_eq!(lost, 0, "{name}: {:?}", lifetimes.incomplete);
+    assert!(lifetimes.messages.len() >= 50, "{name} has only {} messages", lifetimes.messages.len());
+    let answered = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).count();
+    assert!(answered * 100 >= lifetimes.messages.len() * 95, "{name}: {answered} of {}", lifetimes.messages.len());
+
+    let found = serde_json::to_string_pretty(&summary(&analysis)).expect("text") + "\n";
+    let path = dir.join("expected.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &found).expect("expected.json can be written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    let differences: Vec<_> = expected
+        .lines()
+        .filter(|l| !found.lines().any(|f| f == *l))
+        .map(|l| format!("- {l}"))
+        .chain(found.lines().filter(|l| !expected.lines().any(|e| e == *l)).map(|l| format!("+ {l}")))
+        .collect();
+    assert!(found == expected, "{name} differs from {}:\n{}", path.display(), differences.join("\n"));
+}
+
+#[test]
+fn memcached_tcp() {
+    check("memcached-tcp");
+}
+
+#[test]
+fn memcached_udp() {
+    check("memcached-udp");
+}
+
+#[test]
+fn redis_ipv6() {
+    check("redis-ipv6");
+    let text = fs::read_to_string(folder().join("redis-ipv6/expected.json")).expect("what is expected");
+    assert!(text.contains("tcp [fd77::1]:6379 <- [fd77::2]:"), "IPv6 flows have their addresses");
+}
+
+#[test]
+fn nginx_with_two_workers() {
+    check("nginx-2-workers");
+}
+
+/// The recorder replaces the names of the machine's other tasks; nothing but the lab's and the kernel's may be there.
+#[test]
+fn golden_runs_name_nobody_else() {
+    let own = [
+        "memcached",
+        "mc-",
+        "nginx",
+        "redis-server",
+        "bio_",
+        "io_thd_",
+        "jemalloc_bg_thd",
+        "lab",
+        "tailsight",
+        "golden",
+        "task-",
+    ];
+    let kernel = [
+        "swapper",
+        "ksoftirqd/",
+        "kworker/",
+        "rcu",
+        "migration/",
+        "kthreadd",
+        "cpuhp/",
+        "idle_inject/",
+        "kcompactd",
+        "khugepaged",
+        "kswapd",
+        "ktimers/",
+        "kauditd",
+        "khungtaskd",
+        "oom_reaper",
+    ];
+    for entry in fs::read_dir(folder()).expect("golden runs").flatten() {
+        let mut run = Run::open(&entry.path()).expect("a golden run");
+        let named = run.events().expect("events").into_iter().flat_map(|c| c.events);
+        let renamed = named.filter(|e| matches!(e.kind, 5 | 6 | 8)).map(|e| e.text());
+        let names = run.tasks.iter().map(|t| t.comm.clone());
+        for name in names.chain(run.sockets.iter().map(|s| s.comm.clone())).chain(renamed) {
+            let known = name.is_empty() || own.iter().chain(&kernel).any(|n| name.starts_with(n));
+            assert!(known, "{} names {name:?}", entry.path().display());
+        }
+        for socket in &run.sockets {
+            let lab = ["10.77.0.", "fd77::", "0.0.0.0", "::", "127.0.0.1"];
+            assert!(lab.iter().any(|a| socket.local_addr.starts_with(a)), "{socket:?}");
+        }
+    }
+}
