@@ -126,8 +126,8 @@ impl Analysis {
         }
         stages::complete(&mut scan);
         lifetimes.owners = owners.into_list();
-        lifetimes.messages = scan.messages.clone();
-        lifetimes.flows = scan.flows.clone();
+        lifetimes.messages = std::mem::take(&mut scan.messages);
+        lifetimes.flows = std::mem::take(&mut scan.flows);
         Analysis { lifetimes, scan }
     }
 
@@ -136,7 +136,7 @@ impl Analysis {
     pub fn path(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
         let mut spans = Vec::new();
         let i = message as usize;
-        if let (Some(m), Some(extra)) = (self.scan.messages.get(i), self.scan.extras.get(i)) {
+        if let (Some(m), Some(extra)) = (self.lifetimes.messages.get(i), self.scan.extras.get(i)) {
             let mut owners = Owners::resume(self.lifetimes.owners.clone());
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();

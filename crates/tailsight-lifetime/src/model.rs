@@ -166,11 +166,13 @@ pub struct Part {
     pub role: Role,
     /// The owner.
     pub owner: OwnerId,
-    /// How often it began (or was met running at the start of the leg).
-    pub count: u32,
+    /// How often it began (or was met running at the start of the leg); stays at 65,535 when it was more.
+    pub count: u16,
     /// Nanoseconds.
     pub ns: u64,
 }
+
+const _: () = assert!(size_of::<Part>() == 16);
 
 /// One step of a message's path, in order: contiguous, without gap or overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,10 +290,12 @@ impl Frame {
                 None => "work".into(),
             },
             Frame::Packet { own: true, port, .. } => format!("packet:own:{port}"),
-            Frame::Packet { own: false, port, app } => match symbols.get(app as usize).filter(|s| !s.is_empty()) {
-                Some(app) => format!("packet:{app}:{port}"),
-                None => format!("packet:{port}"),
-            },
+            Frame::Packet { own: false, port, app } => {
+                match symbols.get(app as usize).filter(|s| app != 0 && !s.is_empty()) {
+                    Some(app) => format!("packet:{app}:{port}"),
+                    None => format!("packet:{port}"),
+                }
+            }
             Frame::IdleState { state } => format!("idle-state:{state}"),
             Frame::WakePending => "wake-pending".into(),
             Frame::Runnable => "runnable".into(),

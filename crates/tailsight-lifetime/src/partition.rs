@@ -117,7 +117,7 @@ impl Sum {
         }
         let part = &mut self.parts[self.places[slot] as usize];
         part.ns += ns;
-        part.count += begins;
+        part.count = part.count.saturating_add(begins.min(u32::from(u16::MAX)) as u16);
     }
 
     fn finish(&mut self, out: &mut Vec<Part>) {

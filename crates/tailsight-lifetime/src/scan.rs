@@ -1,8 +1,9 @@
 //! One pass over all events in time order: core timelines, thread timelines, messages.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
+use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey};
 
 use crate::cores::Core;
@@ -300,7 +301,12 @@ impl Scanner<'_> {
         for tid in open {
             self.close_window(tid, end_ns);
         }
-        for flow in self.tcp.values_mut() {
+        let others = others_flows(self.facts);
+        for (key, flow) in &mut self.tcp {
+            // Another server on the same port (in another network namespace, or a worker that was not chosen) holds it.
+            if !flow.receiver.was_read() && others.contains(&(key.addrs, key.ports)) {
+                continue;
+            }
             flow.receiver.end("not received before the recording ended", &mut self.found);
             flow.replies.end(&mut self.found);
         }
@@ -370,9 +376,16 @@ fn waits_for_work(nr: u32) -> bool {
         .contains(&name.as_str())
 }
 
+/// Connections that a process outside the target holds: (address key, ports).
+fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {
+    let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
+    let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
+    facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
+}
+
 /// IPv6 flows get their addresses from the recorder's socket table.
 fn name_flows(flows: &mut [Flow], facts: &Facts) {
-    let by_key: FxHashMap<(u64, u16, u16), &tailsight_trace::tables::SocketRow> = facts
+    let by_key: FxHashMap<(u64, u16, u16), &SocketRow> = facts
         .sockets
         .iter()
         .filter(|s| !s.local_addr.is_empty())

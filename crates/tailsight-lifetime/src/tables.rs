@@ -137,7 +137,7 @@ fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                         roles.append_value(if part.role == Role::R { "R" } else { "A" });
                         owners.append_value(&paths[part.owner as usize]);
                         ns.append_value(part.ns);
-                        count.append_value(part.count);
+                        count.append_value(u32::from(part.count));
                     }
                 }
             }

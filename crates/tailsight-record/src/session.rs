@@ -183,7 +183,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         let (events, lost, fullest) = fill(&loaded, &buffers);
         progress(Progress::Recording { elapsed: started.elapsed(), events, lost });
         let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
-        let urgent = fullest > slots / 2;
+        // A short recording is drained after its end, unless the buffers would not hold it.
+        let urgent = fullest > if long { slots / 2 } else { slots / 8 * 7 };
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - last_drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
             let gentle = (!urgent).then(Gentle::begin);

@@ -246,6 +246,11 @@ impl Receiver {
         first..last
     }
 
+    /// Whether the target read from the flow at any time.
+    pub fn was_read(&self) -> bool {
+        self.received.is_some()
+    }
+
     /// The flow ended: what is still pending was not received, for the reason given.
     pub fn end(&self, why: &str, found: &mut Found) {
         let dropped = self.pending.iter().filter(|p| p.dropped).count() as u64;

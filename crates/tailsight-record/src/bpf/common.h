@@ -170,7 +170,7 @@ struct ipv6 {
 };
 struct transport {
 	__be16 source, destination;
-	__be32 sequence, ack; /* TCP; UDP ends before */
+	__be32 sequence, ack; /* TCP; a UDP header ends before and these are not looked at */
 	__u8 offset, flags;
 };
 
@@ -189,10 +189,18 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	__u8 proto;
 
 	if (protocol == bpf_htons(ETH_P_IP)) {
-		struct ipv4 ip;
-		if (bpf_probe_read_kernel(&ip, sizeof(ip), l3))
+		/* Both headers in one read; what lies behind a short packet is mapped too (skb_shared_info). */
+		struct {
+			struct ipv4 ip;
+			struct transport t;
+		} h;
+		if (bpf_probe_read_kernel(&h, sizeof(h), l3))
 			return false;
+		struct ipv4 ip = h.ip;
 		__u32 header = (ip.version_ihl & 15) * 4;
+		t = h.t;
+		if (header != sizeof(ip) && bpf_probe_read_kernel(&t, sizeof(t), l3 + header))
+			return false;
 		proto = ip.protocol;
 		/* A fragment has no ports; reassembly gives the whole datagram to netif's later hooks unseen. */
 		if (ip.frag & bpf_htons(0x1fff))
@@ -206,9 +214,14 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 		p->flow.addrs = incoming ? pair(source, destination) : pair(destination, source);
 		p->flow.flags = 0;
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6 ip;
-		if (bpf_probe_read_kernel(&ip, sizeof(ip), l3))
+		struct {
+			struct ipv6 ip;
+			struct transport t;
+		} h;
+		if (bpf_probe_read_kernel(&h, sizeof(h), l3))
 			return false;
+		struct ipv6 ip = h.ip;
+		t = h.t;
 		proto = ip.next;
 		l3_bytes = sizeof(ip);
 		__u32 total = bpf_ntohs(ip.payload);
@@ -220,16 +233,12 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 		return false;
 	}
 	if (proto == IPPROTO_TCP) {
-		if (bpf_probe_read_kernel(&t, sizeof(t), l3 + l3_bytes))
-			return false;
 		__u32 headers = l3_bytes + (t.offset >> 4) * 4;
 		p->payload = bytes > headers ? bytes - headers : 0;
 		p->sequence = bpf_ntohl(t.sequence);
 		p->flow.flags |= (t.flags & 1 ? TS_FLOW_FIN : 0) | (t.flags & 2 ? TS_FLOW_SYN : 0) |
 				 (t.flags & 4 ? TS_FLOW_RST : 0);
 	} else if (proto == IPPROTO_UDP) {
-		if (bpf_probe_read_kernel(&t, 8, l3 + l3_bytes))
-			return false;
 		p->payload = bytes > l3_bytes + 8 ? bytes - l3_bytes - 8 : 0;
 		p->sequence = 0;
 		p->flow.flags |= TS_FLOW_UDP;

@@ -20,7 +20,12 @@ pub const PROBE: Probe = Probe {
             tells: "device interrupts",
             programs: &[tp_btf("irq_handler_exit")],
         },
-        Hook { name: "napi_poll", need: Need::Default, tells: "NAPI polls", programs: &[tp_btf("napi_poll")] },
+        Hook {
+            name: "napi_poll",
+            need: Need::Optional,
+            tells: "how many packets each NAPI poll took (softirq and packet events tell when)",
+            programs: &[tp_btf("napi_poll")],
+        },
         Hook {
             name: "local_timer_entry",
             need: Need::Default,
