@@ -56,6 +56,8 @@ pub fn read_run(dir: &Path, data: &[u8]) {
     }
     let Ok(mut run) = tailsight_trace::Run::open(dir) else { return };
     let Ok(cpus) = run.events() else { return };
+    // The decoder panicked, and the panic was caught: what makes it panic is to be refused before.
+    assert!(!run.partial.iter().any(|why| why.contains("damaged data")), "{:?}", run.partial);
     if cpus.iter().map(|c| c.events.len()).sum::<usize>() > MOST_EVENTS {
         return;
     }

@@ -2,7 +2,7 @@
 //! `golden TAILSIGHT OUT`: the built `tailsight` binary, and the folder that gets a run for each server. Needs root.
 //!
 //! Every name of a task that is not the lab's own or the kernel's becomes `task-N`, sockets that are not the server's
-//! are left out, and process numbers of the selector go: a run shows nothing else of the machine than its processor.
+//! are left out, and the kernel's build name goes: a run shows nothing else of the machine than its processor.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,6 +22,9 @@ use tailsight_trace::{Event, Run, RunWriter};
 /// How long is recorded.
 const DURATION: &str = "150ms";
 
+/// Starts a server in the pair's server namespace.
+type Start = fn(&Pair) -> tailsight_lab::Result<Server>;
+
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(tailsight), Some(out)) = (arguments.next(), arguments.next()) else {
@@ -32,7 +35,7 @@ fn main() -> anyhow::Result<()> {
     let one = |name, proto, ip, port| {
         (name, Workload { pipeline_burst: 3, ..Workload::new(proto, SocketAddr::new(ip, port)) })
     };
-    let runs: [(_, fn(&Pair) -> tailsight_lab::Result<Server>); 4] = [
+    let runs: [(_, Start); 4] = [
         (one("memcached-tcp", Proto::Memcached, SERVER_V4, 11211), |p| {
             Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
         }),
@@ -131,6 +134,8 @@ fn publish(raw: &Path, to: &Path, port: u16) -> anyhow::Result<usize> {
     let mut meta = run.meta.clone();
     meta.target.selector = "-p PID".into();
     meta.warnings.clear();
+    // The version, without the name of the build.
+    meta.host.kernel.truncate(meta.host.kernel.find('-').unwrap_or(meta.host.kernel.len()));
     meta.state = State::Recording;
     let mut writer = RunWriter::create(to, &meta)?;
     let mut count = 0;

@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_missing_tracepoint_turns_its_hook_off_and_says_so() {
-        let states = choose(&HookChoice::default(), |t| t != "cpu_idle").unwrap();
-        let idle = states.iter().find(|h| h.name == "cpu_idle").unwrap();
-        assert_eq!(idle.program, None);
-        assert!(idle.reason.as_deref().unwrap().contains("does not have"));
+        let states = choose(&HookChoice::default(), |t| t != "sched_waking").unwrap();
+        let waking = states.iter().find(|h| h.name == "sched_waking").unwrap();
+        assert_eq!(waking.program, None);
+        assert!(waking.reason.as_deref().unwrap().contains("does not have"));
         let switch = states.iter().find(|h| h.name == "sched_switch").unwrap();
         assert_eq!(switch.program, Some("sched_switch"));
     }
@@ -243,10 +243,10 @@ mod tests {
     fn optional_hooks_are_off_until_asked_for() {
         let off = choose(&HookChoice::default(), |_| true).unwrap();
         assert!(off.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_none());
-        let choice = HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["cpu_idle".into()] };
+        let choice = HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["sched_waking".into()] };
         let on = choose(&choice, |_| true).unwrap();
         assert!(on.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_some());
-        assert!(on.iter().find(|h| h.name == "cpu_idle").unwrap().program.is_none());
+        assert!(on.iter().find(|h| h.name == "sched_waking").unwrap().program.is_none());
     }
 
     #[test]

@@ -56,8 +56,8 @@ pub(crate) fn readable(file: &File) -> std::io::Result<Readable> {
     }
 }
 
-/// The kinds of buffers a column has, in order.
-type Columns = Vec<usize>;
+/// The buffers of each column, by the bytes of one of their elements: validity first, then offsets and data.
+type Columns = Vec<Vec<u64>>;
 
 /// One message: its bytes and rows; `None` at the end mark.
 fn message(
@@ -123,12 +123,12 @@ fn message(
     Ok(Ok(Some((8 + description + body, rows))))
 }
 
-/// The width of an integer column.
-fn bits(field: &Field<'_>) -> Option<i32> {
-    field.type_as_int().map(|int| int.bitWidth())
+/// The width of an integer column; 0 when it is none that there is.
+fn bits(field: &Field<'_>) -> u8 {
+    field.type_as_int().and_then(|int| u8::try_from(int.bitWidth()).ok()).unwrap_or(0)
 }
 
-/// How many buffers each column has. Plain types only: versions of this format add columns, never nested ones.
+/// The buffers that each column has. Plain types only: versions of this format add columns, never nested ones.
 fn schema_columns(schema: &Schema<'_>) -> Checked<Columns> {
     let fields = schema.fields().ok_or("its schema has no columns")?;
     fields
@@ -137,9 +137,11 @@ fn schema_columns(schema: &Schema<'_>) -> Checked<Columns> {
             let name = field.name().unwrap_or("?");
             let plain = field.dictionary().is_none() && field.children().is_none_or(|c| c.is_empty());
             match field.type_type() {
-                Type::Int if plain && matches!(bits(&field), Some(8 | 16 | 32 | 64)) => Ok(2),
-                Type::Bool if plain => Ok(2),
-                Type::Utf8 | Type::Binary if plain => Ok(3),
+                Type::Int if plain && matches!(bits(&field), 8 | 16 | 32 | 64) => {
+                    Ok(vec![1, u64::from(bits(&field)) / 8])
+                }
+                Type::Bool if plain => Ok(vec![1, 1]),
+                Type::Utf8 | Type::Binary if plain => Ok(vec![1, 4, 1]),
                 other => {
                     Err(format!("column {name} is of a type that no run has ({})", other.variant_name().unwrap_or("?")))
                 }
@@ -166,12 +168,16 @@ fn check_batch(
         return bad("has columns of other lengths than its own, or empty fields");
     }
     let buffers: Vec<Buffer> = batch.buffers().map(|b| b.iter().copied().collect()).unwrap_or_default();
-    if buffers.len() != columns.iter().sum::<usize>() {
+    let widths: Vec<u64> = columns.iter().flatten().copied().collect();
+    if buffers.len() != widths.len() {
         return bad("has too few or too many buffers");
+    }
+    if batch.variadicBufferCounts().is_some_and(|c| !c.is_empty()) {
+        return bad("counts buffers that no column has");
     }
     let start = reader.stream_position()?;
     let mut decoded = 0u64;
-    for buffer in buffers {
+    for (buffer, width) in buffers.into_iter().zip(widths) {
         let (Ok(offset), Ok(length)) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length())) else {
             return bad("has a buffer of negative length");
         };
@@ -189,12 +195,15 @@ fn check_batch(
             reader.seek_relative((start + offset) as i64 - here as i64)?;
             reader.read_exact(&mut prefix)?;
             match i64::from_le_bytes(prefix) {
-                -1 => {}
+                -1 => takes = length - 8,
                 n => match u64::try_from(n) {
                     Ok(n) => takes = n,
                     Err(_) => return bad("has a buffer that decodes to a negative length"),
                 },
             }
+        }
+        if takes % width != 0 {
+            return bad("has a buffer that ends inside a value");
         }
         decoded = decoded.saturating_add(takes);
     }

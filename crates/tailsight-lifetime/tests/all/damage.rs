@@ -55,3 +55,16 @@ proptest! {
         harness::read_run(dir.path(), &bytes);
     }
 }
+
+/// Inputs that the fuzzer found, each named by what was wrong in it.
+#[test]
+fn what_the_fuzzer_found_stays_fixed() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/regressions");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(folder).expect("the inputs").flatten() {
+        harness::read_run(dir.path(), &std::fs::read(entry.path()).expect("an input"));
+        inputs += 1;
+    }
+    assert!(inputs > 0);
+}

@@ -4,4 +4,5 @@
 mod damage;
 mod golden;
 mod properties;
+mod regressions;
 mod simulator;

@@ -7,8 +7,8 @@ pub const PROBE: Probe = Probe {
     name: "idle",
     hooks: &[Hook {
         name: "cpu_idle",
-        need: Need::Default,
-        tells: "how deep an idle core slept",
+        need: Need::Optional,
+        tells: "how deep an idle core slept (that it was idle, sched_switch tells)",
         programs: &[tp_btf("cpu_idle")],
     }],
 };

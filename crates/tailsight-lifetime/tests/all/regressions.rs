@@ -1,0 +1,214 @@
+//! Defects that were found once, each by the name of what went wrong.
+
+use tailsight_lifetime::input::Names;
+use tailsight_lifetime::model::flags;
+use tailsight_lifetime::{Analysis, Context, Facts, Leg, Message};
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::read::CpuEvents;
+use tailsight_trace::tables::TaskRow;
+
+const UDP: u16 = flow_flags::UDP;
+const PORTS: u64 = 11211 << 16 | 4000;
+const SERVER: u32 = 100;
+
+/// An event: time, kind, flags, thread, fields.
+fn event(ts: u64, kind: Kind, aux: u16, tid: u32, [a, b, c]: [u64; 3]) -> Event {
+    Event { ts, kind: kind as u8, generation: 0, aux, tid, a, b, c }
+}
+/// A packet of the flow: sequence number, bytes, device.
+fn packet(ts: u64, kind: Kind, aux: u16, seq: u64, bytes: u64, ifindex: u64) -> Event {
+    event(ts, kind, aux, 0, [1, PORTS | seq << 32, bytes | ifindex << 32])
+}
+/// A socket's hand-off (`position`: rcv_nxt) or a receive call (copied_seq), of socket 9.
+fn handoff(ts: u64, aux: u16, position: u64) -> Event {
+    event(ts, Kind::Handoff, aux, 0, [1, PORTS | position << 32, 9])
+}
+fn recv(ts: u64, aux: u16, position: u64, bytes: u64) -> Event {
+    event(ts, Kind::Recv, aux, SERVER, [1, PORTS | position << 32, bytes | 9 << 32])
+}
+
+fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
+    let server = TaskRow { tid: SERVER, tgid: SERVER, comm: "server".into(), target: true, ..TaskRow::default() };
+    let facts = Facts { names: Names::new(&[server]), cpus: cpus.len() as u16, ..Facts::default() };
+    let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
+    let analysis = Analysis::build(&facts, &cpus);
+    crate::properties::check_partition(&analysis).expect("an exact partition");
+    analysis
+}
+
+/// (driver, hand-off, receive) of each message, in the order of the receive calls.
+fn stages(analysis: &Analysis) -> Vec<(u64, u64, u64)> {
+    let mut list: Vec<&Message> = analysis.lifetimes.messages.iter().collect();
+    list.sort_by_key(|m| m.recv_ns);
+    list.iter().map(|m| (m.driver_ns, m.handoff_ns, m.recv_ns)).collect()
+}
+
+/// A thread that was already looking took a datagram before its hand-off was announced. Its receive call matched nothing,
+/// and every later one on that socket got the datagram before its own.
+#[test]
+fn a_datagram_read_before_its_hand_off_shifted_all_later_ones() {
+    let arriving = vec![
+        packet(10, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(30, UDP, 0),
+        packet(40, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(41, UDP, 0),
+    ];
+    let reading = vec![recv(20, UDP, 0, 50), recv(60, UDP, 0, 50)];
+    let analysis = analyse(vec![arriving, reading]);
+    assert_eq!(stages(&analysis), vec![(10, 10, 20), (40, 41, 60)]);
+    assert_eq!(analysis.lifetimes.messages[0].flags, flags::NO_HANDOFF);
+}
+
+/// A datagram dropped between its first sight and protocol processing (a full backlog) left its time to the next one, and
+/// that one's to the next: every later latency was too long by one arrival.
+#[test]
+fn a_datagram_dropped_in_the_backlog_left_its_arrival_to_the_next() {
+    let analysis = analyse(vec![vec![
+        packet(10, Kind::RxBacklog, UDP, 0, 50, 2),
+        packet(11, Kind::SkbDrop, UDP, 0, 50, 6),
+        packet(100, Kind::RxBacklog, UDP, 0, 50, 2),
+        packet(105, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(106, UDP, 0),
+        recv(120, UDP, 0, 50),
+    ]]);
+    assert_eq!(stages(&analysis), vec![(100, 106, 120)]);
+    assert_eq!(analysis.lifetimes.incomplete["dropped"], 1);
+}
+
+/// A datagram on its second device (bridge) took the first sight of the one behind it.
+#[test]
+fn a_datagram_on_a_second_device_took_the_arrival_of_the_next() {
+    let analysis = analyse(vec![vec![
+        packet(10, Kind::RxBacklog, UDP, 0, 50, 2),
+        packet(20, Kind::RxBacklog, UDP, 0, 50, 2),
+        packet(30, Kind::RxStack, UDP, 0, 50, 2),
+        packet(31, Kind::RxStack, UDP, 0, 50, 3),
+        handoff(32, UDP, 0),
+        packet(40, Kind::RxStack, UDP, 0, 50, 2),
+        packet(41, Kind::RxStack, UDP, 0, 50, 3),
+        handoff(42, UDP, 0),
+        recv(50, UDP, 0, 50),
+        recv(60, UDP, 0, 50),
+    ]]);
+    assert_eq!(stages(&analysis), vec![(10, 32, 50), (20, 42, 60)]);
+    assert!(analysis.lifetimes.incomplete.is_empty(), "{:?}", analysis.lifetimes.incomplete);
+}
+
+/// Two threads read one socket, and the events of their receive calls come in the other order than their reads.
+#[test]
+fn datagrams_of_two_readers_were_exchanged() {
+    let arriving = vec![
+        packet(10, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(11, UDP, 0),
+        packet(20, Kind::RxStack, UDP, 0, 70, 2),
+        handoff(21, UDP, 0),
+    ];
+    let analysis = analyse(vec![arriving, vec![recv(40, UDP, 0, 70)], vec![recv(45, UDP, 0, 50)]]);
+    assert_eq!(stages(&analysis), vec![(20, 21, 40), (10, 11, 45)]);
+}
+
+/// The same ports carried a new connection whose sequence numbers lie before the old one's: its data was taken for a
+/// retransmission, and no message of it was seen.
+#[test]
+fn a_connection_on_used_ports_was_taken_for_a_retransmission() {
+    let connection = |at: u64, isn: u64| {
+        vec![
+            packet(at, Kind::RxStack, flow_flags::SYN, isn, 0, 2),
+            packet(at + 10, Kind::RxStack, 0, isn + 1, 50, 2),
+            handoff(at + 11, 0, isn + 51),
+            recv(at + 20, 0, isn + 51, 50),
+        ]
+    };
+    let both = [connection(100, 900_000), connection(200, 1_000)].concat();
+    assert_eq!(stages(&analyse(vec![both])), vec![(110, 111, 120), (210, 211, 220)]);
+}
+
+/// A SYN that comes again is no new connection.
+#[test]
+fn a_repeated_syn_forgets_nothing() {
+    let analysis = analyse(vec![vec![
+        packet(5, Kind::RxStack, flow_flags::SYN, 99, 0, 2),
+        packet(10, Kind::RxStack, 0, 100, 50, 2),
+        packet(12, Kind::RxStack, flow_flags::SYN, 99, 0, 2),
+        handoff(13, 0, 150),
+        recv(20, 0, 150, 50),
+    ]]);
+    assert_eq!(stages(&analysis), vec![(10, 13, 20)]);
+}
+
+/// A packet whose range lies around that of a packet still in the queue used up the other's first sight.
+#[test]
+fn a_packet_took_the_arrival_of_another_inside_its_range() {
+    let analysis = analyse(vec![vec![
+        packet(10, Kind::RxNapi, 0, 100, 45, 2),
+        packet(20, Kind::RxNapi, 0, 140, 5, 2),
+        packet(21, Kind::RxNapi, 0, 145, 5, 2),
+        packet(30, Kind::RxStack, 0, 100, 45, 2),
+        packet(40, Kind::RxStack, 0, 140, 10, 2),
+        handoff(41, 0, 150),
+        recv(50, 0, 150, 50),
+    ]]);
+    assert_eq!(stages(&analysis), vec![(10, 41, 50), (20, 41, 50)]);
+}
+
+/// A wake-up that met a thread falling asleep, which then did not sleep, was kept for its next sleep: the thread looked
+/// ready to run while it slept, and its real wake-up was ignored.
+#[test]
+fn a_wake_up_of_a_given_up_sleep_was_taken_for_the_next() {
+    let switch = |ts, from: u64, to: u64, state: u64| {
+        let tid = from as u32;
+        event(ts, Kind::SchedSwitch, 0, tid, [from | to << 32, state | 120 << 32, 0])
+    };
+    let analysis = analyse(vec![
+        vec![switch(10, 0, 100, 0), switch(1_000, 100, 0, 1), switch(9_010, 0, 100, 0), recv(9_500, 0, 150, 50)],
+        vec![
+            event(900, Kind::SchedWaking, 0, 0, [100, 100, 0]),
+            packet(2_000, Kind::RxStack, 0, 100, 50, 2),
+            handoff(2_001, 0, 150),
+            event(9_000, Kind::SchedWaking, 0, 0, [100, 100, 0]),
+        ],
+    ]);
+    let id = analysis.lifetimes.messages[0].id;
+    let blocked: u64 = analysis
+        .path(id, Leg::Receive)
+        .iter()
+        .filter(|s| matches!(analysis.lifetimes.owners[s.owner as usize].context, Context::Blocked))
+        .map(|s| s.to_ns - s.from_ns)
+        .sum();
+    assert_eq!(blocked, 9_000 - 2_001);
+    assert_eq!(analysis.lifetimes.messages[0].wake_ns, 9_000);
+}
+
+/// Streams out of order made differences of times that panicked, and a core with a number beyond 16 bits a table for all
+/// the cores below it.
+#[test]
+fn streams_out_of_order_and_cores_without_end() {
+    let in_order = vec![
+        packet(10, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(11, UDP, 0),
+        packet(20, Kind::RxStack, UDP, 0, 50, 2),
+        handoff(21, UDP, 0),
+        recv(30, UDP, 0, 50),
+        recv(31, UDP, 0, 50),
+    ];
+    let expected = stages(&analyse(vec![in_order.clone()]));
+    let reversed: Vec<Event> = in_order.iter().rev().copied().collect();
+    assert_eq!(stages(&analyse(vec![reversed])), expected);
+    let far = CpuEvents { cpu: u32::MAX, events: in_order };
+    assert!(Analysis::build(&Facts::default(), &[far]).lifetimes.messages.is_empty());
+}
+
+/// Softirqs whose ends were lost stood on each other without limit, and each event went down the whole tower.
+#[test]
+fn lost_ends_of_spans_built_a_tower() {
+    let entry = |i: u64| event(10 + i, Kind::SoftirqEntry, 0, 0, [i % 10, 0, 0]);
+    let mut events: Vec<Event> = (0..200_000).map(entry).collect();
+    events.push(packet(300_000, Kind::RxStack, 0, 100, 50, 2));
+    events.push(handoff(300_001, 0, 150));
+    events.push(recv(300_010, 0, 150, 50));
+    let begun = std::time::Instant::now();
+    let analysis = analyse(vec![events]);
+    assert!(analysis.lifetimes.owners.iter().all(|o| o.frames.len() <= 20));
+    assert!(begun.elapsed().as_secs() < 20, "took {:?}", begun.elapsed());
+}
