@@ -33,7 +33,7 @@ fn part() -> impl Strategy<Value = Part> {
     (any::<bool>(), 0..13u32, 0..4u32, ns).prop_map(|(at_a, owner, count, ns)| Part {
         role: if at_a { Role::A } else { Role::R },
         owner,
-        count,
+        count: u16::try_from(count).unwrap_or(u16::MAX),
         ns,
     })
 }

@@ -236,7 +236,9 @@ fn sum(path: &[PathSpan]) -> Vec<Part> {
         entry.0 += u32::from(span.begins);
         entry.1 += span.to_ns - span.from_ns;
     }
-    out.into_iter().map(|((role, owner), (count, ns))| Part { role, owner, count, ns }).collect()
+    out.into_iter()
+        .map(|((role, owner), (count, ns))| Part { role, owner, count: u16::try_from(count).unwrap_or(u16::MAX), ns })
+        .collect()
 }
 
 fn finish(messages: Vec<Message>, parts: Vec<[Vec<Part>; 3]>, paths: &[Vec<PathSpan>], length: u64) -> Synthetic {
