@@ -22,11 +22,17 @@ fn valid() -> &'static [Vec<u8>; 6] {
     })
 }
 
-/// A run directory whose file `changed` holds other bytes.
+/// A run directory whose file `changed` holds other bytes. The others are written when they are not there yet, so a
+/// directory serves for one changed file only.
 fn run_with(dir: &Path, changed: usize, bytes: &[u8]) -> PathBuf {
     fs::create_dir_all(dir.join("events")).unwrap();
     for (i, name) in FILES.iter().enumerate() {
-        fs::write(dir.join(name), if i == changed { bytes } else { &valid()[i] }).unwrap();
+        let path = dir.join(name);
+        if i == changed {
+            fs::write(path, bytes).unwrap();
+        } else if !path.exists() {
+            fs::write(path, &valid()[i]).unwrap();
+        }
     }
     dir.to_path_buf()
 }
@@ -42,8 +48,8 @@ fn read(dir: &Path) -> Result<(Vec<usize>, bool), tailsight_trace::Error> {
 
 #[test]
 fn cut_at_every_byte_every_whole_batch_is_read_and_the_cut_is_said() {
-    let dir = tempfile::tempdir().unwrap();
     for (file, whole) in valid().iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
         for length in 0..whole.len() {
             let result = read(&run_with(dir.path(), file, &whole[..length]));
             if file == 0 {
@@ -65,8 +71,8 @@ fn cut_at_every_byte_every_whole_batch_is_read_and_the_cut_is_said() {
 
 #[test]
 fn garbage_behind_the_end_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
     for file in 1..FILES.len() {
+        let dir = tempfile::tempdir().unwrap();
         let mut bytes = valid()[file].clone();
         bytes.extend([0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0x7f].repeat(100));
         assert_eq!(read(&run_with(dir.path(), file, &bytes)).unwrap(), (vec![120, 120], false));
@@ -77,7 +83,6 @@ fn garbage_behind_the_end_changes_nothing() {
 /// allocation, which no test can catch: this test then ends the whole test run.)
 #[test]
 fn lengths_that_lie_are_not_believed() {
-    let dir = tempfile::tempdir().unwrap();
     let lies: [&[u8]; 4] = [
         &[0xff, 0xff, 0xff, 0x7f],
         &[0xff; 4],
@@ -85,6 +90,7 @@ fn lengths_that_lie_are_not_believed() {
         &[0, 0, 0, 0, 0, 1, 0, 0],
     ];
     for file in 1..FILES.len() {
+        let dir = tempfile::tempdir().unwrap();
         let whole = &valid()[file];
         for at in (0..whole.len()).step_by(4) {
             for lie in lies {

@@ -159,7 +159,7 @@ pub fn load() -> anyhow::Result<Verdict> {
             .connections(8),
         // Bursts, as from clients that fetch a page with all its parts: nginx then keeps the core for a while.
         Workload { name: "nginx".into(), pipeline_burst: NGINX_BURST, ..Workload::new(Proto::Http1, to(NGINX_PORT)) }
-            .rate(45_000.0)
+            .rate(60_000.0)
             .connections(32),
     ];
     for w in load::run(&workloads, LONGEST_LOAD, true, &stop)? {
