@@ -2,8 +2,8 @@
 /* What every probe shares: the per-core event buffers, the target filters, and flow keys.
  *
  * Buffers: memory-mapped arrays of CHUNK events, `slots` events a core. Chunks, because the kernel clears a map's memory
- * in one go: one map of hundreds of megabytes would hold a core for up to a second on a kernel that does not preempt
- * itself, in the middle of the server that is to be observed. A slot is taken with an atomic add (interrupts nest), its
+ * in one go: one map of hundreds of megabytes holds a core for 80 ms and more on a kernel that does not preempt itself,
+ * and the server that is to be observed may need it. A slot is taken with an atomic add (interrupts nest), its
  * header word is written last and carries the lap's generation, so a reader never takes half an event. A full buffer
  * drops and counts. No system call, no wake-up. */
 #pragma once

@@ -1,4 +1,4 @@
-//! Lifetimes of a run directory, in short: `quick RUN`.
+//! Prints the legs of a run, and the path of the median and the slowest message of each, span by span: `paths RUN`.
 use tailsight_lifetime::*;
 fn main() {
     let t0 = std::time::Instant::now();
