@@ -9,6 +9,7 @@ use tailsight_trace::event::{Kind, flow_flags};
 use crate::model::Frame;
 use crate::threads::Threads;
 use crate::tree::{NodeId, Tree};
+use crate::when::When;
 
 /// A segment of a core's timeline: from `from` until the next segment's `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub struct Segment {
 pub struct Core {
     /// Its segments, in order, of different nodes or spans.
     pub segments: Vec<Segment>,
+    when: When,
     node: NodeId,
     known: bool,
     after_interrupt: bool,
@@ -39,7 +41,13 @@ const MAX_NESTING: usize = 16;
 impl Core {
     /// A core of which nothing is known yet.
     pub fn new(events: usize) -> Core {
-        Core { segments: Vec::with_capacity(events), node: 0, known: false, after_interrupt: false }
+        Core {
+            segments: Vec::with_capacity(events),
+            when: When::default(),
+            node: 0,
+            known: false,
+            after_interrupt: false,
+        }
     }
 
     /// What runs now.
@@ -77,8 +85,7 @@ impl Core {
     }
 
     /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
-    pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event) {
-        let Some(kind) = event.kind() else { return };
+    pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
         if !self.known || tree.task_of(self.node) != event.tid {
             // The first event of a core, or one after a loss: trust the event.
             self.known = true;
@@ -121,7 +128,7 @@ impl Core {
             }
             Kind::SoftirqExit => {
                 let vec = event.a as u8;
-                let was_inline = tree.any(self.node, |f| matches!(f, Frame::Softirq { inline: true, .. }));
+                let was_inline = tree.within(self.node).inline_softirq;
                 self.pop(tree, ts, |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec));
                 interrupt_ends = !was_inline;
             }
@@ -139,7 +146,7 @@ impl Core {
             }
             Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
             Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
-            Kind::RxStack if tree.any(self.node, is_net_rx) => {
+            Kind::RxStack if tree.within(self.node).net_rx => {
                 let own = event.aux & flow_flags::FOREIGN == 0;
                 let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
                 let port = if own { local } else { local.min(remote) };
@@ -168,13 +175,13 @@ impl Core {
 
     /// The index of the segment that holds `ts`, if the timeline had begun by then.
     pub fn at(&self, ts: u64) -> Option<usize> {
-        self.segments.partition_point(|s| s.from <= ts).checked_sub(1)
+        self.when.at(&self.segments, ts, |s| s.from)
     }
-}
 
-/// NET_RX, vector 3 (include/linux/interrupt.h).
-fn is_net_rx(frame: Frame) -> bool {
-    matches!(frame, Frame::Softirq { vec: 3, .. })
+    /// The timeline is complete: from here on, [`Core::at`] is fast.
+    pub fn complete(&mut self) {
+        self.when = When::new(&self.segments, |s| s.from);
+    }
 }
 
 /// Events that may stand between an interrupt's end and the softirq it raised.

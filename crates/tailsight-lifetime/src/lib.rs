@@ -8,6 +8,7 @@ pub mod cores;
 pub mod input;
 pub mod lifeline;
 pub mod matching;
+pub mod merge;
 pub mod model;
 pub mod partition;
 pub mod scan;
@@ -16,10 +17,12 @@ pub mod tables;
 pub mod threads;
 pub mod tree;
 pub mod walk;
+pub mod when;
 
 use std::collections::BTreeMap;
 
 use tailsight_trace::read::CpuEvents;
+use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
 pub use model::{Context, Flow, Frame, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
@@ -103,9 +106,30 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Builds every lifetime of a run.
+    /// Builds every lifetime of a run, reading its events as it goes. What the run lacks is noted in it.
+    ///
+    /// # Errors
+    /// Those of [`Run::events`].
+    pub fn of(run: &mut Run) -> Result<Analysis, Error> {
+        let facts = Facts::of(run);
+        let mut streams = run.streams()?;
+        match scan::scan(&facts, streams.iter_mut()) {
+            Ok(scan) => {
+                run.conclude(&streams);
+                Ok(Analysis::from_scan(&facts, scan))
+            }
+            Err(Error::OutOfOrder { .. }) => Ok(Analysis::build(&facts, &run.events()?)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Builds every lifetime from events in memory.
     pub fn build(facts: &Facts, cpus: &[CpuEvents]) -> Analysis {
-        let mut scan = scan::scan(facts, cpus);
+        let scan = scan::scan(facts, merge::in_memory(cpus).iter_mut());
+        Analysis::from_scan(facts, scan.expect("events in memory are read without errors"))
+    }
+
+    fn from_scan(facts: &Facts, mut scan: Scan) -> Analysis {
         let mut owners = Owners::default();
         let mut lifetimes = Lifetimes {
             app: facts.app.clone(),

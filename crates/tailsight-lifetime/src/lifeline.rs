@@ -5,9 +5,8 @@
 //! once, with running totals by owner at checkpoints; the sum over any range is a difference of two checkpoints plus the
 //! spans at its ends. It gives the same parts as the walk, which a test compares.
 
-use rustc_hash::FxHashMap;
-
 use crate::model::{OwnerId, PathSpan, Role};
+use crate::when::When;
 
 /// Spans between checkpoints, at least.
 const STRIDE: usize = 256;
@@ -16,6 +15,7 @@ const STRIDE: usize = 256;
 #[derive(Debug)]
 pub struct Lifeline {
     spans: Vec<Span>,
+    when: When,
     end_ns: u64,
     /// The kinds of span that occur: role and owner.
     kinds: Vec<(Role, OwnerId)>,
@@ -31,38 +31,54 @@ struct Span {
     begins: bool,
 }
 
-impl Lifeline {
-    /// From spans in order, without gap or overlap.
-    pub fn new(path: &[PathSpan]) -> Lifeline {
-        let mut kinds = Vec::new();
-        let mut index: FxHashMap<(Role, OwnerId), u32> = FxHashMap::default();
-        let spans: Vec<Span> = path
-            .iter()
-            .map(|s| {
-                let kind = *index.entry((s.role, s.owner)).or_insert_with(|| {
-                    kinds.push((s.role, s.owner));
-                    kinds.len() as u32 - 1
-                });
-                Span { from_ns: s.from_ns, kind, begins: s.begins }
-            })
-            .collect();
-        let end_ns = path.last().map_or(0, |s| s.to_ns);
-        // As many spans between checkpoints as a checkpoint has numbers: memory stays in proportion to the spans.
-        let stride = STRIDE.max(kinds.len());
-        let mut line = Lifeline { spans, end_ns, kinds, stride, checkpoints: Vec::new() };
-        let mut totals = vec![(0u64, 0u64); line.kinds.len()];
-        for i in 0..line.spans.len() {
-            if i % stride == 0 {
-                line.checkpoints.extend_from_slice(&totals);
-            }
-            let span = line.spans[i];
-            let total = &mut totals[span.kind as usize];
-            total.0 += line.to_ns(i) - span.from_ns;
-            total.1 += u64::from(span.begins);
+/// Takes the spans of a [`Lifeline`].
+#[derive(Debug, Default)]
+pub struct Builder {
+    spans: Vec<Span>,
+    end_ns: u64,
+    kinds: Vec<(Role, OwnerId)>,
+    /// Index into `kinds` plus 1, by owner and role.
+    index: Vec<[u32; 2]>,
+}
+
+impl Builder {
+    /// The next span: in order, without gap or overlap.
+    pub fn push(&mut self, span: PathSpan) {
+        let owner = span.owner as usize;
+        if owner >= self.index.len() {
+            self.index.resize(owner + 64, [0; 2]);
         }
-        line
+        let kind = &mut self.index[owner][usize::from(span.role == Role::A)];
+        if *kind == 0 {
+            self.kinds.push((span.role, span.owner));
+            *kind = self.kinds.len() as u32;
+        }
+        self.spans.push(Span { from_ns: span.from_ns, kind: *kind - 1, begins: span.begins });
+        self.end_ns = span.to_ns;
     }
 
+    /// The timeline of the spans so far.
+    pub fn finish(self) -> Lifeline {
+        let Builder { spans, end_ns, kinds, .. } = self;
+        // As many spans between checkpoints as a checkpoint has numbers: memory stays in proportion to the spans.
+        let stride = STRIDE.max(kinds.len());
+        let mut totals = vec![(0u64, 0u64); kinds.len()];
+        let mut checkpoints = Vec::with_capacity(spans.len().div_ceil(stride) * kinds.len());
+        for (i, span) in spans.iter().enumerate() {
+            if i % stride == 0 {
+                checkpoints.extend_from_slice(&totals);
+            }
+            let to_ns = spans.get(i + 1).map_or(end_ns, |s| s.from_ns);
+            let total = &mut totals[span.kind as usize];
+            total.0 += to_ns - span.from_ns;
+            total.1 += u64::from(span.begins);
+        }
+        let when = When::new(&spans, |s| s.from_ns);
+        Lifeline { spans, when, end_ns, kinds, stride, checkpoints }
+    }
+}
+
+impl Lifeline {
     fn to_ns(&self, i: usize) -> u64 {
         self.spans.get(i + 1).map_or(self.end_ns, |s| s.from_ns)
     }
@@ -73,8 +89,9 @@ impl Lifeline {
         if from >= to || self.spans.is_empty() {
             return;
         }
-        let first = self.spans.partition_point(|s| s.from_ns <= from).saturating_sub(1);
-        let last = self.spans.partition_point(|s| s.from_ns < to);
+        let at = |ts| self.when.at(&self.spans, ts, |s| s.from_ns);
+        let first = at(from).unwrap_or(0);
+        let last = at(to - 1).map_or(0, |i| i + 1);
         let mut single = |i: usize| {
             let span = self.spans[i];
             let ns = self.to_ns(i).min(to).saturating_sub(span.from_ns.max(from));
@@ -146,7 +163,9 @@ mod tests {
             b in 0f64..1.0,
         ) {
             let path = timeline(&lengths);
-            let line = Lifeline::new(&path);
+            let mut line = Builder::default();
+            path.iter().for_each(|span| line.push(*span));
+            let line = line.finish();
             let total = path[path.len() - 1].to_ns - 1000;
             let at = |f: f64| 1000 + (total as f64 * f) as u64;
             let (from, to) = (at(a.min(b)), at(a.max(b)));

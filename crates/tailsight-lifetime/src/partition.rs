@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::lifeline::Lifeline;
+use crate::lifeline::{Builder, Lifeline};
 use crate::matching::Extra;
 use crate::model::{Leg, Message, OwnerId, Part, PathSpan, Role};
 use crate::scan::Scan;
@@ -32,6 +32,7 @@ impl Partition {
         leg: Leg,
         out: &mut Vec<Part>,
     ) {
+        self.sum.begin();
         let mut pieces = std::mem::take(&mut self.pieces);
         walk::pieces(scan, message, extra, leg, &mut pieces);
         for piece in pieces.drain(..) {
@@ -45,16 +46,15 @@ impl Partition {
             };
             match line {
                 Some((line, from, to)) => {
-                    line.sum(from, to, |role, owner, ns, begins| sum.add(role, owner, ns, begins))
+                    line.sum(from, to, |role, owner, ns, begins| sum.add(out, role, owner, ns, begins))
                 }
                 None => {
-                    let each = |s: PathSpan| sum.add(s.role, s.owner, s.to_ns - s.from_ns, u32::from(s.begins));
+                    let each = |s: PathSpan| sum.add(out, s.role, s.owner, s.to_ns - s.from_ns, u32::from(s.begins));
                     Walk { scan, owners, each }.piece(piece);
                 }
             }
         }
         self.pieces = pieces;
-        self.sum.finish(out);
     }
 }
 
@@ -88,40 +88,43 @@ impl Lifelines {
 }
 
 fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> Lifeline {
-    let mut path = Vec::new();
-    Walk { scan, owners, each: |span| path.push(span) }.piece(piece);
-    Lifeline::new(&path)
+    let mut line = Builder::default();
+    Walk { scan, owners, each: |span| line.push(span) }.piece(piece);
+    line.finish()
 }
 
 /// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current leg.
 #[derive(Default)]
 struct Sum {
     stamp: u32,
-    stamps: Vec<u32>,
-    places: Vec<u32>,
-    parts: Vec<Part>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    stamp: u32,
+    /// Index of the part.
+    place: u32,
 }
 
 impl Sum {
-    fn add(&mut self, role: Role, owner: OwnerId, ns: u64, begins: u32) {
-        let slot = owner as usize * 2 + usize::from(role == Role::A);
-        if slot >= self.stamps.len() {
-            self.stamps.resize(slot + 64, 0);
-            self.places.resize(slot + 64, 0);
-        }
-        // Stamps count from 1, so that fresh slots belong to nobody.
-        if self.stamps[slot] != self.stamp + 1 {
-            self.stamps[slot] = self.stamp + 1;
-            self.places[slot] = self.parts.len() as u32;
-            self.parts.push(Part { role, owner, count: 0, ns: 0 });
-        }
-        let part = &mut self.parts[self.places[slot] as usize];
-        part.ns += ns;
-        part.count = part.count.saturating_add(begins.min(u32::from(u16::MAX)) as u16);
+    /// Begins the next leg. Stamps count from 1, so that fresh slots belong to no leg.
+    fn begin(&mut self) {
+        self.stamp += 1;
     }
 
-    fn finish(&mut self, out: &mut Vec<Part>) {
-        out.append(&mut self.parts);
-        self.stamp += 1;
+    fn add(&mut self, out: &mut Vec<Part>, role: Role, owner: OwnerId, ns: u64, begins: u32) {
+        let slot = owner as usize * 2 + usize::from(role == Role::A);
+        if slot >= self.slots.len() {
+            self.slots.resize(slot + 64, Slot::default());
+        }
+        let slot = &mut self.slots[slot];
+        if slot.stamp != self.stamp {
+            *slot = Slot { stamp: self.stamp, place: out.len() as u32 };
+            out.push(Part { role, owner, count: 0, ns: 0 });
+        }
+        let part = &mut out[slot.place as usize];
+        part.ns += ns;
+        part.count = part.count.saturating_add(begins.min(u32::from(u16::MAX)) as u16);
     }
 }

@@ -2,9 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::SocketRow;
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Error, Event, FlowKey};
 
 use crate::cores::Core;
 use crate::input::Facts;
@@ -12,9 +11,10 @@ use crate::matching::replies::{Replies, SendCall};
 use crate::matching::tcp::Receiver;
 use crate::matching::udp::Datagrams;
 use crate::matching::{Extra, Found, RecvCall};
+use crate::merge::{Source, in_time_order};
 use crate::model::{Flow, Message, syscall_name};
 use crate::threads::Threads;
-use crate::tree::Tree;
+use crate::tree::{NodeId, Tree};
 
 /// A stretch of a thread's time in which it served the messages of one receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,17 +90,19 @@ struct Scanner<'a> {
     waits: FxHashMap<u32, bool>,
 }
 
-/// Runs the pass. Streams that are not in time order (the reader of runs gives none such) are put in order first, and a
-/// stream numbered beyond 16 bits is no core's.
-pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
-    let cpus = &in_order(cpus)[..];
-    let highest = cpus.iter().map(|c| c.cpu as usize + 1).max();
+/// Runs the pass. A source numbered beyond 16 bits is no core's.
+///
+/// # Errors
+/// Those of the sources.
+pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a mut S>) -> Result<Scan, Error> {
+    let mut sources: Vec<&mut S> = sources.filter(|s| s.cpu() < u32::from(u16::MAX)).collect();
+    let highest = sources.iter().map(|s| s.cpu() as usize + 1).max();
     let cores = usize::from(facts.cpus).max(highest.unwrap_or(0));
     let mut scanner = Scanner {
         facts,
         tree: Tree::default(),
         cores: (0..cores)
-            .map(|cpu| Core::new(cpus.iter().find(|c| c.cpu as usize == cpu).map_or(0, |c| c.events.len())))
+            .map(|cpu| Core::new(sources.iter().find(|s| s.cpu() as usize == cpu).map_or(0, |s| s.events())))
             .collect(),
         threads: Threads::new(facts.names.clone()),
         open_windows: FxHashMap::default(),
@@ -115,56 +117,17 @@ pub fn scan(facts: &Facts, cpus: &[CpuEvents]) -> Scan {
         waits: FxHashMap::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
-    in_time_order(cpus, |cpu, event| {
+    in_time_order(&mut sources, |cpu, event| {
         start_ns.get_or_insert(event.ts);
         end_ns = event.ts;
         scanner.take(cpu, event);
-    });
-    scanner.finish(start_ns.unwrap_or(0), end_ns)
-}
-
-/// Every difference of times below relies on the order.
-fn in_order(cpus: &[CpuEvents]) -> std::borrow::Cow<'_, [CpuEvents]> {
-    let is_core = |c: &CpuEvents| c.cpu < u32::from(u16::MAX);
-    if cpus.iter().all(|c| is_core(c) && c.events.is_sorted_by_key(|e| e.ts)) {
-        return cpus.into();
-    }
-    let mut sorted: Vec<CpuEvents> = cpus.iter().filter(|c| is_core(c)).cloned().collect();
-    for cpu in &mut sorted {
-        cpu.events.sort_by_key(|e| e.ts);
-    }
-    sorted.into()
-}
-
-/// Feeds the events of all cores in time order. Bursts of one core are fed without looking at the others.
-fn in_time_order(cpus: &[CpuEvents], mut each: impl FnMut(u16, &Event)) {
-    let mut heads: Vec<(u64, usize, usize)> =
-        cpus.iter().enumerate().filter(|(_, c)| !c.events.is_empty()).map(|(i, c)| (c.events[0].ts, i, 0)).collect();
-    heads.sort_unstable_by(|a, b| b.cmp(a)); // the earliest last, where popping is cheap
-    while let Some((_, i, mut at)) = heads.pop() {
-        let limit = heads.last().map_or(u64::MAX, |h| h.0);
-        let events = &cpus[i].events;
-        let cpu = cpus[i].cpu as u16;
-        loop {
-            each(cpu, &events[at]);
-            at += 1;
-            if at == events.len() {
-                break;
-            }
-            if events[at].ts > limit {
-                let head = (events[at].ts, i, at);
-                let place = heads.partition_point(|h| *h > head);
-                heads.insert(place, head);
-                break;
-            }
-        }
-    }
+    })?;
+    Ok(scanner.finish(start_ns.unwrap_or(0), end_ns))
 }
 
 impl Scanner<'_> {
     fn take(&mut self, cpu: u16, event: &Event) {
         let Some(kind) = event.kind() else { return };
-        let node_before = self.cores[usize::from(cpu)].node();
         match kind {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
@@ -181,16 +144,10 @@ impl Scanner<'_> {
             Kind::SyscallEnter => self.maybe_close_window(event),
             _ => {}
         }
-        if !self.tree.is_empty() || self.cores[usize::from(cpu)].segments.is_empty() {
-            let known = !self.cores[usize::from(cpu)].segments.is_empty();
-            if known {
-                self.threads.take(&self.tree, cpu, node_before, event);
-            } else {
-                let node = self.tree.task(event.tid);
-                self.threads.take(&self.tree, cpu, node, event);
-            }
-        }
-        self.cores[usize::from(cpu)].take(&mut self.tree, &mut self.threads, event);
+        let core = &mut self.cores[usize::from(cpu)];
+        let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
+        self.threads.take(&self.tree, cpu, node, kind, event);
+        core.take(&mut self.tree, &mut self.threads, kind, event);
     }
 
     fn early(&mut self, cpu: u16, event: &Event) {
@@ -315,18 +272,20 @@ impl Scanner<'_> {
         }
         self.datagrams.end(&mut self.found);
         self.mark_serving();
+        self.cores.iter_mut().for_each(Core::complete);
+        self.threads.complete();
         name_flows(&mut self.flows, self.facts);
         let Found { messages, extras, incomplete } = self.found;
-        let mut order: Vec<u32> = (0..messages.len() as u32).collect();
-        order.sort_by_key(|&i| messages[i as usize].driver_ns);
+        // Messages that arrived at the same time stay in the order of their receive calls.
+        let mut order: Vec<(u64, u32)> = messages.iter().map(|m| m.driver_ns).zip(0..).collect();
+        order.sort_unstable();
         let mut sorted = Vec::with_capacity(messages.len());
-        for (id, &i) in order.iter().enumerate() {
-            let mut message = messages[i as usize];
-            message.id = id as u32;
+        for (id, &(_, i)) in (0..).zip(&order) {
+            let message = Message { id, ..messages[i as usize] };
             self.flows[message.flow as usize].messages += 1;
             sorted.push(message);
         }
-        let extras = order.iter().map(|&i| extras[i as usize]).collect();
+        let extras = order.iter().map(|&(_, i)| extras[i as usize]).collect();
         Scan {
             tree: self.tree,
             cores: self.cores,
@@ -344,14 +303,19 @@ impl Scanner<'_> {
     /// Marks the segments in which a thread of the target ran inside one of its serving windows. Windows begin and end
     /// at events of the thread itself, which are segment borders wherever the thread ran.
     fn mark_serving(&mut self) {
+        let mut threads: Vec<(&[Window], usize)> = Vec::with_capacity(self.windows.len());
+        let mut by_tid: FxHashMap<u32, usize> = FxHashMap::default();
+        for (&tid, windows) in &self.windows {
+            by_tid.insert(tid, threads.len());
+            threads.push((windows, 0));
+        }
+        let serves: Vec<Option<usize>> =
+            (0..self.tree.len()).map(|node| by_tid.get(&self.tree.task_of(node as NodeId)).copied()).collect();
         for core in &mut self.cores {
-            let mut cursors: FxHashMap<u32, usize> = FxHashMap::default();
+            threads.iter_mut().for_each(|(_, at)| *at = 0);
             for segment in &mut core.segments {
-                let tid = self.tree.task_of(segment.node);
-                let Some(windows) = self.windows.get(&tid) else {
-                    continue;
-                };
-                let at = cursors.entry(tid).or_default();
+                let Some(thread) = serves[segment.node as usize] else { continue };
+                let (windows, at) = &mut threads[thread];
                 while windows.get(*at).is_some_and(|w| w.to <= segment.from) {
                     *at += 1;
                 }

@@ -33,6 +33,21 @@ pub enum Error {
 /// Messages in one row group: bounds the memory of writing.
 const ROWS: usize = 100_000;
 
+/// Columns that may be null, whether or not the first messages have them all.
+const NULLABLE: [&str; 11] = [
+    "handoff_ns",
+    "wake_ns",
+    "on_cpu_ns",
+    "recv_enter_ns",
+    "recv_ns",
+    "send_ns",
+    "xmit_ns",
+    "receive_ns",
+    "service_ns",
+    "transmit_ns",
+    "total_ns",
+];
+
 /// Writes both tables into a directory.
 ///
 /// # Errors
@@ -48,8 +63,8 @@ fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)
     let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
     for columns in batches {
         if open.is_none() {
-            let fields: Vec<Field> =
-                columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), c.is_nullable())).collect();
+            let field = |name: &str, c: &ArrayRef| Field::new(name, c.data_type().clone(), NULLABLE.contains(&name));
+            let fields: Vec<Field> = columns.iter().map(|(name, c)| field(name, c)).collect();
             let schema = Arc::new(Schema::new(fields));
             let file = File::create(path).map_err(|e| fail(&e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();

@@ -7,6 +7,7 @@ use tailsight_trace::event::Kind;
 use crate::input::Names;
 use crate::model::Frame;
 use crate::tree::{NodeId, Tree};
+use crate::when::When;
 
 /// What a thread did from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum State {
 }
 
 /// How a thread sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sleep {
     /// The system call it is in, `u32::MAX` when not known.
     pub nr: u32,
@@ -68,9 +69,8 @@ pub struct Stretch {
 pub struct Thread {
     /// Its timeline.
     pub stretches: Vec<Stretch>,
-    /// The system call it is in now, and since when.
-    pub syscall_since: u64,
     early_wake: Option<(u64, Waker)>,
+    when: When,
 }
 
 impl Thread {
@@ -96,7 +96,7 @@ impl Thread {
 
     /// The index of the stretch that holds `ts`.
     pub fn at(&self, ts: u64) -> Option<usize> {
-        self.stretches.partition_point(|s| s.from <= ts).checked_sub(1)
+        self.when.at(&self.stretches, ts, |s| s.from)
     }
 }
 
@@ -104,9 +104,55 @@ impl Thread {
 #[derive(Clone, Debug)]
 pub struct Threads {
     names: Names,
-    frames: FxHashMap<u32, Frame>,
-    since: FxHashMap<u32, u64>,
-    threads: FxHashMap<u32, Thread>,
+    places: Places,
+    known: Vec<Known>,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    target: bool,
+    ksoftirqd: bool,
+    /// The system call or work item it is in, and since when.
+    frame: Option<(Frame, u64)>,
+    /// Its node as it stands, when that was asked for since `frame` last changed.
+    base: Option<NodeId>,
+    /// Its timeline; without stretches: it was not seen, or does not belong to the target.
+    timeline: Thread,
+}
+
+/// Where each thread is in [`Threads::known`], plus 1: a table, and a map for numbers that no kernel gives.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    table: Vec<u32>,
+    others: FxHashMap<u32, u32>,
+}
+
+/// PID_MAX_LIMIT (include/linux/threads.h): thread ids are smaller.
+const PID_MAX_LIMIT: u32 = 4 << 20;
+
+impl Places {
+    fn get(&self, tid: u32) -> Option<usize> {
+        let place = match self.table.get(tid as usize) {
+            Some(&place) => place,
+            None if self.others.is_empty() => 0,
+            None => self.others.get(&tid).copied().unwrap_or(0),
+        };
+        (place as usize).checked_sub(1)
+    }
+
+    fn set(&mut self, tid: u32, place: usize) {
+        let place = place as u32 + 1;
+        if tid >= PID_MAX_LIMIT {
+            self.others.insert(tid, place);
+            return;
+        }
+        let tid = tid as usize;
+        if tid >= self.table.len() {
+            self.table.resize((tid + 1).next_power_of_two(), 0);
+        }
+        self.table[tid] = place;
+    }
 }
 
 /// `prev_state` bits (include/linux/sched.h).
@@ -119,7 +165,7 @@ const EARLY_WAKE_NS: u64 = 20_000;
 impl Threads {
     /// No events yet.
     pub fn new(names: Names) -> Threads {
-        Threads { names, frames: FxHashMap::default(), since: FxHashMap::default(), threads: FxHashMap::default() }
+        Threads { names, places: Places::default(), known: Vec::new() }
     }
 
     /// The names.
@@ -129,7 +175,8 @@ impl Threads {
 
     /// A target thread's timeline.
     pub fn get(&self, tid: u32) -> Option<&Thread> {
-        self.threads.get(&tid)
+        let thread = &self.known[self.places.get(tid)?].timeline;
+        (!thread.stretches.is_empty()).then_some(thread)
     }
 
     /// The application that listens on a port: index into the run's symbols, 0 when not known.
@@ -137,72 +184,67 @@ impl Threads {
         self.names.service(port)
     }
 
+    fn known(&mut self, tid: u32) -> &mut Known {
+        let place = self.places.get(tid).unwrap_or_else(|| {
+            let (target, ksoftirqd) = (self.names.is_target(tid), self.names.is_ksoftirqd(tid));
+            self.known.push(Known { target, ksoftirqd, ..Known::default() });
+            self.places.set(tid, self.known.len() - 1);
+            self.known.len() - 1
+        });
+        &mut self.known[place]
+    }
+
+    /// The timeline of a thread that belongs to the target.
+    fn of_target(&mut self, tid: u32) -> Option<&mut Thread> {
+        let known = self.known(tid);
+        known.target.then_some(&mut known.timeline)
+    }
+
     /// Whether the thread is a softirq daemon.
-    pub fn is_ksoftirqd(&self, tid: u32) -> bool {
-        self.names.is_ksoftirqd(tid)
+    pub fn is_ksoftirqd(&mut self, tid: u32) -> bool {
+        self.known(tid).ksoftirqd
     }
 
     /// The node of a thread as it stands: in its system call or work item, with no interrupt on top.
-    pub fn base(&self, tree: &mut Tree, tid: u32) -> NodeId {
-        let task = tree.task(tid);
-        match self.frames.get(&tid) {
-            Some(&frame) => tree.push(task, frame),
-            None => task,
-        }
+    pub fn base(&mut self, tree: &mut Tree, tid: u32) -> NodeId {
+        let known = self.known(tid);
+        *known.base.get_or_insert_with(|| {
+            let task = tree.task(tid);
+            known.frame.map_or(task, |(frame, _)| tree.push(task, frame))
+        })
     }
 
     /// The thread enters or leaves a system call or work item.
     pub fn set_frame(&mut self, tid: u32, frame: Option<Frame>, ts: u64) {
-        match frame {
-            Some(frame) => {
-                self.frames.insert(tid, frame);
-                self.since.insert(tid, ts);
-            }
-            None => {
-                self.frames.remove(&tid);
-                self.since.remove(&tid);
-                if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.early_wake = None;
-                }
-            }
+        let known = self.known(tid);
+        known.frame = frame.map(|frame| (frame, ts));
+        known.base = None;
+        if frame.is_none() {
+            known.timeline.early_wake = None;
         }
     }
 
     /// Since when the thread is in its system call, when it is in one.
     pub fn syscall_since(&self, tid: u32) -> Option<u64> {
-        self.since.get(&tid).copied()
-    }
-
-    /// The system call the thread is in.
-    pub fn syscall(&self, tid: u32) -> Option<u32> {
-        match self.frames.get(&tid) {
-            Some(&Frame::Syscall { nr }) => Some(nr),
-            _ => None,
-        }
+        self.known[self.places.get(tid)?].frame.map(|(_, since)| since)
     }
 
     /// Takes a scheduling event of core `cpu`. `node`: what that core was in before the event.
-    pub fn take(&mut self, tree: &Tree, cpu: u16, node: NodeId, event: &Event) {
+    pub fn take(&mut self, tree: &Tree, cpu: u16, node: NodeId, kind: Kind, event: &Event) {
         let ts = event.ts;
-        match event.kind() {
-            Some(Kind::SchedSwitch) => {
-                let (prev, next) = (event.a_lo(), event.a_hi());
-                if self.names.is_target(prev) {
-                    self.switch_out(prev, cpu, event);
-                }
-                if self.names.is_target(next) {
-                    let thread = self.threads.entry(next).or_default();
+        match kind {
+            Kind::SchedSwitch => {
+                self.switch_out(event.a_lo(), cpu, event);
+                if let Some(thread) = self.of_target(event.a_hi()) {
                     thread.early_wake = None;
                     thread.enter(ts, State::Running { cpu }, None);
                 }
             }
-            Some(Kind::SchedWaking) => {
-                let tid = event.a_lo();
-                if self.names.is_target(tid) {
-                    let interrupt = event.tid == 0 || tree.any(node, is_interrupt_level);
+            Kind::SchedWaking => {
+                let interrupt = event.tid == 0 || tree.within(node).interrupt;
+                if let Some(thread) = self.of_target(event.a_lo()) {
                     let waker = Waker { tid: event.tid, cpu, interrupt };
                     let queue = event.a_hi() as u16;
-                    let thread = self.threads.entry(tid).or_default();
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
                             // Woken, and never seen before: it has slept since before the recording.
@@ -217,34 +259,48 @@ impl Threads {
                     }
                 }
             }
-            Some(Kind::SchedMigrate | Kind::SchedWakeup) => {
-                let tid = event.a_lo();
-                let to = if event.kind() == Some(Kind::SchedMigrate) { event.b_hi() } else { event.a_hi() } as u16;
-                if let Some(thread) = self.threads.get_mut(&tid)
+            Kind::SchedMigrate | Kind::SchedWakeup => {
+                let to = if kind == Kind::SchedMigrate { event.b_hi() } else { event.a_hi() } as u16;
+                if let Some(thread) = self.of_target(event.a_lo())
                     && let State::Runnable { cpu } = thread.last()
                     && cpu != to
                 {
                     thread.enter(ts, State::Runnable { cpu: to }, None);
                 }
             }
-            Some(Kind::TaskFork) if self.names.is_target(event.a_lo()) => {
-                self.threads.entry(event.a_lo()).or_default().enter(ts, State::Runnable { cpu }, None);
+            Kind::TaskFork if self.names.is_target(event.a_lo()) => {
+                if let Some(thread) = self.of_target(event.a_lo()) {
+                    thread.enter(ts, State::Runnable { cpu }, None);
+                }
             }
             // Any event of a thread that we never saw being switched in: it runs here.
             _ => {
-                if event.tid != 0
-                    && self.names.is_target(event.tid)
-                    && self.threads.get(&event.tid).is_none_or(|t| t.stretches.is_empty())
+                if let Some(thread) = self.of_target(event.tid)
+                    && thread.stretches.is_empty()
                 {
-                    self.threads.entry(event.tid).or_default().enter(ts, State::Running { cpu }, None);
+                    thread.enter(ts, State::Running { cpu }, None);
                 }
             }
         }
     }
 
+    /// The timelines are complete: from here on, [`Thread::at`] is fast.
+    pub fn complete(&mut self) {
+        for thread in self.known.iter_mut().map(|k| &mut k.timeline) {
+            thread.when = When::new(&thread.stretches, |s| s.from);
+        }
+    }
+
     fn switch_out(&mut self, tid: u32, cpu: u16, event: &Event) {
-        let nr = self.syscall(tid).unwrap_or(u32::MAX);
-        let thread = self.threads.entry(tid).or_default();
+        let known = self.known(tid);
+        if !known.target {
+            return;
+        }
+        let nr = match known.frame {
+            Some((Frame::Syscall { nr }, _)) => nr,
+            _ => u32::MAX,
+        };
+        let thread = &mut known.timeline;
         let ts = event.ts;
         let state = event.b_lo();
         if thread.stretches.is_empty() {
@@ -288,7 +344,7 @@ mod tests {
         let mut threads = Threads::new(Names::new(&[row]));
         let (mut tree, waking) = (Tree::default(), Event { ts: 50, kind: 2, a: 7 | 1 << 32, ..Event::default() });
         let idle = tree.task(0);
-        threads.take(&tree, 0, idle, &waking);
+        threads.take(&tree, 0, idle, Kind::SchedWaking, &waking);
         let thread = threads.get(7).unwrap();
         assert!(matches!(thread.stretches[thread.at(49).unwrap()].state, State::Sleeping { .. }));
         let woken = thread.stretches[thread.at(50).unwrap()];

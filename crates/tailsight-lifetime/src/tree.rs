@@ -5,6 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::Frame;
+use crate::threads::is_interrupt_level;
 
 /// A node of the tree.
 pub type NodeId = u32;
@@ -23,6 +24,32 @@ struct Node {
     parent: NodeId,
     task: u32,
     step: Step,
+    depth: u16,
+    within: Within,
+}
+
+/// What a core is inside of, at any level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// Anything that interrupts the current thread.
+    pub interrupt: bool,
+    /// The NET_RX softirq.
+    pub net_rx: bool,
+    /// A softirq that the current thread caused itself.
+    pub inline_softirq: bool,
+}
+
+/// NET_RX (include/linux/interrupt.h).
+const NET_RX: u8 = 3;
+
+impl Within {
+    fn and(self, frame: Frame) -> Within {
+        Within {
+            interrupt: self.interrupt || is_interrupt_level(frame),
+            net_rx: self.net_rx || matches!(frame, Frame::Softirq { vec: NET_RX, .. }),
+            inline_softirq: self.inline_softirq || matches!(frame, Frame::Softirq { inline: true, .. }),
+        }
+    }
 }
 
 /// The tree.
@@ -39,7 +66,7 @@ impl Tree {
         let nodes = &mut self.nodes;
         *self.tasks.entry(tid).or_insert_with(|| {
             let id = nodes.len() as NodeId;
-            nodes.push(Node { parent: id, task: tid, step: Step::Task(tid) });
+            nodes.push(Node { parent: id, task: tid, step: Step::Task(tid), depth: 0, within: Within::default() });
             id
         })
     }
@@ -49,8 +76,9 @@ impl Tree {
         let nodes = &mut self.nodes;
         *self.children.entry((node, frame)).or_insert_with(|| {
             let id = nodes.len() as NodeId;
-            let task = nodes[node as usize].task;
-            nodes.push(Node { parent: node, task, step: Step::Frame(frame) });
+            let below = nodes[node as usize];
+            let (depth, within) = (below.depth.saturating_add(1), below.within.and(frame));
+            nodes.push(Node { parent: node, step: Step::Frame(frame), depth, within, ..below });
             id
         })
     }
@@ -85,26 +113,14 @@ impl Tree {
         node
     }
 
-    /// Whether any frame matches.
-    pub fn any(&self, node: NodeId, matches: impl Fn(Frame) -> bool) -> bool {
-        let mut at = node;
-        while let Some(frame) = self.top(at) {
-            if matches(frame) {
-                return true;
-            }
-            at = self.parent(at);
-        }
-        false
+    /// What the node is inside of.
+    pub fn within(&self, node: NodeId) -> Within {
+        self.nodes[node as usize].within
     }
 
     /// How many frames are on top of the task.
     pub fn depth(&self, node: NodeId) -> usize {
-        let (mut at, mut depth) = (node, 0);
-        while self.top(at).is_some() {
-            at = self.parent(at);
-            depth += 1;
-        }
-        depth
+        usize::from(self.nodes[node as usize].depth)
     }
 
     /// The frames, outermost first.

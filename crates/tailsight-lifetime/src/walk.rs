@@ -20,8 +20,14 @@ const WAKER_DEPTH: u32 = 8;
 pub struct Owners {
     list: Vec<Owner>,
     ids: FxHashMap<Owner, OwnerId>,
-    by_node: FxHashMap<(NodeId, Seen), OwnerId>,
+    /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
+    by_node: Vec<[OwnerId; 4]>,
+    blocked: FxHashMap<Sleep, OwnerId>,
+    unknown: Option<OwnerId>,
+    queued: Option<OwnerId>,
 }
+
+const NO_OWNER: OwnerId = OwnerId::MAX;
 
 /// How a message sees a node of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,8 +54,10 @@ impl Owners {
     }
 
     fn of_node(&mut self, scan: &Scan, node: NodeId, seen: Seen) -> OwnerId {
-        if let Some(&id) = self.by_node.get(&(node, seen)) {
-            return id;
+        match self.by_node.get(node as usize) {
+            Some(ids) if ids[seen as usize] != NO_OWNER => return ids[seen as usize],
+            Some(_) => {}
+            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 4]),
         }
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
@@ -65,21 +73,36 @@ impl Owners {
             frames.push(Frame::WakePending);
         }
         let id = self.intern(Owner { context, frames });
-        self.by_node.insert((node, seen), id);
+        self.by_node[node as usize][seen as usize] = id;
         id
     }
 
     fn blocked(&mut self, how: Sleep) -> OwnerId {
+        if let Some(&id) = self.blocked.get(&how) {
+            return id;
+        }
         let frame = if how.stopped {
             Frame::Stopped
         } else {
             Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible }
         };
-        self.intern(Owner { context: Context::Blocked, frames: vec![frame] })
+        let id = self.intern(Owner { context: Context::Blocked, frames: vec![frame] });
+        self.blocked.insert(how, id);
+        id
     }
 
     fn unknown(&mut self) -> OwnerId {
-        self.intern(Owner { context: Context::Unknown, frames: vec![] })
+        self.unknown.unwrap_or_else(|| {
+            let id = self.intern(Owner { context: Context::Unknown, frames: vec![] });
+            *self.unknown.insert(id)
+        })
+    }
+
+    fn queued(&mut self) -> OwnerId {
+        self.queued.unwrap_or_else(|| {
+            let id = self.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
+            *self.queued.insert(id)
+        })
     }
 
     /// Every owner, by id.
@@ -90,7 +113,7 @@ impl Owners {
     /// Continues with the owners of an earlier walk, so that ids stay the same.
     pub fn resume(list: Vec<Owner>) -> Owners {
         let ids = list.iter().cloned().zip(0..).collect();
-        Owners { list, ids, by_node: FxHashMap::default() }
+        Owners { list, ids, ..Owners::default() }
     }
 }
 
@@ -200,7 +223,7 @@ fn interrupt_end(scan: &Scan, cpu: u16, from: u64, to: u64) -> u64 {
     let Some((core, first)) = scan.cores.get(usize::from(cpu)).and_then(|c| Some((c, c.at(from)?))) else {
         return from;
     };
-    let out = core.segments[first..].iter().find(|s| s.from >= to || !scan.tree.any(s.node, is_interrupt_level));
+    let out = core.segments[first..].iter().find(|s| s.from >= to || !scan.tree.within(s.node).interrupt);
     out.map_or(to, |s| s.from.clamp(from, to))
 }
 
@@ -224,7 +247,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 self.thread(tid, from, to, Focus { tid, own_from: u64::MAX, handoff: None }, 0);
             }
             Piece::Queued { from, to } => {
-                let owner = self.owners.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
+                let owner = self.owners.queued();
                 self.emit(from, to, None, Role::A, owner, true);
             }
         }
@@ -376,6 +399,6 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         core.segments[first..]
             .iter()
             .take_while(|s| s.from < wake.max(handoff + 1))
-            .all(|s| self.scan.tree.any(s.node, is_interrupt_level))
+            .all(|s| self.scan.tree.within(s.node).interrupt)
     }
 }

@@ -15,7 +15,10 @@ pub struct Collector {
     pub tasks: Vec<TaskRow>,
     /// `run.json`'s symbols: entry 0 is empty.
     pub symbols: Vec<String>,
+    /// `run.json`'s stacks: function names, innermost first, separated by `;`. Entry 0 is empty.
+    pub stacks: Vec<String>,
     by_address: HashMap<u64, u64>,
+    by_stack: HashMap<u32, u32>,
     kallsyms: Option<Vec<(u64, String)>>,
     v6: HashMap<u64, [Option<Ipv6Addr>; 2]>,
     connections: HashMap<FlowKey, ()>,
@@ -28,12 +31,19 @@ pub struct Collector {
 impl Collector {
     /// A collector with no rows.
     pub fn new() -> Collector {
-        Collector { symbols: vec![String::new()], ..Collector::default() }
+        Collector { symbols: vec![String::new()], stacks: vec![String::new()], ..Collector::default() }
     }
 
-    /// Looks at one event and replaces what must not leave the host.
-    pub fn see(&mut self, event: &mut Event) {
+    /// Looks at one event and replaces what must not leave the host. `stack`: the addresses of a stack that the probes
+    /// took, innermost first.
+    pub fn see(&mut self, event: &mut Event, stack: &dyn Fn(u32) -> Vec<u64>) {
         match event.kind() {
+            Some(Kind::SchedSwitch) if event.c_hi() != 0 => {
+                let id = event.c_hi() - 1;
+                let known = self.by_stack.get(&id).copied();
+                let index = known.unwrap_or_else(|| self.stack(id, &stack(id)));
+                event.c = u64::from(event.c_lo()) | u64::from(index) << 32;
+            }
             Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => self.tasks.push(TaskRow {
                 from_ns: event.ts,
                 tid: event.a_lo(),
@@ -56,6 +66,27 @@ impl Collector {
             Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => self.arrived += 1,
             _ => {}
         }
+    }
+
+    /// The index of a stack's functions. What the scheduler and the probe added on top of the sleep is left out.
+    fn stack(&mut self, id: u32, addresses: &[u64]) -> u32 {
+        let names: Vec<String> = addresses
+            .iter()
+            .map(|&address| {
+                // Return addresses: the call is before them.
+                let symbol = self.symbol(address.saturating_sub(1)) as usize;
+                self.symbols[symbol].clone()
+            })
+            .collect();
+        let scheduler = ["__schedule", "schedule", "schedule_preempt_disabled"];
+        let from = names.iter().rposition(|n| scheduler.contains(&n.as_str())).map_or(0, |i| i + 1);
+        let text = names[from..].iter().map(|n| if n.is_empty() { "?" } else { n }).collect::<Vec<_>>().join(";");
+        let index = self.stacks.iter().position(|s| *s == text).unwrap_or_else(|| {
+            self.stacks.push(text);
+            self.stacks.len() - 1
+        }) as u32;
+        self.by_stack.insert(id, index);
+        index
     }
 
     /// The index of a kernel function's name; the address itself never leaves the host.
@@ -133,21 +164,39 @@ mod tests {
         let mut c = Collector::new();
         c.kallsyms = Some(parse_kallsyms("ffff0010 T one\nffff0020 t two\nffff0030 d data\n0 T hidden\n"));
         let mut e = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
-        c.see(&mut e);
+        c.see(&mut e, &|_| vec![]);
         assert_eq!((e.a, c.symbols[1].as_str()), (1, "two"));
         let mut again = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
-        c.see(&mut again);
+        c.see(&mut again, &|_| vec![]);
         assert_eq!((again.a, c.symbols.len()), (1, 2));
         let mut unknown = Event { kind: Kind::WorkStart as u8, a: 5, ..Event::default() };
-        c.see(&mut unknown);
+        c.see(&mut unknown, &|_| vec![]);
         assert_eq!(unknown.a, 0);
+    }
+
+    #[test]
+    fn stacks_become_names_without_the_scheduler() {
+        let mut c = Collector::new();
+        c.kallsyms = Some(parse_kallsyms(
+            "1000 T probe\n2000 T __schedule\n3000 T schedule\n4000 T fsync_wait\n5000 t do_fsync\n",
+        ));
+        let sleep = |id: u64| Event { kind: Kind::SchedSwitch as u8, c: 75 | id << 32, ..Event::default() };
+        let stack = |_| vec![0x1010, 0x2010, 0x3004, 0x4001, 0x5009];
+        let (mut first, mut second) = (sleep(8), sleep(9));
+        c.see(&mut first, &stack);
+        c.see(&mut second, &stack);
+        assert_eq!((first.c_lo(), first.c_hi(), second.c_hi()), (75, 1, 1));
+        assert_eq!(c.stacks, ["", "fsync_wait;do_fsync"]);
     }
 
     #[test]
     fn task_names_are_collected() {
         let mut c = Collector::new();
         let (b, rest) = Event::pack_text("worker");
-        c.see(&mut Event { ts: 9, kind: Kind::TaskFork as u8, a: 7 | 5 << 32, b, c: rest, ..Event::default() });
+        c.see(
+            &mut Event { ts: 9, kind: Kind::TaskFork as u8, a: 7 | 5 << 32, b, c: rest, ..Event::default() },
+            &|_| vec![],
+        );
         assert_eq!(
             (c.tasks[0].tid, c.tasks[0].tgid, c.tasks[0].comm.as_str(), c.tasks[0].from_ns),
             (7, 5, "worker", 9)

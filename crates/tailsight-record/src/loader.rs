@@ -111,8 +111,8 @@ pub struct Loaded<'obj> {
 }
 
 impl<'obj> Loaded<'obj> {
-    /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores. Nothing is
-    /// recorded before [`Loaded::set_recording`].
+    /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores, and the first
+    /// `payload_pieces` pieces of 24 bytes of each segment kept. Nothing is recorded before [`Loaded::set_recording`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
@@ -121,6 +121,7 @@ impl<'obj> Loaded<'obj> {
         hooks: &mut [HookState],
         cpus: u32,
         slots: u64,
+        payload_pieces: u32,
     ) -> Result<Loaded<'obj>, Error> {
         quiet_libbpf();
         let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf { step: step.into(), why: format!("{e:#}") };
@@ -137,6 +138,7 @@ impl<'obj> Loaded<'obj> {
         let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
+        rodata.payload_pieces = payload_pieces;
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
             _ => failed("loading the probes into the kernel", e),

@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use libbpf_rs::MapCore;
 use nix::sys::resource::{UsageWho, getrusage};
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
+use tailsight_trace::event::Kind;
 use tailsight_trace::meta::{self, RunMeta, State};
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::write::BATCH_EVENTS;
@@ -58,8 +60,28 @@ pub struct Options {
     pub buffer_bytes: Option<u64>,
     /// Hooks to add or leave out.
     pub hooks: HookChoice,
+    /// First bytes of each segment to keep; `None`: none.
+    pub payload: Option<Payload>,
     /// The version to write into run.json.
     pub version: String,
+}
+
+/// What is kept of the payload of the target's flows, so that requests can be framed after the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The protocol, as `--protocol` names it.
+    pub protocol: String,
+    /// Bytes of each segment to keep at most.
+    pub bytes: u32,
+}
+
+impl Payload {
+    /// The most that can be kept of a segment.
+    pub const MOST_BYTES: u32 = 24 * 64;
+
+    fn pieces(&self) -> u32 {
+        self.bytes.min(Payload::MOST_BYTES).div_ceil(24)
+    }
 }
 
 /// Where a recording stands.
@@ -126,7 +148,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let mut meta = first_meta(options, &app, cpus, slots);
 
     let mut storage = MaybeUninit::uninit();
-    let mut loaded = Loaded::load(&mut storage, &mut hooks, cpus, slots)?;
+    let mut loaded =
+        Loaded::load(&mut storage, &mut hooks, cpus, slots, options.payload.as_ref().map_or(0, Payload::pieces))?;
     let buffers = Buffers::create(slots, cpus)?;
     loaded.set_chunks(&buffers.fds())?;
     // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
@@ -244,6 +267,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     // The cores in turn, so that a disk that fills up cuts all of them at about the same time.
     while session.drain(&mut loaded, &buffers, &mut writer, meta.end_ns, DRAIN_EVENTS) {}
 
+    session.tell_gaps(&loaded, cpus, &mut writer);
+
     // Descriptions. All processes that were targets at any time: the filter also followed forks.
     let targets = target_tgids(&loaded, &pids, &session.collector.tasks);
     let tasks =
@@ -262,6 +287,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         .collect();
     meta.buffer.drains = session.drains;
     meta.symbols = std::mem::take(&mut session.collector.symbols);
+    meta.stacks = std::mem::take(&mut session.collector.stacks);
     describe_cost(&mut meta, &hooks, costs, measured_events);
     for hook in &mut meta.hooks {
         let program = hooks.iter().find(|h| h.name == hook.name).and_then(|h| h.program);
@@ -346,8 +372,10 @@ impl Drain {
             moved |= !self.pending.is_empty();
             let start = self.start_ns;
             self.pending.retain(|e| e.ts >= start && e.ts <= until);
+            let stacks = &loaded.skel.maps.stacks;
+            let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
             for event in &mut self.pending {
-                self.collector.see(event);
+                self.collector.see(event, &stack);
             }
             if self.failed.is_none()
                 && !self.pending.is_empty()
@@ -358,6 +386,27 @@ impl Drain {
         }
         moved
     }
+}
+
+impl Drain {
+    /// Losses after which no event found room again: nobody has said since when they were.
+    fn tell_gaps(&mut self, loaded: &Loaded<'_>, cpus: u32, writer: &mut RunWriter) {
+        for (cpu, head) in heads(loaded).iter().enumerate().take(cpus as usize).filter(|(_, h)| h.gap_from != 0) {
+            let gap = Event { ts: head.gap_from, kind: Kind::Lost as u8, b: head.gap_count, ..Event::default() };
+            if self.failed.is_none()
+                && let Err(e) = writer.events(cpu as u32, &[gap])
+            {
+                self.failed = Some(e.into());
+            }
+        }
+    }
+}
+
+/// The return addresses of a stack as the map holds them: 64-bit words, ended by a zero.
+fn addresses(value: Option<Vec<u8>>) -> Vec<u64> {
+    let value = value.unwrap_or_default();
+    let words = value.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default()));
+    words.take_while(|a| *a != 0).collect()
 }
 
 fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
@@ -375,6 +424,9 @@ fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
 fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
     bss.follow_children = 1;
+    for nr in plain_sleeps() {
+        bss.plain_sleeps[(nr >> 6) as usize & 15] |= 1 << (nr & 63);
+    }
     for &pid in pids {
         // The probes set bits of children at the same time, atomically; so must we.
         let word = &raw mut bss.target_tgids[(pid >> 6) as usize & 0xffff];
@@ -384,6 +436,33 @@ fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     for &port in ports {
         bss.target_ports[usize::from(port >> 6)] |= 1 << (port & 63);
     }
+}
+
+/// System calls whose name says what a sleep in them waits for: more work, or a futex. No stack is taken for these.
+fn plain_sleeps() -> impl Iterator<Item = libc::c_long> {
+    #[cfg(target_arch = "x86_64")]
+    let old = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select, libc::SYS_pause];
+    #[cfg(not(target_arch = "x86_64"))]
+    let old = [];
+    [
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_recvfrom,
+        libc::SYS_recvmsg,
+        libc::SYS_recvmmsg,
+        libc::SYS_accept,
+        libc::SYS_accept4,
+        libc::SYS_io_uring_enter,
+        libc::SYS_futex,
+        libc::SYS_nanosleep,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_wait4,
+        libc::SYS_rt_sigtimedwait,
+    ]
+    .into_iter()
+    .chain(old)
 }
 
 /// Adds processes that belong to the target by now. `away`: none of those known lives any more.
@@ -438,6 +517,10 @@ fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
             bytes: slots * u64::from(cpus) * size_of::<Event>() as u64,
             drains: 0,
         },
+        payload: options
+            .payload
+            .as_ref()
+            .map(|p| meta::Payload { protocol: p.protocol.clone(), bytes: p.pieces() * 24 }),
         ..RunMeta::default()
     }
 }

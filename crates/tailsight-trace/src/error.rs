@@ -36,6 +36,12 @@ pub enum Error {
         /// The cause.
         why: String,
     },
+    /// The events of a core are so far out of time order that they can only be sorted as a whole.
+    #[error("{path} is too far out of time order to be read a batch at a time: read it as a whole")]
+    OutOfOrder {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file of the run could not be written.
     #[error("cannot write {path}: {why}{}", if *full { "\n  the disk is full; what was written before is kept and opens as a partial run; free space or give another -o DIR" } else { "" })]
     Write {

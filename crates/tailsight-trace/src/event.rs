@@ -64,7 +64,7 @@ macro_rules! kinds {
 
 kinds! {
     /// A context switch.
-    SchedSwitch = 1, "sched_switch", "aux bit0: preempted; a: previous tid | next tid << 32; b: previous state | next priority << 32";
+    SchedSwitch = 1, "sched_switch", "aux: switch flags (1 preempted, 2 in I/O wait, 4 throttled by its cgroup's CPU quota); a: previous tid | next tid << 32; b: previous state | next priority << 32; c: a sleeping target thread's system call number + 1 (0: not known, 0xffffffff: in none) | index into run.json's stacks << 32 (0: none)";
     /// A task is about to be made runnable; recorded on the waker's core, so it is the causal edge.
     SchedWaking = 2, "sched_waking", "tid: waker; a: woken tid | its last cpu << 32; b: woken tgid";
     /// A task became runnable on a core.
@@ -154,6 +154,28 @@ kinds! {
     MigratePages = 58, "mm_migrate_pages", "aux: reason; a: pages moved; b: pages failed";
     /// NUMA balancing moved a task.
     NumaMove = 59, "sched_move_numa", "a: tid; b: source cpu | destination cpu << 32";
+    /// Events of this core were lost from here on, until the next event of this core at the earliest.
+    Lost = 60, "recorder", "b: events lost";
+    /// The hypervisor gave this core to somebody else at some time since the core's last event of this kind.
+    Steal = 61, "sched_switch, local_timer_entry", "a: stolen ns since the last; b: stolen ns since boot";
+    /// A thread of the target starts to reclaim memory itself.
+    ReclaimBegin = 62, "mm_vmscan_direct_reclaim_begin, mm_vmscan_memcg_reclaim_begin, mm_compaction_begin", "aux: 0 of the host, 1 of its memory cgroup, 2 compaction";
+    /// The reclaim ended.
+    ReclaimEnd = 63, "mm_vmscan_direct_reclaim_end, mm_vmscan_memcg_reclaim_end, mm_compaction_end", "aux: as ReclaimBegin";
+    /// The kernel starts to take data that the application sends on a TCP socket.
+    SendBegin = 64, "tcp_sendmsg_locked", "aux: flow flags; a: address key; b: ports | write_seq << 32";
+    /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
+    Payload = 65, "with RxStack, TxDriver", "aux: 24-byte piece number | direction (1 out) << 7 | low byte of the sequence number << 8; a, b, c: 24 bytes";
+}
+
+/// Flags in `aux` of context switches.
+pub mod switch_flags {
+    /// The thread was preempted: it would rather run on.
+    pub const PREEMPTED: u16 = 1;
+    /// The thread waits for block I/O.
+    pub const IO_WAIT: u16 = 2;
+    /// The thread's cgroup has used its CPU quota up.
+    pub const THROTTLED: u16 = 4;
 }
 
 /// Flow flags in `aux` of network events.
@@ -258,6 +280,13 @@ pub fn c_header() -> String {
         ("FOREIGN", flow_flags::FOREIGN),
     ] {
         out += &format!("#define TS_FLOW_{name} {value}\n");
+    }
+    for (name, value) in [
+        ("PREEMPTED", switch_flags::PREEMPTED),
+        ("IO_WAIT", switch_flags::IO_WAIT),
+        ("THROTTLED", switch_flags::THROTTLED),
+    ] {
+        out += &format!("#define TS_SWITCH_{name} {value}\n");
     }
     for (n, name) in VECTORS.iter().enumerate() {
         out += &format!("#define TS_VECTOR_{} {n}\n", name.to_uppercase());

@@ -13,6 +13,7 @@
 
 pub mod error;
 pub mod event;
+pub mod event_stream;
 pub mod flow;
 pub mod meta;
 pub mod read;
@@ -23,6 +24,7 @@ pub mod write;
 
 pub use error::Error;
 pub use event::{Event, Kind};
+pub use event_stream::EventStream;
 pub use flow::FlowKey;
 pub use meta::RunMeta;
 pub use read::Run;

@@ -34,12 +34,17 @@ pub struct RunMeta {
     pub cpus: Vec<Cpu>,
     /// The buffers.
     pub buffer: Buffer,
+    /// Payload that was kept (`--protocol`); absent: none.
+    pub payload: Option<Payload>,
     /// What the recording cost.
     pub overhead: Overhead,
     /// Largest error of a conversion between clocks of this run, ns.
     pub clock_error_ns: u64,
     /// Names that events refer to by index; entry 0 is empty.
     pub symbols: Vec<String>,
+    /// Kernel stacks that threads of the target slept with: function names, innermost first, separated by `;`, from the
+    /// call of the scheduler on. Entry 0 is empty.
+    pub stacks: Vec<String>,
     /// What a reader of the results should know.
     pub warnings: Vec<String>,
 }
@@ -130,6 +135,16 @@ pub struct Buffer {
     pub bytes: u64,
     /// How often the buffers were emptied while recording.
     pub drains: u64,
+}
+
+/// First bytes of the target's segments, kept because `--protocol` asked for them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Payload {
+    /// The application's protocol: `memcached`, `resp` or `http1`.
+    pub protocol: String,
+    /// Bytes of each segment that were kept at most.
+    pub bytes: u32,
 }
 
 /// What the recording cost.

@@ -4,7 +4,7 @@
 //! says so in [`Run::partial`].
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek, SeekFrom, Take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use arrow_ipc::reader::StreamReader;
 use crate::FORMAT_VERSION;
 use crate::error::Error;
 use crate::event::Event;
+use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
 use crate::stream;
 use crate::tables::{ClockRow, SocketRow, TaskRow};
@@ -93,11 +94,11 @@ impl Run {
         Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, partial })
     }
 
-    /// Reads every core's events, sorted by time. What a cut file still holds is read and noted in `partial`.
+    /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.
     ///
     /// # Errors
-    /// [`Error::Read`] when the events folder cannot be listed or a stream is not one of ours.
-    pub fn events(&mut self) -> Result<Vec<CpuEvents>, Error> {
+    /// [`Error::Read`] when the events folder cannot be listed or a stream cannot be opened.
+    pub fn streams(&self) -> Result<Vec<EventStream>, Error> {
         let folder = self.dir.join("events");
         let mut files: Vec<(u32, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&folder).map_err(|e| Error::read(&folder, e))? {
@@ -113,39 +114,41 @@ impl Run {
             }
         }
         files.sort();
-        let mut all = Vec::with_capacity(files.len());
-        for (cpu, path) in files {
+        files.into_iter().map(|(cpu, path)| EventStream::open(cpu, path)).collect()
+    }
+
+    /// Notes in `partial` what streams that were read to their ends lacked.
+    pub fn conclude(&mut self, streams: &[EventStream]) {
+        for stream in streams {
+            let cpu = stream.cpu;
             let expected = self.meta.cpus.iter().find(|c| c.cpu == cpu).map(|c| c.events);
-            let mut events = Vec::new();
-            let cut = read_stream(&path, &mut events, event_rows)?;
             // A run that was killed says so already.
-            let killed = |why: &String| why == stream::NO_END_MARK && self.meta.state == State::Recording;
-            if let Some(why) = cut.filter(|why| !killed(why)) {
+            let killed = |why: &&str| *why == stream::NO_END_MARK && self.meta.state == State::Recording;
+            if let Some(why) = stream.cut().filter(|why| !killed(why)) {
                 self.partial.push(format!("events of core {cpu} are cut: {why}"));
-            } else if self.meta.state == State::Complete && expected.is_some_and(|n| n != events.len() as u64) {
-                self.partial.push(format!(
-                    "events of core {cpu}: {} on disk, run.json says {}",
-                    events.len(),
-                    expected.unwrap_or(0)
-                ));
+            } else if let Some(n) = expected.filter(|n| self.meta.state == State::Complete && *n != stream.taken()) {
+                self.partial.push(format!("events of core {cpu}: {} on disk, run.json says {n}", stream.taken()));
             }
-            sort_by_time(&mut events);
-            all.push(CpuEvents { cpu, events });
         }
         for cpu in self.meta.cpus.iter().filter(|c| c.events > 0) {
-            if !all.iter().any(|a| a.cpu == cpu.cpu) {
+            if !streams.iter().any(|s| s.cpu == cpu.cpu) {
                 self.partial.push(format!("events of core {} are missing", cpu.cpu));
             }
         }
-        Ok(all)
     }
-}
 
-/// Stable sort of a nearly sorted stream: an event that was interrupted between taking its slot and reading the clock
-/// is later than the events nested in it.
-fn sort_by_time(events: &mut [Event]) {
-    if !events.is_sorted_by_key(|e| e.ts) {
-        events.sort_by_key(|e| e.ts);
+    /// Reads every core's events, sorted by time. What a cut file still holds is read and noted in `partial`.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when the events folder cannot be listed or a stream is not one of ours.
+    pub fn events(&mut self) -> Result<Vec<CpuEvents>, Error> {
+        let mut streams = self.streams()?;
+        let mut all = Vec::with_capacity(streams.len());
+        for stream in &mut streams {
+            all.push(CpuEvents { cpu: stream.cpu, events: stream.read_all()? });
+        }
+        self.conclude(&streams);
+        Ok(all)
     }
 }
 
@@ -170,38 +173,59 @@ fn open_file(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|e| Error::read(path, e))
 }
 
-/// Feeds every whole batch to `each`, after telling `rows` how many rows there are. `Ok(Some(why))`: the stream is cut
-/// after what was fed.
-fn read_stream<T>(
-    path: &Path,
-    out: &mut Vec<T>,
-    mut each: impl FnMut(&RecordBatch, &mut Vec<T>) -> Result<(), String>,
-) -> Result<Option<String>, Error> {
-    let file = open_file(path)?;
-    let readable = stream::readable(&file).map_err(|e| Error::read(path, e))?;
-    if readable.bytes == 0 {
-        return Ok(Some(readable.cut.unwrap_or_else(|| "it is empty".into())));
+/// A stream's whole batches, one after the other.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    path: PathBuf,
+    reader: Option<StreamReader<BufReader<Take<File>>>>,
+    /// Rows in all of them.
+    pub rows: u64,
+    /// Once the last was taken: why the stream is cut after it, if it is.
+    pub cut: Option<String>,
+}
+
+/// What a decoder says that panicked. Lengths and types are checked before; should it panic on what is inside the buffers
+/// all the same, outside data must not take the process down: the stream is cut there.
+const DAMAGED: &str = "damaged data";
+
+impl Batches {
+    /// Opens a stream and checks how far it can be read.
+    pub fn open(path: PathBuf) -> Result<Batches, Error> {
+        let mut file = open_file(&path)?;
+        let readable = stream::readable(&file).map_err(|e| Error::read(&path, e))?;
+        file.seek(SeekFrom::Start(0)).map_err(|e| Error::read(&path, e))?;
+        let mut out = Batches { path, reader: None, rows: readable.rows, cut: readable.cut };
+        if readable.bytes == 0 {
+            out.cut.get_or_insert_with(|| "it is empty".into());
+            return Ok(out);
+        }
+        let front = BufReader::with_capacity(1 << 16, file.take(readable.bytes));
+        match catch_unwind(AssertUnwindSafe(|| StreamReader::try_new(front, None))) {
+            Ok(Ok(reader)) => out.reader = Some(reader),
+            Ok(Err(e)) => out.cut = Some(format!("no readable schema ({e})")),
+            Err(_) => out.cut = Some(DAMAGED.into()),
+        }
+        Ok(out)
     }
-    out.reserve(readable.rows as usize);
-    (&file).seek(SeekFrom::Start(0)).map_err(|e| Error::read(path, e))?;
-    let front = BufReader::with_capacity(1 << 20, (&file).take(readable.bytes));
-    // Lengths and types are checked; should the decoder panic on what is inside the buffers all the same, outside data
-    // must not take the process down: the stream is cut there.
-    let guarded = catch_unwind(AssertUnwindSafe(|| -> Result<Option<String>, Error> {
-        let mut reader = match StreamReader::try_new(front, None) {
-            Ok(reader) => reader,
-            Err(e) => return Ok(Some(format!("no readable schema ({e})"))),
-        };
-        loop {
-            match reader.next() {
-                None => return Ok(None),
-                Some(Err(e)) => return Ok(Some(format!("{e}"))),
-                Some(Ok(batch)) => each(&batch, out).map_err(|why| Error::read(path, why))?,
+
+    /// Feeds the next batch to `each`; `false`: there is none.
+    pub fn next(&mut self, each: impl FnOnce(&RecordBatch) -> Result<(), String>) -> Result<bool, Error> {
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        let path = &self.path;
+        let guarded = catch_unwind(AssertUnwindSafe(|| match reader.next() {
+            None => Ok(Err(None)),
+            Some(Err(e)) => Ok(Err(Some(e.to_string()))),
+            Some(Ok(batch)) => each(&batch).map(Ok).map_err(|why| Error::read(path, why)),
+        }));
+        match guarded.unwrap_or_else(|_| Ok(Err(Some(DAMAGED.into()))))? {
+            Ok(()) => Ok(true),
+            Err(why) => {
+                self.reader = None;
+                self.cut = why.or(self.cut.take());
+                Ok(false)
             }
         }
-    }));
-    let cut = guarded.unwrap_or_else(|_| Ok(Some("damaged data".into())))?;
-    Ok(cut.or(readable.cut))
+    }
 }
 
 fn read_table<T>(
@@ -210,11 +234,10 @@ fn read_table<T>(
     partial: &mut Vec<String>,
     rows: impl Fn(&RecordBatch) -> Result<Vec<T>, String>,
 ) -> Vec<T> {
-    let path = dir.join(name);
     let mut all = Vec::new();
-    let taken = read_stream(&path, &mut all, |batch, all| {
-        all.extend(rows(batch)?);
-        Ok(())
+    let taken = Batches::open(dir.join(name)).and_then(|mut batches| {
+        while batches.next(|batch| rows(batch).map(|rows| all.extend(rows)))? {}
+        Ok(batches.cut)
     });
     match taken {
         Ok(None) => {}
@@ -234,7 +257,8 @@ macro_rules! primitive {
     };
 }
 
-fn event_rows(batch: &RecordBatch, out: &mut Vec<Event>) -> Result<(), String> {
+/// Appends a batch of events.
+pub(crate) fn event_rows(batch: &RecordBatch, out: &mut Vec<Event>) -> Result<(), String> {
     let ts = primitive!(batch, "ts", UInt64Type);
     let kind = primitive!(batch, "kind", UInt8Type);
     let aux = primitive!(batch, "aux", UInt16Type);

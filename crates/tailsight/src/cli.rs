@@ -103,6 +103,12 @@ pub struct Record {
     /// Memory for all event buffers [default: 1/16 of the memory, at most 512M]
     #[arg(long, value_parser = size, value_name = "SIZE")]
     pub buffer: Option<u64>,
+    /// Keep the first bytes of each segment of the target's flows, so that requests are framed and classed, not segments
+    #[arg(long, value_name = "PROTOCOL", value_parser = ["memcached", "resp", "http1"])]
+    pub protocol: Option<String>,
+    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480]
+    #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol")]
+    pub payload: Option<u32>,
     /// Turn on a hook that is off by default (`all`: every one); repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add)]
     pub with_hook: Vec<String>,
@@ -180,6 +186,11 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+fn payload_bytes(text: &str) -> Result<u32, String> {
+    let most = tailsight_record::Payload::MOST_BYTES;
+    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| format!("a number of bytes from 1 to {most}"))
 }
 
 fn hook_to_add(text: &str) -> Result<String, String> {

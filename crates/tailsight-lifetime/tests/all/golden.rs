@@ -62,6 +62,10 @@ fn check(name: &str) {
     assert_eq!(run.partial, Vec::<String>::new());
     let analysis = Analysis::build(&Facts::of(&run), &events);
     check_partition(&analysis).unwrap_or_else(|e| panic!("{name}: {e}"));
+    // Reading the events as they are needed finds the same.
+    let streamed = Analysis::of(&mut run).expect("its events");
+    assert_eq!(streamed.lifetimes.messages, analysis.lifetimes.messages, "{name}");
+    assert_eq!(summary(&streamed), summary(&analysis), "{name}");
     let lifetimes = &analysis.lifetimes;
     // Recorded from a lossless stream: what was not matched was cut off by the recording's end.
     let lost: u64 = lifetimes.incomplete.iter().filter(|(why, _)| !why.contains("recording ended")).map(|x| x.1).sum();

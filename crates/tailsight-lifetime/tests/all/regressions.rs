@@ -2,11 +2,11 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Facts, Leg, Message};
-use tailsight_trace::Event;
+use tailsight_lifetime::{Analysis, Context, Facts, Flow, Leg, Lifetimes, Message};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
+use tailsight_trace::{Event, FlowKey};
 
 const UDP: u16 = flow_flags::UDP;
 const PORTS: u64 = 11211 << 16 | 4000;
@@ -211,4 +211,19 @@ fn lost_ends_of_spans_built_a_tower() {
     let analysis = analyse(vec![events]);
     assert!(analysis.lifetimes.owners.iter().all(|o| o.frames.len() <= 20));
     assert!(begun.elapsed().as_secs() < 20, "took {:?}", begun.elapsed());
+}
+
+/// The columns were declared after the first 100,000 messages: when those were all answered, a later one without a reply
+/// ended the export with "declared as non-nullable but contains null values".
+#[test]
+fn a_stage_that_is_first_missing_after_many_messages_is_exported() {
+    let whole = Message { driver_ns: 1, recv_ns: 2, send_ns: 3, xmit_ns: 4, ..Message::default() };
+    let mut messages = vec![whole; 100_001];
+    messages[100_000] = Message { send_ns: 0, xmit_ns: 0, ..whole };
+    (0..).zip(&mut messages).for_each(|(id, m)| m.id = id);
+    let parts = vec![Default::default(); messages.len()];
+    let flow = Flow { key: FlowKey::of(&Event::default()), name: "flow".into(), messages: 0 };
+    let lifetimes = Lifetimes::from_parts("server", messages, vec![flow], vec![], parts);
+    let dir = tempfile::tempdir().unwrap();
+    tailsight_lifetime::tables::write(dir.path(), &lifetimes).unwrap();
 }

@@ -5,7 +5,7 @@
  * in one go: one map of hundreds of megabytes holds a core for 80 ms and more on a kernel that does not preempt itself,
  * and the server that is to be observed may need it. A slot is taken with an atomic add (interrupts nest), its
  * header word is written last and carries the lap's generation, so a reader never takes half an event. A full buffer
- * drops and counts. No system call, no wake-up. */
+ * drops and counts, and the next event that finds room says since when (Lost). No system call, no wake-up. */
 #pragma once
 
 #define MAX_CPUS 1024
@@ -22,7 +22,10 @@ struct head {
 	__u64 n;    /* events written or being written, ever */
 	__u64 tail; /* events consumed, ever (written by the reader) */
 	__u64 lost;
-	__u64 pad[13];
+	__u64 gap_from;  /* time of the first loss that no Lost event tells yet; 0: none */
+	__u64 gap_count; /* losses since */
+	__u64 steal;     /* stolen time of this core that Steal events have told, ns since boot */
+	__u64 pad[10];
 };
 
 #define CHUNK_LOG2 16
@@ -67,18 +70,8 @@ static __always_inline bool is_target_port(__u16 port)
 	return target_ports[port >> 6] >> (port & 63) & 1;
 }
 
-static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
-	if (!recording)
-		return;
-	__u32 cpu = bpf_get_smp_processor_id();
-	if (cpu >= MAX_CPUS)
-		return;
-	struct head *head = &heads[cpu];
-	if (head->n - head->tail >= slots - GUARD) {
-		__sync_fetch_and_add(&head->lost, 1);
-		return;
-	}
 	__u64 i = __sync_fetch_and_add(&head->n, 1);
 	__u64 slot = i & (slots - 1);
 	__u32 key = ((__u64)cpu * slots + slot) >> CHUNK_LOG2;
@@ -89,7 +82,7 @@ static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c
 	struct ts_event *event = bpf_map_lookup_elem(chunk, &key);
 	if (!event)
 		return;
-	event->ts = bpf_ktime_get_ns();
+	event->ts = ts ?: bpf_ktime_get_ns();
 	event->a = a;
 	event->b = b;
 	event->c = c;
@@ -98,6 +91,49 @@ static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c
 	barrier();
 	/* kind, generation, aux, tid in one store: the event exists from here on. */
 	*(volatile __u64 *)&event->kind = kind | generation << 8 | (__u64)aux << 16 | tid << 32;
+}
+
+/* There is room again after losses: say from when on they were. The slots under GUARD are for such. */
+static __noinline int tell_gap(__u32 cpu)
+{
+	if (cpu >= MAX_CPUS)
+		return 0;
+	struct head *head = &heads[cpu];
+	__u64 from = head->gap_from, count = head->gap_count;
+	head->gap_from = 0;
+	head->gap_count = 0;
+	if (from)
+		put(head, cpu, from, TS_LOST, 0, 0, count, 0);
+	return 0;
+}
+
+static __noinline int lose(__u32 cpu)
+{
+	if (cpu >= MAX_CPUS)
+		return 0;
+	struct head *head = &heads[cpu];
+	__sync_fetch_and_add(&head->lost, 1);
+	__sync_fetch_and_add(&head->gap_count, 1);
+	if (!head->gap_from)
+		head->gap_from = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+{
+	if (!recording)
+		return;
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= MAX_CPUS)
+		return;
+	struct head *head = &heads[cpu];
+	if (head->n - head->tail >= slots - GUARD) {
+		lose(cpu);
+		return;
+	}
+	if (head->gap_from)
+		tell_gap(cpu);
+	put(head, cpu, 0, kind, aux, a, b, c);
 }
 
 static __always_inline __u64 pair(__u32 low, __u32 high)
@@ -177,6 +213,7 @@ struct transport {
 struct packet {
 	struct flow flow;
 	__u32 sequence;
+	__u32 headers; /* bytes from the network header to the payload */
 	__u32 payload;
 };
 
@@ -234,11 +271,13 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	}
 	if (proto == IPPROTO_TCP) {
 		__u32 headers = l3_bytes + (t.offset >> 4) * 4;
+		p->headers = headers;
 		p->payload = bytes > headers ? bytes - headers : 0;
 		p->sequence = bpf_ntohl(t.sequence);
 		p->flow.flags |= (t.flags & 1 ? TS_FLOW_FIN : 0) | (t.flags & 2 ? TS_FLOW_SYN : 0) |
 				 (t.flags & 4 ? TS_FLOW_RST : 0);
 	} else if (proto == IPPROTO_UDP) {
+		p->headers = l3_bytes + 8;
 		p->payload = bytes > l3_bytes + 8 ? bytes - l3_bytes - 8 : 0;
 		p->sequence = 0;
 		p->flow.flags |= TS_FLOW_UDP;
@@ -248,4 +287,42 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	__u32 source = bpf_ntohs(t.source), destination = bpf_ntohs(t.destination);
 	p->flow.ports = incoming ? destination << 16 | source : source << 16 | destination;
 	return true;
+}
+
+/* How many pieces of 24 bytes of each segment's payload are kept; 0 unless --protocol asks for them. */
+const volatile __u32 payload_pieces = 0;
+#define MAX_PIECES 64
+#define PIECE 24
+
+/* Since 6.12 for these programs; without it a run has no payload and says so. */
+extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *ptr__uninit) __ksym __weak;
+
+static __noinline int emit_piece(const __u64 *piece, __u16 aux)
+{
+	emit(TS_PAYLOAD, aux, piece[0], piece[1], piece[2]);
+	return 0;
+}
+
+/* The first bytes of a packet's payload, right behind the packet's event. `l3`: from skb->data to the network header. */
+static __always_inline void emit_payload(struct sk_buff *skb, __u32 l3, const struct packet *p, bool out)
+{
+	struct bpf_dynptr whole;
+
+	if (!payload_pieces || !p->payload || !bpf_ksym_exists(bpf_dynptr_from_skb))
+		return;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &whole))
+		return;
+	__u32 at = l3 + p->headers;
+	__u16 aux = (out ? 1 << 7 : 0) | (__u16)(p->sequence << 8);
+	for (__u32 i = 0; i < MAX_PIECES; i++) {
+		__u64 piece[3] = {};
+		if (i >= payload_pieces || i * PIECE >= p->payload)
+			break;
+		__u32 bytes = p->payload - i * PIECE;
+		if (bytes > PIECE)
+			bytes = PIECE;
+		if (bpf_dynptr_read(piece, bytes, &whole, at + i * PIECE, 0))
+			break;
+		emit_piece(piece, aux | i);
+	}
 }

@@ -17,13 +17,31 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 enum { false, true };
 
-enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12 };
+enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12 };
 enum { BPF_F_MMAPABLE = 1024 };
+
+/* Whole, for libbpf compares the kinds of the types in a kernel function's signature. */
+struct __sk_buff {
+	__u32 len;
+};
+struct bpf_dynptr {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct thread_info {
 	__u32 cpu;
+};
+struct rq {
+	__u64 prev_steal_time_rq; /* only with CONFIG_PARAVIRT_TIME_ACCOUNTING */
+};
+struct cfs_rq {
+	struct rq *rq;
+	int throttle_count; /* only with CONFIG_CFS_BANDWIDTH */
+};
+struct sched_entity {
+	struct cfs_rq *cfs_rq; /* only with CONFIG_FAIR_GROUP_SCHED */
 };
 struct task_struct {
 	struct thread_info thread_info;
@@ -31,6 +49,9 @@ struct task_struct {
 	int pid;
 	int tgid;
 	char comm[16];
+	struct sched_entity se;
+	bool throttled; /* since 6.18: a task is throttled on its way to user space, not its whole group's queue */
+	unsigned in_iowait : 1;
 };
 struct net_device {
 	int ifindex;
@@ -89,7 +110,11 @@ struct work_struct {
 	void (*func)(struct work_struct *);
 };
 struct pt_regs {
-	unsigned long di;
+#if defined(__TARGET_ARCH_arm64)
+	__s32 syscallno;
+#else
+	unsigned long orig_ax;
+#endif
 };
 
 #pragma clang attribute pop

@@ -65,6 +65,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         out: run.clone(),
         buffer_bytes: None,
         hooks: Default::default(),
+        payload: None,
         version: env!("CARGO_PKG_VERSION").into(),
     };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tailsight_record::{HookChoice, Options, Selector};
+use tailsight_record::{HookChoice, Options, Payload, Selector};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
@@ -19,6 +19,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         out: args.out.clone(),
         buffer_bytes: args.buffer,
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone() },
+        payload: payload(args),
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::on_interrupt();
@@ -37,6 +38,13 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         return Ok(Verdict::Failed);
     }
     Ok(Verdict::Done)
+}
+
+/// Enough for a memcached or Redis command with its key, and for most heads of HTTP requests.
+fn payload(args: &Record) -> Option<Payload> {
+    let protocol = args.protocol.clone()?;
+    let usual = if protocol == "http1" { 480 } else { 192 };
+    Some(Payload { bytes: args.payload.unwrap_or(usual), protocol })
 }
 
 fn selector(args: &Record) -> Selector {

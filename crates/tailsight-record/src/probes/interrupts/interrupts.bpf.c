@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Interrupts, softirqs and system vectors, as spans; NAPI polls.
  * hooks: irq_handler_entry/exit, softirq_entry/exit, irq_vectors:*, napi_poll
- * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, NapiPoll */
+ * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, NapiPoll, Steal */
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(softirq_entry, unsigned int vec)
@@ -41,6 +41,24 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 	return 0;
 }
 
+/* The tick reads the core's steal clock, so the event comes at its end. */
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(local_timer_entry, int vector)
+{
+	emit(TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(local_timer_exit, int vector)
+{
+	if (!recording)
+		return 0;
+	tell_steal(bpf_get_current_task_btf());
+	emit(TS_VECTOR_EXIT, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	return 0;
+}
+
 /* One pair of programs a system vector (x86). */
 #define VECTOR(name, which)                                                                                            \
 	SEC("tp_btf/" #name "_entry")                                                                                  \
@@ -56,7 +74,6 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 		return 0;                                                                                              \
 	}
 
-VECTOR(local_timer, TS_VECTOR_LOCAL_TIMER)
 VECTOR(reschedule, TS_VECTOR_RESCHEDULE)
 VECTOR(call_function, TS_VECTOR_CALL_FUNCTION)
 VECTOR(call_function_single, TS_VECTOR_CALL_FUNCTION_SINGLE)

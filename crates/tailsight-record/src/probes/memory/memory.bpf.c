@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Page faults of the target (never an address), page migration, NUMA moves.
- * hooks: page_fault_user, page_fault_kernel, mm_migrate_pages, sched_move_numa
- * events: FaultUser, FaultKernel, MigratePages, NumaMove */
+/* Page faults of the target (never an address), page migration, NUMA moves, and memory that the target's threads
+ * reclaim themselves.
+ * hooks: page_fault_user, page_fault_kernel, mm_migrate_pages, sched_move_numa, mm_vmscan_direct_reclaim_begin/end,
+ * mm_vmscan_memcg_reclaim_begin/end, mm_compaction_begin/end
+ * events: FaultUser, FaultKernel, MigratePages, NumaMove, ReclaimBegin, ReclaimEnd */
 
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
@@ -32,3 +34,24 @@ int BPF_PROG(sched_move_numa, struct task_struct *p, int from, int to)
 	emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
 	return 0;
 }
+
+/* One pair of programs a kind of reclaim. */
+#define RECLAIM(begin, end, which)                                                                                     \
+	SEC("tp_btf/" #begin)                                                                                          \
+	int BPF_PROG(begin)                                                                                            \
+	{                                                                                                              \
+		if (current_is_target())                                                                               \
+			emit(TS_RECLAIM_BEGIN, which, 0, 0, 0);                                                        \
+		return 0;                                                                                              \
+	}                                                                                                              \
+	SEC("tp_btf/" #end)                                                                                            \
+	int BPF_PROG(end)                                                                                              \
+	{                                                                                                              \
+		if (current_is_target())                                                                               \
+			emit(TS_RECLAIM_END, which, 0, 0, 0);                                                          \
+		return 0;                                                                                              \
+	}
+
+RECLAIM(mm_vmscan_direct_reclaim_begin, mm_vmscan_direct_reclaim_end, 0)
+RECLAIM(mm_vmscan_memcg_reclaim_begin, mm_vmscan_memcg_reclaim_end, 1)
+RECLAIM(mm_compaction_begin, mm_compaction_end, 2)

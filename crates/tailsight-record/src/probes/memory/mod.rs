@@ -1,8 +1,8 @@
-//! Page faults of the target, page migration, NUMA moves. The C is beside this file, in `memory.bpf.c`; its header lists hooks and events.
+//! Page faults and reclaim of the target, page migration, NUMA moves. The C is beside this file, in `memory.bpf.c`; its header lists hooks and events.
 
 use super::{Hook, Need, Probe, tp_btf};
 
-/// Page faults of the target, page migration, NUMA moves.
+/// Page faults and reclaim of the target, page migration, NUMA moves.
 pub const PROBE: Probe = Probe {
     name: "memory",
     hooks: &[
@@ -29,6 +29,42 @@ pub const PROBE: Probe = Probe {
             need: Need::Default,
             tells: "NUMA balancing",
             programs: &[tp_btf("sched_move_numa")],
+        },
+        Hook {
+            name: "mm_vmscan_direct_reclaim_begin",
+            need: Need::Default,
+            tells: "memory that the target reclaims itself",
+            programs: &[tp_btf("mm_vmscan_direct_reclaim_begin")],
+        },
+        Hook {
+            name: "mm_vmscan_direct_reclaim_end",
+            need: Need::Default,
+            tells: "memory that the target reclaims itself",
+            programs: &[tp_btf("mm_vmscan_direct_reclaim_end")],
+        },
+        Hook {
+            name: "mm_vmscan_memcg_reclaim_begin",
+            need: Need::Default,
+            tells: "memory that the target reclaims within its cgroup's limit",
+            programs: &[tp_btf("mm_vmscan_memcg_reclaim_begin")],
+        },
+        Hook {
+            name: "mm_vmscan_memcg_reclaim_end",
+            need: Need::Default,
+            tells: "memory that the target reclaims within its cgroup's limit",
+            programs: &[tp_btf("mm_vmscan_memcg_reclaim_end")],
+        },
+        Hook {
+            name: "mm_compaction_begin",
+            need: Need::Default,
+            tells: "memory that the target compacts itself",
+            programs: &[tp_btf("mm_compaction_begin")],
+        },
+        Hook {
+            name: "mm_compaction_end",
+            need: Need::Default,
+            tells: "memory that the target compacts itself",
+            programs: &[tp_btf("mm_compaction_end")],
         },
     ],
 };

@@ -2,7 +2,7 @@
 /* Packets on their way in, from the first place in the stack that sees them, and packets dropped.
  * At all three hooks the Ethernet header is pulled: skb->data is at the network header, whose offset is not set yet.
  * hooks: napi_gro_receive_entry, netif_rx_entry, netif_receive_skb, kfree_skb
- * events: RxNapi, RxBacklog, RxStack, RxHardware, SkbDrop */
+ * events: RxNapi, RxBacklog, RxStack, RxHardware, SkbDrop, and Payload when asked for */
 
 static __always_inline bool parse_incoming(struct sk_buff *skb, struct packet *p)
 {
@@ -56,10 +56,12 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
 		return 0;
-	if (is_target_port(p.flow.ports >> 16))
+	if (is_target_port(p.flow.ports >> 16)) {
 		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
-	else
+		emit_payload(skb, 0, &p, false);
+	} else {
 		emit_packet(TS_RX_STACK, &p, TS_FLOW_FOREIGN, skb->dev->ifindex);
+	}
 	return 0;
 }
 

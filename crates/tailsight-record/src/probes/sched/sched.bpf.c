@@ -2,12 +2,89 @@
 /* Who runs on each core, who made whom runnable, who moved. Every task of the host: a lifetime needs the names of
  * those that ran in the target's place.
  * hooks: sched_switch, sched_waking, sched_wakeup, sched_migrate_task
- * events: SchedSwitch, SchedWaking, SchedWakeup, SchedMigrate */
+ * events: SchedSwitch, SchedWaking, SchedWakeup, SchedMigrate, Steal */
+
+/* Kernel stacks that the target's threads sleep with, unless the system call says it all. */
+#define STACK_DEPTH 32
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 8192);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, STACK_DEPTH * sizeof(__u64));
+} stacks SEC(".maps");
+
+/* A bit a system call in which a sleep needs no stack to be understood (waits for work, futex). */
+__u64 plain_sleeps[16];
+
+/* The queue of the task's core: its steal clock was read when the scheduler was entered. */
+static __always_inline void tell_steal(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(((struct rq *)0)->prev_steal_time_rq) ||
+	    !bpf_core_field_exists(((struct sched_entity *)0)->cfs_rq))
+		return;
+	struct cfs_rq *cfs = task->se.cfs_rq;
+	if (!cfs)
+		return;
+	__u64 stolen = cfs->rq->prev_steal_time_rq;
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= MAX_CPUS)
+		return;
+	struct head *head = &heads[cpu];
+	if (stolen == head->steal)
+		return;
+	__u64 since = head->steal ? stolen - head->steal : 0;
+	head->steal = stolen;
+	if (since)
+		emit(TS_STEAL, 0, since, stolen, 0);
+}
+
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return task->throttled;
+	if (bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count) &&
+	    bpf_core_field_exists(((struct sched_entity *)0)->cfs_rq))
+		return task->se.cfs_rq->throttle_count > 0;
+	return false;
+}
+
+/* What a thread of the target sleeps in: system call + 1, and its kernel stack + 1 << 32 where that tells more. */
+static __always_inline __u64 sleep_of(void *ctx, struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (!regs)
+		return 0;
+#if defined(__TARGET_ARCH_arm64)
+	__u32 nr = regs->syscallno;
+#else
+	__u32 nr = regs->orig_ax;
+#endif
+	if ((__s32)nr >= 0 && plain_sleeps[(nr >> 6) & 15] >> (nr & 63) & 1 && nr < 1024)
+		return nr + 1;
+	__s64 id = bpf_get_stackid(ctx, &stacks, 0);
+	/* In no system call: an exception, such as a page fault. */
+	return pair((__s32)nr < 0 ? 0xffffffff : nr + 1, id < 0 ? 0 : id + 1);
+}
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	emit(TS_SCHED_SWITCH, preempt, pair(prev->pid, next->pid), pair(prev_state, next->prio), 0);
+	__u16 flags = preempt ? TS_SWITCH_PREEMPTED : 0;
+	__u64 how = 0;
+
+	if (!recording)
+		return 0;
+	tell_steal(prev);
+	if (is_target_tgid(prev->tgid)) {
+		if (is_throttled(prev))
+			flags |= TS_SWITCH_THROTTLED;
+		if (!preempt && prev_state) {
+			if (prev->in_iowait)
+				flags |= TS_SWITCH_IO_WAIT;
+			how = sleep_of(ctx, bpf_get_current_task_btf());
+		}
+	}
+	emit(TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);
 	return 0;
 }
 

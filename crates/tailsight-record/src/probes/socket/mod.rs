@@ -19,6 +19,12 @@ pub const PROBE: Probe = Probe {
             programs: &[tp_btf("sock_recv_length")],
         },
         Hook {
+            name: "tcp_sendmsg_locked",
+            need: Need::Optional,
+            tells: "the begin of each send on TCP (since 6.16; the hand-over to the driver or the end of the call is taken)",
+            programs: &[tp_btf("tcp_sendmsg_locked")],
+        },
+        Hook {
             name: "sock_send_length",
             need: Need::Default,
             tells: "replies; without it there is no service and no transmit leg",

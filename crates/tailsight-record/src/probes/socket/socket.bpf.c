@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The border between kernel and application: data ready, received, sent; and connections that come and go.
- * hooks: sk_data_ready, sock_recv_length, sock_send_length, skb_copy_datagram_iovec, inet_sock_set_state
- * events: Handoff, Recv, Send, SkbCopy, SockState, FlowAddr6 */
+ * hooks: sk_data_ready, sock_recv_length, tcp_sendmsg_locked, sock_send_length, skb_copy_datagram_iovec,
+ * inet_sock_set_state
+ * events: Handoff, Recv, SendBegin, Send, SkbCopy, SockState, FlowAddr6 */
 
 #define MSG_PEEK 2
 #define TCP_ESTABLISHED 1
@@ -48,6 +49,18 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
 		return 0;
 	flow_of_sock(sk, &flow);
 	emit(TS_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)), pair(ret, cookie_of(sk)));
+	return 0;
+}
+
+/* Inside the copy loop, so several times in a long send: the first one of a call counts. */
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(tcp_sendmsg_locked, const struct sock *sk)
+{
+	struct flow flow;
+	if (!is_ours(sk) || !current_is_target())
+		return 0;
+	flow_of_sock(sk, &flow);
+	emit(TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
 	return 0;
 }
 

@@ -8,14 +8,14 @@ pub const PROBE: Probe = Probe {
     hooks: &[
         Hook {
             name: "sys_enter",
-            need: Need::Default,
-            tells: "system calls of the target",
+            need: Need::Optional,
+            tells: "the borders of the target's system calls; it slows every system call of the host (what a thread sleeps in is known without)",
             programs: &[tp_btf("sys_enter")],
         },
         Hook {
             name: "sys_exit",
-            need: Need::Default,
-            tells: "system calls of the target",
+            need: Need::Optional,
+            tells: "the borders of the target's system calls; it slows every system call of the host (what a thread sleeps in is known without)",
             programs: &[tp_btf("sys_exit")],
         },
     ],

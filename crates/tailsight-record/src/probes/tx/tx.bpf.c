@@ -2,9 +2,10 @@
 /* Packets of the target on their way out. A GSO packet is a byte range. The skb may be gone after the driver's
  * transmit, so the last look is before it.
  * hooks: net_dev_queue, net_dev_start_xmit, tcp_retransmit_skb
- * events: TxQueue, TxDriver, TcpRetransmit */
+ * events: TxQueue, TxDriver, TcpRetransmit, and Payload when asked for */
 
-static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p)
+/* `at`: bytes from skb->data to the network header. */
+static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p, __u32 *at)
 {
 	struct sock *sk = skb->sk;
 	/* The socket's port is a cheap first look; a forwarded packet has no socket and is not the target's. */
@@ -12,6 +13,9 @@ static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p
 		return false;
 	unsigned char *l3 = skb->head + skb->network_header;
 	__u32 bytes = skb->len - (__u32)(l3 - skb->data);
+	/* Not folded into a difference of pointers, which the verifier does not take in 32 bits. */
+	barrier_var(bytes);
+	*at = skb->len - bytes;
 	return parse(l3, skb->protocol, bytes, false, p) && p->payload;
 }
 
@@ -19,7 +23,8 @@ SEC("tp_btf/net_dev_queue")
 int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 {
 	struct packet p;
-	if (parse_outgoing(skb, &p))
+	__u32 at;
+	if (parse_outgoing(skb, &p, &at))
 		emit_packet(TS_TX_QUEUE, &p, 0, skb->dev->ifindex);
 	return 0;
 }
@@ -28,8 +33,11 @@ SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb)
 {
 	struct packet p;
-	if (parse_outgoing(skb, &p))
+	__u32 at;
+	if (parse_outgoing(skb, &p, &at)) {
 		emit_packet(TS_TX_DRIVER, &p, 0, skb->dev->ifindex);
+		emit_payload(skb, at, &p, true);
+	}
 	return 0;
 }
 
