@@ -33,7 +33,18 @@ pub struct Core {
     node: NodeId,
     known: bool,
     after_interrupt: bool,
+    last_ns: u64,
+    /// Stretches without events since the steal clock was last looked at, longest first.
+    quiet: Vec<(u64, u64)>,
 }
+
+/// Stolen time lies in stretches without events; shorter ones than this are no room for it.
+const QUIET_NS: u64 = 1_000;
+/// How many such stretches are kept.
+const QUIET_KEPT: usize = 8;
+
+/// [`tailsight_trace::event::VECTORS`].
+const LOCAL_TIMER: u16 = 0;
 
 /// System call, softirq, packet, interrupt, function of another core, and some to spare.
 const MAX_NESTING: usize = 16;
@@ -47,6 +58,8 @@ impl Core {
             node: 0,
             known: false,
             after_interrupt: false,
+            last_ns: 0,
+            quiet: Vec::new(),
         }
     }
 
@@ -94,8 +107,11 @@ impl Core {
         }
         let ts = event.ts;
         let mut interrupt_ends = false;
+        self.note_quiet(ts);
         match kind {
             Kind::SchedSwitch => {
+                // The probe looked at the steal clock just before.
+                self.quiet.clear();
                 let node = threads.base(tree, event.a_hi());
                 self.enter(ts, node, true);
             }
@@ -120,6 +136,11 @@ impl Core {
                 let node = tree.task(event.tid);
                 self.enter(ts, node, true);
             }
+            Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
+            Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
+            Kind::Steal => self.stolen(tree, event.a),
             Kind::SoftirqEntry => {
                 // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
                 // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
@@ -141,6 +162,9 @@ impl Core {
             Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: event.aux }),
             Kind::VectorExit => {
                 let which = event.aux;
+                if which == LOCAL_TIMER {
+                    self.quiet.clear();
+                }
                 self.pop(tree, ts, |f| f == Frame::Vector { which });
                 interrupt_ends = true;
             }
@@ -171,6 +195,68 @@ impl Core {
             _ => {}
         }
         self.after_interrupt = interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+    }
+
+    /// Something that a thread does, whatever interrupts it and wherever it goes on.
+    fn begin(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event, frame: Frame) {
+        if tree.within(self.node).interrupt {
+            return;
+        }
+        threads.push_frame(event.tid, frame, event.ts);
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, true);
+    }
+
+    fn end(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event, frame: Frame) {
+        if tree.within(self.node).interrupt {
+            return;
+        }
+        threads.pop_frame(event.tid, frame);
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, false);
+    }
+
+    fn note_quiet(&mut self, ts: u64) {
+        let from = std::mem::replace(&mut self.last_ns, ts);
+        if from == 0 || ts.saturating_sub(from) < QUIET_NS {
+            return;
+        }
+        let longer = self.quiet.partition_point(|(a, b)| b - a >= ts - from);
+        if longer < QUIET_KEPT {
+            self.quiet.truncate(QUIET_KEPT - 1);
+            self.quiet.insert(longer, (from, ts));
+        }
+    }
+
+    /// `ns` of this core were stolen since the steal clock was last looked at. While somebody else runs on a core nothing
+    /// happens there, so the time lies in stretches without events: the longest first, and at their ends, where the core
+    /// came back.
+    fn stolen(&mut self, tree: &mut Tree, mut ns: u64) {
+        for (from, to) in std::mem::take(&mut self.quiet) {
+            let taken = ns.min(to - from);
+            if taken == 0 {
+                break;
+            }
+            self.steal(tree, to - taken, to);
+            ns -= taken;
+        }
+    }
+
+    /// Marks `from..to`, in which no event was, as stolen.
+    fn steal(&mut self, tree: &mut Tree, from: u64, to: u64) {
+        let Some(at) = self.segments.iter().rposition(|s| s.from <= from) else { return };
+        let below = self.segments[at];
+        let stolen = Segment { from, node: tree.push(below.node, Frame::Stolen), begins: true, serving: false };
+        let next = self.segments.get(at + 1).map(|s| s.from);
+        if below.from == from {
+            self.segments[at] = stolen;
+        } else {
+            self.segments.insert(at + 1, stolen);
+        }
+        if next != Some(to) {
+            let place = self.segments.partition_point(|s| s.from < to);
+            self.segments.insert(place, Segment { from: to, begins: false, ..below });
+        }
     }
 
     /// The index of the segment that holds `ts`, if the timeline had begun by then.

@@ -10,12 +10,16 @@ pub struct Names {
     by_tid: FxHashMap<u32, Name>,
     targets: FxHashSet<u32>,
     services: FxHashMap<u16, u32>,
+    /// Where stacks begin in the symbols.
+    stacks: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Name {
     comm: String,
     kernel: bool,
+    /// Index into the symbols, 0 when not there.
+    symbol: u32,
 }
 
 impl Names {
@@ -26,7 +30,7 @@ impl Names {
             if row.target {
                 names.targets.insert(row.tid);
             }
-            names.by_tid.insert(row.tid, Name { comm: row.comm.clone(), kernel: row.kernel });
+            names.by_tid.insert(row.tid, Name { comm: row.comm.clone(), kernel: row.kernel, symbol: 0 });
         }
         names
     }
@@ -76,6 +80,33 @@ impl Names {
         }
     }
 
+    /// Adds the names of tasks and the stacks of sleeps to the symbols.
+    pub fn add_tasks_and_stacks(&mut self, stacks: &[String], symbols: &mut Vec<String>) {
+        let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
+        let mut tids: Vec<u32> = self.by_tid.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            if let Some(name) = self.by_tid.get_mut(&tid) {
+                name.symbol = *known.entry(name.comm.clone()).or_insert_with(|| {
+                    symbols.push(name.comm.clone());
+                    symbols.len() as u32 - 1
+                });
+            }
+        }
+        self.stacks = symbols.len() as u32;
+        symbols.extend_from_slice(stacks);
+    }
+
+    /// The symbol of a task's name, 0 when not known.
+    pub fn symbol(&self, tid: u32) -> u32 {
+        self.by_tid.get(&tid).map_or(0, |n| n.symbol)
+    }
+
+    /// The symbol of a stack of run.json, 0 for none.
+    pub fn stack(&self, index: u32) -> u32 {
+        if index == 0 { 0 } else { self.stacks.saturating_add(index) }
+    }
+
     /// Whether the thread is a softirq daemon.
     pub fn is_ksoftirqd(&self, tid: u32) -> bool {
         self.by_tid.get(&tid).is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
@@ -106,6 +137,7 @@ impl Facts {
         let mut symbols = run.meta.symbols.clone();
         let mut names = Names::new(&run.tasks);
         names.add_services(&run.sockets, &mut symbols);
+        names.add_tasks_and_stacks(&run.meta.stacks, &mut symbols);
         Facts {
             app: run.meta.target.app.clone(),
             names,

@@ -134,13 +134,42 @@ pub enum Frame {
     WakePending,
     /// Runnable with no core known.
     Runnable,
-    /// Asleep in a system call.
+    /// Asleep in a system call. In another thread's context: the message's thread slept so, and that thread ended it.
     SleepIn {
         /// Its number, `u32::MAX` when not known.
         nr: u32,
         /// Uninterruptible (disk, page, some locks).
         uninterruptible: bool,
+        /// Waiting for block I/O.
+        io: bool,
     },
+    /// The kernel stack of a sleep: function names, innermost first, separated by `;`.
+    Stack {
+        /// Index into the run's symbols.
+        symbol: u32,
+    },
+    /// Who ended a sleep: a task outside the application.
+    WokenBy {
+        /// Its name: index into the run's symbols.
+        symbol: u32,
+    },
+    /// The thread had used the CPU quota of its cgroup up.
+    Throttled,
+    /// The hypervisor ran somebody else on the core. The amount is exact; the place is the end of the stretch without
+    /// events that holds it.
+    Stolen,
+    /// The thread reclaimed memory itself.
+    Reclaim {
+        /// 0 of the host, 1 of its memory cgroup, 2 compaction.
+        which: u8,
+    },
+    /// The thread waited for a lock of the kernel.
+    KernelLock,
+    /// The bytes were there, but bytes before them were missing: TCP waited for a retransmission, or for packets that
+    /// others had overtaken.
+    TcpHole,
+    /// The connection was new: another thread of the application accepted it and handed it on.
+    ConnectionSetup,
     /// Stopped by a signal or a tracer.
     Stopped,
     /// The reply waited in the socket or the queueing discipline, after the send call had returned.
@@ -242,6 +271,10 @@ pub mod flags {
     pub const NO_HANDOFF: u16 = 2;
     /// Its reply was shared with other messages (one send for several requests).
     pub const SHARED_REPLY: u16 = 4;
+    /// The first message of a connection that was opened while recording.
+    pub const FIRST: u16 = 8;
+    /// It waited for bytes before its own (loss or reordering).
+    pub const HELD: u16 = 16;
 }
 
 impl Message {
@@ -299,9 +332,32 @@ impl Frame {
             Frame::IdleState { state } => format!("idle-state:{state}"),
             Frame::WakePending => "wake-pending".into(),
             Frame::Runnable => "runnable".into(),
-            Frame::SleepIn { nr, uninterruptible } => {
-                format!("{}:{}", if uninterruptible { "disk-sleep" } else { "sleep" }, syscall_name(nr))
+            Frame::SleepIn { nr, uninterruptible, io } => {
+                let how = match (io, uninterruptible) {
+                    (true, _) => "io-sleep",
+                    (false, true) => "disk-sleep",
+                    (false, false) => "sleep",
+                };
+                format!("{how}:{}", syscall_name(nr))
             }
+            Frame::Stack { symbol } => {
+                let stack = symbols.get(symbol as usize).map_or("", String::as_str);
+                format!("in:{}", stack.split(';').next().filter(|f| !f.is_empty()).unwrap_or("?"))
+            }
+            Frame::WokenBy { symbol } => {
+                format!(
+                    "woken-by:{}",
+                    symbols.get(symbol as usize).filter(|s| !s.is_empty()).map_or("?", String::as_str)
+                )
+            }
+            Frame::Throttled => "throttled".into(),
+            Frame::Stolen => "stolen".into(),
+            Frame::Reclaim { which } => {
+                format!("reclaim:{}", ["host", "cgroup", "compaction"].get(usize::from(which)).unwrap_or(&"unknown"))
+            }
+            Frame::KernelLock => "kernel-lock".into(),
+            Frame::TcpHole => "tcp-hole".into(),
+            Frame::ConnectionSetup => "connection-setup".into(),
             Frame::Stopped => "stopped".into(),
             Frame::TxQueued => "tx-queued".into(),
         }
@@ -333,10 +389,15 @@ impl Owner {
     }
 }
 
+/// The number of a sleep in no system call: in an exception, such as a page fault.
+pub const NO_SYSCALL: u32 = u32::MAX - 1;
+
 /// The name of a system call of this build's architecture, or its number.
 pub fn syscall_name(nr: u32) -> String {
-    if nr == u32::MAX {
-        return "?".into();
+    match nr {
+        u32::MAX => return "?".into(),
+        NO_SYSCALL => return "exception".into(),
+        _ => {}
     }
     syscalls::Sysno::new(nr as usize).map_or_else(|| nr.to_string(), |s| s.name().to_owned())
 }

@@ -12,7 +12,7 @@ use crate::matching::tcp::Receiver;
 use crate::matching::udp::Datagrams;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
-use crate::model::{Flow, Message, syscall_name};
+use crate::model::{Flow, Message, flags, syscall_name};
 use crate::threads::Threads;
 use crate::tree::{NodeId, Tree};
 
@@ -57,6 +57,8 @@ struct TcpFlow {
     index: Option<u32>,
     /// The sequence number of the last SYN.
     opened: Option<u32>,
+    /// Opened, and nothing received yet.
+    new: bool,
     receiver: Receiver,
     replies: Replies,
 }
@@ -69,6 +71,7 @@ impl TcpFlow {
             self.replies.end(found);
             self.receiver = Receiver::default();
             self.replies = Replies::default();
+            self.new = true;
         }
     }
 }
@@ -88,6 +91,53 @@ struct Scanner<'a> {
     flows: Vec<Flow>,
     found: Found,
     waits: FxHashMap<u32, bool>,
+    /// Whether a sleep, by system call and stack, is a wait for work.
+    sleeps: FxHashMap<(u32, u32), bool>,
+    /// When a thread ended its last send, if it has received nothing since: then it turned to other work.
+    last_send: FxHashMap<u32, u64>,
+    losses: Losses,
+}
+
+/// Stretches in which events of a core were lost.
+#[derive(Default)]
+struct Losses {
+    /// By core: since when, until its next event.
+    open: FxHashMap<u16, u64>,
+    /// (start, end), ns.
+    closed: Vec<(u64, u64)>,
+}
+
+impl Losses {
+    fn take(&mut self, cpu: u16, kind: Kind, ts: u64) {
+        if kind == Kind::Lost {
+            self.open.entry(cpu).or_insert(ts);
+        } else if !self.open.is_empty()
+            && let Some(from) = self.open.remove(&cpu)
+        {
+            self.closed.push((from, ts));
+        }
+    }
+
+    /// The stretches in order, none inside another. The recording ended at `end_ns`.
+    fn finish(mut self, end_ns: u64) -> Vec<(u64, u64)> {
+        self.closed.extend(self.open.values().map(|&from| (from, end_ns.max(from))));
+        self.closed.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (from, to) in self.closed {
+            match merged.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => merged.push((from, to)),
+            }
+        }
+        merged
+    }
+}
+
+/// Whether a message was on its way while events were lost.
+fn overlaps(losses: &[(u64, u64)], m: &Message) -> bool {
+    let to = m.xmit_ns.max(m.send_ns).max(m.recv_ns);
+    let next = losses.partition_point(|l| l.1 < m.driver_ns);
+    losses.get(next).is_some_and(|l| l.0 <= to)
 }
 
 /// Runs the pass. A source numbered beyond 16 bits is no core's.
@@ -115,6 +165,9 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         flows: Vec::new(),
         found: Found::default(),
         waits: FxHashMap::default(),
+        sleeps: FxHashMap::default(),
+        last_send: FxHashMap::default(),
+        losses: Losses::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
     in_time_order(&mut sources, |cpu, event| {
@@ -128,6 +181,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
 impl Scanner<'_> {
     fn take(&mut self, cpu: u16, event: &Event) {
         let Some(kind) = event.kind() else { return };
+        self.losses.take(cpu, kind, event.ts);
         match kind {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
@@ -141,7 +195,8 @@ impl Scanner<'_> {
             Kind::TxDriver => self.xmit(cpu, event),
             Kind::Recv => self.recv(cpu, event),
             Kind::Send => self.sent(event),
-            Kind::SyscallEnter => self.maybe_close_window(event),
+            Kind::SyscallEnter => self.maybe_close_window(event.tid, event.a as u32, event.ts),
+            Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
             _ => {}
         }
         let core = &mut self.cores[usize::from(cpu)];
@@ -183,7 +238,10 @@ impl Scanner<'_> {
 
     fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
-        let entered = self.threads.syscall_since(tid).unwrap_or(event.ts);
+        // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
+        // done for others; else the call's end.
+        let turned = self.last_send.remove(&tid);
+        let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);
         let call = RecvCall { ts: event.ts, entered, cpu, tid };
         let key = FlowKey::of(event);
         let range = if key.is_udp() {
@@ -196,6 +254,11 @@ impl Scanner<'_> {
             let flow = self.tcp.entry(key).or_default();
             let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
             let range = flow.receiver.recv(event, call, index, &mut self.found);
+            if std::mem::take(&mut flow.new)
+                && let Some(first) = self.found.messages.get_mut(range.start as usize)
+            {
+                first.flags |= flags::FIRST;
+            }
             flow.replies.received(range.clone(), &mut self.found);
             range
         };
@@ -207,6 +270,7 @@ impl Scanner<'_> {
 
     fn sent(&mut self, event: &Event) {
         let tid = event.tid;
+        self.last_send.insert(tid, event.ts);
         let call = SendCall {
             entered: self.threads.syscall_since(tid).unwrap_or(event.ts),
             ts: event.ts,
@@ -237,12 +301,28 @@ impl Scanner<'_> {
     }
 
     /// A thread that asks for more work has finished what it had.
-    fn maybe_close_window(&mut self, event: &Event) {
-        if self.open_windows.contains_key(&event.tid) {
-            let nr = event.a as u32;
-            if *self.waits.entry(nr).or_insert_with(|| waits_for_work(nr)) {
-                self.close_window(event.tid, event.ts);
-            }
+    fn maybe_close_window(&mut self, tid: u32, nr: u32, ts: u64) {
+        if self.open_windows.contains_key(&tid) && *self.waits.entry(nr).or_insert_with(|| waits_for_work(nr)) {
+            self.close_window(tid, ts);
+        }
+    }
+
+    /// A thread of the target falls asleep: in a wait for more work, or in a receive call that found none.
+    fn slept(&mut self, event: &Event) {
+        let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
+        self.last_send.remove(&tid);
+        if nr == u32::MAX || !self.open_windows.contains_key(&tid) {
+            return;
+        }
+        let key = (nr - 1, event.c_hi());
+        let facts = self.facts;
+        let waits = *self.sleeps.entry(key).or_insert_with(|| {
+            let stack = facts.symbols.get(facts.names.stack(key.1) as usize);
+            let in_socket = stack.is_some_and(|s| RECEIVE_WAITS.iter().any(|f| s.contains(f)));
+            in_socket || waits_for_work(key.0) || RECEIVE_CALLS.contains(&syscall_name(key.0).as_str())
+        });
+        if waits {
+            self.close_window(tid, ts);
         }
     }
 
@@ -275,9 +355,17 @@ impl Scanner<'_> {
         self.cores.iter_mut().for_each(Core::complete);
         self.threads.complete();
         name_flows(&mut self.flows, self.facts);
-        let Found { messages, extras, incomplete } = self.found;
+        let Found { messages, extras, mut incomplete } = self.found;
+        let losses = self.losses.finish(end_ns);
         // Messages that arrived at the same time stay in the order of their receive calls.
         let mut order: Vec<(u64, u32)> = messages.iter().map(|m| m.driver_ns).zip(0..).collect();
+        if !losses.is_empty() {
+            order.retain(|&(_, i)| !overlaps(&losses, &messages[i as usize]));
+            let lost = (messages.len() - order.len()) as u64;
+            if lost > 0 {
+                incomplete.insert("on its way while events were lost".into(), lost);
+            }
+        }
         order.sort_unstable();
         let mut sorted = Vec::with_capacity(messages.len());
         for (id, &(_, i)) in (0..).zip(&order) {
@@ -339,6 +427,12 @@ fn waits_for_work(nr: u32) -> bool {
     ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "io_uring_enter"]
         .contains(&name.as_str())
 }
+
+/// Calls that sleep only when there is nothing to receive.
+const RECEIVE_CALLS: [&str; 5] = ["recvfrom", "recvmsg", "recvmmsg", "accept", "accept4"];
+
+/// Functions in which read(2) and the like wait for data of a socket.
+const RECEIVE_WAITS: [&str; 2] = ["sk_wait_data", "__skb_wait_for_more_packets"];
 
 /// Connections that a process outside the target holds: (address key, ports).
 fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {

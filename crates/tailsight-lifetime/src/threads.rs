@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;
-use tailsight_trace::event::Kind;
+use tailsight_trace::event::{Kind, switch_flags};
 
 use crate::input::Names;
-use crate::model::Frame;
+use crate::model::{Frame, NO_SYSCALL};
 use crate::tree::{NodeId, Tree};
 use crate::when::When;
 
@@ -23,10 +23,12 @@ pub enum State {
     Runnable {
         /// The core's queue it is on.
         cpu: u16,
+        /// Its cgroup has no CPU quota left: no core would help.
+        throttled: bool,
     },
     /// Asleep.
     Sleeping {
-        /// In what: system call (`u32::MAX` unknown), uninterruptible, stopped.
+        /// In what.
         how: Sleep,
     },
 }
@@ -34,12 +36,24 @@ pub enum State {
 /// How a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sleep {
-    /// The system call it is in, `u32::MAX` when not known.
+    /// The system call it is in, [`NO_SYSCALL`] in an exception, `u32::MAX` when not known.
     pub nr: u32,
     /// Uninterruptible.
     pub uninterruptible: bool,
     /// Stopped or traced.
     pub stopped: bool,
+    /// Waits for block I/O.
+    pub io: bool,
+    /// Its kernel stack: index into the symbols, 0 when it was not taken.
+    pub stack: u32,
+    /// The innermost of what it was doing besides the system call: reclaim, waiting for a kernel lock.
+    pub doing: Option<Frame>,
+}
+
+impl Sleep {
+    /// A sleep of which nothing is known.
+    pub const UNKNOWN: Sleep =
+        Sleep { nr: u32::MAX, uninterruptible: false, stopped: false, io: false, stack: 0, doing: None };
 }
 
 /// Who woke a thread.
@@ -90,7 +104,7 @@ impl Thread {
             && sleep.from == early.from
         {
             self.stretches.pop();
-            self.enter(ts, State::Runnable { cpu: queue }, Some(waker));
+            self.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
         }
     }
 
@@ -113,9 +127,11 @@ pub struct Threads {
 struct Known {
     target: bool,
     ksoftirqd: bool,
-    /// The system call or work item it is in, and since when.
-    frame: Option<(Frame, u64)>,
-    /// Its node as it stands, when that was asked for since `frame` last changed.
+    /// What it is in, outermost first: a system call or work item, reclaim, a wait for a kernel lock.
+    frames: Vec<Frame>,
+    /// Since when it is in the first of them.
+    since: u64,
+    /// Its node as it stands, when that was asked for since `frames` last changed.
     base: Option<NodeId>,
     /// Its timeline; without stretches: it was not seen, or does not belong to the target.
     timeline: Thread,
@@ -154,6 +170,9 @@ impl Places {
         self.table[tid] = place;
     }
 }
+
+/// System call or work item, reclaim, a kernel lock, and some to spare.
+const MAX_FRAMES: usize = 6;
 
 /// `prev_state` bits (include/linux/sched.h).
 const TASK_UNINTERRUPTIBLE: u32 = 2;
@@ -210,23 +229,48 @@ impl Threads {
         let known = self.known(tid);
         *known.base.get_or_insert_with(|| {
             let task = tree.task(tid);
-            known.frame.map_or(task, |(frame, _)| tree.push(task, frame))
+            known.frames.iter().fold(task, |node, &frame| tree.push(node, frame))
         })
     }
 
     /// The thread enters or leaves a system call or work item.
     pub fn set_frame(&mut self, tid: u32, frame: Option<Frame>, ts: u64) {
         let known = self.known(tid);
-        known.frame = frame.map(|frame| (frame, ts));
+        known.frames.clear();
+        known.frames.extend(frame);
+        known.since = ts;
         known.base = None;
         if frame.is_none() {
             known.timeline.early_wake = None;
         }
     }
 
+    /// The thread begins something inside of what it does.
+    pub fn push_frame(&mut self, tid: u32, frame: Frame, ts: u64) {
+        let known = self.known(tid);
+        if known.frames.is_empty() {
+            known.since = ts;
+        }
+        // Ends may be lost.
+        if known.frames.len() < MAX_FRAMES {
+            known.frames.push(frame);
+        }
+        known.base = None;
+    }
+
+    /// The thread ends something, and what is inside of it.
+    pub fn pop_frame(&mut self, tid: u32, frame: Frame) {
+        let known = self.known(tid);
+        if let Some(at) = known.frames.iter().rposition(|f| *f == frame) {
+            known.frames.truncate(at);
+            known.base = None;
+        }
+    }
+
     /// Since when the thread is in its system call, when it is in one.
     pub fn syscall_since(&self, tid: u32) -> Option<u64> {
-        self.known[self.places.get(tid)?].frame.map(|(_, since)| since)
+        let known = &self.known[self.places.get(tid)?];
+        matches!(known.frames.first(), Some(Frame::Syscall { .. } | Frame::Work { .. })).then_some(known.since)
     }
 
     /// Takes a scheduling event of core `cpu`. `node`: what that core was in before the event.
@@ -249,10 +293,9 @@ impl Threads {
                         State::Sleeping { .. } | State::Unknown => {
                             // Woken, and never seen before: it has slept since before the recording.
                             if thread.stretches.is_empty() {
-                                let how = Sleep { nr: u32::MAX, uninterruptible: false, stopped: false };
-                                thread.enter(0, State::Sleeping { how }, None);
+                                thread.enter(0, State::Sleeping { how: Sleep::UNKNOWN }, None);
                             }
-                            thread.enter(ts, State::Runnable { cpu: queue }, Some(waker));
+                            thread.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
                         }
                         State::Running { .. } => thread.early_wake = Some((ts, waker)),
                         State::Runnable { .. } => thread.wake_again(ts, queue, waker),
@@ -262,15 +305,15 @@ impl Threads {
             Kind::SchedMigrate | Kind::SchedWakeup => {
                 let to = if kind == Kind::SchedMigrate { event.b_hi() } else { event.a_hi() } as u16;
                 if let Some(thread) = self.of_target(event.a_lo())
-                    && let State::Runnable { cpu } = thread.last()
+                    && let State::Runnable { cpu, throttled } = thread.last()
                     && cpu != to
                 {
-                    thread.enter(ts, State::Runnable { cpu: to }, None);
+                    thread.enter(ts, State::Runnable { cpu: to, throttled }, None);
                 }
             }
             Kind::TaskFork if self.names.is_target(event.a_lo()) => {
                 if let Some(thread) = self.of_target(event.a_lo()) {
-                    thread.enter(ts, State::Runnable { cpu }, None);
+                    thread.enter(ts, State::Runnable { cpu, throttled: false }, None);
                 }
             }
             // Any event of a thread that we never saw being switched in: it runs here.
@@ -292,34 +335,43 @@ impl Threads {
     }
 
     fn switch_out(&mut self, tid: u32, cpu: u16, event: &Event) {
+        let stack = self.names.stack(event.c_hi());
         let known = self.known(tid);
         if !known.target {
             return;
         }
-        let nr = match known.frame {
-            Some((Frame::Syscall { nr }, _)) => nr,
-            _ => u32::MAX,
+        // Registers at the switch say it; runs of older recorders have the system calls' own events.
+        let nr = match (event.c_lo(), known.frames.first()) {
+            (u32::MAX, _) => NO_SYSCALL,
+            (0, Some(&Frame::Syscall { nr })) => nr,
+            (0, _) => u32::MAX,
+            (nr, _) => nr - 1,
         };
+        let doing = known.frames.last().copied().filter(|f| matches!(f, Frame::Reclaim { .. } | Frame::KernelLock));
         let thread = &mut known.timeline;
         let ts = event.ts;
         let state = event.b_lo();
         if thread.stretches.is_empty() {
             thread.enter(0, State::Running { cpu }, None);
         }
-        if state == 0 || event.aux & 1 == 1 {
-            thread.enter(ts, State::Runnable { cpu }, None);
+        if state == 0 || event.aux & switch_flags::PREEMPTED != 0 {
+            let throttled = event.aux & switch_flags::THROTTLED != 0;
+            thread.enter(ts, State::Runnable { cpu, throttled }, None);
             return;
         }
         let how = Sleep {
             nr,
             uninterruptible: state & TASK_UNINTERRUPTIBLE != 0,
             stopped: state & TASK_STOPPED_OR_TRACED != 0,
+            io: event.aux & switch_flags::IO_WAIT != 0,
+            stack,
+            doing,
         };
         thread.enter(ts, State::Sleeping { how }, None);
         if let Some((woken, waker)) = thread.early_wake.take()
             && ts - woken < EARLY_WAKE_NS
         {
-            thread.enter(ts, State::Runnable { cpu }, Some(waker));
+            thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(waker));
         }
     }
 }
@@ -348,6 +400,9 @@ mod tests {
         let thread = threads.get(7).unwrap();
         assert!(matches!(thread.stretches[thread.at(49).unwrap()].state, State::Sleeping { .. }));
         let woken = thread.stretches[thread.at(50).unwrap()];
-        assert_eq!((woken.state, woken.waker.map(|w| w.interrupt)), (State::Runnable { cpu: 1 }, Some(true)));
+        assert_eq!(
+            (woken.state, woken.waker.map(|w| w.interrupt)),
+            (State::Runnable { cpu: 1, throttled: false }, Some(true))
+        );
     }
 }

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::input::Names;
 use crate::matching::Extra;
-use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role};
+use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role, flags};
 use crate::scan::Scan;
-use crate::threads::{Sleep, State, Stretch, is_interrupt_level};
+use crate::threads::{Sleep, State, Stretch, Waker, is_interrupt_level};
 use crate::tree::NodeId;
 
 /// How many wakers are followed from one sleep.
@@ -22,9 +22,14 @@ pub struct Owners {
     ids: FxHashMap<Owner, OwnerId>,
     /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
     by_node: Vec<[OwnerId; 4]>,
-    blocked: FxHashMap<Sleep, OwnerId>,
+    /// By sleep and the symbol of who ended it.
+    blocked: FxHashMap<(Sleep, u32), OwnerId>,
+    /// Another thread's node, and why it was waited for.
+    waited: FxHashMap<(NodeId, Frame), OwnerId>,
     unknown: Option<OwnerId>,
     queued: Option<OwnerId>,
+    held: Option<OwnerId>,
+    throttled: Option<OwnerId>,
 }
 
 const NO_OWNER: OwnerId = OwnerId::MAX;
@@ -69,7 +74,8 @@ impl Owners {
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
-        if seen == Seen::WakePending && tid == 0 && !frames.iter().any(|f| is_interrupt_level(*f)) {
+        let told = |f: &Frame| is_interrupt_level(*f) || *f == Frame::Stolen;
+        if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
         }
         let id = self.intern(Owner { context, frames });
@@ -77,18 +83,50 @@ impl Owners {
         id
     }
 
-    fn blocked(&mut self, how: Sleep) -> OwnerId {
-        if let Some(&id) = self.blocked.get(&how) {
+    /// A sleep that ended by itself, by an interrupt, or by a task outside the application (`woken_by`, 0: no such).
+    fn blocked(&mut self, how: Sleep, woken_by: u32) -> OwnerId {
+        if let Some(&id) = self.blocked.get(&(how, woken_by)) {
             return id;
         }
-        let frame = if how.stopped {
-            Frame::Stopped
-        } else {
-            Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible }
-        };
-        let id = self.intern(Owner { context: Context::Blocked, frames: vec![frame] });
-        self.blocked.insert(how, id);
+        let mut frames = vec![if how.stopped { Frame::Stopped } else { sleep_frame(how) }];
+        if !how.stopped {
+            frames.extend(how.doing);
+            frames.extend((how.stack != 0).then_some(Frame::Stack { symbol: how.stack }));
+            frames.extend((woken_by != 0).then_some(Frame::WokenBy { symbol: woken_by }));
+        }
+        let id = self.intern(Owner { context: Context::Blocked, frames });
+        self.blocked.insert((how, woken_by), id);
         id
+    }
+
+    /// What another thread of the application did while it was waited for.
+    fn waited(&mut self, scan: &Scan, node: NodeId, because: Frame) -> OwnerId {
+        if let Some(&id) = self.waited.get(&(node, because)) {
+            return id;
+        }
+        let comm = scan.threads.names().comm(scan.tree.task_of(node));
+        let frames = std::iter::once(because).chain(scan.tree.frames(node)).collect();
+        let id = self.intern(Owner { context: Context::Sibling { comm }, frames });
+        self.waited.insert((node, because), id);
+        id
+    }
+
+    fn single(&mut self, frame: Frame) -> OwnerId {
+        self.intern(Owner { context: Context::Blocked, frames: vec![frame] })
+    }
+
+    fn held(&mut self) -> OwnerId {
+        self.held.unwrap_or_else(|| {
+            let id = self.single(Frame::TcpHole);
+            *self.held.insert(id)
+        })
+    }
+
+    fn throttled(&mut self) -> OwnerId {
+        self.throttled.unwrap_or_else(|| {
+            let id = self.single(Frame::Throttled);
+            *self.throttled.insert(id)
+        })
     }
 
     fn unknown(&mut self) -> OwnerId {
@@ -100,7 +138,7 @@ impl Owners {
 
     fn queued(&mut self) -> OwnerId {
         self.queued.unwrap_or_else(|| {
-            let id = self.intern(Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] });
+            let id = self.single(Frame::TxQueued);
             *self.queued.insert(id)
         })
     }
@@ -115,6 +153,10 @@ impl Owners {
         let ids = list.iter().cloned().zip(0..).collect();
         Owners { list, ids, ..Owners::default() }
     }
+}
+
+fn sleep_frame(how: Sleep) -> Frame {
+    Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible, io: how.io }
 }
 
 /// A stretch of a message's path that is walked in one way.
@@ -147,6 +189,13 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// In the socket, behind bytes that are missing.
+    Held {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// Waiting with the reply, bound to nothing.
     Queued {
         /// Start, ns.
@@ -165,6 +214,16 @@ pub struct Focus {
     own_from: u64,
     /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
     handoff: Option<(u16, u64)>,
+    /// The message is a new connection's first: until its thread has it, others set the connection up.
+    setup: bool,
+    /// Why another thread is followed: the sleep of the message's own thread that it ended.
+    because: Option<Frame>,
+}
+
+impl Focus {
+    fn new(tid: u32, own_from: u64) -> Focus {
+        Focus { tid, own_from, handoff: None, setup: false, because: None }
+    }
 }
 
 /// A wait for a busy thread shorter than this is walked; summing ahead pays for long ones.
@@ -176,17 +235,27 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     match leg {
         Leg::Receive => {
             let handoff = m.handoff_ns.clamp(from, to);
-            out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
-            let focus = Focus { tid: m.tid, own_from: m.recv_enter_ns, handoff: Some((m.handoff_cpu, handoff)) };
+            if m.flags & flags::HELD == 0 {
+                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
+            } else {
+                let arrived = m.stack_ns.clamp(from, handoff);
+                let whole = extra.held_until_ns.clamp(arrived, handoff);
+                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: arrived });
+                out.push(Piece::Held { from: arrived, to: whole });
+                out.push(Piece::Core { cpu: m.handoff_cpu, from: whole, to: handoff });
+            }
+            let setup = m.flags & flags::FIRST != 0;
+            let handed = Some((m.handoff_cpu, handoff));
+            let focus = Focus { handoff: handed, setup, ..Focus::new(m.tid, m.recv_enter_ns) };
             thread_pieces(scan, handoff, to, focus, out);
         }
         Leg::Service => {
-            let focus = Focus { tid: extra.send_tid, own_from: extra.own_from_ns.max(from), handoff: None };
+            let focus = Focus::new(extra.send_tid, extra.own_from_ns.max(from));
             thread_pieces(scan, from, to, focus, out);
         }
         Leg::Transmit => {
             let called = extra.sent_ns.clamp(from, to);
-            let focus = Focus { tid: extra.send_tid, own_from: from, handoff: None };
+            let focus = Focus::new(extra.send_tid, from);
             thread_pieces(scan, from, called, focus, out);
             out.push(Piece::Queued { from: called, to });
         }
@@ -227,6 +296,17 @@ fn interrupt_end(scan: &Scan, cpu: u16, from: u64, to: u64) -> u64 {
     out.map_or(to, |s| s.from.clamp(from, to))
 }
 
+/// A part of a thread's sleep.
+#[derive(Clone, Copy, Debug)]
+struct Nap {
+    /// When the whole sleep began.
+    since: u64,
+    from: u64,
+    to: u64,
+    how: Sleep,
+    waker: Option<Waker>,
+}
+
 /// Walks pieces and hands out their spans in order.
 pub struct Walk<'a, F: FnMut(PathSpan)> {
     /// The scanned run.
@@ -244,7 +324,11 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             Piece::Core { cpu, from, to } => self.core(cpu, from, to, Role::R, None),
             Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
             Piece::Others { tid, from, to } => {
-                self.thread(tid, from, to, Focus { tid, own_from: u64::MAX, handoff: None }, 0);
+                self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
+            }
+            Piece::Held { from, to } => {
+                let owner = self.owners.held();
+                self.emit(from, to, None, Role::R, owner, true);
             }
             Piece::Queued { from, to } => {
                 let owner = self.owners.queued();
@@ -305,7 +389,12 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                     }
                 }
             };
-            let owner = self.owners.of_node(scan, segment.node, seen);
+            let owner = match focus {
+                Some((Focus { because: Some(because), .. }, _)) if seen == Seen::Own => {
+                    self.owners.waited(scan, segment.node, because)
+                }
+                _ => self.owners.of_node(scan, segment.node, seen),
+            };
             self.emit(at, end, Some(cpu), role, owner, begins);
             at = at.max(end);
         }
@@ -344,10 +433,15 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             let end = stretches.get(i + 1).map_or(to, |s| s.from).min(to);
             match stretches[i].state {
                 State::Running { cpu } => self.core(cpu, at, end, role, Some((focus, false))),
-                State::Runnable { cpu } => self.core(cpu, at, end, role, Some((focus, true))),
+                State::Runnable { throttled: true, .. } => {
+                    let owner = self.owners.throttled();
+                    self.emit(at, end, None, role, owner, true);
+                }
+                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((focus, true))),
                 State::Sleeping { how } => {
                     let waker = stretches.get(i + 1).filter(|s| s.from <= to).and_then(|s| s.waker);
-                    self.asleep(at, end, how, waker, focus, depth);
+                    let nap = Nap { since: stretches[i].from, from: at, to: end, how, waker };
+                    self.asleep(nap, focus, depth);
                 }
                 State::Unknown => {
                     let owner = self.owners.unknown();
@@ -364,15 +458,10 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
     }
 
     /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
-    fn asleep(
-        &mut self,
-        from: u64,
-        to: u64,
-        how: Sleep,
-        waker: Option<crate::threads::Waker>,
-        focus: Focus,
-        depth: u32,
-    ) {
+    fn asleep(&mut self, nap: Nap, focus: Focus, depth: u32) {
+        let Nap { since, from, to, how, waker } = nap;
+        let names = self.scan.threads.names();
+        let mut woken_by = 0;
         if let Some(waker) = waker {
             let hands_off = focus
                 .handoff
@@ -380,11 +469,19 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             if hands_off {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
-            if !waker.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(waker.tid) {
+            if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
+                // A thread that slept when the message came waited for work, which the other one hands it; one that
+                // fell asleep since waits for what the other one holds.
+                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts);
+                let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
+                let focus = Focus { because: focus.because.or(why), ..focus };
                 return self.thread(waker.tid, from, to, focus, depth + 1);
             }
+            if !waker.interrupt && !how.stopped {
+                woken_by = names.symbol(waker.tid);
+            }
         }
-        let owner = self.owners.blocked(how);
+        let owner = self.owners.blocked(how, woken_by);
         self.emit(from, to, None, Role::A, owner, true);
     }
 

@@ -2,13 +2,19 @@
 //!
 //! In: an owner with the leg and role it was met in. Out: a [`Verdict`]: category id, name, and where the frames begin that
 //! the nesting rule may refine the name with. The default table is `data/categories.toml`, which also documents the fields.
+//! Kernel functions, and stacks of them, are categorised by [`functions`].
 
+pub mod functions;
+mod layer;
 mod parse;
+
+pub use layer::Meaning;
 
 use tailsight_lifetime::model::syscall_name;
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
 use crate::glob;
+use functions::FunctionTable;
 
 /// The stable ids of the categories; `unexplained` is what no rule matches.
 pub const CATEGORIES: [&str; 19] = [
@@ -43,6 +49,7 @@ const CONTEXTS: [&str; 7] = ["own", "ahead", "sibling", "foreign", "idle", "bloc
 #[derive(Clone, Debug)]
 pub struct CategoryTable {
     rules: Vec<Rule>,
+    functions: FunctionTable,
 }
 
 /// One rule: what it matches, and what it says.
@@ -108,6 +115,11 @@ impl CategoryTable {
             Some(rule) => rule.verdict(&seen),
             None => Verdict { category: UNEXPLAINED, name: UNEXPLAINED.into(), nested_from: owner.frames.len() },
         }
+    }
+
+    /// Kernel functions, system calls, softirqs, vectors and kernel threads to categories: the user's entries first.
+    pub fn functions(&self) -> &FunctionTable {
+        &self.functions
     }
 
     /// How many rules it has.

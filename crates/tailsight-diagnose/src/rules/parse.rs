@@ -3,6 +3,8 @@
 use tailsight_lifetime::{Leg, Role};
 use toml::{Table, Value};
 
+use super::functions::FunctionTable;
+use super::layer::{KINDS, TRANSPARENT};
 use super::{CATEGORIES, CONTEXTS, CategoryTable, Rule};
 use crate::Error;
 
@@ -10,7 +12,9 @@ use crate::Error;
 const PLACEHOLDERS: [&str; 5] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}"];
 
 impl CategoryTable {
-    /// Reads a table; `file` is its name for errors.
+    /// Reads a table; `file` is its name for errors. Its `[[rule]]`s replace the built-in ones; its `[[functions]]`,
+    /// `[[syscalls]]`, `[[softirqs]]`, `[[vectors]]` and `[[threads]]` go before them. A file of only the latter keeps the
+    /// built-in rules.
     ///
     /// # Errors
     /// [`Error::Toml`] when the text is no TOML, [`Error::Rule`] for an unknown or missing field, a wrong type, an unknown
@@ -21,8 +25,16 @@ impl CategoryTable {
             .map_err(|e: toml::de::Error| Error::Toml { file: file.into(), why: e.to_string().trim_end().into() })?;
         let wrong =
             |rule: usize, field: &str, why: String| Error::Rule { file: file.into(), rule, field: field.into(), why };
-        if let Some(other) = table.keys().find(|k| *k != "rule") {
-            return Err(wrong(0, other, "only [[rule]] entries are known at the top".into()));
+        let named = |key: &str| KINDS.contains(&key) || key == TRANSPARENT;
+        if let Some(other) = table.keys().find(|k| *k != "rule" && !named(k)) {
+            let known = KINDS.map(|k| format!("[[{k}]]")).join(", ");
+            return Err(wrong(0, other, format!("only [[rule]], {known} and {TRANSPARENT} are known at the top")));
+        }
+        let only_names = !table.is_empty() && !table.contains_key("rule");
+        let functions =
+            if table.keys().any(|k| named(k)) { FunctionTable::with(&table, file)? } else { FunctionTable::default() };
+        if only_names {
+            return Ok(CategoryTable { functions, ..CategoryTable::default() });
         }
         let Some(Value::Array(entries)) = table.get("rule") else {
             return Err(wrong(0, "rule", "there is no [[rule]] entry".into()));
@@ -34,12 +46,12 @@ impl CategoryTable {
             };
             rules.push(rule(entry).map_err(|(field, why)| wrong(i + 1, &field, why))?);
         }
-        Ok(CategoryTable { rules })
+        Ok(CategoryTable { rules, functions })
     }
 }
 
 /// A field and what is wrong with it.
-type Wrong = (String, String);
+pub(super) type Wrong = (String, String);
 
 fn rule(entry: &Table) -> Result<Rule, Wrong> {
     let mut out = Rule::default();
@@ -95,11 +107,11 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
     Ok(out)
 }
 
-fn strings(value: &Value) -> Option<Vec<String>> {
+pub(super) fn strings(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {
+pub(super) fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {
     of.iter().find(|k| **k == text).copied().ok_or_else(|| format!("{text:?} is not one of {}", of.join(", ")))
 }
 

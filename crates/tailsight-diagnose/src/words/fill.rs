@@ -1,7 +1,8 @@
 //! Placeholders of the advice: values of this run, quoted for a shell.
 //!
 //! A task may be named anything by whoever started it, and these commands are there to be pasted as root: names are quoted,
-//! and a name with characters that cannot be shown fills nothing.
+//! and a name with characters that cannot be shown fills nothing. A value that the run does not know is shown as a word in
+//! capitals, with how to find it.
 
 /// The values of one cause.
 pub struct Fill<'a> {
@@ -19,38 +20,100 @@ pub struct Fill<'a> {
     pub cpus: Option<u32>,
 }
 
+/// A text with its values, and the words in it that stand for values which this run does not know.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// The text.
+    pub text: String,
+    /// A word in capitals, and how to find what it stands for.
+    pub find: Vec<(&'static str, &'static str)>,
+}
+
+/// The value of a placeholder.
+enum Value {
+    Known(String),
+    /// A word in its place, and how to find the value.
+    Unknown(&'static str, &'static str),
+    /// There is none: what needs it cannot be done here.
+    Never,
+}
+
+impl From<Option<String>> for Value {
+    fn from(value: Option<String>) -> Value {
+        value.map_or(Value::Never, Value::Known)
+    }
+}
+
 impl Fill<'_> {
-    /// The command with its values; `None` when one has none in this run.
-    pub fn one(&self, template: &str, pid: Option<u32>) -> Option<String> {
-        let others = || {
-            let all = self.cpus?;
-            let others: Vec<u32> = (0..all).filter(|c| !self.cores.contains(c)).collect();
-            (!others.is_empty()).then_some(others)
-        };
-        let all = || self.cpus.filter(|&n| n > 0).map(|n| (0..n).collect::<Vec<u32>>());
-        replace(template, |key| match key {
-            "name" | "app" => plain(if key == "name" { self.name } else { self.app }),
-            "comm" => printable(self.name).map(quote),
-            "pattern" => printable(self.name).map(|n| quote(&escape(n))),
-            "pid" => pid.map(|p| p.to_string()),
-            "pids" => {
-                (!self.pids.is_empty()).then(|| self.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
+    /// The command with its values; `None` when one cannot exist in this run (no other core is left).
+    pub fn one(&self, template: &str, pid: Option<u32>) -> Option<Filled> {
+        let find = std::cell::RefCell::new(vec![]);
+        let text = replace(template, |key| match self.value(key, pid) {
+            Value::Known(value) => Some(value),
+            Value::Unknown(word, how) => {
+                let mut find = find.borrow_mut();
+                if !find.contains(&(word, how)) {
+                    find.push((word, how));
+                }
+                Some(word.to_owned())
             }
-            "cpu" => (!self.cores.is_empty()).then(|| list(self.cores)),
-            "other_cpus" => others().map(|o| list(&o)),
-            "other_mask" => others().map(|o| mask(&o)),
-            "all_cpus" => all().map(|o| list(&o)),
-            "all_mask" => all().map(|o| mask(&o)),
-            "irq" => self.name.strip_prefix("irq:").filter(|n| n.parse::<u32>().is_ok()).map(str::to_owned),
-            "dev" => self.device.map(quote),
-            _ => None,
-        })
+            Value::Never => None,
+        })?;
+        Some(Filled { text, find: find.into_inner() })
     }
 
-    /// The reason behind a command's `#`.
-    pub fn comment(&self, template: &str) -> Option<String> {
-        self.one(template, None)
+    fn value(&self, key: &str, pid: Option<u32>) -> Value {
+        let cpus = self.cpus.filter(|&n| n > 0);
+        // Which cores are others is known when the machine's and the cause's are.
+        let others = |show: fn(&[u32]) -> String| {
+            let all = cpus.filter(|_| !self.cores.is_empty())?;
+            let others: Vec<u32> = (0..all).filter(|c| !self.cores.contains(c)).collect();
+            Some(if others.is_empty() { Value::Never } else { Value::Known(show(&others)) })
+        };
+        let all = |show: fn(&[u32]) -> String| cpus.map(|n| Value::Known(show(&(0..n).collect::<Vec<u32>>())));
+        let pids = || self.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let unknown = |word: &'static str, how: &'static str| Value::Unknown(word, how);
+        match key {
+            "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
+            "comm" => printable(self.name).map(quote).into(),
+            "pattern" => printable(self.name).map(|n| quote(&escape(n))).into(),
+            "pid" => pid
+                .map(|p| Value::Known(p.to_string()))
+                .unwrap_or(unknown("PID", "the target's process id, see pgrep -a or ss -ltnp")),
+            "pids" if self.pids.is_empty() => {
+                unknown("PIDS", "the target's process ids with commas, see pgrep -a or ss -ltnp")
+            }
+            "pids" => Value::Known(pids()),
+            "cpu" if self.cores.is_empty() => {
+                unknown("CPU", "the core of the slow messages, see taskset -acp of the target")
+            }
+            "cpu" => Value::Known(list(self.cores)),
+            "other_cpus" => {
+                others(list).unwrap_or(unknown("OTHER_CPUS", "the cores to use instead, as 0,2-3, see lscpu -e"))
+            }
+            "other_mask" => others(mask)
+                .unwrap_or(unknown("OTHER_MASK", "the cores to use instead as a hexadecimal mask, bit 0 for core 0")),
+            "all_cpus" => all(list).unwrap_or(unknown("ALL_CPUS", "what /sys/devices/system/cpu/online says")),
+            "all_mask" => all(mask)
+                .unwrap_or(unknown("ALL_MASK", "every core as a hexadecimal mask, bit 0 for core 0, see lscpu -e")),
+            "irq" => match self.name.strip_prefix("irq:").filter(|n| n.parse::<u32>().is_ok()) {
+                Some(irq) => Value::Known(irq.to_owned()),
+                None => unknown("IRQ", "the interrupt's number, see /proc/interrupts"),
+            },
+            "dev" => match self.device {
+                Some(device) => Value::Known(quote(device)),
+                None => unknown("DEV", "the network device of the service, see ip -br addr"),
+            },
+            _ => Value::Never,
+        }
     }
+}
+
+/// Whether a network device is one of software only, by its usual names: it has no interrupts, rings or coalescing.
+pub fn is_virtual(device: &str) -> bool {
+    let names =
+        ["veth", "br-", "docker", "virbr", "cni", "tun", "tap", "wg", "dummy", "vxlan", "cali", "flannel", "lxc"];
+    device == "lo" || names.iter().any(|n| device.starts_with(n))
 }
 
 /// Fills `{key}`s in one pass (values are not looked into); `None` when one has no value.
@@ -126,12 +189,39 @@ mod tests {
         assert_eq!(quote(""), "''");
         let fill = Fill { name: "a\nb", app: "m", pids: &[], device: None, cores: &[], cpus: None };
         assert_eq!(fill.one("pgrep -x {pattern}", None), None);
-        assert_eq!(fill.one("{pids}", None), None);
         let fill = Fill { name: "tokio (w)", ..fill };
-        assert_eq!(fill.one("pgrep -x {pattern}", None).as_deref(), Some(r"pgrep -x 'tokio \(w\)'"));
+        assert_eq!(text(&fill, "pgrep -x {pattern}", None), r"pgrep -x 'tokio \(w\)'");
         // A value that looks like a placeholder stays as it is.
         let fill = Fill { name: "{pid}", ..fill };
-        assert_eq!(fill.one("see {name}", Some(7)).as_deref(), Some("see {pid}"));
+        assert_eq!(text(&fill, "see {name}", Some(7)), "see {pid}");
+    }
+
+    fn text(fill: &Fill<'_>, template: &str, pid: Option<u32>) -> String {
+        let filled = fill.one(template, pid).unwrap();
+        assert!(filled.find.is_empty(), "{filled:?}");
+        filled.text
+    }
+
+    /// What a run does not know is a word that no command takes, with how to find it; never a guess.
+    #[test]
+    fn unknown_values_are_words_with_how_to_find_them() {
+        let fill = Fill { name: "n", app: "m", pids: &[], device: None, cores: &[], cpus: None };
+        let filled = fill.one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
+        assert_eq!(filled.text, "ethtool -C DEV on CPU, not OTHER_CPUS of DEV PID PIDS IRQ");
+        let words: Vec<&str> = filled.find.iter().map(|(word, _)| *word).collect();
+        assert_eq!(words, ["DEV", "CPU", "OTHER_CPUS", "PID", "PIDS", "IRQ"]);
+        // The machine's cores alone do not say which ones are others.
+        let fill = Fill { cpus: Some(4), ..fill };
+        assert_eq!(fill.one("{other_mask} of {all_mask}", None).unwrap().text, "OTHER_MASK of f");
+        assert_eq!(fill.one("{nonsense}", None), None);
+    }
+
+    #[test]
+    fn devices_of_software() {
+        for (device, expected) in [("lo", true), ("veth1", true), ("eth0", false), ("enp3s0", false), ("docker0", true)]
+        {
+            assert_eq!(is_virtual(device), expected, "{device}");
+        }
     }
 
     #[test]
@@ -141,6 +231,6 @@ mod tests {
         assert_eq!(mask(&[0, 33]), "2,00000001");
         let fill = Fill { name: "n", app: "m", pids: &[1, 2], device: None, cores: &[0, 1], cpus: Some(2) };
         assert_eq!(fill.one("{other_cpus}", None), None, "no other core is left");
-        assert_eq!(fill.one("{all_cpus} {all_mask} {cpu} {pids}", None).as_deref(), Some("0-1 3 0-1 1,2"));
+        assert_eq!(text(&fill, "{all_cpus} {all_mask} {cpu} {pids}", None), "0-1 3 0-1 1,2");
     }
 }

@@ -40,6 +40,9 @@ struct Fix {
     role: Option<Role>,
     #[serde(default)]
     only: Vec<String>,
+    /// Not for loopback, veth or bridges.
+    #[serde(default)]
+    hardware: bool,
     r#do: Option<String>,
     undo: Option<String>,
     why: Option<String>,
@@ -151,32 +154,60 @@ impl<'a> Situation<'a> {
     }
 
     fn fix(&self, fix: &Fix, cause: &Cause) -> Vec<String> {
+        let device = self.facts.devices.first().map(String::as_str);
+        if fix.hardware && device.is_some_and(fill::is_virtual) {
+            return vec![];
+        }
         let fill = fill::Fill {
             name: &cause.name,
             app: self.app,
             pids: &self.facts.pids,
-            device: self.facts.devices.first().map(String::as_str),
+            device,
             cores: &self.cores[usize::from(cause.role == Role::A)],
             cpus: self.facts.cpus,
         };
-        if let Some(step) = &fix.step {
-            return fill.one(step, self.facts.pids.first().copied()).into_iter().collect();
-        }
-        let (Some(run), Some(undo), Some(why)) = (&fix.r#do, &fix.undo, &fix.why) else { return vec![] };
-        // One command a process where the command names one, else one.
-        let pids: Vec<Option<u32>> =
-            if run.contains("{pid}") { self.facts.pids.iter().copied().map(Some).collect() } else { vec![None] };
-        let all = pids.len();
-        let mut out = vec![];
-        for pid in pids.into_iter().take(3) {
-            let (Some(run), Some(undo)) = (fill.one(run, pid), fill.one(undo, pid)) else { continue };
-            let why = fill.comment(why).unwrap_or_default();
-            let more =
-                if out.len() == 2 && all > 3 { format!("; and {} more processes", all - 3) } else { String::new() };
-            out.push(format!("{run}  # {why}; undo: {undo}{more}"));
-        }
-        out
+        fill_fix(fix, &fill)
     }
+}
+
+/// A fix with its values: nothing when it cannot work in this run.
+fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
+    if let Some(step) = &fix.step {
+        let filled = fill.one(step, fill.pids.first().copied());
+        return filled.map(|f| format!("{}{}", f.text, found(" (", &f.find, ")"))).into_iter().collect();
+    }
+    let (Some(run), Some(undo), Some(why)) = (&fix.r#do, &fix.undo, &fix.why) else { return vec![] };
+    // One command a process where the command names one, else one.
+    let pids: Vec<Option<u32>> = if run.contains("{pid}") && !fill.pids.is_empty() {
+        fill.pids.iter().copied().map(Some).collect()
+    } else {
+        vec![None]
+    };
+    let all = pids.len();
+    let mut out = vec![];
+    for pid in pids.into_iter().take(3) {
+        let (Some(run), Some(undo), Some(why)) = (fill.one(run, pid), fill.one(undo, pid), fill.one(why, pid)) else {
+            continue;
+        };
+        let mut find = run.find;
+        for word in undo.find.into_iter().chain(why.find) {
+            if !find.contains(&word) {
+                find.push(word);
+            }
+        }
+        let more = if out.len() == 2 && all > 3 { format!("; and {} more processes", all - 3) } else { String::new() };
+        out.push(format!("{}  # {}{}; undo: {}{more}", run.text, why.text, found("; ", &find, ""), undo.text));
+    }
+    out
+}
+
+/// The words that stand for unknown values, and how to find those; nothing without any.
+fn found(before: &str, find: &[(&str, &str)], after: &str) -> String {
+    if find.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = find.iter().map(|(word, how)| format!("{word}: {how}")).collect();
+    format!("{before}{}{after}", each.join("; "))
 }
 
 /// What limits this diagnosis.
@@ -303,25 +334,43 @@ mod tests {
         }
     }
 
-    /// Every placeholder of every text has a value when everything about a run is known.
+    /// Every fix of every category can be shown, with everything about a run known and with nothing: no `{…}` is left, what
+    /// is not known is a word with how to find it, and a command that changes something says how to take it back.
     #[test]
-    fn every_placeholder_is_known() {
-        let fill = fill::Fill {
+    fn every_fix_fills() {
+        let known = fill::Fill {
             name: "irq:24",
             app: "memcached",
-            pids: &[1],
+            pids: &[41],
             device: Some("eth0"),
             cores: &[1],
             cpus: Some(4),
         };
-        for advice in ADVICE.categories.values() {
+        let nothing = fill::Fill { name: "x", app: "the target", pids: &[], device: None, cores: &[], cpus: None };
+        let words = ["PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
+        let split = |text: &str| -> Vec<String> {
+            text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
+        };
+        for (category, advice) in &ADVICE.categories {
             for fix in &advice.fix {
-                for text in [&fix.r#do, &fix.undo, &fix.step].into_iter().flatten() {
-                    assert!(fill.one(text, Some(1)).is_some_and(|t| !t.contains(['{', '}'])), "{text}");
+                for fill in [&known, &nothing] {
+                    let shown = fill_fix(fix, fill);
+                    assert_eq!(shown.len(), 1, "{category}: {fix:?}");
+                    assert!(!shown[0].contains(['{', '}']), "{category}: {}", shown[0]);
+                    assert_eq!(shown[0].contains("; undo: "), fix.r#do.is_some(), "{category}: {}", shown[0]);
+                    for word in split(&shown[0]).iter().filter(|w| words.contains(&w.as_str())) {
+                        let explained = shown[0].contains(&format!("{word}: "));
+                        // A step may name a word of its own, like the N of /proc/irq/N.
+                        let own = [&fix.step, &fix.r#do].into_iter().flatten().any(|t| split(t).contains(word));
+                        assert!(explained || own, "{category}: {word} in {}", shown[0]);
+                    }
                 }
-                if let Some(why) = &fix.why {
-                    assert!(fill.comment(why).is_some(), "{why}");
-                }
+            }
+            // Whatever the cause is called, wherever it is met and however the packets came, something can be done.
+            for role in [Role::A, Role::R] {
+                let any =
+                    advice.fix.iter().any(|f| f.only.is_empty() && !f.hardware && f.role.is_none_or(|r| r == role));
+                assert!(any, "{category} {role:?} has no fix for a name that no fix is limited to");
             }
         }
     }

@@ -21,7 +21,7 @@ fn owners() -> Vec<Owner> {
         owner(Context::Idle, &[Frame::IdleState { state: 1 }]),
         owner(Context::Idle, &[Frame::WakePending]),
         owner(Context::Idle, &[net_rx(false), Frame::Packet { own: true, port: 11211, app: 0 }]),
-        owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false }]),
+        owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false, io: false }]),
         owner(Context::Unknown, &[]),
     ]
 }

@@ -7,6 +7,11 @@ use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
 use crate::common::{foreign, kthread, net_rx, owner, sys};
 
+#[path = "table_functions.rs"]
+mod functions;
+#[path = "table_live.rs"]
+mod live;
+
 const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
 
 fn context() -> impl Strategy<Value = Context> {
@@ -36,7 +41,11 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..9u8).prop_map(|state| Frame::IdleState { state }),
         Just(Frame::WakePending),
         Just(Frame::Runnable),
-        (nr, any::<bool>()).prop_map(|(nr, uninterruptible)| Frame::SleepIn { nr, uninterruptible }),
+        (nr, any::<bool>(), any::<bool>()).prop_map(|(nr, uninterruptible, io)| Frame::SleepIn {
+            nr,
+            uninterruptible,
+            io
+        }),
         Just(Frame::Stopped),
         Just(Frame::TxQueued),
     ]
@@ -74,8 +83,8 @@ fn default_table() {
     let irq = Frame::Irq { irq: 24 };
     let own_packet = Frame::Packet { own: true, port: 11211, app: 0 };
     let packet = Frame::Packet { own: false, port: 8088, app: 0 };
-    let sleep = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: false };
-    let disk = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: true };
+    let sleep = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: false, io: false };
+    let disk = |nr: Sysno| Frame::SleepIn { nr: nr as u32, uninterruptible: true, io: false };
     let sibling = || Context::Sibling { comm: "mc-worker".into() };
     let symbols = ["flush_fn".to_owned()];
     let cases = [
@@ -142,6 +151,8 @@ fn default_table() {
         (Receive, A, owner(Context::Blocked, &[sleep(Sysno::futex)]), "lock-wait", "futex"),
         (Receive, A, owner(Context::Blocked, &[disk(Sysno::read)]), "disk-wait", "read"),
         (Receive, A, owner(Context::Blocked, &[sleep(Sysno::fsync)]), "disk-wait", "fsync"),
+        (Service, A, owner(Context::Blocked, &[disk(Sysno::madvise)]), "paging", "madvise"),
+        (Service, A, owner(Context::Blocked, &[sleep(Sysno::connect)]), "connection-setup", "connect"),
         (Receive, A, owner(Context::Blocked, &[Frame::Stopped]), "stopped", "stopped"),
         (Receive, A, owner(Context::Blocked, &[sleep(Sysno::epoll_pwait)]), "wakeup-delay", "not woken yet"),
         (Service, A, owner(Context::Blocked, &[sleep(Sysno::epoll_pwait)]), "app-processing", "waits in epoll_pwait"),
@@ -152,14 +163,14 @@ fn default_table() {
         (
             Receive,
             A,
-            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: true }]),
+            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: true, io: false }]),
             "disk-wait",
             "unknown call",
         ),
         (
             Receive,
             A,
-            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false }]),
+            owner(Context::Blocked, &[Frame::SleepIn { nr: u32::MAX, uninterruptible: false, io: false }]),
             "unexplained",
             "unexplained",
         ),

@@ -85,10 +85,22 @@ fn fixes_are_filled_in_with_their_undo() {
              undo: chrt -a -o -p 0 41",
             "chrt -a -f -p 1 42  # let memcached run before ordinary tasks; one that spins can then starve its core; \
              undo: chrt -a -o -p 0 42",
+            "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than another \
+             core helps against it",
         ]
     );
-    // Nothing is made up: without the number of cores and without processes, what needs them is left out.
-    assert!(diagnosis(&options(), &Facts::default()).causes[0].fix.is_empty());
+    // Nothing is made up: without the number of cores and without processes, words stand for them.
+    assert_eq!(
+        diagnosis(&options(), &Facts::default()).causes[0].fix[..2],
+        [
+            "for p in $(pgrep -x nginx); do taskset -acp OTHER_CPUS $p; done  # keep nginx off core 1; \
+             OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e; \
+             ALL_CPUS: what /sys/devices/system/cpu/online says; \
+             undo: for p in $(pgrep -x nginx); do taskset -acp ALL_CPUS $p; done",
+            "chrt -a -f -p 1 PID  # let memcached run before ordinary tasks; one that spins can then starve its core; \
+             PID: the target's process id, see pgrep -a or ss -ltnp; undo: chrt -a -o -p 0 PID",
+        ]
+    );
     assert!(
         d.next[0].starts_with("try the first fix of nginx (interference), then record again: for p in"),
         "{:?}",

@@ -22,6 +22,8 @@ pub struct Extra {
     pub send_tid: u32,
     /// When the send call had taken the data.
     pub sent_ns: u64,
+    /// Until when bytes before its own were missing (with `flags::HELD`).
+    pub held_until_ns: u64,
     /// In a batch: when the reply before this one was sent; until then its thread worked for others.
     pub own_from_ns: u64,
 }

@@ -37,6 +37,8 @@ struct Pending {
     handoff_cpu: u16,
     flags: u16,
     dropped: bool,
+    /// When the same bytes came again before they were readable, 0: never.
+    again_ns: u64,
 }
 
 /// One flow's receive side.
@@ -49,6 +51,8 @@ pub struct Receiver {
     received: Option<u32>,
     /// How many of `pending`, from the front, have a hand-off.
     handed: usize,
+    /// When the bytes up to the last received ones were all there: the latest arrival among them.
+    whole_ns: u64,
 }
 
 /// Packets that never entered protocol processing are forgotten beyond this many a flow, and after this long.
@@ -89,6 +93,7 @@ impl Receiver {
             handoff_cpu: cpu,
             flags: 0,
             dropped: false,
+            again_ns: 0,
         };
         self.insert(fresh);
     }
@@ -161,6 +166,8 @@ impl Receiver {
                 known.flags |= flags::RETRANSMITTED;
                 if known.dropped {
                     known.dropped = false;
+                    known.again_ns = fresh.stack_ns;
+                    known.stack_cpu = fresh.stack_cpu;
                 }
             } else {
                 // The last device before the socket is the one whose protocol processing counts.
@@ -233,7 +240,12 @@ impl Receiver {
                 message.handoff_ns = p.stack_ns;
                 message.handoff_cpu = p.stack_cpu;
             }
-            found.add(message, Extra { stack_cpu: p.stack_cpu, ..Extra::default() });
+            // Bytes behind a hole are readable when the last of those before them came.
+            self.whole_ns = self.whole_ns.max(p.again_ns.max(p.stack_ns));
+            if self.whole_ns > p.stack_ns && self.whole_ns <= message.handoff_ns {
+                message.flags |= flags::HELD;
+            }
+            found.add(message, Extra { stack_cpu: p.stack_cpu, held_until_ns: self.whole_ns, ..Extra::default() });
             self.pending.pop_front();
             self.handed = self.handed.saturating_sub(1);
         }

@@ -82,18 +82,40 @@ fn at<T: Copy>(list: &[(u64, T)], t: u64) -> Option<T> {
 }
 
 impl Truth {
+    /// The messages of the same connection whose bytes come before.
+    fn before<'a>(&'a self, message: &'a Message) -> impl Iterator<Item = &'a Message> {
+        let tcp = message.end > 0;
+        self.messages.iter().filter(move |m| tcp && m.flow == message.flow && m.end < message.end)
+    }
+
+    /// Whether bytes up to the message's own came more than once and it had to wait for that: when they were whole is
+    /// not in these books.
+    pub fn came_again(&self, message: &Message) -> bool {
+        let until = message.recv.map_or(0, |r| r.at);
+        message.again
+            || self
+                .before(message)
+                .any(|m| m.again && m.recv.is_none_or(|r| r.at >= message.stack.0) && m.stack.0 <= until)
+    }
+
     /// Who owned each stretch of a message's receive leg: (from, to, context), neighbours of the same context joined.
     pub fn receive_account(&self, message: &Message) -> Vec<(u64, u64, String)> {
         let recv = message.recv.expect("a received message");
         let (from, to) = (message.driver.0, recv.at);
         // Without a hand-off event before the receive call, protocol processing stands in.
         let handoff = message.handoff.filter(|h| h.0 <= recv.at).unwrap_or(message.stack);
+        // TCP: bytes before its own may have come later.
+        let missing = self.before(message).map(|m| m.stack.0).filter(|&s| s > message.stack.0 && s <= handoff.0);
+        let whole = missing.max().unwrap_or(0);
+        let arrived = if whole > 0 { handoff } else { message.stack };
         let mut account: Vec<(u64, u64, String)> = Vec::new();
         let first = self.times.partition_point(|&t| t <= from);
         let borders = std::iter::once(from).chain(self.times[first..].iter().copied().take_while(|&t| t < to));
         for t in borders {
-            let context = if t < handoff.0 {
-                self.on_core(message.stack.1, t)
+            let context = if (message.stack.0..whole).contains(&t) {
+                "blocked".to_owned()
+            } else if t < handoff.0 {
+                self.on_core(if t < whole { message.stack.1 } else { arrived.1 }, t)
             } else {
                 self.follow(recv.tid, t, to, (recv.entered, handoff), 0)
             };

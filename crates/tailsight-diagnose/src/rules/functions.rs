@@ -1,0 +1,203 @@
+//! Call stacks to categories: which function of a stack says what its time, or its sleep, counts to (NSight §5.2).
+//!
+//! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`Verdict`]. The
+//! first function that the table names decides. Functions that only wrap what their caller wants (`schedule`, the entry
+//! code) are passed over; functions that no entry names too, and then the verdict says that a neighbour in the call tree
+//! decided: callers first, then callees when they are given. The tables are `data/functions.toml` (exact names, generated
+//! and checked against a kernel) and `data/stacks.toml` (by hand, documents the fields); a user's table goes before both.
+
+use std::sync::{Arc, LazyLock};
+
+use super::layer::{Layer, Meaning};
+use crate::Error;
+
+/// The function table: a user's entries, if any, then the built-in ones.
+#[derive(Clone, Debug)]
+pub struct FunctionTable {
+    layers: Vec<Arc<Layer>>,
+}
+
+/// What a call stack counts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict<'a> {
+    /// One of [`super::CATEGORIES`].
+    pub category: &'static str,
+    /// The sub-category, e.g. `mmap_lock`.
+    pub sub: &'a str,
+    /// The function that decided, without what the compiler appended.
+    pub function: &'a str,
+    /// No entry names the function in question: one of its callers or callees decided.
+    pub via_neighbour: bool,
+}
+
+static BUILT_IN: LazyLock<Arc<Layer>> = LazyLock::new(|| {
+    let mut layer = Layer::default();
+    for (text, file) in [
+        (include_str!("../../data/functions.toml"), "functions.toml"),
+        (include_str!("../../data/stacks.toml"), "stacks.toml"),
+    ] {
+        let table = text.parse().expect("the built-in tables are checked by this crate's tests");
+        layer.add(&table, file).expect("the built-in tables are checked by this crate's tests");
+    }
+    Arc::new(layer)
+});
+
+static DEFAULT: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
+
+/// The verdict of the built-in table on a stack, innermost first; see [`FunctionTable::category_of`].
+pub fn category_of<'a>(stack: &[&'a str]) -> Option<Verdict<'a>> {
+    DEFAULT.category_of(stack)
+}
+
+/// As [`category_of`], for a thread that is known to sleep; see [`FunctionTable::category_of_wait`].
+pub fn category_of_wait<'a>(stack: &[&'a str]) -> Option<Verdict<'a>> {
+    DEFAULT.category_of_wait(stack)
+}
+
+/// What a system call means when the stack does not say; see [`FunctionTable::syscall`].
+pub fn syscall(name: &str, uninterruptible: Option<bool>) -> Option<&'static Meaning> {
+    DEFAULT.syscall(name, uninterruptible)
+}
+
+/// What a softirq means, by its name in frames (`net_rx`).
+pub fn softirq(name: &str) -> Option<&'static Meaning> {
+    DEFAULT.softirq(name)
+}
+
+/// What a system vector means, by its name in frames (`local_timer`).
+pub fn vector(name: &str) -> Option<&'static Meaning> {
+    DEFAULT.vector(name)
+}
+
+/// What a kernel thread works at; see [`FunctionTable::thread`].
+pub fn thread(comm: &str) -> Option<&'static Meaning> {
+    DEFAULT.thread(comm)
+}
+
+impl Default for FunctionTable {
+    fn default() -> FunctionTable {
+        FunctionTable { layers: vec![BUILT_IN.clone()] }
+    }
+}
+
+impl FunctionTable {
+    /// The built-in table with a user's entries before it.
+    pub(super) fn with(user: &toml::Table, file: &str) -> Result<FunctionTable, Error> {
+        let mut layer = Layer::default();
+        layer.add(user, file)?;
+        Ok(FunctionTable { layers: vec![Arc::new(layer), BUILT_IN.clone()] })
+    }
+
+    /// The verdict on a stack, innermost first. Symbols may carry offsets (`+0x1f/0x90`), modules (`[ext4]`) and what the
+    /// compiler appended (`.isra.0`). Whether the thread sleeps is told from the innermost frames: the scheduler, entered
+    /// from anywhere but preemption. `None` when nothing in the stack is known.
+    pub fn category_of<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
+        self.judge(stack, &[], None)
+    }
+
+    /// As [`FunctionTable::category_of`] for a thread that is known to sleep, with or without the scheduler's frames.
+    pub fn category_of_wait<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
+        self.judge(stack, &[], Some(true))
+    }
+
+    /// As [`FunctionTable::category_of`], for the innermost function of the stack with the functions that it called, the
+    /// most important first: they are asked when neither it nor a caller is known.
+    pub fn category_in_tree<'a>(&'a self, stack: &[&'a str], callees: &[&'a str]) -> Option<Verdict<'a>> {
+        self.judge(stack, callees, None)
+    }
+
+    /// What a system call means when the stack does not say: `name` without prefix (`futex`), and how a thread sleeps in
+    /// it where that is known.
+    pub fn syscall(&self, name: &str, uninterruptible: Option<bool>) -> Option<&Meaning> {
+        self.layers.iter().find_map(|l| l.other("syscalls", name, uninterruptible))
+    }
+
+    /// What a softirq means, by its name in frames (`net_rx`).
+    pub fn softirq(&self, name: &str) -> Option<&Meaning> {
+        self.layers.iter().find_map(|l| l.other("softirqs", name, None))
+    }
+
+    /// What a system vector means, by its name in frames (`local_timer`).
+    pub fn vector(&self, name: &str) -> Option<&Meaning> {
+        self.layers.iter().find_map(|l| l.other("vectors", name, None))
+    }
+
+    /// What a kernel thread works at: `ksoftirqd/1`, `kworker/u8:2-events`, `jbd2/vda1-8`, `irq/24-eth0`.
+    pub fn thread(&self, comm: &str) -> Option<&Meaning> {
+        let name = comm.split('/').next().unwrap_or(comm);
+        self.layers.iter().find_map(|l| l.other("threads", name, None))
+    }
+
+    /// The functions that are spelled out, and how many of them only other kernels or builds have.
+    pub fn exact(&self) -> (Vec<&str>, usize) {
+        let all: Vec<_> = self.layers.iter().map(|l| l.exact()).collect();
+        let noted = all.iter().map(|(_, noted)| noted).sum();
+        (all.into_iter().flat_map(|(names, _)| names).collect(), noted)
+    }
+
+    /// Categories with their sub-categories, each once.
+    pub fn meanings(&self) -> Vec<&Meaning> {
+        self.layers.iter().flat_map(|l| &l.meanings).collect()
+    }
+
+    fn judge<'a>(&'a self, stack: &[&'a str], callees: &[&'a str], asleep: Option<bool>) -> Option<Verdict<'a>> {
+        let stack: Vec<&'a str> = stack.iter().map(|s| plain(s)).collect();
+        let asleep = asleep.unwrap_or_else(|| self.sleeps(&stack));
+        let mut passed = false;
+        let verdict = |m: &'a Meaning, function: &'a str, via_neighbour: bool| Verdict {
+            category: m.category,
+            sub: &m.sub,
+            function,
+            via_neighbour,
+        };
+        for (i, name) in stack.iter().enumerate() {
+            if let Some(m) = self.function(name, &stack[i + 1..], asleep) {
+                return Some(verdict(m, name, passed));
+            }
+            passed |= !self.is_transparent(name) && syscall_of(name).is_none();
+        }
+        let weak =
+            |name: &&'a str| self.layers.iter().find_map(|l| l.weak(name, asleep)).map(|m| verdict(m, name, passed));
+        let call = |name: &&'a str| self.syscall(syscall_of(name)?, None).map(|m| verdict(m, name, passed));
+        let callee = |name: &&'a str| {
+            let name = plain(name);
+            self.function(name, &stack, asleep).map(|m| verdict(m, name, true))
+        };
+        stack.iter().find_map(weak).or_else(|| stack.iter().find_map(call)).or_else(|| callees.iter().find_map(callee))
+    }
+
+    fn function(&self, name: &str, callers: &[&str], asleep: bool) -> Option<&Meaning> {
+        self.layers.iter().find_map(|l| l.function(name, callers, asleep))
+    }
+
+    fn is_transparent(&self, name: &str) -> bool {
+        self.layers.iter().any(|l| l.is_transparent(name))
+    }
+
+    /// Whether the innermost frames are the scheduler's, and it was not preemption that led there.
+    fn sleeps(&self, stack: &[&str]) -> bool {
+        let wrappers = || stack.iter().take_while(|name| self.is_transparent(name));
+        let preempted =
+            |n: &&&str| n.starts_with("preempt_schedule") || n.ends_with("cond_resched") || n.starts_with("irqentry_");
+        wrappers().any(|n| matches!(*n, "schedule" | "__schedule") || n.starts_with("io_schedule"))
+            && !wrappers().take(4).any(|n| preempted(&n))
+    }
+}
+
+/// A symbol without offset, module, and what the compiler appended.
+fn plain(symbol: &str) -> &str {
+    let symbol = symbol.trim();
+    let end = symbol.find(['+', ' ', '\t']).unwrap_or(symbol.len());
+    let name = &symbol[..end];
+    match name.find('.') {
+        Some(dot) if dot > 0 => &name[..dot],
+        _ => name,
+    }
+}
+
+/// The system call whose entry function this is.
+fn syscall_of(function: &str) -> Option<&str> {
+    ["__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__ia32_compat_sys_", "__do_sys_", "__se_sys_", "__do_compat_sys_"]
+        .iter()
+        .find_map(|prefix| function.strip_prefix(prefix))
+}

@@ -1,0 +1,201 @@
+//! Entries of the category table that map names to categories: functions, system calls, softirqs, vectors, kernel threads.
+//!
+//! In: the TOML of `data/functions.toml` and `data/stacks.toml` (which documents the fields), or of a user's table. Out: a
+//! [`Layer`]: exact names in a map, wildcards and entries with conditions as lists in their order.
+
+use rustc_hash::FxHashMap;
+use toml::{Table, Value};
+
+use super::{CATEGORIES, parse};
+use crate::{Error, glob};
+
+/// The kinds of entries, by their key in the file.
+pub(super) const KINDS: [&str; 5] = ["functions", "syscalls", "softirqs", "vectors", "threads"];
+/// The key of the list of transparent functions.
+pub(super) const TRANSPARENT: &str = "transparent";
+
+/// A category with its finer name (NSight Table 1 has such: `Paging`, `NIC delay`, `Receive processing`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// One of [`CATEGORIES`].
+    pub category: &'static str,
+    /// The sub-category, e.g. `futex`, `mmap_lock`, `page-fault`.
+    pub sub: String,
+}
+
+/// Entries of one file; an earlier layer goes before a later one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layer {
+    pub meanings: Vec<Meaning>,
+    /// Functions by exact name, and where they are found.
+    exact: FxHashMap<String, usize>,
+    /// Functions of other kernels or builds.
+    noted: usize,
+    /// With surroundings, or a state of the thread.
+    conditional: Vec<Conditional>,
+    weak: Vec<Conditional>,
+    wild: Vec<(Vec<String>, usize)>,
+    transparent: Vec<String>,
+    /// System calls, softirqs, vectors, threads.
+    others: [Vec<Conditional>; 4],
+}
+
+/// An entry that holds only under conditions.
+#[derive(Clone, Debug, Default)]
+struct Conditional {
+    names: Vec<String>,
+    under: Vec<String>,
+    asleep: Option<bool>,
+    uninterruptible: Option<bool>,
+    meaning: usize,
+}
+
+impl Layer {
+    /// The functions spelled out, and how many of them belong to other kernels or builds.
+    pub fn exact(&self) -> (impl Iterator<Item = &str>, usize) {
+        (self.exact.keys().map(String::as_str), self.noted)
+    }
+
+    /// What a function means to which these called, nearest first. Conditions go before names, names before wildcards.
+    pub fn function(&self, name: &str, callers: &[&str], asleep: bool) -> Option<&Meaning> {
+        let fits = |c: &&Conditional| c.asleep.is_none_or(|a| a == asleep) && glob::any(&c.names, name);
+        let fitting: Vec<&Conditional> = self.conditional.iter().filter(fits).collect();
+        let below = |caller: &&str| fitting.iter().find(|c| glob::any(&c.under, caller));
+        callers
+            .iter()
+            .find_map(below)
+            .or_else(|| fitting.iter().find(|c| c.under.is_empty()))
+            .map(|c| c.meaning)
+            .or_else(|| (!self.is_transparent(name)).then(|| self.plain(name)).flatten())
+            .map(|m| &self.meanings[m])
+    }
+
+    fn plain(&self, name: &str) -> Option<usize> {
+        let wild = || self.wild.iter().find(|(names, _)| glob::any(names, name)).map(|(_, m)| *m);
+        self.exact.get(name).copied().or_else(wild)
+    }
+
+    /// Whether a function only wraps what its caller wants.
+    pub fn is_transparent(&self, name: &str) -> bool {
+        glob::any(&self.transparent, name)
+    }
+
+    /// What a function means when nothing else in the stack means anything.
+    pub fn weak(&self, name: &str, asleep: bool) -> Option<&Meaning> {
+        let fits = |c: &&Conditional| c.asleep.is_none_or(|a| a == asleep) && glob::any(&c.names, name);
+        self.weak.iter().find(fits).map(|c| &self.meanings[c.meaning])
+    }
+
+    /// What one of [`KINDS`] but a function means.
+    pub fn other(&self, kind: &str, name: &str, uninterruptible: Option<bool>) -> Option<&Meaning> {
+        let at = KINDS.iter().position(|k| *k == kind)?.checked_sub(1)?;
+        let fits = |c: &&Conditional| {
+            (c.uninterruptible.is_none() || c.uninterruptible == uninterruptible) && glob::any(&c.names, name)
+        };
+        self.others[at].iter().find(fits).map(|c| &self.meanings[c.meaning])
+    }
+
+    /// Adds the entries of a file; keys that are not its own are left alone.
+    ///
+    /// # Errors
+    /// [`Error::Rule`] for an unknown or missing field, a wrong type, an unknown category, a name that is there twice.
+    pub fn add(&mut self, table: &Table, file: &str) -> Result<(), Error> {
+        if let Some(value) = table.get(TRANSPARENT) {
+            let names = parse::strings(value).ok_or_else(|| Error::Rule {
+                file: file.into(),
+                rule: 0,
+                field: TRANSPARENT.into(),
+                why: format!("a list of texts is needed, not {value}"),
+            })?;
+            self.transparent.extend(names);
+        }
+        for (k, kind) in KINDS.iter().enumerate() {
+            let Some(value) = table.get(*kind) else { continue };
+            let wrong = |rule: usize, field: &str, why: String| Error::Rule {
+                file: file.into(),
+                rule,
+                field: format!("{kind}.{field}"),
+                why,
+            };
+            let entries = value
+                .as_array()
+                .filter(|a| a.iter().all(Value::is_table))
+                .ok_or_else(|| wrong(0, "*", format!("each must be a [[{kind}]] table")))?;
+            for (i, entry) in entries.iter().filter_map(Value::as_table).enumerate() {
+                self.entry(k, entry).map_err(|(field, why)| wrong(i + 1, &field, why))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, kind: usize, entry: &Table) -> Result<(), parse::Wrong> {
+        let mut meaning = Meaning { category: "", sub: String::new() };
+        let mut c = Conditional::default();
+        let (mut weak, mut noted) = (false, false);
+        for (field, value) in entry {
+            let wrong = |why: String| (field.clone(), why);
+            let flag = || value.as_bool().ok_or_else(|| wrong(format!("true or false is needed, not {value}")));
+            let text = || value.as_str().ok_or_else(|| wrong(format!("a text is needed, not {value}")));
+            let list = || {
+                let words = value.as_str().map(|t| t.split_whitespace().map(str::to_owned).collect());
+                words
+                    .or_else(|| parse::strings(value))
+                    .ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")))
+            };
+            match (field.as_str(), kind) {
+                ("category", _) => meaning.category = parse::known(text()?, &CATEGORIES).map_err(wrong)?,
+                ("sub", _) => meaning.sub = text()?.to_owned(),
+                ("names", _) => c.names = list()?,
+                ("under", 0) => c.under = list()?,
+                ("asleep", 0) => c.asleep = Some(flag()?),
+                ("weak", 0) => weak = flag()?,
+                ("inlined", 0) => noted = flag()?,
+                ("since" | "until", 0) => {
+                    let version = text()?;
+                    if version.split('.').any(|n| n.parse::<u32>().is_err()) {
+                        return Err(wrong(format!("{version:?} is no version of a kernel, like 6.18")));
+                    }
+                    noted |= field == "until";
+                }
+                ("uninterruptible", 1) => c.uninterruptible = Some(flag()?),
+                _ => return Err(wrong("there is no such field".into())),
+            }
+        }
+        for (field, missing) in [
+            ("category", meaning.category.is_empty()),
+            ("sub", meaning.sub.is_empty()),
+            ("names", c.names.is_empty() || c.names.iter().any(String::is_empty)),
+        ] {
+            if missing {
+                return Err((field.into(), "it is missing or empty".into()));
+            }
+        }
+        c.meaning = match self.meanings.iter().position(|m| *m == meaning) {
+            Some(at) => at,
+            None => {
+                self.meanings.push(meaning);
+                self.meanings.len() - 1
+            }
+        };
+        match kind {
+            0 if weak => self.weak.push(c),
+            0 if !c.under.is_empty() || c.asleep.is_some() => self.conditional.push(c),
+            0 => {
+                let (wild, exact): (Vec<String>, Vec<String>) =
+                    c.names.into_iter().partition(|n| n.contains(['*', '?']));
+                self.noted += if noted { exact.len() } else { 0 };
+                for name in exact {
+                    if self.exact.contains_key(&name) {
+                        return Err(("names".into(), format!("{name} is there twice")));
+                    }
+                    self.exact.insert(name, c.meaning);
+                }
+                if !wild.is_empty() {
+                    self.wild.push((wild, c.meaning));
+                }
+            }
+            _ => self.others[kind - 1].push(c),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Both directions of a flow. In: segments in the order of time. Out: frames, replies paired with their requests.
+
+use super::pairs::{Pairs, ReplySink, RequestSink};
+use super::stream::Stream;
+use super::{Frame, Segment};
+use crate::Protocol;
+use crate::grammar::{Answer, Grammar, Request, http1, memcached, resp, resp_requests};
+
+/// The streams of one protocol.
+#[derive(Debug)]
+struct Both<Q, R> {
+    requests: Stream<Q>,
+    replies: Stream<R>,
+}
+
+impl<Q: Grammar<Out = Request> + Default, R: Grammar<Out = Answer> + Default> Both<Q, R> {
+    fn new(from_start: bool) -> Self {
+        Self { requests: Stream::new(from_start), replies: Stream::new(from_start) }
+    }
+}
+
+#[derive(Debug)]
+enum Streams {
+    Memcached(Box<Both<memcached::Requests, memcached::Replies>>),
+    Resp(Both<resp_requests::Requests, resp::Replies>),
+    Http1(Both<http1::Requests, http1::Replies>),
+}
+
+/// Calls the same for whichever protocol it is.
+macro_rules! each {
+    ($on:expr, $both:ident => $do:expr) => {
+        match $on {
+            Streams::Memcached($both) => $do,
+            Streams::Resp($both) => $do,
+            Streams::Http1($both) => $do,
+        }
+    };
+}
+
+/// A flow: one connection's requests and replies.
+#[derive(Debug)]
+pub struct Flow {
+    streams: Streams,
+    pairs: Pairs,
+}
+
+impl Flow {
+    /// A flow without segments. `from_start`: its first segments are the connection's first (the handshake was seen); else
+    /// the first segment must begin like a message, and pairings are [`Pairing::Assumed`](super::Pairing::Assumed).
+    pub fn new(protocol: Protocol, from_start: bool) -> Self {
+        let streams = match protocol {
+            Protocol::Memcached => Streams::Memcached(Box::new(Both::new(from_start))),
+            Protocol::Resp => Streams::Resp(Both::new(from_start)),
+            Protocol::Http1 => Streams::Http1(Both::new(from_start)),
+        };
+        Self { streams, pairs: Pairs::new(protocol, from_start) }
+    }
+
+    /// The next segment to the server. Each direction in stream order (what was there before is cut off, what is missing
+    /// is a gap); both directions in the order of time, for a reply answers what was asked before it.
+    pub fn request(&mut self, segment: Segment<'_>, mut each: impl FnMut(Frame)) {
+        let mut sink = RequestSink { pairs: &mut self.pairs, each: &mut each };
+        each!(&mut self.streams, both => both.requests.segment(&segment, &mut sink));
+    }
+
+    /// The next segment to the client.
+    pub fn reply(&mut self, segment: Segment<'_>, mut each: impl FnMut(Frame)) {
+        let mut sink = ReplySink { pairs: &mut self.pairs, each: &mut each };
+        each!(&mut self.streams, both => both.replies.segment(&segment, &mut sink));
+    }
+
+    /// The connection or the recording ended.
+    pub fn finish(&mut self, mut each: impl FnMut(Frame)) {
+        let mut sink = RequestSink { pairs: &mut self.pairs, each: &mut each };
+        each!(&mut self.streams, both => both.requests.finish(&mut sink));
+        let mut sink = ReplySink { pairs: &mut self.pairs, each: &mut each };
+        each!(&mut self.streams, both => both.replies.finish(&mut sink));
+    }
+}

@@ -1,0 +1,123 @@
+//! What goes into framing and what comes out.
+
+use crate::Class;
+use crate::reply::Status;
+
+/// A part of one direction's stream, as recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment<'a> {
+    /// Place of its first byte in its direction's stream.
+    pub offset: u64,
+    /// Its whole length, bytes.
+    pub len: u64,
+    /// Its first bytes, as far as they were kept (what is beyond `len` is not looked at).
+    pub captured: &'a [u8],
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the client to the server.
+    Requests,
+    /// From the server to the client.
+    Replies,
+}
+
+/// A byte range of one direction: `from..to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// A request.
+    Request(RequestFrame),
+    /// A reply.
+    Reply(ReplyFrame),
+    /// A message of the server that answers nothing (RESP push, HTTP 1xx).
+    Unsolicited {
+        /// First byte.
+        from: u64,
+        /// Behind its last byte.
+        to: u64,
+    },
+    /// Bytes whose messages are not known.
+    Lost {
+        /// Whose bytes.
+        direction: Direction,
+        /// First byte.
+        from: u64,
+        /// Behind the last byte.
+        to: u64,
+        /// Why.
+        why: Why,
+    },
+}
+
+/// A request of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestFrame {
+    /// Its number on the flow, from 0, in stream order.
+    pub seq: u64,
+    /// First byte.
+    pub from: u64,
+    /// Behind its last byte.
+    pub to: u64,
+    /// What it is.
+    pub class: Class,
+    /// Whether it gets an answer: `Some(false)` for noreply, `None` for quiet ones (only when there is something to say).
+    pub answered: Option<bool>,
+    /// Its end was concluded, not read.
+    pub inferred: bool,
+}
+
+/// A reply of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyFrame {
+    /// First byte.
+    pub from: u64,
+    /// Behind its last byte.
+    pub to: u64,
+    /// The request that it answers, by [`RequestFrame::seq`]; `None` when that is not known.
+    pub request: Option<u64>,
+    /// What the pairing rests on.
+    pub pairing: Pairing,
+    /// What it says.
+    pub status: Status,
+    /// Values in it.
+    pub values: u32,
+    /// Bytes of its values or body.
+    pub value_bytes: u64,
+    /// Its end was concluded, not read.
+    pub inferred: bool,
+}
+
+/// What pairs a reply with its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pairing {
+    /// An id on the wire, or the key that the reply names.
+    Id,
+    /// The order on the flow, both directions framed without a hole since a known beginning.
+    Order,
+    /// The order since a hole (or since the first segment of a flow recorded from its middle), taking it that what was
+    /// asked before the hole was answered in it.
+    Assumed,
+    /// Not paired.
+    None,
+}
+
+/// Why bytes have no messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Why {
+    /// The flow's first segment does not begin like a message (recorded from its middle, or another protocol).
+    NotABeginning,
+    /// The capture of a segment ends inside a head: the message's length is not known.
+    HeadNotCaptured,
+    /// A segment is missing, and no announced length reaches over it.
+    Gap,
+    /// Bytes that are not the protocol.
+    Garbage,
+    /// A head larger than the framer keeps.
+    TooLarge,
+    /// The connection is no longer this protocol's (HTTP CONNECT or upgrade, Redis MONITOR).
+    Switched,
+    /// The recording ended inside a message.
+    Unfinished,
+}

@@ -1,0 +1,101 @@
+//! The protocols by name. In: what a user writes. Out: [`Kind`] for the load generator, [`Protocol`] for recordings.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ProtocolError;
+
+/// A protocol as the load generator speaks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// memcached's text protocol, with the meta commands (`mg`, `ms`, …).
+    MemcachedText,
+    /// memcached's binary protocol.
+    MemcachedBinary,
+    /// Redis' RESP2 and RESP3.
+    Resp,
+    /// HTTP/1.1 (replies of HTTP/1.0 are understood).
+    Http1,
+    /// HTTP/2 with prior knowledge (or chosen by ALPN below).
+    Http2,
+    /// The reply is the request's bytes.
+    Echo,
+    /// The lab's synthetic service-time protocol ([`wire::synthetic`](crate::wire::synthetic)).
+    Synthetic,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::MemcachedText, Self::MemcachedBinary, Self::Resp, Self::Http1, Self::Http2, Self::Echo, Self::Synthetic];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MemcachedText => "memcached",
+            Self::MemcachedBinary => "memcached-binary",
+            Self::Resp => "resp",
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::Echo => "echo",
+            Self::Synthetic => "synthetic",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = ProtocolError;
+
+    fn from_str(name: &str) -> Result<Self, ProtocolError> {
+        let choices = "memcached, memcached-binary, resp, http1, http2, echo, synthetic";
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| ProtocolError::UnknownName { name: name.to_owned(), choices })
+    }
+}
+
+/// A protocol whose requests and replies are found in recorded flows: `record --protocol`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// memcached: text, meta and binary, told apart by the first byte of each message.
+    Memcached,
+    /// Redis.
+    Resp,
+    /// HTTP/1.
+    Http1,
+}
+
+impl Protocol {
+    /// Its name on the command line and in run.json.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Resp => "resp",
+            Self::Http1 => "http1",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ProtocolError;
+
+    fn from_str(name: &str) -> Result<Self, ProtocolError> {
+        match name {
+            "memcached" => Ok(Self::Memcached),
+            "resp" => Ok(Self::Resp),
+            "http1" => Ok(Self::Http1),
+            _ => Err(ProtocolError::UnknownName { name: name.to_owned(), choices: "memcached, resp, http1" }),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Any bytes: never a panic, never an endless loop, no memory beyond the limits.
+
+use proptest::prelude::*;
+use tailsight_protocol::frame::{Direction, Flow, Segment};
+use tailsight_protocol::reply::{Datagrams, Expect, Op, Parser, Transport};
+use tailsight_protocol::{Kind, Protocol, Value, wire};
+
+use super::frames::tiles;
+use super::samples::{cut, feed, plan, sample};
+
+/// Bytes that keep meeting the grammars' own words.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    const WORDS: [&[u8]; 34] = [
+        b"\r\n",
+        b"VALUE k 0 5\r\n",
+        b"END\r\n",
+        b"VA 3 O1\r\n",
+        b"HD\r\n",
+        b"get a b\r\n",
+        b"set k 0 0 4\r\n",
+        b"ms k 2 q\r\n",
+        b"\x80\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x03",
+        b"\x81\x10\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01",
+        b"*2\r\n",
+        b"$3\r\n",
+        b"$-1\r\n",
+        b"%1\r\n",
+        b">1\r\n",
+        b"|1\r\n",
+        b"*?\r\n",
+        b".\r\n",
+        b"$?\r\n",
+        b";0\r\n",
+        b"_\r\n",
+        b"HTTP/1.1 200 OK\r\n",
+        b"Content-Length: 7\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        b"5\r\n",
+        b"0\r\n\r\n",
+        b"GET / HTTP/1.1\r\n",
+        b"TSrp",
+        b"TSrq",
+        b"\x00\x00\x04\x08\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+        b"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88",
+        b"\x00\x00\x02\x00\x09\x00\x00\x00\x01\x00x",
+        b"\xcc\x08\x10\xc0\x00\x01\x00\x01",
+    ];
+    let word = prop_oneof![
+        4 => proptest::sample::select(&WORDS[..]).prop_map(<[u8]>::to_vec),
+        1 => proptest::collection::vec(any::<u8>(), 0..30),
+    ];
+    proptest::collection::vec(word, 0..30).prop_map(|words| words.concat())
+}
+
+fn expects(parser: &mut Parser) {
+    for id in 1..4 {
+        parser.expect(Expect::new(id, Op::Get).value(Value::Pattern { len: 5, seed: id }));
+        parser.expect(Expect::new(id + 10, Op::Head));
+        parser.expect(Expect::new(id + 20, Op::Other).quiet());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    /// The same replies and the same error, however the bytes are cut.
+    #[test]
+    fn any_bytes_are_taken_the_same_however_cut(
+        kind in proptest::sample::select(&Kind::ALL[..]), bytes in bytes(), cuts in proptest::collection::vec(any::<usize>(), 0..9),
+    ) {
+        let run = |parts: &[&[u8]]| {
+            let mut parser = Parser::new(kind, 4);
+            if let Some(http2) = parser.http2() {
+                let get = wire::http2::Request { method: "GET", scheme: "http", authority: "a", path: "/", fields: &[], body: None };
+                http2.request(&get).unwrap();
+            }
+            expects(&mut parser);
+            let (replies, result) = feed(&mut parser, parts);
+            let failed = result.is_err();
+            let output = parser.output().map(|output| output.clone());
+            (replies, failed, if failed { None } else { output }, parser.close(|_| ()).is_err())
+        };
+        prop_assert_eq!(run(&[&bytes]), run(&cut(&bytes, &cuts)));
+    }
+
+    /// Frames of anything tile.
+    #[test]
+    fn any_recording_tiles(
+        protocol in proptest::sample::select(&[Protocol::Memcached, Protocol::Resp, Protocol::Http1][..]),
+        segments in proptest::collection::vec((any::<bool>(), bytes(), 0u64..3000, 0i64..40), 0..12), from_start: bool,
+    ) {
+        let mut flow = Flow::new(protocol, from_start);
+        let (mut frames, mut ends) = (Vec::new(), [1000_u64; 2]);
+        let mut starts = [None; 2];
+        for (reply, captured, unseen, shift) in &segments {
+            let side = usize::from(*reply);
+            let offset = ends[side].saturating_add_signed(if shift % 3 == 0 { shift - 20 } else { 0 });
+            let segment = Segment { offset, len: captured.len() as u64 + unseen, captured };
+            if segment.len == 0 { continue; }
+            starts[side].get_or_insert(offset);
+            if starts[side].is_some_and(|start| offset + segment.len <= start) { continue; }
+            ends[side] = ends[side].max(offset + segment.len);
+            if starts[side] == Some(offset) && ends[side] == 1000 { ends[side] = offset + segment.len; }
+            if *reply { flow.reply(segment, |frame| frames.push(frame)) } else { flow.request(segment, |frame| frames.push(frame)) }
+        }
+        flow.finish(|frame| frames.push(frame));
+        for (side, direction) in [Direction::Requests, Direction::Replies].into_iter().enumerate() {
+            if let Some(start) = starts[side] {
+                prop_assert!(tiles(&frames, direction, start, ends[side].max(start)), "{frames:?}");
+            }
+        }
+    }
+
+    /// Good streams with a few bytes changed.
+    #[test]
+    fn damaged_streams_do_not_break_parsers(
+        kind in proptest::sample::select(&Kind::ALL[..]), plan in plan(), flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..5),
+    ) {
+        let kind = if kind == Kind::Http2 { Kind::Resp } else { kind };
+        let mut sample = sample(kind, &plan);
+        for (at, bits) in flips {
+            let len = sample.replies.len();
+            sample.replies[at % len] ^= bits;
+        }
+        let mut parser = Parser::new(kind, 4);
+        sample.expects.iter().for_each(|expect| parser.expect(*expect));
+        let (replies, _) = feed(&mut parser, &[&sample.replies]);
+        prop_assert!(replies.len() <= sample.replies.len());
+        let _ = parser.close(|_| ());
+    }
+
+    #[test]
+    fn any_datagrams_are_taken(
+        datagrams in proptest::collection::vec(bytes(), 0..10), kind in proptest::sample::select(&Kind::ALL[..]),
+        transport in proptest::sample::select(&[Transport::Plain, Transport::MemcachedUdp, Transport::R2p2][..]),
+    ) {
+        let mut socket = Datagrams::new(transport, kind, 4);
+        for id in 0..4 { socket.expect(Expect::new(id, Op::Get)); }
+        for datagram in &datagrams { socket.feed(datagram); }
+        let _ = wire::synthetic::Request::parse(&datagrams.concat());
+    }
+}

@@ -1,0 +1,9 @@
+//! Every integration test of this crate, in one binary: replies and frames cut anywhere, garbage, and real servers.
+
+mod allocations;
+mod frames;
+mod garbage;
+mod http2;
+mod replies;
+mod samples;
+mod servers;
