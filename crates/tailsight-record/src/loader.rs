@@ -179,6 +179,13 @@ impl<'obj> Loaded<'obj> {
         Ok(())
     }
 
+    /// Starts to write down births and names of tasks, before the rest is recorded.
+    pub fn set_naming(&mut self) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: as in `set_recording`.
+        unsafe { std::ptr::write_volatile(&mut bss.naming, 1) };
+    }
+
     /// Starts or stops recording.
     pub fn set_recording(&mut self, on: bool) {
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");

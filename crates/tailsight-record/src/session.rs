@@ -167,6 +167,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     if child.is_none() {
         std::thread::sleep(SETTLE);
     }
+    // Tasks that are born while this looks at those there are have their births written down.
+    loaded.set_naming();
     let snapshot = procfs::tasks(|_| false);
     // What a recording that is killed, or that fills the disk, leaves to read its events with.
     let mut early = EarlyTables::new(snapshot);
@@ -371,12 +373,12 @@ impl Drain {
             buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending, most);
             moved |= !self.pending.is_empty();
             let start = self.start_ns;
-            self.pending.retain(|e| e.ts >= start && e.ts <= until);
             let stacks = &loaded.skel.maps.stacks;
             let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
             for event in &mut self.pending {
                 self.collector.see(event, &stack);
             }
+            self.pending.retain(|e| e.ts >= start && e.ts <= until);
             if self.failed.is_none()
                 && !self.pending.is_empty()
                 && let Err(e) = writer.events(cpu, &self.pending)

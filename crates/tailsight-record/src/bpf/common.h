@@ -51,6 +51,7 @@ const volatile __u32 slots_log2 = 0;
 
 struct head heads[MAX_CPUS];
 __u32 recording;
+__u32 naming; /* births and names of tasks only: from the first look at the host's tasks until the recording starts */
 __u64 target_tgids[65536]; /* a bit a process id, up to the kernel's limit of 4,194,304 */
 __u64 target_ports[1024];  /* a bit a local port */
 __u32 follow_children;
@@ -121,7 +122,7 @@ static __noinline int lose(__u32 cpu)
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
-	if (!recording)
+	if (!recording && !(kind >= TS_TASK_FORK && kind <= TS_TASK_RENAME && naming))
 		return;
 	__u32 cpu = bpf_get_smp_processor_id();
 	if (cpu >= MAX_CPUS)

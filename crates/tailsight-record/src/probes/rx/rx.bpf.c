@@ -59,7 +59,8 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 	if (is_target_port(p.flow.ports >> 16)) {
 		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
 		emit_payload(skb, 0, &p, false);
-	} else {
+	} else if (!is_target_port(p.flow.ports & 0xffff)) {
+		/* The target's own replies, on their way to a client of this host, name nobody. */
 		emit_packet(TS_RX_STACK, &p, TS_FLOW_FOREIGN, skb->dev->ifindex);
 	}
 	return 0;

@@ -20,8 +20,8 @@ pub const PROBE: Probe = Probe {
         },
         Hook {
             name: "tcp_sendmsg_locked",
-            need: Need::Optional,
-            tells: "the begin of each send on TCP (since 6.16; the hand-over to the driver or the end of the call is taken)",
+            need: Need::Default,
+            tells: "the begin of each send on TCP (since 6.16); without it the transmit leg begins at the hand-over to the driver",
             programs: &[tp_btf("tcp_sendmsg_locked")],
         },
         Hook {
