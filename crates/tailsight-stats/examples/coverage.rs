@@ -1,0 +1,197 @@
+//! Coverage of the whole method by Monte Carlo: how often the interval of a p99 that was *not refused* holds the true p99, and
+//! how often experiments that are wrong are refused. Prints markdown; `--json FILE` writes the same as JSON.
+//!
+//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--only TEXT]`
+
+#[path = "support/sim.rs"]
+mod sim;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use sim::{Fault, Server, World, truth};
+use tailsight_stats::method::{Arrivals, CheckId, Config, IntervalMethod, Method, Outcome, Step, Verdict};
+use tailsight_stats::random::mix;
+
+/// Requests that a simulated experiment may send.
+const BUDGET: u64 = 3_000_000;
+
+fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> Verdict {
+    let target = "p99:10%@95".parse().expect("a target");
+    let config = Config { max_requests: BUDGET, seed, ..Config::new(vec![target], Arrivals::Exponential) };
+    let mut method = Method::new(config).expect("sound settings");
+    let mut world = World::new(server, load, fault, seed);
+    loop {
+        match method.step() {
+            Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
+            Step::Measure { samples, sampling_rate } => method.on_batch(world.batch(samples, sampling_rate)),
+            Step::Done(verdict) => return *verdict,
+        }
+    }
+}
+
+/// All experiments of a case, on every core, in the order of their seeds.
+fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= experiments {
+                        break;
+                    }
+                    // Streams of their own: cases that share seeds would share their luck.
+                    let seed = mix((load * 100.0) as u64 * 10 + server as u64, i as u64);
+                    let verdict = experiment(server, load, fault, seed);
+                    done.lock().expect("no panic").insert(i, verdict);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no panic").into_values().collect()
+}
+
+fn refusals(verdicts: &[Verdict]) -> BTreeMap<String, usize> {
+    let mut by_reason = BTreeMap::new();
+    for verdict in verdicts {
+        if let Outcome::NotAvailable(refusal) = &verdict.outcome {
+            *by_reason.entry(id(refusal.failed.id)).or_insert(0) += 1;
+        }
+    }
+    by_reason
+}
+
+fn id(check: CheckId) -> String {
+    serde_json::to_value(check).ok().and_then(|v| v.as_str().map(String::from)).unwrap_or_default()
+}
+
+fn listed(reasons: &BTreeMap<String, usize>) -> String {
+    reasons.iter().map(|(reason, n)| format!("{reason} {n}")).collect::<Vec<_>>().join(", ")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn good(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
+    println!(
+        "| server | load | experiments | true p99, us | believed | refused | coverage | too low / too high | independent | dependent | requests, median | width, median |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    let mut rows = Vec::new();
+    for server in Server::ALL {
+        for load in [0.2, 0.5, 0.8] {
+            if !format!("{} {load}", server.name()).contains(only) {
+                continue;
+            }
+            let p99 = truth(server, load, 0.99, truth_requests, 7);
+            let verdicts = all(server, load, Fault::None, experiments);
+            let mut kinds = [[0usize; 2]; 2];
+            let (mut low, mut high, mut widths) = (0, 0, Vec::new());
+            for verdict in &verdicts {
+                if let Outcome::Number(number) = &verdict.outcome {
+                    let p = &number.percentiles[0];
+                    let dependent = usize::from(p.how != IntervalMethod::OrderStatistic);
+                    let holds = p.lower_ns <= p99 && p99 <= p.upper_ns;
+                    kinds[dependent][usize::from(holds)] += 1;
+                    low += usize::from(p.upper_ns < p99);
+                    high += usize::from(p.lower_ns > p99);
+                    widths.push((p.upper_ns - p.lower_ns) / p99);
+                }
+            }
+            let believed: usize = kinds.iter().flatten().sum();
+            let holds = kinds[0][1] + kinds[1][1];
+            let coverage = 100.0 * holds as f64 / believed.max(1) as f64;
+            let kind = |k: [usize; 2]| {
+                if k[0] + k[1] == 0 {
+                    "–".into()
+                } else {
+                    format!("{:.1} % of {}", 100.0 * k[1] as f64 / (k[0] + k[1]) as f64, k[0] + k[1])
+                }
+            };
+            let requests = median(verdicts.iter().map(|v| v.requests as f64).collect());
+            let reasons = refusals(&verdicts);
+            println!(
+                "| {} | {:.0} % | {experiments} | {:.1} | {believed} | {} | **{coverage:.1} %** | {low} / {high} | {} | {} | {requests:.0} | {:.1} % |",
+                server.name(),
+                load * 100.0,
+                p99 / 1e3,
+                if reasons.is_empty() { "0".into() } else { listed(&reasons) },
+                kind(kinds[0]),
+                kind(kinds[1]),
+                100.0 * median(widths.clone()),
+            );
+            rows.push(json!({"server": server.name(), "load": load, "true_p99_ns": p99, "experiments": experiments,
+                "believed": believed, "holds": holds, "too_low": low, "too_high": high,
+                "independent": kinds[0][0] + kinds[0][1], "independent_holds": kinds[0][1],
+                "dependent": kinds[1][0] + kinds[1][1], "dependent_holds": kinds[1][1],
+                "refused": reasons, "requests_median": requests, "width_median": median(widths)}));
+        }
+    }
+    rows
+}
+
+fn bad(experiments: usize, only: &str) -> Vec<serde_json::Value> {
+    let cases: [(&str, f64, Fault); 18] = [
+        ("drifting: service times +25 % per batch, linear", 0.2, Fault::Linear(0.25)),
+        ("drifting: service times +25 % per batch, linear", 0.5, Fault::Linear(0.25)),
+        ("drifting: service times +25 % per batch, linear", 0.8, Fault::Linear(0.25)),
+        ("drifting: service times a random walk, 20 % per batch", 0.2, Fault::Walk(0.2)),
+        ("drifting: service times a random walk, 20 % per batch", 0.5, Fault::Walk(0.2)),
+        ("drifting: service times a random walk, 20 % per batch", 0.8, Fault::Walk(0.2)),
+        ("drifting: only the tail, slow requests 1 % → 3 % per batch", 0.2, Fault::Tail(0.02)),
+        ("drifting: only the tail, slow requests 1 % → 3 % per batch", 0.5, Fault::Tail(0.02)),
+        ("overload: 102 % load", 1.02, Fault::None),
+        ("closed-loop-limited: 4 connections", 0.8, Fault::Connections(4)),
+        ("closed-loop-limited: 8 connections", 0.8, Fault::Connections(8)),
+        ("closed-loop-limited: 4 connections, schedule hidden", 0.8, Fault::HiddenConnections(4)),
+        ("wrong arrivals: fixed", 0.5, Fault::FixedArrivals),
+        ("wrong arrivals: uniform", 0.5, Fault::UniformArrivals),
+        ("wrong arrivals: lognormal σ = 1.5", 0.5, Fault::LognormalArrivals),
+        ("wrong arrivals: Poisson on a 10 us timer", 0.5, Fault::Ticks(10_000.0)),
+        ("wrong arrivals: rate switching ×1.5 / ×0.5", 0.5, Fault::Bursty),
+        ("missed load: 5 % of requests not sent", 0.5, Fault::MissedLoad),
+    ];
+    println!("\n| experiment (M/M/1) | load | experiments | refused | by |\n|---|---|---|---|---|");
+    let mut rows = Vec::new();
+    for (name, load, fault) in cases.into_iter().filter(|(name, ..)| name.contains(only)) {
+        let verdicts = all(Server::Exponential, load, fault, experiments);
+        let reasons = refusals(&verdicts);
+        let refused: usize = reasons.values().sum();
+        let share = 100.0 * refused as f64 / verdicts.len() as f64;
+        println!("| {name} | {:.0} % | {experiments} | **{share:.1} %** | {} |", load * 100.0, listed(&reasons));
+        rows.push(json!({"case": name, "load": load, "experiments": experiments, "refused": refused, "by": reasons}));
+    }
+    rows
+}
+
+fn only_of(arguments: &[String]) -> &str {
+    arguments.iter().position(|a| a == "--only").and_then(|i| arguments.get(i + 1)).map_or("", String::as_str)
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| arguments.iter().position(|a| a == name).and_then(|i| arguments.get(i + 1));
+    if let Some(seed) = value("--one") {
+        let server = Server::ALL.into_iter().find(|s| s.name().starts_with(only_of(&arguments))).expect("a server");
+        let load = value("--load").map_or(0.5, |v| v.parse().expect("a load"));
+        let verdict = experiment(server, load, Fault::None, seed.parse().expect("a seed"));
+        return println!("{}", serde_json::to_string_pretty(&verdict).expect("plain data"));
+    }
+    let number = |name: &str, default: u64| value(name).map_or(default, |v| v.parse().expect("a number"));
+    let (experiments, requests) = (number("--experiments", 2_000) as usize, number("--truth", 400_000_000));
+    let only = only_of(&arguments);
+    let part = value("--part").map_or("both", String::as_str);
+    let good = if part == "bad" { Vec::new() } else { good(experiments, requests, only) };
+    let bad = if part == "good" { Vec::new() } else { bad(experiments, only) };
+    if let Some(file) = value("--json") {
+        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad})).expect("plain data");
+        std::fs::write(file, text).expect("the JSON file can be written");
+    }
+}

@@ -1,0 +1,368 @@
+//! Lancet's Figure 4: from load to a number that can be believed, or to N/A with the reason. A state machine without I/O: it
+//! says what to do next ([`Step`]), the driver does it and reports, and the end is a [`Verdict`].
+//!
+//! ```text
+//!            ┌────────── load, arrivals, lateness, errors wrong: all samples dropped, at most max_restarts times ──┐
+//!            ▼                                                                                                     │
+//!   Load ──► load reached? ──► Measure ──► load kept? client on time? arrivals as specified? ─────────────────────┘
+//!              │ no, 5 times      ▲           │ yes
+//!              ▼                  │           ▼
+//!             N/A                 ├─ no ── warm-up over? unit root rejected? no drift, of body and tail?
+//!                                 │           │ yes
+//!                                 │           ▼
+//!                                 │        thin at random, 1 in 1, 2, 4 …, until independent
+//!                                 │           │ found                       │ none, or too dear
+//!                                 │           ▼                             ▼
+//!                                 ├─ no ── order-statistic interval    interval for dependent samples (labelled)
+//!                                 │        as narrow as asked?         as narrow as asked?
+//!                                 │           │ yes                         │ yes
+//!     rounds or requests spent: N/A           └──────────► a number ◄───────┘
+//! ```
+//!
+//! The samples are pooled over agents and batches; nothing is averaged. A batch whose load or arrivals were wrong is never
+//! dropped alone: leaving out the bad minutes is how a measurement becomes too good. Everything is dropped, the restart is
+//! part of the verdict, and the last one is final. Times are ns.
+
+mod arrivals;
+pub mod model;
+mod samples;
+mod system;
+pub mod verdict;
+mod words;
+
+pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Slice, Target, Width, percentile_name};
+pub use verdict::{Check, CheckId, IntervalMethod, Number, Outcome, PercentileResult, Refusal, Verdict, WarmUp};
+
+use crate::Error;
+use crate::effective::{batches, dependent_interval};
+use crate::quantile::{interval, quantile, sorted};
+use crate::random::mix;
+use samples::{Found, Look, look, spent, thin};
+
+/// How often the load may be looked at before it counts as not reached.
+const LOAD_TRIES: usize = 5;
+/// Seconds of load between these looks.
+const LOAD_SECONDS: f64 = 1.0;
+/// A round may at most multiply the samples by so much: projections from few samples are poor.
+const GROWTH: usize = 4;
+/// … and must at least: to look again and again until the interval happens to be narrow makes it too narrow.
+const LEAST_GROWTH: f64 = 1.5;
+/// When the projection is so many times what is allowed, going on is of no use.
+const HOPELESS: f64 = 4.0;
+/// … once the requests sent are at least one in so many of those allowed: from fewer, projections of a width are poor.
+const PROJECTABLE: f64 = 10.0;
+
+/// Failures of stationarity that more samples hardly cure.
+const DRIFTS: [CheckId; 3] = [CheckId::UnitRoot, CheckId::Drift, CheckId::TailDrift];
+
+/// What the driver has to do now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Load the server for about this long without recording, then call [`Method::on_load`].
+    Load {
+        /// Seconds.
+        seconds: f64,
+    },
+    /// Go on loading and record until there are so many samples, then call [`Method::on_batch`].
+    Measure {
+        /// New samples to record, all agents together.
+        samples: usize,
+        /// Record each request with this probability, at random.
+        sampling_rate: f64,
+    },
+    /// The end: stop the load.
+    Done(Box<Verdict>),
+}
+
+/// Why a driver ends an experiment before the method does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The time allowed is over.
+    OutOfTime,
+    /// The user interrupted.
+    Interrupted,
+}
+
+/// The samples behind a verdict, for other percentiles and for comparisons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted {
+    /// Latencies in time order, warm-up cut, thinned to independence where that was found.
+    pub latencies_ns: Vec<f64>,
+    /// 1 for independent samples; else the length of blocks that are as good as independent.
+    pub block: usize,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Method {
+    config: Config,
+    step: Step,
+    samples: Vec<Sample>,
+    /// Recording rate in force; halved when the samples would not fit.
+    rate: f64,
+    requests: u64,
+    rounds: usize,
+    load_tries: usize,
+    /// Looks in a row that found a drift.
+    drifts: usize,
+    restarts: Vec<String>,
+    /// System checks of the last batch.
+    system: Vec<Check>,
+    last: Option<Look>,
+}
+
+impl Method {
+    /// Begins an experiment. Refuses settings that contradict themselves.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        config.validate()?;
+        let rate = config.recording_rate;
+        Ok(Self {
+            config,
+            step: Step::Load { seconds: LOAD_SECONDS },
+            samples: Vec::new(),
+            rate,
+            requests: 0,
+            rounds: 0,
+            load_tries: 0,
+            drifts: 0,
+            restarts: Vec::new(),
+            system: Vec::new(),
+            last: None,
+        })
+    }
+
+    /// What to do now.
+    pub fn step(&self) -> Step {
+        self.step.clone()
+    }
+
+    /// What is asked.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Samples so far, pooled over agents and batches, by intended time.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Checks of the last batch and of the last look at the samples: what a live display shows.
+    pub fn checks(&self) -> Vec<Check> {
+        let look = self.last.iter().flat_map(|look| look.checks.iter());
+        self.system.iter().chain(look).cloned().collect()
+    }
+
+    /// The load over time since the experiment or the last call began, one list of slices for each agent.
+    pub fn on_load(&mut self, slices: &[Vec<Slice>]) {
+        if !matches!(self.step, Step::Load { .. }) {
+            return;
+        }
+        let names: Vec<String> = (0..slices.len()).map(|i| format!("agent {i}")).collect();
+        let agents = names.iter().map(String::as_str).zip(slices.iter().map(Vec::as_slice));
+        self.system = system::load(agents, &self.config);
+        match self.system.iter().find(|c| !c.passed).cloned() {
+            None => self.measure(self.config.batch_samples),
+            Some(failed) => {
+                self.load_tries += 1;
+                if self.load_tries >= LOAD_TRIES {
+                    self.refuse(failed, None);
+                }
+            }
+        }
+    }
+
+    /// What the agents measured since the last call.
+    pub fn on_batch(&mut self, batch: Batch) {
+        if !matches!(self.step, Step::Measure { .. }) {
+            return;
+        }
+        self.rounds += 1;
+        let requests: u64 = batch.agents.iter().map(|a| a.requests).sum();
+        self.requests += requests;
+        self.system = self.check_system(&batch);
+        if let Some(failed) = self.system.iter().find(|c| !c.passed).cloned() {
+            return self.restart(failed);
+        }
+        self.samples.extend(batch.agents.into_iter().flat_map(|a| a.samples));
+        self.samples.sort_by_key(|s| s.intended_ns);
+        let look = look(&self.samples, &self.config, self.rate, self.rounds as u64);
+        let found = look.result.clone();
+        self.last = Some(look);
+        let drifts = matches!(&found, Found::More(failed, _) if DRIFTS.contains(&failed.id));
+        self.drifts = if drifts { self.drifts + 1 } else { 0 };
+        match found {
+            Found::Independent(number) => self.finish(Outcome::Number(number)),
+            Found::Dependent(number, by_thinning) => match by_thinning.filter(|total| self.worth_it(*total)) {
+                Some(total) => self.go_on(total),
+                None => self.finish(Outcome::Number(number)),
+            },
+            Found::More(failed, total) => {
+                let needed = self.requests_for(total);
+                let seen_enough = self.requests as f64 * PROJECTABLE >= self.config.max_requests as f64;
+                let hopeless = seen_enough && needed as f64 > HOPELESS * self.config.max_requests as f64;
+                let spent = self.rounds >= self.config.max_rounds || self.left() < self.config.batch_samples;
+                if spent || self.drifts >= self.config.max_drifts || (hopeless && failed.id == CheckId::IntervalWidth) {
+                    self.refuse(*failed, Some(needed));
+                } else {
+                    self.go_on(total);
+                }
+            }
+        }
+    }
+
+    /// Ends the experiment now: the number of the last look where there was one, else N/A.
+    pub fn stop(&mut self, why: Stop) {
+        if matches!(self.step, Step::Done(_)) {
+            return;
+        }
+        let text = if why == Stop::OutOfTime { "the time allowed ran out" } else { "the measurement was interrupted" };
+        match self.last.as_ref().map(|look| look.result.clone()) {
+            Some(Found::Independent(number) | Found::Dependent(number, _)) => self.finish(Outcome::Number(number)),
+            Some(Found::More(failed, total)) => {
+                let needed = self.requests_for(total);
+                self.refuse_because(*failed, Some(needed), Some(text));
+            }
+            None => {
+                let failed = self.system.iter().find(|c| !c.passed).cloned().unwrap_or(Check {
+                    id: CheckId::RunLength,
+                    test: "samples of a whole batch".into(),
+                    subject: None,
+                    passed: false,
+                    statistic: self.samples.len() as f64,
+                    threshold: self.config.batch_samples as f64,
+                    threshold_is_p: false,
+                    p_value: None,
+                    n: self.samples.len(),
+                });
+                self.refuse_because(failed, None, Some(text));
+            }
+        }
+    }
+
+    /// The samples that the last look accepted. `None` before one passed the checks of stationarity.
+    pub fn accepted(&self) -> Option<Accepted> {
+        let look = self.last.as_ref()?;
+        let stationary =
+            look.checks.iter().all(|c| c.passed || matches!(c.id, CheckId::Independence | CheckId::IntervalWidth));
+        if !stationary {
+            return None;
+        }
+        let kept = &self.samples[look.warm_up.map_or(0, |w| w.cut_samples)..];
+        if let Some(factor) = look.thinning.filter(|_| !matches!(look.result, Found::Dependent(..))) {
+            let latencies_ns = thin(kept, factor, mix(self.config.seed, self.rounds as u64));
+            return Some(Accepted { latencies_ns, block: 1 });
+        }
+        let latencies_ns: Vec<f64> = kept.iter().map(|s| s.latency_ns).collect();
+        let block = batches(&latencies_ns)?.length;
+        Some(Accepted { latencies_ns, block })
+    }
+
+    /// Another percentile of the accepted samples with its interval, by the same way as the targets'; the value without an
+    /// interval when the samples cannot support one is `None` too: N/A, never 0.
+    pub fn percentile(&self, q: f64, level: f64) -> Option<PercentileResult> {
+        let accepted = self.accepted()?;
+        let series = &accepted.latencies_ns;
+        let ordered = sorted(series.clone());
+        let (found, how) = if accepted.block == 1 {
+            (interval(&ordered, q, spent(level))?, IntervalMethod::OrderStatistic)
+        } else {
+            let (found, e) = dependent_interval(series, q, spent(level))?;
+            (found, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
+        };
+        let target = Target { quantile: q, width: Width::Any, level };
+        let value_ns = quantile(&ordered, q)?;
+        Some(PercentileResult { target, value_ns, lower_ns: found.lower, upper_ns: found.upper, how, n: series.len() })
+    }
+
+    fn check_system(&self, batch: &Batch) -> Vec<Check> {
+        let agents = batch.agents.iter().map(|a| (a.agent.as_str(), a.slices.as_slice()));
+        let mut checks = system::load(agents, &self.config);
+        checks.push(system::errors(batch, &self.config));
+        checks.extend(system::lateness(batch, &self.config));
+        checks.extend(arrivals::arrivals(batch, &self.config, self.rounds as u64));
+        checks
+    }
+
+    fn restart(&mut self, failed: Check) {
+        if self.restarts.len() >= self.config.max_restarts || self.rounds >= self.config.max_rounds {
+            return self.refuse(failed, None);
+        }
+        self.restarts.push(words::reason(&failed));
+        self.samples.clear();
+        self.last = None;
+        self.load_tries = 0;
+        self.drifts = 0;
+        self.step = Step::Load { seconds: LOAD_SECONDS };
+    }
+
+    /// Goes on until there are so many samples in total, as far as growth and budget allow.
+    fn go_on(&mut self, total: usize) {
+        let now = self.samples.len();
+        let most = GROWTH * now.max(self.config.batch_samples);
+        let least = ((now as f64 * LEAST_GROWTH) as usize).max(now + self.config.batch_samples / 2);
+        let wanted = total.clamp(least.min(most), most);
+        let more = (wanted - now).min(self.left().max(self.config.batch_samples / 2));
+        let more = self.make_room(more);
+        self.measure(more);
+    }
+
+    /// Halves the recording rate, and the samples at random with it, until as many more will fit. Returns how many
+    /// more that is at the rate in force then.
+    fn make_room(&mut self, more: usize) -> usize {
+        let mut more = more;
+        while self.samples.len() + more > self.config.max_samples && self.samples.len() > 2 * self.config.batch_samples
+        {
+            let seed = mix(self.config.seed, self.rate.to_bits());
+            self.samples.retain(|s| samples::stays(s, 2, seed));
+            self.rate /= 2.0;
+            more /= 2;
+        }
+        more
+    }
+
+    fn measure(&mut self, samples: usize) {
+        self.step = Step::Measure { samples: samples.max(1), sampling_rate: self.rate };
+    }
+
+    /// Recorded samples that the remaining requests would give.
+    fn left(&self) -> usize {
+        (self.config.max_requests.saturating_sub(self.requests) as f64 * self.rate) as usize
+    }
+
+    fn requests_for(&self, samples: usize) -> u64 {
+        (samples as f64 / self.rate) as u64
+    }
+
+    /// Whether to go on for independent samples although the interval for dependent ones would do.
+    fn worth_it(&self, total: usize) -> bool {
+        let more = total.saturating_sub(self.samples.len());
+        self.rounds < self.config.max_rounds
+            && more <= self.left()
+            && total as f64 <= self.config.patience * self.samples.len() as f64
+    }
+
+    fn refuse(&mut self, failed: Check, needed: Option<u64>) {
+        self.refuse_because(failed, needed, None);
+    }
+
+    fn refuse_because(&mut self, failed: Check, needed: Option<u64>, why: Option<&str>) {
+        let mut reason = words::reason(&failed);
+        if let Some(why) = why {
+            reason = format!("{why} before a number could be believed; so far, {reason}");
+        }
+        let hint = words::hint(&failed, &self.config, needed);
+        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint })));
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        self.step = Step::Done(Box::new(Verdict {
+            outcome,
+            checks: self.checks(),
+            warm_up: self.last.as_ref().and_then(|look| look.warm_up),
+            samples: self.samples.len(),
+            requests: self.requests,
+            rounds: self.rounds,
+            restarts: self.restarts.clone(),
+        }));
+    }
+}

@@ -1,0 +1,139 @@
+//! System stability (Lancet §4.3): was the asked load reached and kept, by a client that was on time, without failures?
+//!
+//! In: what the agents report for a batch. Out: [`Check`]s. Counts are requests, times ns.
+
+use super::model::{AgentBatch, Arrivals, Batch, Config, Slice};
+use super::verdict::{Check, CheckId};
+use crate::quantile::{quantile, sorted};
+use crate::special::normal_quantile;
+
+/// Counting noise that is let pass beside the tolerance, in standard deviations, for a whole batch.
+const DEVIATIONS: f64 = 4.0;
+/// False-alarm rate of the check of single slices, all slices of a batch together.
+const SLICE_ALPHA: f64 = 1e-4;
+/// A single slice may be off by so many times the tolerance.
+const SLICE_TOLERANCE: f64 = 5.0;
+
+/// Load on each agent, over the whole time and in every slice of it.
+pub fn load<'a>(agents: impl Iterator<Item = (&'a str, &'a [Slice])>, config: &Config) -> Vec<Check> {
+    if config.arrivals == Arrivals::ClosedLoop {
+        return Vec::new();
+    }
+    agents.flat_map(|(agent, slices)| [whole(agent, slices, config), kept(agent, slices, config)]).collect()
+}
+
+/// The mean rates: sent against asked, answered against sent.
+fn whole(agent: &str, slices: &[Slice], config: &Config) -> Check {
+    let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).sum::<u64>() as f64;
+    let (target, sent, answered) = (sum(|s| s.target), sum(|s| s.sent), sum(|s| s.answered));
+    let noise = DEVIATIONS * (dispersion(slices, config) * target).sqrt();
+    let excess = |difference: f64, of: f64| (difference - noise).max(0.0) / of.max(1.0);
+    // Replies that are still under way at the end of the batch are noise too; more than that and a queue is growing.
+    let statistic = excess((sent - target).abs(), target).max(excess(sent - answered, sent));
+    Check {
+        id: CheckId::Load,
+        test: "relative error of the mean rates (sent against asked, answered against sent) beyond counting noise"
+            .into(),
+        subject: Some(agent.to_string()),
+        passed: target > 0.0 && statistic <= config.load_tolerance,
+        statistic,
+        threshold: config.load_tolerance,
+        threshold_is_p: false,
+        p_value: None,
+        n: sent as usize,
+    }
+}
+
+/// Every slice: the load is kept, not only right on the mean.
+fn kept(agent: &str, slices: &[Slice], config: &Config) -> Check {
+    let dispersion = dispersion(slices, config);
+    let statistic = slices
+        .iter()
+        .filter(|slice| slice.target > 0)
+        .map(|slice| {
+            let target = slice.target as f64;
+            let off = (slice.sent as f64 - target).abs() - SLICE_TOLERANCE * config.load_tolerance * target;
+            off.max(0.0) / (dispersion * target).sqrt()
+        })
+        .fold(0.0, f64::max);
+    let threshold = -normal_quantile(SLICE_ALPHA / 2.0 / slices.len().max(1) as f64);
+    Check {
+        id: CheckId::Load,
+        test: "largest deviation of a time slice's sends from the asked rate, standard deviations".into(),
+        subject: Some(agent.to_string()),
+        passed: statistic <= threshold,
+        statistic,
+        threshold,
+        threshold_is_p: false,
+        p_value: None,
+        n: slices.len(),
+    }
+}
+
+/// Variance over mean of the counts. Poisson's is 1; that of heavier gaps is taken from the slices.
+fn dispersion(slices: &[Slice], config: &Config) -> f64 {
+    if !matches!(config.arrivals, Arrivals::Lognormal | Arrivals::Pareto) || slices.len() < 4 {
+        return 1.0;
+    }
+    let counts: Vec<f64> = slices.iter().filter(|s| s.target > 0).map(|s| s.sent as f64).collect();
+    let n = counts.len() as f64;
+    let mean = counts.iter().sum::<f64>() / n;
+    let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    if mean > 0.0 { (variance / mean).max(1.0) } else { 1.0 }
+}
+
+/// Failed and lost requests.
+pub fn errors(batch: &Batch, config: &Config) -> Check {
+    let requests: u64 = batch.agents.iter().map(|a| a.requests).sum();
+    let failed: u64 = batch.agents.iter().map(|a| a.failed).sum();
+    let statistic = failed as f64 / requests.max(1) as f64;
+    Check {
+        id: CheckId::Errors,
+        test: "share of requests that failed or were lost".into(),
+        subject: None,
+        passed: statistic <= config.max_errors,
+        statistic,
+        threshold: config.max_errors,
+        threshold_is_p: false,
+        p_value: None,
+        n: requests as usize,
+    }
+}
+
+/// The client's own lateness. What the client adds or hides is at most this, so it may not exceed what is to be resolved.
+pub fn lateness(batch: &Batch, config: &Config) -> Vec<Check> {
+    if config.arrivals == Arrivals::ClosedLoop {
+        return Vec::new();
+    }
+    let latencies = sorted(batch.agents.iter().flat_map(|a| a.samples.iter().map(|s| s.latency_ns)).collect());
+    let threshold = config.max_lateness_ns.unwrap_or_else(|| {
+        let narrowest = config.targets.iter().filter_map(|target| {
+            let estimate = quantile(&latencies, target.quantile)?;
+            let width = target.max_width_ns(estimate);
+            Some(if width.is_finite() { width } else { estimate / 10.0 })
+        });
+        narrowest.fold(f64::INFINITY, f64::min)
+    });
+    batch.agents.iter().map(|agent| lateness_of(agent, threshold)).collect()
+}
+
+fn lateness_of(agent: &AgentBatch, threshold: f64) -> Check {
+    let late = |intended: i64, sent: i64| (sent - intended).max(0) as f64;
+    let mut all: Vec<f64> = agent.windows.iter().flatten().map(|s| late(s.intended_ns, s.sent_ns)).collect();
+    if all.is_empty() {
+        all = agent.samples.iter().map(|s| late(s.intended_ns, s.sent_ns)).collect();
+    }
+    let all = sorted(all);
+    let statistic = quantile(&all, 0.99).unwrap_or(0.0);
+    Check {
+        id: CheckId::ClientLateness,
+        test: "p99 of the client's lateness (sent less intended), ns".into(),
+        subject: Some(agent.agent.clone()),
+        passed: statistic <= threshold,
+        statistic,
+        threshold,
+        threshold_is_p: false,
+        p_value: None,
+        n: all.len(),
+    }
+}
