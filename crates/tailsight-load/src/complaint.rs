@@ -1,0 +1,180 @@
+//! What was wrong with a run. In: counts and how the client was treated. Out: words, and whether the run is spoiled.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Counts;
+
+/// Something that makes a run less than a measurement of the server, with its evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Complaint {
+    /// The client sent too late, by its own clock.
+    Late {
+        /// 99th percentile of its lateness, ns.
+        p99_ns: u64,
+        /// The plan's limit, ns.
+        limit_ns: u64,
+        /// The largest, ns.
+        max_ns: u64,
+        /// Over this many requests.
+        requests: u64,
+    },
+    /// A thread used its core whole: the client was the bottleneck.
+    OutOfCpu {
+        /// Which one.
+        thread: u32,
+        /// CPU time over wall time.
+        share: f64,
+        /// The plan's limit.
+        limit: f64,
+    },
+    /// A thread wanted to run and did not.
+    Starved {
+        /// Which one.
+        thread: u32,
+        /// Time ready to run without running, ns.
+        waited_ns: u64,
+        /// The same over wall time.
+        share: f64,
+        /// The plan's limit.
+        limit: f64,
+        /// Times that it was taken off the core.
+        preempted: u64,
+    },
+    /// Requests waited because every connection had its limit outstanding: the loop was closed.
+    Blocked {
+        /// How many.
+        requests: u64,
+        /// The same over all that were due.
+        share: f64,
+        /// The plan's limit.
+        limit: f64,
+        /// The longest such wait, ns.
+        longest_ns: u64,
+    },
+    /// The rate that was sent is not the rate asked for.
+    RateMissed {
+        /// Requests/s asked for, on average.
+        asked_per_s: f64,
+        /// Requests/s sent.
+        sent_per_s: f64,
+        /// The plan's limit, relative.
+        limit: f64,
+    },
+    /// Requests had no good reply.
+    Failed {
+        /// All counts.
+        counts: Counts,
+        /// The first few reasons for which connections broke.
+        reasons: Vec<String>,
+    },
+    /// The server went away, or speaks another protocol.
+    ServerGone {
+        /// The last thing that went wrong.
+        reason: String,
+        /// Whether that was garbage rather than a closed connection.
+        garbage: bool,
+    },
+    /// A thread could not go on.
+    ClientFailed {
+        /// What failed.
+        reason: String,
+    },
+    /// The wall clock was set during the load; stamps that it made impossible were not used.
+    ClockStepped {
+        /// How often.
+        steps: u32,
+        /// By how much at most, ns.
+        largest_ns: u64,
+        /// Samples whose stamps were impossible.
+        refused_stamps: u64,
+    },
+    /// Samples had no room.
+    SamplesLost {
+        /// How many.
+        lost: u64,
+        /// How many had room.
+        kept: u64,
+    },
+}
+
+impl Complaint {
+    /// Whether the latencies are not those of the server under the load asked for (the others are worth knowing).
+    #[must_use]
+    pub fn spoils(&self) -> bool {
+        !matches!(self, Self::Failed { .. } | Self::ClockStepped { .. } | Self::SamplesLost { .. })
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: &u64| *ns as f64 / 1e3;
+        match self {
+            Self::Late { p99_ns, limit_ns, max_ns, requests } => write!(
+                f,
+                "the client was late: p99 of its own lateness over {requests} requests is {:.1} us (limit {:.1} us, \
+                 largest {:.1} us); lower the rate, add threads, or let it poll (wait=spin)",
+                us(p99_ns),
+                us(limit_ns),
+                us(max_ns)
+            ),
+            Self::OutOfCpu { thread, share, limit } => write!(
+                f,
+                "the client was out of CPU: thread {thread} used {:.1} % of its core (limit {:.1} %); add threads or hosts",
+                share * 100.0,
+                limit * 100.0
+            ),
+            Self::Starved { thread, waited_ns, share, limit, preempted } => write!(
+                f,
+                "the client did not get its CPU: thread {thread} waited {:.1} ms for a core ({:.1} % of the time, limit \
+                 {:.1} %) and was preempted {preempted} times; keep other work off its core",
+                *waited_ns as f64 / 1e6,
+                share * 100.0,
+                limit * 100.0
+            ),
+            Self::Blocked { requests, share, limit, longest_ns } => write!(
+                f,
+                "not an open loop: {requests} requests ({:.2} %, limit {:.2} %) found every connection at its limit, the \
+                 longest waited {:.1} us; add connections, or the server cannot keep up",
+                share * 100.0,
+                limit * 100.0,
+                us(longest_ns)
+            ),
+            Self::RateMissed { asked_per_s, sent_per_s, limit } => write!(
+                f,
+                "the rate was missed: {asked_per_s:.0} requests/s asked for, {sent_per_s:.0} sent (limit {:.1} %)",
+                limit * 100.0
+            ),
+            Self::Failed { counts, reasons } => {
+                write!(
+                    f,
+                    "{} of {} requests had no good reply: {} errors, {} wrong, {} closed, {} garbage, {} lost, {} unanswered",
+                    counts.failed(),
+                    counts.sent,
+                    counts.error,
+                    counts.wrong,
+                    counts.closed,
+                    counts.garbage,
+                    counts.lost,
+                    counts.unanswered
+                )?;
+                reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
+            }
+            Self::ServerGone { reason, garbage: false } => write!(f, "no connection is left: {reason}"),
+            Self::ServerGone { reason, garbage: true } => write!(f, "the server does not speak the protocol: {reason}"),
+            Self::ClientFailed { reason } => write!(f, "the client failed: {reason}"),
+            Self::ClockStepped { steps, largest_ns, refused_stamps } => write!(
+                f,
+                "the wall clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} kernel stamps \
+                 were impossible and the client's clock took their place",
+                us(largest_ns)
+            ),
+            Self::SamplesLost { lost, kept } => {
+                write!(f, "{lost} samples had no room besides the {kept} kept; allow more, or sample less")
+            }
+        }
+    }
+}

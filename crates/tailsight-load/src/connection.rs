@@ -1,0 +1,520 @@
+//! One connection of a thread. In: requests that are due. Out: bytes on the wire; replies matched to their requests, with
+//! the kernel's time stamps where it gives them.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use tailsight_protocol::reply::{Expect, Op};
+
+use crate::clock::now_ns;
+use crate::codec::{Ask, Encoder, Replies};
+use crate::lane::{Lane, bump};
+use crate::pending::{BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status};
+use crate::sample::{Sample, Status};
+use crate::stamps;
+use crate::tls::Tls;
+
+/// Why a connection cannot go on.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The server closed or reset it, or nobody listens.
+    Closed(String),
+    /// It sent what is not the protocol.
+    Garbage(String),
+}
+
+impl Broken {
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Closed(_) => Status::Closed,
+            Self::Garbage(_) => Status::Garbage,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Closed(reason) | Self::Garbage(reason) => reason,
+        }
+    }
+}
+
+/// Whether requests can be given to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The kernel is still connecting.
+    Connecting,
+    /// It stands.
+    Open,
+    /// Not connected; try again at this time, ns (`u64::MAX`: never).
+    Down { again_ns: u64 },
+}
+
+/// A connection and its requests in flight.
+pub(crate) struct Connection {
+    /// Its number over all threads.
+    pub(crate) index: u32,
+    pub(crate) state: State,
+    /// Whether a good reply came since it was connected.
+    pub(crate) proven: bool,
+    /// Whether it has something to write that was not tried yet.
+    pub(crate) dirty: bool,
+    /// Whether the kernel took no more and has to say when it does.
+    pub(crate) wants_write: bool,
+    /// Whether it is in its thread's list of connections with requests in flight.
+    pub(crate) listed: bool,
+    fd: OwnedFd,
+    tls: Option<Box<Tls>>,
+    datagram: bool,
+    /// Whether the kernel stamps on this socket.
+    stamps: bool,
+    is_http2: bool,
+    /// Number of the request that had HTTP/2 stream 1 of this connection.
+    first_stream: u64,
+    replies: Replies,
+    out: Vec<u8>,
+    /// Bytes of `out` that are given to the kernel.
+    at: usize,
+    /// Ends of the datagrams in `out`, as offsets of the stream of requests.
+    cuts: std::collections::VecDeque<u64>,
+    /// Bytes of all requests before `out`.
+    before_out: u64,
+    /// What the next kernel stamp counts: bytes on the socket (streams), stamped sends (datagrams).
+    stamp_count: u32,
+    slots: Box<[Pending]>,
+    /// Numbers of requests: the next, the first not wholly sent, the first that may be in flight.
+    next: u64,
+    unsent: u64,
+    oldest: u64,
+    in_flight: u32,
+    sampled: u32,
+}
+
+impl Connection {
+    /// Takes over a socket.
+    pub(crate) fn new(index: u32, socket: Socket, mut replies: Replies, outstanding: u32, datagram: bool) -> Self {
+        // Room for stragglers: replies may come out of order, and a slot is free only when its own has come.
+        let slots = (outstanding as usize * 2).next_power_of_two().clamp(if datagram { 1024 } else { 2 }, 65_536);
+        Self {
+            index,
+            state: State::Connecting,
+            proven: false,
+            dirty: false,
+            wants_write: false,
+            listed: false,
+            fd: socket.fd,
+            tls: socket.tls,
+            datagram,
+            stamps: false,
+            is_http2: replies.http2().is_some(),
+            first_stream: 0,
+            replies,
+            out: Vec::with_capacity(16 << 10),
+            at: 0,
+            cuts: std::collections::VecDeque::with_capacity(if datagram { 2 * slots } else { 0 }),
+            before_out: 0,
+            stamp_count: 0,
+            slots: vec![Pending::default(); slots].into_boxed_slice(),
+            next: 0,
+            unsent: 0,
+            oldest: 0,
+            in_flight: 0,
+            sampled: 0,
+        }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether one more request fits.
+    #[inline]
+    pub(crate) fn has_room(&mut self, outstanding: u32) -> bool {
+        self.state == State::Open
+            && self.in_flight < outstanding
+            && self.slot(self.next).flags & BUSY == 0
+            && (!self.is_http2 || self.replies.http2().is_none_or(|http2| http2.ready().is_ok()))
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &Pending {
+        &self.slots[number as usize & (self.slots.len() - 1)]
+    }
+
+    /// Adds a request; [`Connection::flush`] sends it. There must be room.
+    #[inline]
+    pub(crate) fn offer(&mut self, encoder: &mut Encoder, ask: Ask, intended_ns: u64, flags: u32, sampled: bool) {
+        let number = self.next;
+        self.next += 1;
+        // Wire ids are 16 bits wide at least, and there are at most 2^16 slots, so the low bits find the slot.
+        let id = if self.datagram { number & 0xffff } else { number };
+        if let Some(http2) = self.replies.http2() {
+            match encoder.write_http2(http2, ask) {
+                Ok(expect) => self.replies.expect(expect),
+                // There was room, so this cannot be; the request then ends unanswered rather than nowhere.
+                Err(_) => debug_assert!(false, "an HTTP/2 connection with room took no request"),
+            }
+            self.replies.owed(&mut self.out);
+        } else {
+            let (before, cuts, datagram) = (self.before_out, &mut self.cuts, self.datagram);
+            let mut cut = |end: usize| {
+                if datagram {
+                    cuts.push_back(before + end as u64);
+                }
+            };
+            let expect = encoder.write(&mut self.out, &mut cut, id, ask);
+            self.replies.expect(expect);
+        }
+        let end = self.before_out + self.out.len() as u64;
+        let flags = flags | BUSY | if sampled { SAMPLED } else { 0 } | if ask.set { Sample::IS_SET } else { 0 };
+        let mask = self.slots.len() - 1;
+        self.slots[number as usize & mask] =
+            Pending { intended_ns, called_ns: 0, stamp_wall_ns: 0, end, stamp_id: 0, flags };
+        self.in_flight += 1;
+        self.sampled += u32::from(sampled);
+    }
+
+    /// Writes what is due until all is written or the kernel takes no more.
+    pub(crate) fn flush(&mut self, lane: &mut Lane) -> Result<(), Broken> {
+        self.dirty = false;
+        if self.state != State::Open {
+            return Ok(());
+        }
+        if self.tls.is_some() {
+            return self.flush_tls(lane);
+        }
+        while self.at < self.out.len() {
+            let end = if self.datagram {
+                self.cuts.front().map_or(self.out.len(), |cut| (cut - self.before_out) as usize)
+            } else {
+                self.out.len()
+            };
+            let stamp = self.stamps && self.sampled > 0 && self.due_for_stamp(self.before_out + end as u64);
+            let now = now_ns();
+            let sent = match stamps::send(self.fd(), &self.out[self.at..end], stamp) {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wants_write = true;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Broken::Closed(error.to_string())),
+            };
+            self.at += sent;
+            if self.datagram {
+                self.cuts.pop_front();
+                self.stamp_count = self.stamp_count.wrapping_add(u32::from(stamp));
+            } else {
+                self.stamp_count = self.stamp_count.wrapping_add(sent as u32);
+            }
+            self.mark_sent(self.before_out + self.at as u64, now, stamp, lane);
+        }
+        self.before_out += self.out.len() as u64;
+        self.out.clear();
+        self.at = 0;
+        Ok(())
+    }
+
+    /// Whether a request of the sample ends at or before `end` and is not sent yet.
+    #[inline]
+    fn due_for_stamp(&self, end: u64) -> bool {
+        (self.unsent..self.next).map(|n| self.slot(n)).take_while(|p| p.end <= end).any(|p| p.flags & SAMPLED != 0)
+    }
+
+    /// Everything up to `written` is with the kernel since the call that began at `now`.
+    #[inline]
+    fn mark_sent(&mut self, written: u64, now: u64, stamp: bool, lane: &mut Lane) {
+        let mask = self.slots.len() - 1;
+        let first = self.unsent;
+        while self.unsent < self.next && self.slot(self.unsent).end <= written {
+            let pending = &mut self.slots[self.unsent as usize & mask];
+            pending.called_ns = now;
+            if stamp && pending.flags & SAMPLED != 0 {
+                pending.flags |= STAMP_DUE;
+                pending.stamp_id = self.stamp_count.wrapping_sub(1);
+            }
+            if self.unsent > first {
+                pending.flags |= Sample::SENT_TOGETHER;
+            }
+            lane.sent(pending.intended_ns, now, pending.flags & Sample::BLOCKED != 0);
+            self.unsent += 1;
+        }
+        if self.unsent > first + 1 {
+            self.slots[first as usize & mask].flags |= Sample::SENT_TOGETHER;
+        }
+    }
+
+    fn flush_tls(&mut self, lane: &mut Lane) -> Result<(), Broken> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        if !tls.is_handshaking() && self.at < self.out.len() {
+            tls.write(&self.out[self.at..]).map_err(|e| Broken::Closed(e.to_string()))?;
+            self.at = self.out.len();
+        }
+        let stamp = self.stamps && self.sampled > 0;
+        let now = now_ns();
+        let fd = self.fd.as_raw_fd();
+        while tls.wants_write() {
+            match tls.send(fd, stamp) {
+                Ok(sent) => self.stamp_count = self.stamp_count.wrapping_add(sent as u32),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wants_write = true;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Broken::Closed(error.to_string())),
+            }
+        }
+        self.mark_sent(self.before_out + self.at as u64, now, stamp, lane);
+        if self.at == self.out.len() {
+            self.before_out += self.out.len() as u64;
+            self.out.clear();
+            self.at = 0;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come and records the replies in it; gives how many there were, and whether anything came.
+    pub(crate) fn receive(&mut self, lane: &mut Lane) -> Result<(u32, bool), Broken> {
+        if self.state != State::Open {
+            return Ok((0, false));
+        }
+        let (mut count, mut any) = (0, false);
+        loop {
+            let want = self.stamps && self.sampled > 0;
+            let room = lane.buffer.len();
+            let (got, wall) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
+                Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(lane)),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((count, any)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Broken::Closed(error.to_string())),
+            };
+            any = true;
+            let now = now_ns();
+            if let Some(tls) = &mut self.tls {
+                let plain = tls.receive(&lane.buffer[..got]).map_err(Broken::Garbage)?;
+                let plain = std::mem::take(plain);
+                let fed = self.feed(&plain, lane, now, wall);
+                if let Some(tls) = &mut self.tls {
+                    tls.give_back(plain);
+                }
+                count += fed?;
+                // A handshake goes on, or what waited for its end can leave.
+                self.flush_tls(lane)?;
+            } else {
+                let buffer = std::mem::take(&mut lane.buffer);
+                let fed = self.feed(&buffer[..got], lane, now, wall);
+                lane.buffer = buffer;
+                count += fed?;
+            }
+            if got < room && !self.datagram {
+                // The socket is empty; new bytes are a new edge.
+                return Ok((count, any));
+            }
+        }
+    }
+
+    /// The server closed: replies that end so, and why the rest does not.
+    fn end_of_stream(&mut self, lane: &mut Lane) -> Broken {
+        let now = now_ns();
+        let (slots, mut ended) = (&mut self.slots, 0);
+        let mask = slots.len() - 1;
+        let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
+        let result = self.replies.close(|reply| {
+            if let Some(pending) = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0) {
+                end(pending, lane, status(&reply), now, None, self.index);
+                ended += 1;
+            }
+        });
+        self.in_flight -= ended;
+        self.finish_batch(lane);
+        Broken::Closed(result.err().map_or_else(|| "the server closed the connection".into(), |e| e.to_string()))
+    }
+
+    /// Records the replies in these bytes.
+    fn feed(&mut self, bytes: &[u8], lane: &mut Lane, now: u64, wall: Option<u64>) -> Result<u32, Broken> {
+        let (slots, index) = (&mut self.slots, self.index);
+        let mask = slots.len() - 1;
+        let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
+        let (mut count, mut good, mut early) = (0_u32, false, false);
+        let result = self.replies.feed(bytes, |reply| {
+            let pending = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0);
+            let Some(pending) = pending else {
+                bump(&lane.published.unasked);
+                return;
+            };
+            if pending.called_ns == 0 {
+                // Answered before it was wholly asked: the connection is out of step, and is ended below.
+                early = true;
+                return;
+            }
+            let status = status(&reply);
+            good |= matches!(status, Status::Ok | Status::Miss);
+            end(pending, lane, status, now, wall, index);
+            count += 1;
+        });
+        self.in_flight -= count;
+        self.proven |= good;
+        while self.oldest < self.next && self.slot(self.oldest).flags & BUSY == 0 {
+            self.oldest += 1;
+        }
+        self.finish_batch(lane);
+        if early {
+            return Err(Broken::Garbage("a reply to a request that was not wholly sent".into()));
+        }
+        result.map_err(|e| Broken::Garbage(e.to_string()))?;
+        if self.is_http2 && self.replies.owed(&mut self.out) {
+            self.flush(lane)?;
+        }
+        Ok(count)
+    }
+
+    /// Completes the samples of one read: their send stamps, and that all but the last share a receive stamp.
+    #[inline]
+    fn finish_batch(&mut self, lane: &mut Lane) {
+        if lane.batch.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::take(&mut lane.batch);
+        self.sampled -= batch.len() as u32;
+        if batch.iter().any(|(_, due)| due.is_some()) {
+            self.take_send_stamps(&mut batch, lane);
+        }
+        for (sample, _) in batch.drain(..) {
+            lane.keep(sample);
+        }
+        lane.batch = batch;
+    }
+
+    /// Empties the error queue into the requests that its stamps belong to. What is not there is not waited for.
+    fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], lane: &Lane) {
+        // No more stamps can be there than sends with a stamp; the bound is against a kernel that never says "empty".
+        for _ in 0..65_536 {
+            let Some(stamp) = stamps::take_send_stamp(self.fd.as_raw_fd()) else { break };
+            let mut missing = false;
+            for (sample, due) in batch.iter_mut() {
+                if *due == Some(stamp.id) {
+                    *due = None;
+                    apply_send_stamp(sample, stamp.wall_ns, lane);
+                }
+                missing |= due.is_some();
+            }
+            let mask = self.slots.len() - 1;
+            for number in self.oldest..self.unsent {
+                let pending = &mut self.slots[number as usize & mask];
+                if pending.flags & (BUSY | STAMP_DUE) == BUSY | STAMP_DUE && pending.stamp_id == stamp.id {
+                    pending.stamp_wall_ns = stamp.wall_ns;
+                    pending.flags &= !STAMP_DUE;
+                }
+            }
+            if !missing {
+                break;
+            }
+        }
+    }
+
+    /// Ends everything in flight with a status, and what was not sent is offered no more; the connection is then empty.
+    pub(crate) fn fail_all(&mut self, lane: &mut Lane, status: Status) {
+        let mask = self.slots.len() - 1;
+        for number in self.oldest..self.next {
+            let pending = &mut self.slots[number as usize & mask];
+            if pending.flags & BUSY == 0 {
+                continue;
+            }
+            if pending.called_ns == 0 {
+                // It was due and taken, and its connection went away before it left.
+                lane.unsent(1);
+                let flags = std::mem::take(&mut pending.flags);
+                if flags & SAMPLED != 0 {
+                    let (intended_ns, connection) = (pending.intended_ns, self.index);
+                    let flags = flags & !INTERNAL | status as u32;
+                    let sample = Sample { intended_ns, called_ns: 0, sent_ns: 0, received_ns: 0, connection, flags };
+                    lane.batch.push((sample, None));
+                }
+                continue;
+            }
+            end(pending, lane, status, 0, None, self.index);
+        }
+        self.oldest = self.next;
+        self.unsent = self.next;
+        self.in_flight = 0;
+        self.finish_batch(lane);
+        self.sampled = 0;
+        self.before_out += self.out.len() as u64;
+        self.out.clear();
+        self.cuts.clear();
+        self.at = 0;
+    }
+
+    /// Gives up requests that were sent before `before_ns`; gives how many.
+    pub(crate) fn give_up(&mut self, lane: &mut Lane, before_ns: u64) -> u32 {
+        let (mut count, mask) = (0, self.slots.len() - 1);
+        for number in self.oldest..self.unsent {
+            let pending = &mut self.slots[number as usize & mask];
+            if pending.flags & BUSY == 0 {
+                continue;
+            }
+            if pending.called_ns >= before_ns {
+                break;
+            }
+            end(pending, lane, Status::Lost, 0, None, self.index);
+            self.replies.forget(if self.datagram { number & 0xffff } else { number });
+            count += 1;
+        }
+        self.in_flight -= count;
+        while self.oldest < self.next && self.slot(self.oldest).flags & BUSY == 0 {
+            self.oldest += 1;
+        }
+        self.finish_batch(lane);
+        count
+    }
+
+    /// Whether TLS, if any, has shaken hands.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
+    }
+
+    /// Adds bytes that are no request of the workload, such as a greeting, and what they are answered with.
+    pub(crate) fn offer_raw(&mut self, bytes: &[u8]) {
+        let number = self.next;
+        self.next += 1;
+        self.out.extend_from_slice(bytes);
+        self.replies.expect(Expect::new(number, Op::Other));
+        let end = self.before_out + self.out.len() as u64;
+        let mask = self.slots.len() - 1;
+        self.slots[number as usize & mask] = Pending { end, flags: BUSY, ..Pending::default() };
+        self.in_flight += 1;
+    }
+
+    /// Starts anew on another socket; everything in flight must have been ended.
+    pub(crate) fn replace(&mut self, socket: Socket, replies: Replies) {
+        (self.fd, self.tls, self.replies) = (socket.fd, socket.tls, replies);
+        self.first_stream = self.next;
+        self.state = State::Connecting;
+        (self.proven, self.wants_write, self.dirty, self.stamp_count) = (false, false, false, 0);
+        // Numbers go on: a wire id of the old connection means nothing on the new one.
+        debug_assert_eq!(self.in_flight, 0);
+    }
+
+    /// The kernel has connected, or says why not. Stamps are turned on now, while no byte was sent.
+    pub(crate) fn connected(&mut self, lane: &Lane) -> io::Result<()> {
+        if let Some(error) = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::SocketError)
+            .map(|e| (e != 0).then(|| io::Error::from_raw_os_error(e)))?
+        {
+            return Err(error);
+        }
+        self.stamps = lane.stamps && stamps::enable(self.fd(), !self.datagram);
+        self.state = State::Open;
+        self.dirty = true;
+        Ok(())
+    }
+}
+
+/// A fresh socket and its TLS, if any.
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) tls: Option<Box<Tls>>,
+}

@@ -1,0 +1,574 @@
+//! The loop of a thread: send what is due, read what has come, sleep. In: a plan's part. Out: records in the lane.
+//!
+//! All connections of the thread hang on one edge-triggered epoll. A turn sends what is due, then reads, so neither a burst
+//! of arrivals nor one of replies holds up the other. Where the kernel stamps arrivals ([`Receive::Lazy`]), the thread
+//! sleeps on the timer alone and reads when it wakes to send: one wake-up a request instead of two.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rand::RngExt;
+use tailsight_protocol::Kind;
+
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::codec::{Ask, Encoder, Replies};
+use crate::connection::{Broken, Connection, State};
+use crate::dialer::Dialer;
+use crate::lane::{INTERVAL_NS, Lane};
+use crate::pacer::{Pacer, sleep_until};
+use crate::poller::Poller;
+use crate::rng::Rng;
+use crate::sample::{Interval, Sample, Status};
+use crate::{Arrivals, LoadError, Plan, Receive, Schedule, Target, Wait};
+
+/// Requests drawn ahead of their time.
+const AHEAD: usize = 256;
+/// Requests sent in one turn before replies are looked at.
+const TURN: usize = 16;
+/// How often the thread looks up from its work: at stops, lost datagrams, closed connections, clocks, ns.
+const CHORES_NS: u64 = 10_000_000;
+/// A lazy thread sleeps at most this long on replies, ns.
+const LAZIEST_NS: u64 = 1_000_000;
+/// A pause shorter than this is not slept through, ns.
+const WORTH_SLEEPING_NS: u64 = 5_000;
+/// Attempts to connect anew without a good reply, and the pause before each, ns.
+const ATTEMPTS: u32 = 20;
+const PAUSE_NS: u64 = 100_000_000;
+
+/// A request that will be due.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    intended_ns: u64,
+    ask: Ask,
+    /// Random bits that decide whether it is in the sample.
+    lot: u32,
+}
+
+/// Why a thread ended before its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The load lasted as long as planned, or was stopped.
+    Planned,
+    /// No connection is left: the last reason, and whether it was garbage.
+    Gone { reason: String, garbage: bool },
+    /// epoll failed.
+    Failed(String),
+}
+
+/// A thread's connections and the requests to come.
+pub(crate) struct Engine {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) lane: Lane,
+    pub(crate) encoder: Encoder,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) dialer: Dialer,
+    pub(crate) poller: Poller,
+    schedule: Option<Schedule>,
+    start_ns: u64,
+    end_ns: u64,
+    ahead: VecDeque<Due>,
+    asks: Rng,
+    lots: Rng,
+    dirty: Vec<u32>,
+    /// Connections with requests in flight, oldest first: where a lazy thread looks for replies.
+    flying: VecDeque<u32>,
+    turn: usize,
+    /// Connections with more than one request in flight.
+    crowded: u32,
+    /// Requests in flight on all connections.
+    in_flight: u64,
+    /// Every connection was full or down when the last request was due, and none has changed since.
+    full: bool,
+    lazy: bool,
+    pacer: Pacer,
+    attempts: Vec<u32>,
+    gone: Option<Ended>,
+    /// Times in the schedule that were drawn for the interval at hand (replays have no rate).
+    drawn: u64,
+    /// The interval at hand: when it began, and sent, answered, failed and CPU time until then.
+    row: (u64, u64, u64, u64, u64),
+    /// What went wrong with connections: the first few reasons.
+    pub(crate) troubles: Vec<String>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        lane: Lane,
+        encoder: Encoder,
+        dialer: Dialer,
+        schedule: Option<Schedule>,
+        rngs: (Rng, Rng),
+    ) -> Result<Self, LoadError> {
+        let poller = Poller::new().map_err(LoadError::io("create an epoll instance"))?;
+        let lazy = match plan.receive {
+            Receive::Eager => false,
+            Receive::Lazy => true,
+            // HTTP servers close connections after a while, and an eager thread sees that before it sends; TLS and Unix
+            // sockets have no stamp for each reply.
+            Receive::Auto => {
+                plan.stamps
+                    && schedule.is_some()
+                    && !matches!(plan.target, Target::Unix(_) | Target::Tls(_))
+                    && !matches!(plan.protocol, Kind::Http1 | Kind::Http2)
+            }
+        };
+        let pacer = Pacer::new(plan.wait);
+        Ok(Self {
+            plan,
+            lane,
+            encoder,
+            connections: Vec::new(),
+            dialer,
+            poller,
+            schedule,
+            start_ns: 0,
+            end_ns: u64::MAX,
+            ahead: VecDeque::with_capacity(AHEAD),
+            asks: rngs.0,
+            lots: rngs.1,
+            dirty: Vec::new(),
+            flying: VecDeque::new(),
+            turn: 0,
+            crowded: 0,
+            in_flight: 0,
+            full: false,
+            lazy,
+            pacer,
+            attempts: Vec::new(),
+            gone: None,
+            drawn: 0,
+            row: (0, 0, 0, 0, 0),
+            troubles: Vec::new(),
+        })
+    }
+
+    /// Sends from `start_ns` until the plan's duration is over or somebody stops it, then waits for the last replies.
+    pub(crate) fn run(&mut self, start_ns: u64) -> Ended {
+        self.start_ns = start_ns;
+        self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| start_ns.saturating_add(ns));
+        self.attempts = vec![0; self.connections.len()];
+        self.dirty.reserve(self.connections.len());
+        self.flying.reserve(self.connections.len() + 1);
+        self.top_up();
+        sleep_until(start_ns.saturating_sub(50_000));
+        self.lane.recording = true;
+        self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
+        let mut chores_ns = start_ns;
+        let mut drain: Option<u64> = None;
+        if let Some(outstanding) = self.plan.arrivals.outstanding() {
+            for i in 0..self.connections.len() {
+                self.refill(i, outstanding);
+            }
+        }
+        let ended = loop {
+            let now = now_ns();
+            if now >= chores_ns {
+                chores_ns = now + CHORES_NS;
+                if let Err(error) = self.chores(now) {
+                    break Ended::Failed(error.to_string());
+                }
+                if let Some(ended) = self.gone.take() {
+                    break ended;
+                }
+                if self.lane.control.abandon.load(Ordering::Relaxed) {
+                    break Ended::Planned;
+                }
+                if drain.is_none() && self.lane.control.stop.load(Ordering::Relaxed) {
+                    self.end_ns = self.end_ns.min(now);
+                }
+            }
+            let next = if let Some(until) = drain {
+                if now >= until || self.in_flight == 0 {
+                    break Ended::Planned;
+                }
+                until
+            } else {
+                self.send_due(now);
+                let next = self.ahead.front().map_or(u64::MAX, |due| due.intended_ns);
+                // Late requests are still sent, unless no connection takes them, or for longer than replies are waited for.
+                let sent_all = self.schedule.is_none() || next >= self.end_ns;
+                let given_up = self.full || now >= self.end_ns.saturating_add(self.plan.drain_ns);
+                if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
+                    // A replay may be over before the plan's time.
+                    self.end_ns = self.end_ns.min(now);
+                    self.count_unsent();
+                    drain = Some(now + self.plan.drain_ns);
+                    continue;
+                }
+                if self.full { self.end_ns.max(now + 1) } else { next.min(self.end_ns) }
+            };
+            if let Err(error) = self.wait(now, next, chores_ns, drain.is_some()) {
+                break Ended::Failed(error.to_string());
+            }
+        };
+        if drain.is_none() {
+            self.end_ns = self.end_ns.min(now_ns());
+            self.count_unsent();
+        }
+        for connection in &mut self.connections {
+            connection.fail_all(&mut self.lane, Status::Unanswered);
+        }
+        self.row(now_ns());
+        ended
+    }
+
+    /// Sends requests that are due, at most [`TURN`] of them, those of one connection in one call.
+    #[inline]
+    fn send_due(&mut self, now: u64) {
+        for _ in 0..TURN {
+            let Some(due) = self.ahead.front().copied() else { break };
+            if due.intended_ns > now || due.intended_ns >= self.end_ns {
+                break;
+            }
+            let waited = self.full;
+            let Some(i) = self.next_connection() else {
+                if !waited {
+                    crate::lane::bump(&self.lane.published.blocked);
+                }
+                break;
+            };
+            self.ahead.pop_front();
+            let flags = if waited { Sample::BLOCKED } else { 0 };
+            self.offer(i, due, flags);
+        }
+        self.flush_dirty();
+        self.top_up();
+    }
+
+    #[inline]
+    fn offer(&mut self, i: usize, due: Due, flags: u32) {
+        let control = &self.lane.control;
+        let sampled = u64::from(due.lot) < control.threshold.load(Ordering::Relaxed);
+        let window = if sampled { control.window.load(Ordering::Relaxed) << Sample::WINDOW_SHIFT } else { 0 };
+        let connection = &mut self.connections[i];
+        connection.offer(&mut self.encoder, due.ask, due.intended_ns, flags | window, sampled);
+        self.in_flight += 1;
+        self.crowded += u32::from(connection.in_flight() == 2);
+        if !connection.listed {
+            connection.listed = true;
+            self.flying.push_back(i as u32);
+        }
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(i as u32);
+        }
+    }
+
+    #[inline]
+    fn flush_dirty(&mut self) {
+        for at in 0..self.dirty.len() {
+            let i = self.dirty[at] as usize;
+            self.attend(i, |connection, lane| connection.flush(lane));
+        }
+        self.dirty.clear();
+    }
+
+    /// Draws requests ahead, in the time between sending and waiting.
+    #[inline]
+    fn top_up(&mut self) {
+        let Some(schedule) = &mut self.schedule else { return };
+        while self.ahead.len() < AHEAD {
+            let Some(at) = schedule.next() else { return };
+            let ask = self.encoder.draw(&mut self.asks);
+            self.ahead.push_back(Due { intended_ns: self.start_ns + at, ask, lot: self.lots.random() });
+            self.drawn += 1;
+        }
+    }
+
+    /// Requests that were due and not sent because no connection had room until the end.
+    fn count_unsent(&mut self) {
+        let end = self.end_ns;
+        let mut unsent = self.ahead.iter().take_while(|due| due.intended_ns < end).count() as u64;
+        if unsent == self.ahead.len() as u64
+            && let Some(schedule) = &mut self.schedule
+        {
+            let start = self.start_ns;
+            unsent += schedule.take_while(|at| start + at < end).count() as u64;
+        }
+        self.lane.unsent(unsent);
+        self.ahead.clear();
+    }
+
+    /// The next connection in turn that has room.
+    #[inline]
+    fn next_connection(&mut self) -> Option<usize> {
+        if self.full {
+            return None;
+        }
+        let count = self.connections.len();
+        for _ in 0..count {
+            let i = self.turn;
+            self.turn = if i + 1 == count { 0 } else { i + 1 };
+            if self.connections[i].has_room(self.plan.outstanding) {
+                return Some(i);
+            }
+        }
+        self.full = true;
+        None
+    }
+
+    /// Does something with a connection and keeps the books: what is in flight, what broke.
+    #[inline]
+    fn attend<T: Default>(
+        &mut self,
+        i: usize,
+        work: impl FnOnce(&mut Connection, &mut Lane) -> Result<T, Broken>,
+    ) -> T {
+        let connection = &mut self.connections[i];
+        let before = connection.in_flight();
+        let wanted = connection.wants_write;
+        let result = work(connection, &mut self.lane);
+        let after = connection.in_flight();
+        self.settle(before, after);
+        match result {
+            Ok(value) => {
+                if self.connections[i].wants_write && !wanted {
+                    // The kernel will say when it takes more.
+                    let _ = self.poller.change(self.connections[i].fd(), i, true);
+                }
+                value
+            }
+            Err(broken) => {
+                self.mend(i, &broken);
+                T::default()
+            }
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, before: u32, after: u32) {
+        if after < before {
+            self.in_flight -= u64::from(before - after);
+            self.full = false;
+        }
+        if before >= 2 && after < 2 {
+            self.crowded -= 1;
+        }
+    }
+
+    /// Reads a connection; in a closed loop asks anew.
+    fn receive(&mut self, i: usize) -> bool {
+        let (replies, any) = self.attend(i, |connection, lane| connection.receive(lane));
+        if replies > 0
+            && let Some(outstanding) = self.plan.arrivals.outstanding()
+            && (self.connections[i].in_flight() == 0 || !matches!(self.plan.arrivals, Arrivals::Batch(_)))
+        {
+            self.refill(i, outstanding);
+        }
+        any
+    }
+
+    /// Closed loop: fills a connection up to its outstanding requests, due now.
+    fn refill(&mut self, i: usize, outstanding: u32) {
+        let now = now_ns();
+        if now >= self.end_ns {
+            return;
+        }
+        while self.connections[i].in_flight() < outstanding && self.connections[i].has_room(outstanding) {
+            let ask = self.encoder.draw(&mut self.asks);
+            let due = Due { intended_ns: now, ask, lot: self.lots.random() };
+            self.offer(i, due, 0);
+        }
+        self.flush_dirty();
+    }
+
+    /// Waits until `next`, reading what comes meanwhile.
+    #[inline]
+    fn wait(&mut self, now: u64, next: u64, chores_ns: u64, draining: bool) -> std::io::Result<()> {
+        let margin = self.pacer.margin_ns();
+        let until = next.min(chores_ns);
+        let sleep_to = until.saturating_sub(margin);
+        if self.lazy
+            && !draining
+            && !self.full
+            && self.crowded == 0
+            && (self.in_flight == 0 || until < now + LAZIEST_NS)
+        {
+            // Measured: a timed sleep costs 1 us of CPU time on bare metal and up to 14 us in virtual machines, so shorter
+            // pauses are polled through, except by those who asked to sleep.
+            let worth = if self.plan.wait == Wait::Sleep { 0 } else { WORTH_SLEEPING_NS };
+            if sleep_to > now + worth {
+                sleep_until(sleep_to);
+                self.pacer.woke(sleep_to, now_ns());
+            }
+            self.harvest();
+        } else {
+            let timeout = sleep_to.saturating_sub(now_ns());
+            let ready = self.poller.wait(timeout)?;
+            if ready == 0 && timeout > 0 {
+                self.pacer.woke(sleep_to, now_ns());
+            }
+            self.serve(ready);
+            if ready > 0 {
+                return Ok(());
+            }
+        }
+        if margin != u64::MAX && next <= chores_ns {
+            while now_ns() < next {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the connections on which replies may have come, oldest requests first.
+    #[inline]
+    fn harvest(&mut self) {
+        let mut misses = 0;
+        for _ in 0..self.flying.len() {
+            let Some(i) = self.flying.pop_front() else { break };
+            let i = i as usize;
+            if self.connections[i].in_flight() > 0 && !self.receive(i) {
+                misses += 1;
+            }
+            if self.connections[i].in_flight() > 0 {
+                self.flying.push_back(i as u32);
+            } else {
+                self.connections[i].listed = false;
+            }
+            // Servers answer about in order: when two have nothing, later ones have less.
+            if misses == 2 {
+                break;
+            }
+        }
+    }
+
+    /// Sees to connections that epoll reported.
+    fn serve(&mut self, ready: usize) {
+        for at in 0..ready {
+            let ready = self.poller.ready(at);
+            let i = ready.token;
+            if ready.writable() && self.connections[i].state == State::Connecting {
+                self.attend(i, |connection, lane| {
+                    connection.connected(lane).map_err(|e| Broken::Closed(e.to_string()))
+                });
+                self.full = false;
+                if let Some(outstanding) = self.plan.arrivals.outstanding() {
+                    self.refill(i, outstanding);
+                }
+            }
+            if ready.writable() && (self.connections[i].wants_write || self.connections[i].dirty) {
+                self.connections[i].wants_write = false;
+                self.attend(i, |connection, lane| connection.flush(lane));
+                if !self.connections[i].wants_write {
+                    let _ = self.poller.change(self.connections[i].fd(), i, false);
+                }
+            }
+            // A stream's error alone is a send stamp, which is read with its reply.
+            if ready.readable() || ready.error() && self.plan.target.is_datagram() {
+                self.receive(i);
+            }
+        }
+    }
+
+    /// What has to be done now and then.
+    fn chores(&mut self, now: u64) -> std::io::Result<()> {
+        if now >= self.row.0 + INTERVAL_NS {
+            self.row(now);
+            self.lane.wall.check();
+        }
+        if self.plan.target.is_datagram() {
+            let before = now.saturating_sub(self.plan.lost_after_ns);
+            for i in 0..self.connections.len() {
+                self.attend(i, |connection, lane| Ok(connection.give_up(lane, before)));
+            }
+        }
+        for i in 0..self.connections.len() {
+            if let State::Down { again_ns } = self.connections[i].state
+                && again_ns <= now
+            {
+                self.connect_anew(i);
+            }
+        }
+        let ready = self.poller.wait(0)?;
+        self.serve(ready);
+        Ok(())
+    }
+
+    /// Ends an interval row.
+    fn row(&mut self, now: u64) {
+        let (start, sent, answered, failed, cpu) = self.row;
+        let published = &self.lane.published;
+        let new =
+            (now, published.sent.load(Ordering::Relaxed), published.answered(), published.failed(), thread_cpu_ns());
+        let (from, to) = (start.min(self.end_ns) - self.start_ns, now.min(self.end_ns).saturating_sub(self.start_ns));
+        let target = match self.plan.arrivals {
+            Arrivals::Closed(_) | Arrivals::Batch(_) => 0.0,
+            Arrivals::Replay(_) => self.drawn as f64,
+            _ => (self.plan.rate.expected(to) - self.plan.rate.expected(from)) / f64::from(self.plan.threads),
+        };
+        let row = Interval {
+            start_ns: start,
+            duration_ns: now.saturating_sub(start),
+            target,
+            sent: new.1 - sent,
+            answered: new.2 - answered,
+            failed: new.3 - failed,
+            late_max_ns: std::mem::take(&mut self.lane.late_max_ns),
+            cpu_ns: new.4 - cpu,
+        };
+        // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+        unsafe { published.intervals.push(row) };
+        self.row = new;
+        self.drawn = 0;
+    }
+
+    /// A connection broke: ends what was in flight, and connects anew unless that has failed too often.
+    fn mend(&mut self, i: usize, broken: &Broken) {
+        let connection = &mut self.connections[i];
+        let before = connection.in_flight();
+        connection.fail_all(&mut self.lane, broken.status());
+        let proven = connection.proven;
+        self.settle(before, 0);
+        if self.troubles.len() < 8 && !self.troubles.iter().any(|t| t == broken.reason()) {
+            self.troubles.push(broken.reason().to_owned());
+        }
+        self.attempts[i] = if proven { 0 } else { self.attempts[i] + 1 };
+        if self.attempts[i] >= ATTEMPTS {
+            self.connections[i].state = State::Down { again_ns: u64::MAX };
+            if self.connections.iter().all(|c| c.state == State::Down { again_ns: u64::MAX }) {
+                let garbage = matches!(broken, Broken::Garbage(_));
+                self.gone = Some(Ended::Gone { reason: broken.reason().to_owned(), garbage });
+            }
+        } else if proven {
+            self.connect_anew(i);
+        } else {
+            self.connections[i].state = State::Down { again_ns: now_ns() + PAUSE_NS };
+        }
+    }
+
+    fn connect_anew(&mut self, i: usize) {
+        crate::lane::bump(&self.lane.published.reconnects);
+        let started = self.dialer.start().and_then(|socket| {
+            self.connections[i].replace(socket, Replies::new(&self.plan));
+            self.poller.add(self.connections[i].fd(), i, true)
+        });
+        if let Err(error) = started {
+            self.mend(i, &Broken::Closed(error.to_string()));
+        }
+    }
+}
+
+impl Engine {
+    /// Whether replies are read when the thread wakes to send.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Reads replies when they come.
+    pub(crate) fn read_eagerly(&mut self) {
+        self.lazy = false;
+    }
+
+    /// When the last request was due, or the load was stopped, ns.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// How long before a due time the thread last stopped sleeping, ns.
+    pub(crate) fn margin_ns(&self) -> u64 {
+        self.pacer.margin_ns()
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong before and during a load. Every error says what was tried, on what, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no load, or no more of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A text that describes a workload, a rate, a target or the like cannot be read.
+    #[error("`{text}` is not {what}; expected {expected}")]
+    Parse {
+        /// What was being read.
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// The forms that can be read.
+        expected: &'static str,
+    },
+    /// The parts of a plan do not go together, or a number in it is impossible.
+    #[error("the plan cannot be run: {0}")]
+    Plan(String),
+    /// A replay file cannot be used.
+    #[error("{}, line {line}: {reason}", path.display())]
+    Replay {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1; 0 when it is about the whole file.
+        line: usize,
+        /// What is wrong with it, and what is expected.
+        reason: String,
+    },
+    /// The host name of the target has no address.
+    #[error("cannot resolve `{host}`: {source}; check the name, or give an address")]
+    Resolve {
+        /// The name, with its port.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// No connection to the target.
+    #[error("cannot connect to {target}: {source}; is the server running, and reachable from here?")]
+    Connect {
+        /// The target.
+        target: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("TLS with {target} failed: {reason}")]
+    Tls {
+        /// The target.
+        target: String,
+        /// What was refused, and what to do.
+        reason: String,
+    },
+    /// The target does not answer as the protocol says while the load is prepared.
+    #[error("{target} does not serve {protocol} while {step}: {reason}")]
+    Setup {
+        /// The target.
+        target: String,
+        /// The protocol.
+        protocol: String,
+        /// What was being done.
+        step: &'static str,
+        /// What came instead.
+        reason: String,
+    },
+    /// The operating system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl LoadError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    pub(crate) fn parse(what: &'static str, text: &str, expected: &'static str) -> Self {
+        Self::Parse { what, text: text.to_owned(), expected }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a loading thread asks of the operating system: a core, exact timers, files, and how it was treated.
+
+use std::io;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// The cores on which this thread may run.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
+}
+
+/// Pins this thread to a core.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Timers of this thread to the nanosecond; Linux is otherwise up to 50 us late on purpose, to save wake-ups.
+pub(crate) fn exact_timers() {
+    // Where it is refused, sends are later, and the lateness shows it.
+    let _ = nix::sys::prctl::set_timerslack(1);
+}
+
+/// Raises the soft limit of open files to the hard limit when `files` need it. When that is not enough, opening says so.
+pub(crate) fn raise_file_limit(files: u64) {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && files + 64 > soft
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// How the scheduler treated this thread since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Treatment {
+    /// CPU time, user and system, ns.
+    pub cpu_ns: u64,
+    /// Time ready to run without running, ns; 0 where the kernel does not say.
+    pub waited_ns: u64,
+    /// Times that it was taken off the core while it wanted to run.
+    pub preempted: u64,
+}
+
+impl Treatment {
+    /// Of the calling thread.
+    pub(crate) fn now() -> Self {
+        // "run_ns wait_ns slices"
+        let waited_ns = std::fs::read_to_string("/proc/thread-self/schedstat")
+            .ok()
+            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
+            .unwrap_or(0);
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+        let preempted = usage.map_or(0, |u| u.involuntary_context_switches().max(0) as u64);
+        Self { cpu_ns: crate::clock::thread_cpu_ns(), waited_ns, preempted }
+    }
+
+    /// What happened since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
+            preempted: self.preempted.saturating_sub(earlier.preempted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_stays_on_its_core() {
+        std::thread::spawn(|| {
+            let cpu = *allowed_cpus().last().unwrap();
+            pin(cpu).unwrap();
+            assert_eq!(allowed_cpus(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn work_costs_cpu_time() {
+        let before = Treatment::now();
+        let mut sum = 0_u64;
+        while crate::clock::thread_cpu_ns() - before.cpu_ns < 2_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(Treatment::now().since(before).cpu_ns >= 2_000_000);
+    }
+}

@@ -1,0 +1,191 @@
+//! What one thread records. In: sends and replies. Out: counters and records that other threads may read meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::arena::Arena;
+use crate::clock::WallWatch;
+use crate::sample::{Interval, Sample, Send, Status};
+use crate::{Histogram, Plan, Target};
+
+/// Length of an interval row, ns.
+pub(crate) const INTERVAL_NS: u64 = 100_000_000;
+
+/// What the driver tells all threads; they look, nobody waits.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    /// Stop sending, drain, end.
+    pub(crate) stop: AtomicBool,
+    /// Stop without draining: the driver itself goes away.
+    pub(crate) abandon: AtomicBool,
+    /// A request is chosen when its 32 random bits are below this; 2^32 chooses all. 0 chooses none.
+    pub(crate) threshold: AtomicU64,
+    /// Number of the measurement window.
+    pub(crate) window: AtomicU32,
+}
+
+impl Control {
+    /// The threshold of a sampling rate.
+    pub(crate) fn threshold(sampling: f64) -> u64 {
+        (sampling.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64
+    }
+}
+
+/// What a thread publishes.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) sent: AtomicU64,
+    pub(crate) by_status: [AtomicU64; 8],
+    pub(crate) blocked: AtomicU64,
+    pub(crate) unasked: AtomicU64,
+    pub(crate) unsent: AtomicU64,
+    pub(crate) reconnects: AtomicU64,
+    pub(crate) samples: Arena<Sample>,
+    pub(crate) sends: Arena<Send>,
+    pub(crate) intervals: Arena<Interval>,
+}
+
+impl Published {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let threads = plan.threads as usize;
+        let expected = plan.duration_ns.filter(|_| !plan.arrivals.is_closed()).map_or(usize::MAX, |ns| {
+            // A Poisson count is practically never more than 10 % and 1000 above its mean.
+            (plan.rate.expected(ns) * 1.1) as usize + 1000
+        });
+        let each = (plan.max_samples.min(expected)).div_ceil(threads) + 64;
+        let rows = plan.duration_ns.map_or(36_000, |ns| (ns / INTERVAL_NS) as usize + 100).min(360_000);
+        Self {
+            sent: AtomicU64::new(0),
+            by_status: Default::default(),
+            blocked: AtomicU64::new(0),
+            unasked: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+            reconnects: AtomicU64::new(0),
+            samples: Arena::new(each),
+            sends: Arena::new(each),
+            intervals: Arena::new(rows),
+        }
+    }
+
+    pub(crate) fn count(&self, status: Status) -> u64 {
+        self.by_status[status as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        Status::ALL.into_iter().filter(|s| s.is_answered()).map(|s| self.count(s)).sum()
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        let good = self.count(Status::Ok) + self.count(Status::Miss);
+        self.by_status.iter().map(|n| n.load(Ordering::Relaxed)).sum::<u64>() - good
+    }
+}
+
+/// Adds to a counter that only this thread writes: a load and a store, no locked instruction.
+#[inline]
+pub(crate) fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// The recording half of a thread.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) control: Arc<Control>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) wall: WallWatch,
+    /// Whether the kernel is asked for stamps.
+    pub(crate) stamps: bool,
+    /// Nothing is recorded while the load is being prepared.
+    pub(crate) recording: bool,
+    /// Replies by status, and samples with a receive stamp, while it is being prepared.
+    pub(crate) prepared: [u64; 8],
+    pub(crate) prepared_stamped: u64,
+    /// The client's lateness over all requests but the blocked ones, ns.
+    pub(crate) lateness: Histogram,
+    /// The largest lateness since the last interval row.
+    pub(crate) late_max_ns: u64,
+    /// How long blocked requests waited at most, ns.
+    pub(crate) blocked_max_ns: u64,
+    /// Where reads go; shared by all connections of the thread.
+    pub(crate) buffer: Box<[u8]>,
+    /// Replies of the read at hand that are in the sample: with the number of their send stamp, where one is due.
+    pub(crate) batch: Vec<(Sample, Option<u32>)>,
+}
+
+impl Lane {
+    pub(crate) fn new(plan: &Plan, control: Arc<Control>, published: Arc<Published>) -> Self {
+        Self {
+            control,
+            published,
+            wall: WallWatch::new(),
+            // Unix stream sockets have none.
+            stamps: plan.stamps && !matches!(plan.target, Target::Unix(_)),
+            recording: false,
+            prepared: [0; 8],
+            prepared_stamped: 0,
+            lateness: Histogram::default(),
+            late_max_ns: 0,
+            blocked_max_ns: 0,
+            buffer: vec![0; 128 << 10].into_boxed_slice(),
+            batch: Vec::with_capacity(plan.outstanding as usize + 64),
+        }
+    }
+
+    /// A request whose last byte was given to the kernel by the call that began at `called_ns`.
+    #[inline]
+    pub(crate) fn sent(&mut self, intended_ns: u64, called_ns: u64, blocked: bool) {
+        if !self.recording {
+            return;
+        }
+        bump(&self.published.sent);
+        let late = called_ns.saturating_sub(intended_ns);
+        if blocked {
+            self.blocked_max_ns = self.blocked_max_ns.max(late);
+        } else {
+            self.lateness.add(late);
+            self.late_max_ns = self.late_max_ns.max(late);
+        }
+        if self.control.threshold.load(Ordering::Relaxed) > 0 && !self.published.sends.is_full() {
+            // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+            unsafe { self.published.sends.push(Send { intended_ns, called_ns }) };
+        }
+    }
+
+    /// Requests that were due and never left whole.
+    pub(crate) fn unsent(&self, count: u64) {
+        if self.recording {
+            let unsent = &self.published.unsent;
+            unsent.store(unsent.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        }
+    }
+
+    /// A request that has ended, one way or the other.
+    #[inline]
+    pub(crate) fn ended(&mut self, status: Status) {
+        if self.recording {
+            bump(&self.published.by_status[status as usize]);
+        } else {
+            self.prepared[status as usize] += 1;
+        }
+    }
+
+    /// Keeps a sample.
+    #[inline]
+    pub(crate) fn keep(&mut self, sample: Sample) {
+        if self.recording {
+            // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+            unsafe { self.published.samples.push(sample) };
+        } else if sample.flags & Sample::RECEIVED_STAMPED != 0 {
+            self.prepared_stamped += 1;
+        }
+    }
+
+    /// A kernel stamp on the timeline, if it lies between two clock readings as it must.
+    #[inline]
+    pub(crate) fn stamp_between(&self, wall_ns: u64, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let stamp = self.wall.offset.to_monotonic(wall_ns);
+        let slack = self.wall.offset.error_ns + 1;
+        (stamp.wrapping_add(slack) >= from_ns && stamp <= to_ns.saturating_add(slack))
+            .then(|| stamp.clamp(from_ns, to_ns))
+    }
+}

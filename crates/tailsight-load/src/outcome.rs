@@ -1,0 +1,281 @@
+//! What a load came to. In: what the threads recorded. Out: samples, counts that add up, and what was wrong with the client.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::driver::merge;
+use crate::engine::Ended;
+use crate::lane::Published;
+use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, Status, Treatment, Wait};
+
+/// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Requests that were due.
+    pub intended: u64,
+    /// Of these, given to the kernel whole.
+    pub sent: u64,
+    /// Of these, never sent whole: every connection was full or broken until the end.
+    pub unsent: u64,
+    /// Answered as hoped.
+    pub ok: u64,
+    /// Answered without the thing asked for.
+    pub miss: u64,
+    /// Answered with an error.
+    pub error: u64,
+    /// Answered with something else.
+    pub wrong: u64,
+    /// Not answered before the connection ended.
+    pub closed: u64,
+    /// Not answered before the connection sent what is not the protocol.
+    pub garbage: u64,
+    /// Datagrams not answered in time.
+    pub lost: u64,
+    /// Not answered by the end of the drain.
+    pub unanswered: u64,
+    /// Requests that found every connection full.
+    pub blocked: u64,
+    /// Replies that nobody had asked for, or asked for no more.
+    pub unasked: u64,
+    /// Connections made anew.
+    pub reconnects: u64,
+}
+
+impl Counts {
+    /// Replies that came, of whatever kind.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.ok + self.miss + self.error + self.wrong
+    }
+
+    /// Requests sent that had no good reply.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.sent - self.ok - self.miss
+    }
+}
+
+/// What became of a thread.
+#[derive(Debug, Clone, Default)]
+pub struct ThreadReport {
+    /// Its number.
+    pub thread: u32,
+    /// The core that it was pinned to.
+    pub cpu: Option<usize>,
+    /// What it cost and how it was scheduled, from the first request to the end of the drain.
+    pub treatment: Treatment,
+    /// Its lateness over all requests but those that were blocked, ns.
+    pub lateness: Histogram,
+    /// The longest that a request waited for a connection with room, ns.
+    pub blocked_max_ns: u64,
+    /// How long before due times it stopped sleeping at the end, ns.
+    pub margin_ns: u64,
+    /// Whether it read replies when it woke to send.
+    pub lazy: bool,
+    /// When it stopped sending, ns.
+    pub end_ns: u64,
+    /// How often somebody set the wall clock meanwhile.
+    pub clock_steps: u32,
+    /// The largest such step, ns.
+    pub clock_step_max_ns: u64,
+    /// How exactly the clocks were compared, ns.
+    pub clock_error_ns: u64,
+    /// The first few reasons for which connections broke.
+    pub troubles: Vec<String>,
+    pub(crate) ended: Ended,
+}
+
+impl ThreadReport {
+    pub(crate) fn panicked() -> Self {
+        Self { ended: Ended::Failed("a loading thread panicked; please report it".into()), ..Self::default() }
+    }
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Self::Failed("never started".into())
+    }
+}
+
+/// What a load came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was run.
+    pub plan: Arc<Plan>,
+    /// When the schedule began, CLOCK_MONOTONIC ns.
+    pub start_ns: u64,
+    /// When the last thread stopped sending, ns.
+    pub end_ns: u64,
+    /// Requests, counted.
+    pub counts: Counts,
+    /// The requests of the sample in the order in which they were due.
+    pub samples: Vec<Sample>,
+    /// Consecutive sends of all threads in the order in which they were due, from the measured windows.
+    pub sends: Vec<Send>,
+    /// What each thread did, row by row.
+    pub intervals: Vec<Vec<Interval>>,
+    /// The client's own lateness over all requests but those that were blocked, ns.
+    pub lateness: Histogram,
+    /// The threads.
+    pub threads: Vec<ThreadReport>,
+    /// CPU time of the whole process, user and system, from the first request to the end of the drain, ns.
+    pub cpu_ns: u64,
+    /// What was wrong.
+    pub complaints: Vec<Complaint>,
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        start_ns: u64,
+        cpu_ns: u64,
+        threads: Vec<ThreadReport>,
+        published: &[Arc<Published>],
+    ) -> Self {
+        let mut counts = Counts::default();
+        let (mut samples, mut lateness) = (Vec::new(), Histogram::default());
+        for lane in published {
+            let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
+            counts.sent += load(&lane.sent);
+            counts.unsent += load(&lane.unsent);
+            counts.blocked += load(&lane.blocked);
+            counts.unasked += load(&lane.unasked);
+            counts.reconnects += load(&lane.reconnects);
+            counts.ok += lane.count(Status::Ok);
+            counts.miss += lane.count(Status::Miss);
+            counts.error += lane.count(Status::Error);
+            counts.wrong += lane.count(Status::Wrong);
+            counts.closed += lane.count(Status::Closed);
+            counts.garbage += lane.count(Status::Garbage);
+            counts.lost += lane.count(Status::Lost);
+            counts.unanswered += lane.count(Status::Unanswered);
+            samples.extend_from_slice(lane.samples.since(0));
+        }
+        counts.intended = counts.sent + counts.unsent;
+        samples.sort_by_key(|sample| sample.intended_ns);
+        threads.iter().for_each(|thread| lateness.merge(&thread.lateness));
+        let parts: Vec<&[Send]> = published.iter().map(|lane| lane.sends.since(0)).collect();
+        let mut outcome = Self {
+            end_ns: threads.iter().map(|t| t.end_ns).max().unwrap_or(start_ns).max(start_ns),
+            plan,
+            start_ns,
+            counts,
+            samples,
+            sends: merge(&parts, true).0,
+            intervals: published.iter().map(|lane| lane.intervals.since(0).to_vec()).collect(),
+            lateness,
+            threads,
+            cpu_ns,
+            complaints: Vec::new(),
+        };
+        outcome.complain(published.iter().map(|lane| lane.samples.refused()).sum());
+        outcome
+    }
+
+    /// How long requests were sent, ns.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+
+    /// Requests sent a second.
+    #[must_use]
+    pub fn sent_per_s(&self) -> f64 {
+        self.counts.sent as f64 / (self.duration_ns().max(1) as f64 / 1e9)
+    }
+
+    /// CPU time of the process over the requests sent, ns; `None` when none was.
+    #[must_use]
+    pub fn cpu_per_request_ns(&self) -> Option<f64> {
+        (self.counts.sent > 0).then(|| self.cpu_ns as f64 / self.counts.sent as f64)
+    }
+
+    /// Whether nothing says that the latencies are the client's doing rather than the server's.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        !self.complaints.iter().any(Complaint::spoils)
+    }
+
+    /// Judges the client by the plan's limits.
+    fn complain(&mut self, samples_lost: u64) {
+        let limits = self.plan.limits;
+        let duration = self.duration_ns().max(1) as f64;
+        let counts = self.counts;
+        let mut complaints = Vec::new();
+        for thread in &self.threads {
+            match &thread.ended {
+                Ended::Planned => {}
+                Ended::Gone { reason, garbage } => {
+                    complaints.push(Complaint::ServerGone { reason: reason.clone(), garbage: *garbage });
+                }
+                Ended::Failed(reason) => complaints.push(Complaint::ClientFailed { reason: reason.clone() }),
+            }
+        }
+        let requests = self.lateness.count();
+        if let Some(p99_ns) = self.lateness.quantile(0.99).filter(|p99| *p99 > limits.lateness_p99_ns) {
+            let (limit_ns, max_ns) = (limits.lateness_p99_ns, self.lateness.max());
+            complaints.push(Complaint::Late { p99_ns, limit_ns, max_ns, requests });
+        }
+        for thread in &self.threads {
+            let share = thread.treatment.cpu_ns as f64 / duration;
+            if share > limits.cpu_share && self.plan.wait != Wait::Spin {
+                complaints.push(Complaint::OutOfCpu { thread: thread.thread, share, limit: limits.cpu_share });
+            }
+            let Treatment { waited_ns, preempted, .. } = thread.treatment;
+            let share = waited_ns as f64 / duration;
+            if share > limits.starved_share {
+                let (thread, limit) = (thread.thread, limits.starved_share);
+                complaints.push(Complaint::Starved { thread, waited_ns, share, limit, preempted });
+            }
+        }
+        let share = counts.blocked as f64 / counts.intended.max(1) as f64;
+        if share > limits.blocked_share {
+            let longest_ns = self.threads.iter().map(|t| t.blocked_max_ns).max().unwrap_or(0);
+            complaints.push(Complaint::Blocked {
+                requests: counts.blocked,
+                share,
+                limit: limits.blocked_share,
+                longest_ns,
+            });
+        }
+        if let Some(asked) = self.asked() {
+            let sent = counts.sent as f64;
+            // Random arrivals miss their mean by chance: five standard deviations of a Poisson count are no fault, and
+            // what the schedule drew is none either.
+            let chance = 5.0 * asked.sqrt() + counts.intended as f64 - asked;
+            let missing = counts.unsent as f64;
+            if missing > limits.rate_error * asked || (sent - asked).abs() > limits.rate_error * asked + chance.abs() {
+                let seconds = duration / 1e9;
+                let (asked_per_s, sent_per_s) = (asked / seconds, sent / seconds);
+                complaints.push(Complaint::RateMissed { asked_per_s, sent_per_s, limit: limits.rate_error });
+            }
+        }
+        if counts.failed() > 0 {
+            let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
+            reasons.sort();
+            reasons.dedup();
+            complaints.push(Complaint::Failed { counts, reasons });
+        }
+        let steps = self.threads.iter().map(|t| t.clock_steps).max().unwrap_or(0);
+        if steps > 0 {
+            let largest_ns = self.threads.iter().map(|t| t.clock_step_max_ns).max().unwrap_or(0);
+            let refused = self.samples.iter().filter(|s| s.flags & Sample::STAMP_REFUSED != 0).count() as u64;
+            complaints.push(Complaint::ClockStepped { steps, largest_ns, refused_stamps: refused });
+        }
+        if samples_lost > 0 {
+            complaints.push(Complaint::SamplesLost { lost: samples_lost, kept: self.samples.len() as u64 });
+        }
+        self.complaints = complaints;
+    }
+
+    /// Requests that the rate asks for on average while requests were sent; `None` where no rate is asked for.
+    fn asked(&self) -> Option<f64> {
+        match (&self.plan.arrivals, &self.plan.rate) {
+            (Arrivals::Closed(_) | Arrivals::Batch(_) | Arrivals::Replay(_), _) => None,
+            (_, Rate::Constant(rate)) => Some(rate * self.duration_ns() as f64 / 1e9),
+            (_, rate) => Some(rate.expected(self.duration_ns())),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A load, described whole. In: choices. Out: a [`Plan`] that was checked, or the first contradiction in it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tailsight_protocol::Kind;
+
+use crate::text::{as_text, duration_ns, write_duration};
+use crate::{Arrivals, LoadError, Rate, Target, Workload};
+
+/// How a thread waits for the next request to be due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Wait {
+    /// Sleeps, and wakes early by what this host's timers were late lately, as far as the lateness goal asks for it
+    /// ([`Limits::lateness_p99_ns`]); the rest it polls: `auto`. Cheap where timers are good, exact where they are not.
+    Auto,
+    /// Sleeps to the due time and is late by what the host's timers are late: `sleep`.
+    Sleep,
+    /// Sleeps until this many ns before the due time and polls the rest: `poll:20us`.
+    Poll(u64),
+    /// Polls all the time, which takes the core whole: `spin`.
+    Spin,
+}
+
+impl FromStr for Wait {
+    type Err = LoadError;
+
+    fn from_str(input: &str) -> Result<Self, LoadError> {
+        match (input, input.strip_prefix("poll:").and_then(duration_ns)) {
+            ("auto", _) => Ok(Self::Auto),
+            ("sleep", _) => Ok(Self::Sleep),
+            ("spin", _) => Ok(Self::Spin),
+            (_, Some(ns)) => Ok(Self::Poll(ns)),
+            _ => Err(LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME or spin")),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Sleep => f.write_str("sleep"),
+            Self::Poll(ns) => write!(f, "poll:{}", write_duration(*ns)),
+            Self::Spin => f.write_str("spin"),
+        }
+    }
+}
+
+impl TryFrom<String> for Wait {
+    type Error = LoadError;
+    fn try_from(text: String) -> Result<Self, LoadError> {
+        text.parse()
+    }
+}
+
+impl From<Wait> for String {
+    fn from(wait: Wait) -> Self {
+        wait.to_string()
+    }
+}
+
+/// When replies are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Receive {
+    /// `Lazy` where the kernel stamps what arrives, else `Eager`.
+    Auto,
+    /// A reply wakes the thread at once.
+    Eager,
+    /// The kernel notes when a reply arrived; the thread reads it when it wakes to send anyway, at most a millisecond
+    /// later. Saves a wake-up a request, and the server the work of waking us.
+    Lazy,
+}
+
+/// Whom TLS trusts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trust {
+    /// The host's certificate authorities (`/etc/ssl/certs/ca-certificates.crt`, or where `SSL_CERT_FILE` says).
+    System,
+    /// The certificates in this PEM file.
+    File(PathBuf),
+    /// Anybody. For test servers: the load is then encrypted, not authenticated.
+    Anyone,
+}
+
+/// Beyond these the client was not good enough and the run is flagged.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// 99th percentile of the client's own lateness (clock at the send call minus intended), ns.
+    pub lateness_p99_ns: u64,
+    /// CPU time over wall time of the busiest thread, unless it spins.
+    pub cpu_share: f64,
+    /// Time that a thread was ready to run and did not, over wall time.
+    pub starved_share: f64,
+    /// Share of the requests due that were held back because every connection had its limit outstanding.
+    pub blocked_share: f64,
+    /// How far the rate that was sent may be from the rate asked for.
+    pub rate_error: f64,
+}
+
+impl Default for Limits {
+    /// 100 µs, 95 %, 1 %, 0.1 %, 2 %.
+    fn default() -> Self {
+        Self { lateness_p99_ns: 100_000, cpu_share: 0.95, starved_share: 0.01, blocked_share: 0.001, rate_error: 0.02 }
+    }
+}
+
+/// A load. Make one with [`Plan::new`], change fields, [`Plan::validate`] it; [`Driver::start`](crate::Driver::start) does
+/// so as well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// What is spoken to it.
+    #[serde(with = "as_text")]
+    pub protocol: Kind,
+    /// What is asked.
+    pub workload: Workload,
+    /// When.
+    pub arrivals: Arrivals,
+    /// How often, over all threads. Not used by replays and closed loops.
+    pub rate: Rate,
+    /// How long requests are sent, ns; `None`: until stopped.
+    pub duration_ns: Option<u64>,
+    /// Threads, each pinned to a core of its own where there are enough.
+    pub threads: u32,
+    /// Connections over all threads (datagrams: sockets).
+    pub connections: u32,
+    /// Requests that may be outstanding on a connection. A request that is due while every connection has this many waits,
+    /// counted as blocked: the loop is then not open.
+    pub outstanding: u32,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+    /// Share of the requests whose times are kept, chosen at random.
+    pub sampling: f64,
+    /// Room for samples, over all threads; it is taken before the start. What is drawn beyond it is counted.
+    pub max_samples: usize,
+    /// Whether the kernel is asked for time stamps.
+    pub stamps: bool,
+    /// How to wait.
+    pub wait: Wait,
+    /// When to read.
+    pub receive: Receive,
+    /// Microseconds of SO_BUSY_POLL on every socket; 0: none.
+    pub busy_poll_us: u32,
+    /// The cores to pin to, one a thread; empty: chosen.
+    pub cpus: Vec<usize>,
+    /// Whether threads are pinned at all.
+    pub pin: bool,
+    /// How long the server may take to accept, and to answer before the load, ns.
+    pub patience_ns: u64,
+    /// How long replies are waited for after the last request, ns.
+    pub drain_ns: u64,
+    /// After this long without a reply a datagram request is lost, ns.
+    pub lost_after_ns: u64,
+    /// Whom TLS trusts.
+    pub trust: Trust,
+    /// The name that TLS asks for and checks; `None`: the target's host.
+    pub server_name: Option<String>,
+    /// When the client is not good enough.
+    pub limits: Limits,
+}
+
+impl Plan {
+    /// Exponential arrivals at 1,000 requests/s for 10 s on one thread over 16 connections, all sampled.
+    #[must_use]
+    pub fn new(target: Target, protocol: Kind) -> Self {
+        // HTTP/1.1 pipelining is not what clients do.
+        let outstanding = if protocol == Kind::Http1 { 1 } else { 64 };
+        Self {
+            target,
+            protocol,
+            workload: Workload::default(),
+            arrivals: Arrivals::Exponential,
+            rate: Rate::Constant(1000.0),
+            duration_ns: Some(10_000_000_000),
+            threads: 1,
+            connections: 16,
+            outstanding,
+            seed: 1,
+            sampling: 1.0,
+            max_samples: 1 << 20,
+            stamps: true,
+            wait: Wait::Auto,
+            receive: Receive::Auto,
+            busy_poll_us: 0,
+            cpus: Vec::new(),
+            pin: true,
+            patience_ns: 2_000_000_000,
+            drain_ns: 1_000_000_000,
+            lost_after_ns: 500_000_000,
+            trust: Trust::System,
+            server_name: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Refuses what is impossible or contradicts itself.
+    ///
+    /// # Errors
+    /// [`LoadError::Plan`] says which choice, and what to choose.
+    pub fn validate(&self) -> Result<(), LoadError> {
+        let refuse = |reason: String| Err(LoadError::Plan(reason));
+        self.workload.validate()?;
+        if !(1..=1024).contains(&self.threads) {
+            return refuse(format!("{} threads; 1 to 1024 can be", self.threads));
+        }
+        if !(self.threads..=60_000).contains(&self.connections) {
+            let (c, t) = (self.connections, self.threads);
+            return refuse(format!("{c} connections for {t} threads; from one a thread to 60000 can be"));
+        }
+        if !(1..=65_536).contains(&self.outstanding) {
+            return refuse(format!("{} outstanding requests a connection; 1 to 65536 can be", self.outstanding));
+        }
+        if self.target.is_datagram() && self.outstanding > 4096 {
+            return refuse("datagram requests have 16-bit ids: at most 4096 outstanding a socket".into());
+        }
+        if !(0.0..=1.0).contains(&self.sampling) {
+            return refuse(format!("a sampling rate of {}; 0 to 1 can be", self.sampling));
+        }
+        if !(1..=1 << 28).contains(&self.max_samples) {
+            return refuse(format!("room for {} samples; 1 to 268435456 can be", self.max_samples));
+        }
+        if self.duration_ns.is_some_and(|ns| !(1_000_000..=1 << 60).contains(&ns)) {
+            return refuse("the load must last at least a millisecond (and less than 36 years)".into());
+        }
+        if !self.cpus.is_empty() && (!self.pin || self.cpus.len() != self.threads as usize) {
+            return refuse(format!(
+                "{} cores for {} threads; name one a thread, and pin",
+                self.cpus.len(),
+                self.threads
+            ));
+        }
+        if let Some(outstanding) = self.arrivals.outstanding() {
+            if self.target.is_datagram() {
+                return refuse("a closed loop over datagrams: a lost one would stop it; use an open loop".into());
+            }
+            if outstanding > self.outstanding {
+                let limit = self.outstanding;
+                return refuse(format!(
+                    "a closed loop with {outstanding} outstanding, but at most {limit} are allowed"
+                ));
+            }
+            if self.receive == Receive::Lazy {
+                return refuse("a closed loop cannot read lazily: a reply is what makes the next request due".into());
+            }
+        }
+        if self.receive == Receive::Lazy && !self.stamps {
+            return refuse("lazy reading without kernel time stamps: replies would get the time of the reading".into());
+        }
+        if self.receive == Receive::Lazy && matches!(self.target, Target::Unix(_)) {
+            return refuse("lazy reading on a Unix stream socket: the kernel does not stamp what arrives there".into());
+        }
+        self.transport_carries_protocol()
+    }
+
+    /// Refuses protocols over transports that have no such thing.
+    fn transport_carries_protocol(&self) -> Result<(), LoadError> {
+        let refuse = |reason: String| Err(LoadError::Plan(reason));
+        let (target, protocol) = (&self.target, self.protocol);
+        match target {
+            // Plain datagrams need an id inside the request, or a lost one would shift all that follow.
+            Target::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => {
+                refuse(format!("{protocol} over {target}: datagrams need ids; memcached, synthetic and echo have them"))
+            }
+            Target::R2p2(_) if matches!(protocol, Kind::Http1 | Kind::Http2) => {
+                refuse(format!("{protocol} over {target}: HTTP needs a stream"))
+            }
+            _ => Ok(()),
+        }?;
+        if target.is_datagram() {
+            let largest = match self.workload.value_size {
+                crate::Size::Fixed(bytes) => bytes,
+                _ => self.workload.max_value,
+            };
+            // R2P2 sends the later packets of a request when the server asks for them; here a request is one packet.
+            let limit = if matches!(target, Target::R2p2(_)) { 1200 } else { 60_000 };
+            if largest > limit {
+                return refuse(format!("values of up to {largest} bytes over {target}; set max-value={limit} or less"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::new("localhost:1".parse().unwrap(), Kind::Resp)
+    }
+
+    #[test]
+    fn a_plan_survives_json() {
+        let plan = Plan { wait: Wait::Poll(20_000), trust: Trust::File("x.pem".into()), ..plan() };
+        plan.validate().unwrap();
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan, "{json}");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let udp: Target = "udp://localhost:1".parse().unwrap();
+        for bad in [
+            Plan { threads: 0, ..plan() },
+            Plan { threads: 20, ..plan() },
+            Plan { outstanding: 0, ..plan() },
+            Plan { sampling: f64::NAN, ..plan() },
+            Plan { duration_ns: Some(0), ..plan() },
+            Plan { cpus: vec![0, 1], ..plan() },
+            Plan { receive: Receive::Lazy, stamps: false, ..plan() },
+            Plan { receive: Receive::Lazy, arrivals: Arrivals::Closed(1), ..plan() },
+            Plan { receive: Receive::Lazy, target: "unix:/x".parse().unwrap(), ..plan() },
+            Plan { arrivals: Arrivals::Closed(100), ..plan() },
+            Plan { target: udp.clone(), ..plan() },
+            Plan { target: udp.clone(), protocol: Kind::Http1, ..plan() },
+            Plan { target: udp.clone(), protocol: Kind::Echo, arrivals: Arrivals::Closed(1), ..plan() },
+            Plan {
+                target: udp.clone(),
+                protocol: Kind::Echo,
+                workload: Workload { value_size: crate::Size::Exponential(100.0), ..Workload::default() },
+                ..plan()
+            },
+            Plan { target: "r2p2://h:1".parse().unwrap(), protocol: Kind::Http1, ..plan() },
+        ] {
+            assert!(bad.validate().is_err(), "{bad:?}");
+        }
+    }
+}

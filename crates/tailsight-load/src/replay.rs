@@ -1,0 +1,105 @@
+//! Timed replay. In: a file with one time a line. Out: offsets from its first time, ns, that only rise.
+//!
+//! A time is a decimal number of seconds with any number of digits; since an epoch or since a start makes no difference.
+//! It is read digit by digit, because a float holds an epoch time only to about 200 ns. Empty lines and lines that
+//! begin with `#` are skipped.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use crate::LoadError;
+
+/// Reads a replay file whole.
+///
+/// # Errors
+/// [`LoadError::Replay`] with the line that is not a number, or earlier than the one before it.
+pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
+    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason };
+    let file = File::open(path).map_err(|e| fail(0, format!("cannot be opened: {e}")))?;
+    let mut times = Vec::new();
+    let (mut first, mut last) = (None, i128::MIN);
+    for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
+        let line = line.map_err(|e| fail(i + 1, format!("cannot be read: {e}")))?;
+        let text = line.trim_ascii();
+        if text.is_empty() || text.starts_with(b"#") {
+            continue;
+        }
+        let Some(ns) = seconds_to_ns(text) else {
+            let shown = text[..text.len().min(40)].escape_ascii().to_string();
+            return Err(fail(
+                i + 1,
+                format!("`{shown}` is not a time; expected seconds such as 12.000345, one a line"),
+            ));
+        };
+        if ns < last {
+            let back = last - ns;
+            return Err(fail(i + 1, format!("{back} ns earlier than the time before it; sort the file (sort -n)")));
+        }
+        last = ns;
+        let offset = u64::try_from(ns - *first.get_or_insert(ns)).ok().filter(|ns| *ns < 1 << 62);
+        times.push(offset.ok_or_else(|| fail(i + 1, "more than a century after the first".into()))?);
+    }
+    if times.is_empty() {
+        return Err(fail(0, "holds no times; expected seconds, one a line".into()));
+    }
+    Ok(times)
+}
+
+/// A decimal number of seconds in nanoseconds, digits below cut.
+fn seconds_to_ns(text: &[u8]) -> Option<i128> {
+    let (negative, text) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, text),
+    };
+    let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
+    let (whole, fraction) = (&text[..dot], text.get(dot + 1..).unwrap_or_default());
+    if whole.len() + fraction.len() == 0 || whole.len() > 18 || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = whole.iter().chain(fraction.iter().chain(std::iter::repeat(&b'0')).take(9));
+    let ns = digits.fold(0_i128, |ns, digit| ns * 10 + i128::from(digit - b'0'));
+    Some(if negative { -ns } else { ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    #[test]
+    fn epoch_times_are_exact_to_the_nanosecond() {
+        let file = file("# captured\n1763784000.000000001\n1763784000.000000002\n\n1763784001\n1763784001\n");
+        assert_eq!(read(file.path()).unwrap(), [0, 1, 999_999_999, 999_999_999]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (text, line, word) in [
+            ("1\n2\n1.5\n", 3, "sort"),
+            ("1\nabc\n", 2, "not a time"),
+            ("1\n1e3\n", 2, "not a time"),
+            ("\u{ff}\n", 1, "not a time"),
+            ("", 0, "no times"),
+        ] {
+            let file = file(text);
+            let error = read(file.path()).unwrap_err();
+            assert!(matches!(error, LoadError::Replay { line: l, .. } if l == line), "{text:?}: {error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        assert!(read(Path::new("/nonexistent/file")).unwrap_err().to_string().contains("cannot be opened"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(0u8..=255, 0..60)) {
+            let _ = seconds_to_ns(&bytes);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! When every request of a thread is due. In: arrivals, a rate, a seed, the thread. Out: ns from the start, rising.
+//!
+//! All threads draw the one sequence of the whole load and take every n-th time of it, so the stream that the server sees
+//! has exactly the distribution asked for, whatever the number of threads, and one seed gives one schedule for ever.
+
+use std::sync::Arc;
+
+use crate::arrivals::Gaps;
+use crate::rng::{Purpose, stream};
+use crate::{Arrivals, LoadError, Rate, replay};
+
+/// Due times in rising order; ends only when a replay does, or a rate stays at zero.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    source: Source,
+    stride: usize,
+    /// Times of the whole load to leave out before this thread's next one.
+    skip: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Drawn { gaps: Box<Gaps>, rate: Rate, at: f64 },
+    Replayed { times: Arc<[u64]>, next: usize },
+}
+
+impl Schedule {
+    /// The schedule of the whole load; `None` for a closed loop, which has none.
+    ///
+    /// # Errors
+    /// [`LoadError::Replay`] when the replay file cannot be used.
+    pub fn new(arrivals: &Arrivals, rate: &Rate, seed: u64) -> Result<Option<Self>, LoadError> {
+        let source = match arrivals {
+            Arrivals::Closed(_) | Arrivals::Batch(_) => return Ok(None),
+            Arrivals::Replay(path) => Source::Replayed { times: replay::read(path)?.into(), next: 0 },
+            drawn => {
+                let mean = match rate {
+                    Rate::Diurnal { low, high, .. } => f64::midpoint(*low, *high),
+                    _ => rate.peak(),
+                };
+                let Some(gaps) = Gaps::new(drawn, mean, stream(seed, Purpose::Arrivals, 0)) else {
+                    return Ok(None);
+                };
+                Source::Drawn { gaps: Box::new(gaps), rate: rate.clone(), at: 0.0 }
+            }
+        };
+        Ok(Some(Self { source, stride: 1, skip: 0 }))
+    }
+
+    /// The part of one thread: times `thread`, `thread + threads`, … of the whole.
+    #[must_use]
+    pub fn part(&self, thread: usize, threads: usize) -> Self {
+        Self { source: self.source.clone(), stride: threads, skip: thread }
+    }
+
+    fn next_of_all(&mut self) -> Option<u64> {
+        match &mut self.source {
+            Source::Drawn { gaps, rate, at } => {
+                *at = rate.advance(*at, gaps.next_gap());
+                // Beyond 2^62 ns (146 years) is never; infinity lands there too.
+                (*at < 4.6e18).then_some(*at as u64)
+            }
+            Source::Replayed { times, next } => {
+                let time = times.get(*next).copied();
+                *next += 1;
+                time
+            }
+        }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        for _ in 0..self.skip {
+            self.next_of_all()?;
+        }
+        self.skip = self.stride - 1;
+        self.next_of_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn schedule(arrivals: &str, rate: &str, seed: u64) -> Schedule {
+        Schedule::new(&arrivals.parse().unwrap(), &rate.parse().unwrap(), seed).unwrap().unwrap()
+    }
+
+    proptest! {
+        /// The parts of the threads, merged, are the whole, for any number of threads and any process.
+        #[test]
+        fn threads_share_one_schedule(threads in 1..9_usize, seed: u64, which in 0..4_usize) {
+            let arrivals = ["fixed", "exponential", "pareto:1.5", "mmpp:8,0.1,1ms"][which];
+            let whole = schedule(arrivals, "ramp:1k..50k/1s", seed);
+            let mut merged: Vec<u64> = (0..threads).flat_map(|t| whole.part(t, threads).take(200)).collect();
+            merged.sort_unstable();
+            let direct: Vec<u64> = whole.clone().take(200 * threads).collect();
+            prop_assert!(direct.is_sorted());
+            prop_assert_eq!(merged, direct);
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_times_and_another_gives_others() {
+        let times = |seed| schedule("exponential", "10k", seed).take(1000).collect::<Vec<_>>();
+        assert_eq!(times(1), times(1));
+        assert_ne!(times(1), times(2));
+    }
+
+    #[test]
+    fn the_rate_is_kept() {
+        let end = schedule("exponential", "50k", 3).nth(500_000).unwrap();
+        assert!((end as f64 / 10e9 - 1.0).abs() < 0.01, "{end}");
+    }
+}

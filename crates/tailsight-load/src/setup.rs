@@ -1,0 +1,201 @@
+//! What happens before a load. In: an engine without connections. Out: one whose connections stand, whose keys are stored,
+//! and whose server answered one request on each connection.
+
+use std::os::fd::BorrowedFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tailsight_protocol::{Kind, wire};
+
+use crate::clock::now_ns;
+use crate::codec::{Ask, Replies};
+use crate::connection::{Broken, Connection};
+use crate::engine::Engine;
+use crate::sample::Status;
+use crate::{LoadError, Receive, Target};
+
+/// Stores in flight while keys are stored, over streams and as datagrams.
+const STORING: [u32; 2] = [64, 8];
+/// How often all keys are stored anew when datagrams were lost.
+const PASSES: u32 = 5;
+
+/// Prepares thread `thread` of the plan's.
+pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError> {
+    let plan = engine.plan.clone();
+    let datagram = plan.target.is_datagram();
+    for index in (thread..plan.connections).step_by(plan.threads as usize) {
+        let socket = engine.dialer.connected()?;
+        let mut connection = Connection::new(index, socket, Replies::new(&plan), plan.outstanding, datagram);
+        connection.connected(&engine.lane).map_err(LoadError::io("prepare a connection"))?;
+        let token = engine.connections.len();
+        engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
+        engine.connections.push(connection);
+        pump(engine, token, "shaking hands", |c| c.is_ready())?;
+        if plan.protocol == Kind::Resp && plan.workload.resp3 {
+            let mut hello = Vec::new();
+            wire::resp::hello3(&mut hello);
+            engine.connections[token].offer_raw(&hello);
+            exchange(engine, token, "greeting with HELLO 3", 1)?;
+        }
+    }
+    if plan.workload.preload && engine.encoder.has_keys() {
+        store(engine, u64::from(thread), u64::from(plan.threads))?;
+    }
+    for i in 0..engine.connections.len() {
+        probe(engine, i, thread)?;
+    }
+    check_stamps(engine, thread)
+}
+
+/// Sends and reads until `done`, within the plan's patience since the last byte came.
+fn pump(
+    engine: &mut Engine,
+    i: usize,
+    step: &'static str,
+    done: impl Fn(&mut Connection) -> bool,
+) -> Result<(), LoadError> {
+    let plan = engine.plan.clone();
+    let fail = |reason: String| match plan.target {
+        Target::Tls(_) if step == "shaking hands" => LoadError::Tls { target: plan.target.to_string(), reason },
+        _ => {
+            let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
+            LoadError::Setup { target, protocol, step, reason }
+        }
+    };
+    let broken = |broken: Broken| fail(broken.reason().to_owned());
+    let mut deadline = now_ns() + plan.patience_ns;
+    loop {
+        let connection = &mut engine.connections[i];
+        connection.wants_write = false;
+        connection.flush(&mut engine.lane).map_err(broken)?;
+        if done(connection) {
+            return Ok(());
+        }
+        let left = deadline.saturating_sub(now_ns()).div_ceil(1_000_000);
+        if left == 0 {
+            let seconds = plan.patience_ns as f64 / 1e9;
+            return Err(fail(format!("no answer in {seconds} s; is it this protocol that the server speaks?")));
+        }
+        let wanted = PollFlags::POLLIN | if connection.wants_write { PollFlags::POLLOUT } else { PollFlags::empty() };
+        // SAFETY: the connection keeps the descriptor open over the call.
+        let fd = unsafe { BorrowedFd::borrow_raw(connection.fd()) };
+        let timeout = PollTimeout::try_from(left.min(1000) as i32).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(fd, wanted)], timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(fail(error.to_string())),
+        }
+        if connection.receive(&mut engine.lane).map_err(broken)?.1 {
+            deadline = now_ns() + plan.patience_ns;
+        }
+    }
+}
+
+/// Waits until everything in flight on a connection is answered, well.
+fn exchange(engine: &mut Engine, i: usize, step: &'static str, wanted: u64) -> Result<(), LoadError> {
+    let before = engine.lane.prepared;
+    pump(engine, i, step, |connection| connection.in_flight() == 0)?;
+    let (before, after) = (bad(&before), bad(&engine.lane.prepared));
+    if after > before {
+        let (target, protocol) = (engine.plan.target.to_string(), engine.plan.protocol.to_string());
+        let reason =
+            format!("{} of {wanted} requests were answered with errors or with something else", after - before);
+        return Err(LoadError::Setup { target, protocol, step, reason });
+    }
+    Ok(())
+}
+
+fn bad(prepared: &[u64; 8]) -> u64 {
+    prepared[Status::Error as usize] + prepared[Status::Wrong as usize]
+}
+
+/// Stores every `threads`-th key on the first connection.
+fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError> {
+    const STEP: &str = "storing the keys";
+    let plan = engine.plan.clone();
+    let datagram = plan.target.is_datagram();
+    let at_once = STORING[usize::from(datagram)].min(plan.outstanding);
+    for pass in 1..=PASSES {
+        let lost = engine.lane.prepared[Status::Lost as usize];
+        let mut key = thread;
+        let mut before = engine.lane.prepared;
+        let mut count = 0;
+        while key < plan.workload.keys {
+            while key < plan.workload.keys && engine.connections[0].has_room(at_once) {
+                let ask = Ask { key, set: true, service_ns: 0 };
+                engine.connections[0].offer(&mut engine.encoder, ask, now_ns(), 0, false);
+                key += threads;
+                count += 1;
+            }
+            let result = pump(engine, 0, STEP, |c| c.has_room(at_once));
+            give_up_datagrams(engine, result, datagram)?;
+        }
+        let result = pump(engine, 0, STEP, |c| c.in_flight() == 0);
+        give_up_datagrams(engine, result, datagram)?;
+        std::mem::swap(&mut before, &mut engine.lane.prepared);
+        let refused = bad(&engine.lane.prepared) - bad(&before) + engine.lane.prepared[Status::Miss as usize]
+            - before[Status::Miss as usize];
+        if refused > 0 {
+            let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
+            let reason =
+                format!("{refused} of {count} keys were not stored (too large for the server, or out of memory?)");
+            return Err(LoadError::Setup { target, protocol, step: STEP, reason });
+        }
+        if engine.lane.prepared[Status::Lost as usize] == lost {
+            return Ok(());
+        }
+        if pass == PASSES {
+            let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
+            let reason = format!("datagrams were lost in each of {PASSES} passes");
+            return Err(LoadError::Setup { target, protocol, step: STEP, reason });
+        }
+    }
+    Ok(())
+}
+
+/// With datagrams no answer means lost, at first.
+fn give_up_datagrams(engine: &mut Engine, result: Result<(), LoadError>, datagram: bool) -> Result<(), LoadError> {
+    if datagram && result.is_err() {
+        let some = engine.lane.prepared[Status::Ok as usize] > 0;
+        engine.connections[0].give_up(&mut engine.lane, u64::MAX);
+        // A server that never answered is not there.
+        return if some { Ok(()) } else { result };
+    }
+    result
+}
+
+/// One request on a connection; a lost datagram is tried again.
+fn probe(engine: &mut Engine, i: usize, thread: u32) -> Result<(), LoadError> {
+    let tries = if engine.plan.target.is_datagram() { 3 } else { 1 };
+    for attempt in 1..=tries {
+        // A key that this thread has stored itself: others may not have come so far.
+        let key = u64::from(thread) % engine.plan.workload.keys;
+        let ask = Ask { key, set: false, service_ns: 0 };
+        engine.connections[i].offer(&mut engine.encoder, ask, now_ns(), 0, true);
+        let result = exchange(engine, i, "answering a first request", 1);
+        if result.is_ok() || attempt == tries {
+            return result;
+        }
+        engine.connections[i].give_up(&mut engine.lane, u64::MAX);
+    }
+    Ok(())
+}
+
+/// Reading lazily needs stamps on what arrives. The kernel turns them on a moment after the first socket asks for them.
+fn check_stamps(engine: &mut Engine, thread: u32) -> Result<(), LoadError> {
+    if !engine.is_lazy() {
+        return Ok(());
+    }
+    for _ in 0..20 {
+        let before = engine.lane.prepared_stamped;
+        probe(engine, 0, thread)?;
+        if engine.lane.prepared_stamped > before {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    if engine.plan.receive == Receive::Lazy {
+        let reason = "lazy reading was asked for, but the kernel does not stamp what arrives from this target";
+        return Err(LoadError::Plan(reason.into()));
+    }
+    engine.read_eagerly();
+    Ok(())
+}

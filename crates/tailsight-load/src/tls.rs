@@ -1,0 +1,168 @@
+//! TLS by rustls, without I/O of its own. In: plain bytes and what came from the socket. Out: what goes to the socket.
+//!
+//! rustls allocates per record: the timing path is free of allocation on all transports but this one.
+
+use std::io::{self, Read, Write};
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tailsight_protocol::Kind;
+
+use crate::{LoadError, Plan, Trust, stamps};
+
+/// What all TLS connections of a plan share.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsSetup {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsSetup {
+    /// Reads the certificates that are trusted.
+    pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
+        let fail = |reason: String| LoadError::Tls { target: plan.target.to_string(), reason };
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| fail(e.to_string()))?;
+        let mut config = match &plan.trust {
+            Trust::Anyone => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth()
+            }
+            Trust::File(path) => builder.with_root_certificates(roots(path).map_err(fail)?).with_no_client_auth(),
+            Trust::System => {
+                let file = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+                let file = file.unwrap_or_else(|| "/etc/ssl/certs/ca-certificates.crt".into());
+                builder.with_root_certificates(roots(&file).map_err(fail)?).with_no_client_auth()
+            }
+        };
+        config.alpn_protocols = match plan.protocol {
+            Kind::Http1 => vec![b"http/1.1".to_vec()],
+            Kind::Http2 => vec![b"h2".to_vec()],
+            _ => Vec::new(),
+        };
+        let name = plan.server_name.as_deref().or(plan.target.host()).unwrap_or("localhost").to_owned();
+        let name = ServerName::try_from(name.clone())
+            .map_err(|_| fail(format!("`{name}` cannot be a server's name; give one that is in its certificate")))?;
+        Ok(Self { config: Arc::new(config), name })
+    }
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    let certificates =
+        CertificateDer::pem_file_iter(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let (added, _) = store.add_parsable_certificates(certificates.filter_map(Result::ok));
+    if added == 0 {
+        return Err(format!("{} holds no certificate; name a PEM file of the authority to trust", path.display()));
+    }
+    Ok(store)
+}
+
+/// The TLS of one connection.
+pub(crate) struct Tls {
+    connection: ClientConnection,
+    /// Decrypted bytes; lent out while they are parsed.
+    plain: Vec<u8>,
+}
+
+impl Tls {
+    pub(crate) fn new(setup: &TlsSetup) -> Result<Self, rustls::Error> {
+        let mut connection = ClientConnection::new(setup.config.clone(), setup.name.clone())?;
+        // What waits is bounded by the outstanding requests, not here.
+        connection.set_buffer_limit(None);
+        Ok(Self { connection, plain: Vec::with_capacity(64 << 10) })
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    pub(crate) fn wants_write(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Takes plain bytes whole.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.connection.writer().write_all(bytes)
+    }
+
+    /// Sends records that wait; gives how many bytes the socket took.
+    pub(crate) fn send(&mut self, fd: RawFd, stamp: bool) -> io::Result<usize> {
+        struct Out(RawFd, bool);
+        impl Write for Out {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                stamps::send(self.0, bytes, self.1)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        self.connection.write_tls(&mut Out(fd, stamp))
+    }
+
+    /// Decrypts what came; the error says what is wrong. The bytes must be given back ([`Tls::give_back`]).
+    pub(crate) fn receive(&mut self, mut bytes: &[u8]) -> Result<&mut Vec<u8>, String> {
+        self.plain.clear();
+        while !bytes.is_empty() {
+            self.connection.read_tls(&mut bytes).map_err(|e| format!("TLS: {e}"))?;
+            let state = self.connection.process_new_packets().map_err(|e| format!("TLS: {e}"))?;
+            let waiting = state.plaintext_bytes_to_read();
+            let start = self.plain.len();
+            self.plain.resize(start + waiting, 0);
+            self.connection.reader().read_exact(&mut self.plain[start..]).map_err(|e| format!("TLS: {e}"))?;
+        }
+        Ok(&mut self.plain)
+    }
+
+    /// Gives the buffer back for the next read.
+    pub(crate) fn give_back(&mut self, plain: Vec<u8>) {
+        self.plain = plain;
+    }
+}
+
+/// Trusts every certificate; signatures are still checked, so the peer has the key of the certificate that it shows.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,190 @@
+//! A server that misbehaves: each way has its own outcome, samples are kept, and nothing hangs.
+
+use std::io::{Read, Write};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tailsight_load::{Complaint, LoadError, Plan, Protocol, Status, run};
+
+use crate::support::{echo, plain, plan, run_checked, scripted};
+
+#[test]
+fn replies_split_byte_by_byte_are_whole_replies() {
+    let address = scripted(|_, socket| {
+        echo(socket, |bytes, socket| bytes.chunks(1).try_for_each(|byte| socket.write_all(byte)).ok());
+    });
+    let mut plan = plan(address, Protocol::Echo);
+    plan.rate = "200".parse().unwrap();
+    let outcome = run_checked(plan);
+    assert_eq!(outcome.counts.ok, outcome.counts.intended, "{:?}", outcome.counts);
+}
+
+#[test]
+fn many_replies_in_one_read_are_a_sample_each() {
+    // Answers in lumps of 20 ms: dozens of requests of a connection at once.
+    let address = scripted(|_, socket| {
+        echo(socket, |bytes, socket| {
+            plain(bytes, socket)?;
+            std::thread::sleep(Duration::from_millis(20));
+            Some(())
+        });
+    });
+    let outcome = run_checked(plan(address, Protocol::Echo));
+    assert_eq!(outcome.counts.ok, outcome.counts.intended, "{:?}", outcome.counts);
+    let shared = outcome.samples.iter().filter(|s| s.flags & tailsight_load::Sample::SHARED_STAMP != 0).count();
+    assert!(shared > outcome.samples.len() / 2, "{shared} of {}", outcome.samples.len());
+}
+
+#[test]
+fn a_server_that_closes_is_connected_anew_and_the_rest_is_counted() {
+    let address = scripted(|_, socket| {
+        let mut left = 50;
+        echo(socket, move |bytes, socket| {
+            left -= 1;
+            if left == 0 { None } else { plain(bytes, socket) }
+        });
+    });
+    let outcome = run_checked(plan(address, Protocol::Echo));
+    let counts = outcome.counts;
+    assert!(counts.closed > 0 && counts.reconnects > 0, "{counts:?}");
+    assert!(counts.ok > 10 * counts.closed, "{counts:?}");
+    assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::Failed { .. })), "{:?}", outcome.complaints);
+    let kept = outcome.samples.iter().filter(|s| s.status() == Status::Closed).count() as u64;
+    assert!(kept >= counts.closed, "{kept} {counts:?}");
+}
+
+#[test]
+fn a_server_that_stops_answering_ends_in_unanswered_requests() {
+    let address = scripted(|_, socket| {
+        let mut left = 20;
+        echo(socket, move |bytes, socket| {
+            left -= 1;
+            if left > 0 {
+                return plain(bytes, socket);
+            }
+            // Stalls for longer than the test lasts; the thread ends with the process.
+            std::thread::sleep(Duration::from_secs(60));
+            None
+        });
+    });
+    let outcome = run_checked(Plan { outstanding: 8, ..plan(address, Protocol::Echo) });
+    let counts = outcome.counts;
+    assert_eq!(counts.unanswered, 4 * 8, "{counts:?}");
+    assert!(counts.unsent > 0 && counts.blocked > 0, "{counts:?}");
+    assert!(!outcome.is_sound(), "{:?}", outcome.complaints);
+    assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::Blocked { .. })), "{:?}", outcome.complaints);
+    assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::RateMissed { .. })), "{:?}", outcome.complaints);
+}
+
+#[test]
+fn garbage_from_the_start_is_refused_before_the_load() {
+    let address = scripted(|_, socket| echo(socket, |_, socket| socket.write_all(b"\0\xff nonsense \r\n\r\n").ok()));
+    for protocol in
+        [Protocol::MemcachedText, Protocol::MemcachedBinary, Protocol::Resp, Protocol::Http1, Protocol::Http2]
+    {
+        let plan = Plan { patience_ns: 300_000_000, ..plan(address, protocol) };
+        let error = run(plan, &AtomicBool::new(false), |_| {}).unwrap_err();
+        assert!(matches!(error, LoadError::Setup { .. }), "{protocol}: {error}");
+    }
+}
+
+#[test]
+fn garbage_in_the_middle_and_half_an_answer_are_counted() {
+    let address = scripted(|_, socket| {
+        let mut count = 0;
+        echo(socket, move |bytes, socket| {
+            count += 1;
+            let requests = bytes.iter().filter(|b| **b == b'\n').count();
+            if count == 30 {
+                let _ = socket.write_all(b"VALUE but not really\r\n");
+                return None;
+            }
+            if count % 7 == 0 {
+                return socket.write_all(&b"SERVER_ERROR out of tea\r\n".repeat(requests)).ok();
+            }
+            socket.write_all(&b"END\r\n".repeat(requests)).ok()
+        });
+    });
+    let mut plan = plan(address, Protocol::MemcachedText);
+    plan.workload.preload = false;
+    let outcome = run_checked(plan);
+    let counts = outcome.counts;
+    assert!(counts.garbage > 0 && counts.error > 0 && counts.miss > 0, "{counts:?}");
+
+    let half = scripted(|_, socket| {
+        let mut count = 0;
+        echo(socket, move |bytes, socket| {
+            count += 1;
+            if count == 30 {
+                let _ = socket.write_all(&bytes[..bytes.len() / 2]);
+                return None;
+            }
+            plain(bytes, socket)
+        });
+    });
+    let outcome = run_checked(crate::support::plan(half, Protocol::Echo));
+    assert!(outcome.counts.closed > 0 && outcome.counts.ok > 0, "{:?}", outcome.counts);
+    let reasons: String = outcome.complaints.iter().map(ToString::to_string).collect();
+    assert!(reasons.contains("ended"), "{reasons}");
+}
+
+#[test]
+fn wrong_replies_are_found() {
+    let address = scripted(|_, socket| {
+        let mut count = 0_u32;
+        echo(socket, move |bytes, socket| {
+            count += 1;
+            let mut bytes = bytes.to_vec();
+            if count.is_multiple_of(5) {
+                bytes[3] ^= 1;
+            }
+            plain(&bytes, socket)
+        });
+    });
+    let outcome = run_checked(plan(address, Protocol::Echo));
+    assert!(outcome.counts.wrong > 0 && outcome.counts.ok > outcome.counts.wrong, "{:?}", outcome.counts);
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_load_with_its_samples() {
+    let address = scripted(|number, mut socket| {
+        // The first four connections serve a while; later ones are closed at once.
+        if number > 4 {
+            return;
+        }
+        let mut left = 30;
+        let mut buffer = [0; 65_536];
+        while let Ok(read @ 1..) = socket.read(&mut buffer) {
+            left -= 1;
+            if left == 0 || socket.write_all(&buffer[..read]).is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = plan(address, Protocol::Echo);
+    plan.duration_ns = Some(20_000_000_000);
+    let outcome = run_checked(plan);
+    assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::ServerGone { .. })), "{:?}", outcome.complaints);
+    assert!(outcome.counts.ok > 20 && outcome.duration_ns() < 15_000_000_000, "{:?}", outcome.counts);
+}
+
+#[test]
+fn datagrams_that_vanish_are_lost_after_a_time() {
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut buffer, mut count) = ([0; 2048], 0_u32);
+        while let Ok((read, from)) = server.recv_from(&mut buffer) {
+            count += 1;
+            // One in ten is dropped, once the client has set up.
+            if count < 20 || !count.is_multiple_of(10) {
+                let _ = server.send_to(&buffer[..read], from);
+            }
+        }
+    });
+    let mut plan = plan(format!("udp://{address}"), Protocol::Echo);
+    plan.lost_after_ns = 50_000_000;
+    let outcome = run_checked(plan);
+    let counts = outcome.counts;
+    assert!(counts.lost > 50 && counts.lost < 150 && counts.ok > 700, "{counts:?}");
+}

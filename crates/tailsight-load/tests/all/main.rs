@@ -1,0 +1,6 @@
+//! Loads against real servers on loopback and against a server in this process that misbehaves on purpose.
+
+mod hostile;
+mod plans;
+mod servers;
+mod support;
