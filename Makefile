@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release lint bench setup clean
+.PHONY: help demo test build release lint bench accuracy setup clean
 
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
@@ -34,6 +34,9 @@ lint: ## rustfmt --check and clippy -D warnings
 
 bench: ## the figures of docs/benchmarks.md, measured here beside the peers (root; OUT=DIR)
 	@scripts/bench.sh $(if $(OUT),"$(OUT)")
+
+accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)
+	@scripts/accuracy.sh $(if $(OUT),"$(OUT)")
 
 setup: ## only install what is missing for the tests and the demo
 	@scripts/setup.sh test

@@ -3,6 +3,8 @@
 //! - [`netns`]: two network namespaces of our own joined by a veth pair, gone when dropped;
 //! - [`server`]: unmodified memcached, nginx and redis-server inside a namespace, pinned when asked, stopped when dropped;
 //! - [`load`]: an open-loop client on one thread, any number of workloads at once, latency from the intended send time;
+//! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
+//! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
 //! - [`process`]: children that run on a chosen CPU and die with us; [`units`]: `20k`, `500ms`, `64k`.
 //!
 //! In: options. Out: namespaces, servers with their pids, and latency samples in nanoseconds. Linux only; namespaces
@@ -28,11 +30,18 @@
 //! # }
 //! ```
 
+pub mod clock;
 mod error;
+pub mod faults;
 pub mod load;
 pub mod netns;
+pub mod probe;
 pub mod process;
+pub mod schedule;
 pub mod server;
+pub mod servers;
+pub mod truth;
 pub mod units;
+pub mod wire;
 
 pub use error::{Error, Result};

@@ -3,6 +3,7 @@
 //! [`bench`]. Exit 0 done, 1 failed, 2 usage; `bench` also 4 and 130.
 
 mod bench;
+mod run;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,8 +15,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use tailsight_lab::faults::{self, FaultArgs};
 use tailsight_lab::load::{self, Arrivals, Outcome, Proto, Workload};
 use tailsight_lab::process::pin_thread;
+use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_lab::units::{parse_duration, parse_rate, parse_size};
 
 /// Tailsight's lab: load for test servers.
@@ -32,6 +35,14 @@ enum Command {
     Load(LoadArgs),
     /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
     Bench(bench::BenchArgs),
+    /// Run scenarios with known causes and judge the diagnosis (root).
+    Run(run::RunArgs),
+    /// List the scenarios.
+    List,
+    /// Be a test server until killed.
+    Serve(ServeArgs),
+    /// Be a fault with a known cause until killed.
+    Fault(FaultArgs),
 }
 
 #[derive(Debug, Args)]
@@ -142,8 +153,15 @@ impl LoadArgs {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Load(args) => run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::List => {
+            run::list();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Serve(args) => servers::serve(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     match result {
         Ok(code) => code,
@@ -155,7 +173,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the load and prints what it measured.
-fn run(args: &LoadArgs) -> anyhow::Result<()> {
+fn load(args: &LoadArgs) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
@@ -227,7 +245,7 @@ mod tests {
     fn parse(line: &str) -> Result<LoadArgs, clap::Error> {
         match Cli::try_parse_from(line.split(' '))?.command {
             Command::Load(args) => Ok(args),
-            Command::Bench(_) => panic!("{line} is not a load"),
+            _ => panic!("{line} is not a load"),
         }
     }
 

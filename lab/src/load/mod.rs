@@ -9,7 +9,7 @@ mod datagram;
 mod engine;
 mod framing;
 mod outcome;
-mod poller;
+pub(crate) mod poller;
 mod request;
 mod setup;
 mod stream;
@@ -212,7 +212,7 @@ pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &Atomic
 }
 
 /// CLOCK_MONOTONIC, ns: the clock of recordings, so that both can be laid side by side.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writing; CLOCK_MONOTONIC exists on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };

@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// An epoll instance.
-pub(super) struct Poller {
+pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 impl Poller {
     /// An empty one.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -25,7 +25,7 @@ impl Poller {
     }
 
     /// Reports `fd` by `token` each time it becomes readable or writable; closing it ends that.
-    pub(super) fn add(&self, fd: impl AsFd, token: usize) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: impl AsFd, token: usize) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32,
             u64: token as u64,
@@ -39,7 +39,7 @@ impl Poller {
     }
 
     /// Waits at most `timeout_ns` (0: looks only) and gives how many tokens [`Poller::token`] has.
-    pub(super) fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
+    pub(crate) fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         let room = self.events.len() as libc::c_int;
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         let count = if timeout_ns == 0 {
@@ -65,7 +65,7 @@ impl Poller {
     }
 
     /// The token of the i-th ready descriptor of the last wait.
-    pub(super) fn token(&self, i: usize) -> usize {
+    pub(crate) fn token(&self, i: usize) -> usize {
         self.events[i].u64 as usize
     }
 }

@@ -1,6 +1,11 @@
 //! Live tests: real memcached, redis-server and nginx in namespaces of our own, under half a second of load.
 //!
+//! Submodules: our own servers, faults, and a scenario that is killed half-way.
 //! They need root; without it each prints `skipped: <name>: …` and passes. Servers that are not installed fail.
+
+mod own_servers;
+mod programs;
+mod scenarios;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -159,7 +164,8 @@ fn a_server_that_dies_under_load_is_an_error_and_not_a_hang() {
     let stop = AtomicBool::new(false);
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(200));
+            // Long enough to connect while other tests use both cores.
+            std::thread::sleep(Duration::from_millis(1000));
             drop(server);
         });
         pair.client.run(|| load::run(&[workload], Duration::from_secs(30), false, &stop))

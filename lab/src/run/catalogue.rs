@@ -1,0 +1,441 @@
+//! The scenarios. In: nothing. Out: every scenario with what is true about it. Several right answers are given only where
+//! the same nanoseconds can rightly be called by two names; docs/lab.md says why.
+
+use std::net::SocketAddr;
+
+use tailsight_lab::faults::Fault;
+use tailsight_lab::netns::SERVER_V4;
+use tailsight_lab::probe::{Plan, Special, Speech};
+use tailsight_lab::servers::Service;
+use tailsight_lab::truth::kind;
+use tailsight_lab::wire::flags;
+
+use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
+
+/// The port of our servers.
+pub const PORT: u16 = 7000;
+
+/// The synthetic server with further arguments. Its short slice keeps the rest of a shared machine out of its way.
+fn synthetic(arguments: &str) -> App {
+    App::Own(
+        ["synthetic", "--slice", "100us"].into_iter().chain(arguments.split_whitespace()).map(String::from).collect(),
+    )
+}
+
+/// A load of the synthetic server.
+fn plan() -> Plan {
+    Plan::new(SocketAddr::new(SERVER_V4, PORT), Speech::Synthetic)
+}
+
+/// A load in which a part of requests carries flags.
+fn special(part: f64, flags: u16) -> Load {
+    Load::Probe(Plan { special: Some(Special { part, flags, service: None }), ..plan() })
+}
+
+/// A fault program on the application's core.
+fn on_server(fault: Fault, schedule: &'static str) -> Step {
+    Step::Fault { fault, schedule, strength: 1.0, on_server: true, task: None }
+}
+
+/// A fault program on the client's core.
+fn beside(fault: Fault, schedule: &'static str, strength: f64) -> Step {
+    Step::Fault { fault, schedule, strength, on_server: false, task: None }
+}
+
+/// A plain scenario: the synthetic server, 2,000 requests/s, the receive leg.
+fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &[Cause]) -> Scenario {
+    Scenario {
+        name,
+        about,
+        app: synthetic(""),
+        load: Load::Probe(plan()),
+        steps,
+        leg: "receive",
+        expect: expect.to_vec(),
+        truth: Vec::new(),
+    }
+}
+
+const HOG: &[Cause] = &[named("interference", "lab-hog")];
+const SECOND: &[Cause] = &[named("interference", "lab-second")];
+const INTRUDER: &[Cause] = &[named("interference", "lab-intruder")];
+const STOPPED: &[Cause] = &[any("stopped")];
+const LOCK: &[Cause] = &[any("lock-wait")];
+const DISK: &[Cause] = &[any("disk-wait")];
+const PAGING: &[Cause] = &[any("paging")];
+const SETUP: &[Cause] = &[any("connection-setup")];
+const AHEAD: &[Cause] = &[any("hol-blocking")];
+const RECOVERY: &[Cause] = &[any("tcp-recovery")];
+const OWN: &[Cause] = &[any("app-processing")];
+
+/// A cause that is known from the truth log of a task.
+fn logged(causes: &'static [Cause], log: &'static str, kind: u64) -> Vec<Truth> {
+    vec![Truth { causes, how: How::Overlap { log, kind } }]
+}
+
+/// All scenarios.
+pub fn all() -> Vec<Scenario> {
+    let mut all = clean();
+    all.extend(outside());
+    all.extend(inside());
+    all.extend(network());
+    all
+}
+
+/// Nothing is wrong.
+fn clean() -> Vec<Scenario> {
+    let echo = |speech, rate_per_s| {
+        let addr = SocketAddr::new(SERVER_V4, PORT);
+        Load::Probe(Plan { rate_per_s, ..Plan::new(addr, speech) })
+    };
+    let own = |kind: &str| App::Own([kind, "--slice", "100us"].map(str::to_owned).to_vec());
+    let busy = Plan { rate_per_s: 20_000.0, service: Service::Exponential(10_000.0), ..plan() };
+    vec![
+        Scenario {
+            app: own("rpc"),
+            load: echo(Speech::Echo, 2_000.0),
+            ..scenario("clean-rpc", "null RPC, a thread a connection, low load; nothing is wrong", vec![], &[])
+        },
+        Scenario {
+            app: own("rpc-epoll"),
+            load: echo(Speech::Echo, 2_000.0),
+            ..scenario("clean-rpc-epoll", "null RPC on one thread, low load; nothing is wrong", vec![], &[])
+        },
+        Scenario {
+            app: own("rpc-udp"),
+            load: echo(Speech::EchoUdp, 2_000.0),
+            ..scenario("clean-rpc-udp", "null RPC over UDP, low load; nothing is wrong", vec![], &[])
+        },
+        scenario("clean-low", "5 us of service, 2,000 requests/s; nothing is wrong", vec![], &[]),
+        Scenario {
+            load: Load::Probe(busy),
+            ..scenario(
+                "clean-high",
+                "exponential service of 10 us, 20,000 requests/s: the queue is the tail, and nothing is wrong",
+                vec![],
+                &[],
+            )
+        },
+        Scenario {
+            app: App::Memcached,
+            load: Load::Gets(20_000.0),
+            ..scenario("clean-memcached", "memcached, 20,000 gets/s; nothing is wrong", vec![], &[])
+        },
+    ]
+}
+
+/// Something outside the application has its core, or keeps the application from it.
+fn outside() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            truth: logged(HOG, "lab-hog", kind::RAN),
+            // With the slices that every task has: a shorter one would not wait for the hog's.
+            app: App::Own(vec!["synthetic".to_owned()]),
+            ..scenario("cpu-hog", "a task uses the application's core", vec![on_server(Fault::Hog, "8ms/80ms")], HOG)
+        },
+        Scenario {
+            truth: logged(INTRUDER, "lab-intruder", kind::RAN),
+            ..scenario(
+                "fifo-intruder",
+                "a real-time task uses the application's core",
+                vec![on_server(Fault::Intruder, "3ms/60ms")],
+                INTRUDER,
+            )
+        },
+        Scenario {
+            truth: vec![
+                Truth { causes: HOG, how: How::Overlap { log: "lab-hog", kind: kind::RAN } },
+                Truth { causes: SECOND, how: How::Overlap { log: "lab-second", kind: kind::RAN } },
+            ],
+            ..scenario(
+                "two-faults",
+                "two real-time tasks use the application's core, one for 6 ms and one for 3 ms right behind it",
+                vec![
+                    Step::Fault {
+                        fault: Fault::Intruder,
+                        schedule: "6ms/100ms",
+                        strength: 1.0,
+                        on_server: true,
+                        task: Some("lab-hog"),
+                    },
+                    // The same grid: it waits for the first to end, which has the same priority.
+                    Step::Fault {
+                        fault: Fault::Intruder,
+                        schedule: "9ms/100ms",
+                        strength: 1.0,
+                        on_server: true,
+                        task: Some("lab-second"),
+                    },
+                ],
+                HOG,
+            )
+        },
+        Scenario {
+            app: App::Memcached,
+            load: Load::Gets(5_000.0),
+            ..scenario(
+                "nginx-neighbour",
+                "nginx under load on memcached's core",
+                vec![Step::Nginx(8_000.0)],
+                &[named("interference", "nginx")],
+            )
+        },
+        scenario(
+            "udp-flood",
+            "datagrams to another socket, through a long firewall; both are received on the application's core",
+            vec![Step::ReceiveOnServer, Step::Firewall(3000), beside(Fault::Flood, "6ms/80ms", 25.0)],
+            // The softirq runs in whatever task it meets, and in ksoftirqd when there is too much of it.
+            &[any("receive-processing"), named("os-threads", "ksoftirqd")],
+        ),
+        scenario(
+            "kernel-thread",
+            "a kernel thread receives a flood for another socket, through a long firewall, on the application's core",
+            vec![Step::ThreadedNapi, Step::Firewall(3000), beside(Fault::Flood, "6ms/80ms", 25.0)],
+            &[named("os-threads", "napi/")],
+        ),
+        Scenario {
+            truth: logged(STOPPED, "lab-stopper", kind::STOPPED),
+            ..scenario("stopped", "SIGSTOP and SIGCONT", vec![beside(Fault::Stopper, "5ms/100ms", 1.0)], STOPPED)
+        },
+        Scenario {
+            load: Load::Probe(Plan {
+                burst: 100,
+                burst_part: 0.004,
+                service: Service::Fixed(20_000.0),
+                rate_per_s: 1_200.0,
+                ..plan()
+            }),
+            ..scenario(
+                "throttled",
+                "a CPU quota of 3 ms in 50 ms, which is enough but for a burst of requests now and then",
+                vec![Step::Quota { quota_us: 3_000, period_us: 50_000 }],
+                &[any("throttled")],
+            )
+        },
+        scenario(
+            "timer-storm",
+            "timers expire on the application's core",
+            vec![beside(Fault::Timers, "10ms/100ms", 800.0)],
+            &[any("interrupts")],
+        ),
+        scenario(
+            "migration",
+            "the application's threads are moved from core to core",
+            vec![beside(Fault::Migrator, "10ms/100ms", 20.0)],
+            // The stopper thread does the move; the rest is the wake-up on the other core.
+            &[any("wakeup-delay"), named("os-threads", "migration")],
+        ),
+    ]
+}
+
+/// The application does it to itself.
+fn inside() -> Vec<Scenario> {
+    let service = |app: &str, leg, load, name, about, expect: &[Cause], truth| Scenario {
+        app: synthetic(app),
+        leg,
+        load,
+        truth,
+        ..scenario(name, about, vec![], expect)
+    };
+    let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
+    let spin = Plan { service: Service::Fixed(100_000.0), ..plan() };
+    vec![
+        service(
+            "",
+            "service",
+            Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
+            "slow-class",
+            "3 % of requests take 2 ms instead of 5 us",
+            OWN,
+            vec![Truth { causes: OWN, how: How::Service }],
+        ),
+        service(
+            "--read-one",
+            "receive",
+            Load::Probe(Plan {
+                burst: 24,
+                burst_part: 0.05,
+                service: Service::Fixed(40_000.0),
+                rate_per_s: 1_500.0,
+                ..plan()
+            }),
+            "pipelined-bursts",
+            "some requests come 24 at a time on one connection",
+            AHEAD,
+            vec![Truth { causes: AHEAD, how: How::Others }],
+        ),
+        service(
+            "--hold 4ms/60ms --inside-cpu 1",
+            "service",
+            special(1.0, flags::LOCK),
+            "lock-wait",
+            "another thread holds the mutex that each request takes",
+            LOCK,
+            logged(LOCK, "server", kind::HELD),
+        ),
+        service(
+            "--dir DIR",
+            "service",
+            Load::Probe(Plan {
+                special: Some(Special { part: 0.02, flags: flags::FSYNC, service: None }),
+                rate_per_s: 1_500.0,
+                ..plan()
+            }),
+            "fsync",
+            "2 % of requests wait for fsync",
+            DISK,
+            logged(DISK, "server", kind::FSYNC),
+        ),
+        service(
+            "--pages 512",
+            "service",
+            special(0.04, flags::TOUCH),
+            "page-faults",
+            "4 % of requests give 512 pages back and touch them again",
+            PAGING,
+            logged(PAGING, "server", kind::PAGES),
+        ),
+        service(
+            "--pages 256",
+            "service",
+            special(0.04, flags::PROTECT),
+            "write-barrier",
+            "4 % of requests write to 256 pages that are read-only until the SIGSEGV handler allows it",
+            PAGING,
+            logged(PAGING, "server", kind::PAGES),
+        ),
+        Scenario {
+            steps: vec![Step::MemoryLimit(24 << 20)],
+            ..service(
+                "--dir DIR --pages 512",
+                "service",
+                special(0.06, flags::RECLAIM),
+                "memory-reclaim",
+                "6 % of requests touch 512 new pages of a file in a memory group of 24 MiB",
+                PAGING,
+                logged(PAGING, "server", kind::PAGES),
+            )
+        },
+        service(
+            "--read-one --disturb tlb --disturb-schedule 10ms/100ms --inside-cpu 1",
+            "service",
+            Load::Probe(spin.clone()),
+            "tlb-shootdown",
+            "another thread unmaps memory",
+            &[any("interrupts"), any("steal")],
+            vec![],
+        ),
+        service(
+            "--read-one --disturb membarrier --disturb-schedule 10ms/100ms --inside-cpu 1",
+            "service",
+            Load::Probe(spin),
+            "ipi-storm",
+            "another thread interrupts the application's core with membarrier",
+            // On a virtual machine most of what an interrupt costs is spent outside of it.
+            &[any("interrupts"), any("steal")],
+            vec![],
+        ),
+        service(
+            "--handoff 3ms",
+            "receive",
+            Load::Probe(Plan { fresh: 0.04, rate_per_s: 1_500.0, ..plan() }),
+            "connection-setup",
+            "the accepting thread keeps new connections for 3 ms before a worker gets them",
+            SETUP,
+            logged(SETUP, "server", kind::HANDOFF),
+        ),
+    ]
+}
+
+/// The network does it.
+fn network() -> Vec<Scenario> {
+    let relayed = |name, about, step, connections| Scenario {
+        load: Load::Probe(Plan {
+            addr: SocketAddr::from(([10, 78, 0, 1], PORT)),
+            connections,
+            rate_per_s: 4_000.0,
+            ..plan()
+        }),
+        truth: vec![Truth { causes: RECOVERY, how: How::Recovery }],
+        ..scenario(name, about, vec![step], RECOVERY)
+    };
+    vec![
+        relayed(
+            "packet-loss",
+            "1 % of packets to the server are lost: those behind them wait for the retransmission",
+            Step::Relay { part: 0.01, delay_us: 0 },
+            2,
+        ),
+        relayed(
+            "reordering",
+            "1 % of packets to the server come 3 ms late: those behind them wait for them",
+            Step::Relay { part: 0.01, delay_us: 3_000 },
+            2,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DESIGN.md's stable ids.
+    const IDS: &[&str] = &[
+        "interference",
+        "os-threads",
+        "receive-processing",
+        "transmit-processing",
+        "interrupts",
+        "hol-blocking",
+        "app-processing",
+        "wakeup-delay",
+        "nic-delay",
+        "paging",
+        "lock-wait",
+        "disk-wait",
+        "throttled",
+        "stopped",
+        "tcp-recovery",
+        "connection-setup",
+        "steal",
+        "profiler",
+    ];
+
+    #[test]
+    fn names_are_unique_and_categories_are_the_stable_ids() {
+        let all = all();
+        let mut names = std::collections::HashSet::new();
+        for scenario in &all {
+            assert!(names.insert(scenario.name), "{} twice", scenario.name);
+            let truths = scenario.truth.iter().flat_map(|truth| truth.causes);
+            for cause in scenario.expect.iter().chain(truths) {
+                assert!(IDS.contains(&cause.category), "{}: {}", scenario.name, cause.category);
+            }
+            assert!(["receive", "service", "transmit", "total"].contains(&scenario.leg));
+        }
+        assert!(all.len() >= 20);
+    }
+
+    #[test]
+    fn schedules_and_servers_of_all_scenarios_are_understood() {
+        use clap::{FromArgMatches, Subcommand};
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            Serve(tailsight_lab::servers::ServeArgs),
+        }
+        for scenario in all() {
+            for step in &scenario.steps {
+                if let Step::Fault { schedule, .. } = step {
+                    schedule.parse::<tailsight_lab::schedule::Schedule>().unwrap();
+                }
+            }
+            if let App::Own(arguments) = &scenario.app {
+                let command = Command::augment_subcommands(clap::Command::new("lab"));
+                let line = ["lab", "serve"].into_iter().chain(arguments.iter().map(String::as_str));
+                let matches = command.try_get_matches_from(line).unwrap();
+                let Command::Serve(args) = Command::from_arg_matches(&matches).unwrap();
+                assert!(args.threads >= 1);
+            }
+        }
+    }
+}

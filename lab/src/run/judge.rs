@@ -1,0 +1,373 @@
+//! Was the diagnosis right? In: a scenario, what a run gave. Out: a [`Verdict`], shares beside the truth, coverage.
+//!
+//! The true share is computed from the client's own samples and the truth logs alone. With `part(m)` the time of message
+//! m's leg that the fault has (by [`How`]), and the slices of the diagnosis, p99..p100 (focus) and p45..p55 (reference):
+//!
+//!     share = (mean part in focus − mean part in reference) / (mean leg in focus − mean leg in reference)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use tailsight_lab::probe::Sample;
+use tailsight_lab::truth::Interval;
+
+use super::scenario::{How, Scenario};
+
+/// The time of a sample's leg (from, to) that a cause has, ns.
+type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
+
+/// How a run counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The first cause is the expected one; on clean runs: no false cause.
+    Right,
+    /// It is another one.
+    Wrong,
+    /// There was not enough evidence for a diagnosis: counts as wrong.
+    NoDiagnosis,
+    /// Another one, and the machine's other work had more of the focus than the fault: counts neither way.
+    Disturbed,
+    /// It cannot run here; counts neither way.
+    NotRun,
+    /// It was to run and did not.
+    Failed,
+}
+
+/// A cause as the diagnosis names it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Named {
+    pub category: String,
+    pub name: String,
+    pub role: String,
+    pub share: f64,
+    pub deviation_ns: i64,
+    pub evidence: Vec<u32>,
+}
+
+/// A share beside its truth.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Share {
+    /// The cause, as `category name`.
+    pub cause: String,
+    /// What the diagnosis says, 0 to 1.
+    pub named: f64,
+    /// What is true.
+    pub truth: f64,
+}
+
+impl Share {
+    /// Within ± 15 percentage points.
+    pub fn is_right(&self) -> bool {
+        (self.named - self.truth).abs() <= 0.15
+    }
+}
+
+/// The causes of `diagnose --json` but `unexplained`, by rank.
+pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
+    let text = |cause: &serde_json::Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
+    let all = diagnosis["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter()
+        .map(|cause| Named {
+            category: text(cause, "category"),
+            name: text(cause, "name"),
+            role: text(cause, "role"),
+            share: cause["share"].as_f64().unwrap_or(0.0),
+            deviation_ns: cause["deviation_ns"].as_i64().unwrap_or(0),
+            evidence: cause["evidence"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|id| id.as_u64().map(|id| id as u32))
+                .collect(),
+        })
+        .filter(|cause| cause.category != "unexplained")
+        .collect()
+}
+
+/// Whether the first cause is an expected one. Clean scenarios expect none; they are right here, and false causes decide.
+pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> bool {
+    scenario.expect.is_empty()
+        || causes
+            .first()
+            .is_some_and(|first| scenario.expect.iter().any(|cause| cause.is(&first.category, &first.name)))
+}
+
+/// The shares of all causes whose truth is known.
+pub fn shares(
+    scenario: &Scenario,
+    causes: &[Named],
+    samples: &[Sample],
+    logs: &BTreeMap<String, Vec<Interval>>,
+    recorded: (u64, u64),
+) -> Vec<Share> {
+    let late = late(logs);
+    // What came late came late before the host: to the host it is a request like any other.
+    let seen: Vec<Sample> =
+        samples.iter().enumerate().filter(|(id, _)| !late.contains(&(*id as u32))).map(|(_, sample)| *sample).collect();
+    let shares = scenario.truth.iter().filter_map(|truth| {
+        let part: Part = match truth.how {
+            How::Overlap { log, kind } => {
+                let cover = Cover::new(logs.get(log)?.iter().filter(|entry| entry.kind == kind));
+                Box::new(move |from, to, _| cover.within(from, to))
+            }
+            How::Service => Box::new(|from, to, s| u64::from(s.service_ns).min(to - from)),
+            How::Recovery => {
+                let mut covers: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+                for sample in late.iter().filter_map(|id| samples.get(*id as usize)) {
+                    covers.entry(sample.connection).or_default().push((sample.sent_ns, sample.stamps.received_ns));
+                }
+                let covers: BTreeMap<u32, Cover> =
+                    covers.into_iter().map(|(connection, all)| (connection, Cover::of(all))).collect();
+                Box::new(move |from, to, s| covers.get(&s.connection).map_or(0, |cover| cover.within(from, to)))
+            }
+            How::Others => {
+                let cover = Cover::of(busy(samples));
+                Box::new(move |from, to, _| cover.within(from, to))
+            }
+        };
+        let truth_share = share(&seen, scenario.leg, recorded, part)?;
+        let is = |named: &&Named| truth.causes.iter().any(|cause| cause.is(&named.category, &named.name));
+        Some(Share {
+            cause: truth.causes.first().map(|c| format!("{} {}", c.category, c.name).trim().to_owned())?,
+            named: causes.iter().filter(is).map(|cause| cause.share).sum(),
+            truth: truth_share,
+        })
+    });
+    shares.collect()
+}
+
+/// The requests whose packets the relay lost or kept back.
+fn late(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeSet<u32> {
+    let entries = logs.get("lab-relay").map(Vec::as_slice).unwrap_or_default();
+    entries.iter().map(|entry| (entry.kind >> 32) as u32).collect()
+}
+
+/// The true share of tasks that had the application's core, in turns as the raw events have them.
+pub fn share_of_turns(
+    scenario: &Scenario,
+    samples: &[Sample],
+    turns: &[(u64, u64)],
+    recorded: (u64, u64),
+) -> Option<f64> {
+    let cover = Cover::of(turns.to_vec());
+    share(samples, scenario.leg, recorded, |from, to, _| cover.within(from, to))
+}
+
+/// The leg of a sample, by the client's and the server's stamps; `None` when it was not seen whole.
+fn leg(sample: &Sample, leg: &str) -> Option<(u64, u64)> {
+    let (from, to) = match leg {
+        "receive" => (sample.sent_ns, sample.stamps.received_ns),
+        "service" => (sample.stamps.received_ns, sample.stamps.ended_ns),
+        "transmit" => (sample.stamps.ended_ns, sample.answered_ns),
+        _ => (sample.sent_ns, sample.answered_ns),
+    };
+    (from > 0 && to > from).then_some((from, to))
+}
+
+/// The true share of what `part` gives; `None` with too few samples or without a deviation.
+fn share(
+    samples: &[Sample],
+    which: &str,
+    recorded: (u64, u64),
+    part: impl Fn(u64, u64, &Sample) -> u64,
+) -> Option<f64> {
+    let inside = |(from, to): &(u64, u64)| recorded.0 <= *from && *to <= recorded.1;
+    let mut legs: Vec<((u64, u64), &Sample)> =
+        samples.iter().filter_map(|sample| Some((leg(sample, which).filter(inside)?, sample))).collect();
+    legs.sort_by_key(|((from, to), _)| to - from);
+    let slice = |from: f64, to: f64| {
+        let n = legs.len() as f64;
+        &legs[(n * from).round() as usize..(n * to).round() as usize]
+    };
+    let (focus, reference) = (slice(0.99, 1.0), slice(0.45, 0.55));
+    if focus.is_empty() || reference.is_empty() {
+        return None;
+    }
+    let mean = |slice: &[((u64, u64), &Sample)], of: &dyn Fn(u64, u64, &Sample) -> u64| {
+        slice.iter().map(|((from, to), sample)| of(*from, *to, sample) as f64).sum::<f64>() / slice.len() as f64
+    };
+    let length = |from: u64, to: u64, _: &Sample| to - from;
+    let deviation = mean(focus, &length) - mean(reference, &length);
+    (deviation > 0.0).then(|| (mean(focus, &part) - mean(reference, &part)) / deviation)
+}
+
+/// When a server of one worker served: from each receive call to the next one when that request was there before this
+/// one's service ended, else to the end of its service.
+fn busy(samples: &[Sample]) -> Vec<(u64, u64)> {
+    let mut all: Vec<&Sample> = samples.iter().filter(|s| s.stamps.received_ns > 0).collect();
+    all.sort_by_key(|s| s.stamps.received_ns);
+    let next = all.iter().skip(1).map(Some).chain([None]);
+    all.iter()
+        .zip(next)
+        .map(|(this, next)| {
+            let end = next.filter(|next| next.sent_ns < this.stamps.ended_ns).map(|next| next.stamps.received_ns);
+            (this.stamps.received_ns, end.unwrap_or(this.stamps.ended_ns))
+        })
+        .collect()
+}
+
+/// Intervals that do not overlap, in order, with the sums of their lengths: how much of any interval they cover.
+struct Cover {
+    intervals: Vec<(u64, u64)>,
+    /// Length of all intervals before the i-th.
+    before: Vec<u64>,
+}
+
+impl Cover {
+    /// Of truth log entries.
+    fn new<'a>(entries: impl Iterator<Item = &'a Interval>) -> Self {
+        Self::of(entries.map(|entry| (entry.begin_ns, entry.end_ns)).collect())
+    }
+
+    /// Of any intervals; those that overlap are joined.
+    fn of(mut all: Vec<(u64, u64)>) -> Self {
+        all.sort_unstable();
+        let mut intervals: Vec<(u64, u64)> = Vec::new();
+        for (from, to) in all.into_iter().filter(|(from, to)| *from > 0 && to > from) {
+            match intervals.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => intervals.push((from, to)),
+            }
+        }
+        let mut sum = 0;
+        let before = intervals
+            .iter()
+            .map(|(from, to)| {
+                sum += to - from;
+                sum - (to - from)
+            })
+            .collect();
+        Self { intervals, before }
+    }
+
+    /// The covered time before `at`, ns.
+    fn until(&self, at: u64) -> u64 {
+        let i = self.intervals.partition_point(|(from, _)| *from < at);
+        if i == 0 {
+            return 0;
+        }
+        let (from, to) = self.intervals[i - 1];
+        self.before[i - 1] + (at.min(to) - from)
+    }
+
+    /// The covered part of [from, to), ns.
+    fn within(&self, from: u64, to: u64) -> u64 {
+        self.until(to.max(from)) - self.until(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::catalogue;
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tailsight_lab::wire::Stamps;
+
+    fn scenario(name: &str) -> Scenario {
+        catalogue::all().into_iter().find(|scenario| scenario.name == name).unwrap()
+    }
+
+    fn cause(category: &str, name: &str, share: f64) -> serde_json::Value {
+        json!({"category": category, "name": name, "role": "A", "share": share, "deviation_ns": 5, "evidence": [3]})
+    }
+
+    #[test]
+    fn unexplained_is_no_cause_and_refined_names_are_the_task() {
+        let diagnosis = json!({"causes": [cause("unexplained", "", 0.9), cause("interference", "lab-hog/user", 0.1)]});
+        let named = causes(&diagnosis);
+        assert_eq!(named.len(), 1);
+        assert_eq!(named[0].evidence, [3]);
+        assert!(first_is_right(&scenario("cpu-hog"), &named));
+        assert!(!first_is_right(&scenario("fifo-intruder"), &named));
+        assert!(!first_is_right(&scenario("cpu-hog"), &[]));
+        assert!(first_is_right(&scenario("clean-low"), &[]));
+        assert!(causes(&json!({})).is_empty());
+    }
+
+    /// 1,000 requests, 1 ms apart, of 10 us; the last 10 take 110 us of which the fault has `fault` us.
+    fn samples(fault: u64) -> (Vec<Sample>, Vec<Interval>) {
+        let mut log = Vec::new();
+        let samples = (1..=1000_u64)
+            .map(|i| {
+                let sent_ns = i * 1_000_000;
+                let slow = i > 990;
+                if slow && fault > 0 {
+                    log.push(Interval { begin_ns: sent_ns + 5_000, end_ns: sent_ns + 5_000 + fault * 1000, kind: 1 });
+                }
+                let received_ns = sent_ns + if slow { 110_000 } else { 10_000 };
+                let stamps = Stamps { received_ns, began_ns: received_ns, ended_ns: received_ns + 1000 };
+                Sample { sent_ns, answered_ns: received_ns + 2000, stamps, ..Sample::default() }
+            })
+            .collect();
+        (samples, log)
+    }
+
+    #[test]
+    fn the_true_share_is_the_part_of_the_deviation() {
+        for (fault, expected) in [(100, 1.0), (50, 0.5), (0, 0.0)] {
+            let (samples, log) = samples(fault);
+            let logs = BTreeMap::from([("lab-hog".to_owned(), log)]);
+            let named = [Named {
+                category: "interference".into(),
+                name: "lab-hog".into(),
+                role: "A".into(),
+                share: 0.6,
+                deviation_ns: 1,
+                evidence: vec![],
+            }];
+            let shares = shares(&scenario("cpu-hog"), &named, &samples, &logs, (0, u64::MAX));
+            assert_eq!(shares.len(), 1);
+            assert!((shares[0].truth - expected).abs() < 1e-9, "{shares:?}");
+            assert_eq!(shares[0].is_right(), fault == 50, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_busy_from_one_request_to_the_next_that_waits() {
+        let request = |sent_ns, received_ns, ended_ns| {
+            let stamps = Stamps { received_ns, began_ns: received_ns, ended_ns };
+            Sample { sent_ns, stamps, ..Sample::default() }
+        };
+        // The second waits for the first, the third comes when nobody is served.
+        let all = [request(10, 20, 60), request(30, 70, 110), request(200, 210, 250)];
+        assert_eq!(busy(&all), [(20, 70), (70, 110), (210, 250)]);
+        let cover = Cover::of(busy(&all));
+        assert_eq!(cover.within(30, 70), 40, "all of the second's wait");
+        assert_eq!(cover.within(200, 210), 0);
+    }
+
+    #[test]
+    fn what_lies_outside_the_recording_does_not_count() {
+        let (samples, log) = samples(100);
+        let logs = BTreeMap::from([("lab-hog".to_owned(), log)]);
+        // Only the first 900 requests, none of which was hit: there is no deviation, and so no share.
+        assert!(shares(&scenario("cpu-hog"), &[], &samples, &logs, (0, 900_500_000)).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn cover_is_what_a_count_of_units_gives(
+            all in prop::collection::vec((1_u64..200, 0_u64..40), 0..20),
+            from in 0_u64..260,
+            length in 0_u64..260,
+        ) {
+            let intervals: Vec<(u64, u64)> = all.iter().map(|(from, n)| (*from, from + n)).collect();
+            let to = from + length;
+            let units = (from..to).filter(|at| intervals.iter().any(|(a, b)| a <= at && at < b)).count() as u64;
+            prop_assert_eq!(Cover::of(intervals).within(from, to), units);
+        }
+
+        #[test]
+        fn parts_of_a_partition_have_shares_that_sum_to_one(cut in 0_u64..=100) {
+            let (samples, _) = samples(0);
+            let whole = |from: u64, to: u64, _: &Sample| to - from;
+            let part = move |from: u64, to: u64, _: &Sample| (to - from) * cut / 100;
+            let rest = move |from: u64, to: u64, s: &Sample| whole(from, to, s) - part(from, to, s);
+            let all = (0, u64::MAX);
+            let sum = share(&samples, "receive", all, part).unwrap() + share(&samples, "receive", all, rest).unwrap();
+            prop_assert!((sum - 1.0).abs() < 1e-6);
+        }
+    }
+}

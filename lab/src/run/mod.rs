@@ -1,0 +1,329 @@
+//! `lab run` and `lab list`: scenarios with known causes, recorded, diagnosed and judged.
+//!
+//! In: scenarios, repeats, the tailsight binary beside this one. Out: a line a run on stderr, the confusion table or, with
+//! `--json`, every result on stdout. Exit 0 all right, 1 a run failed, 4 a cause was wrong, 130 interrupted. Everything
+//! that was made is undone, also on Ctrl-C; what a killed run left is undone by the next start ([`state`]).
+
+mod catalogue;
+mod cgroup;
+mod check;
+mod judge;
+mod scenario;
+mod stage;
+mod state;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use tailsight_lab::faults::Fault;
+use tailsight_lab::units::parse_duration;
+use tailsight_trace::Run;
+
+use judge::{Named, Share, Verdict};
+use scenario::{Cause, Scenario};
+use stage::Stop;
+use state::State;
+
+/// `lab run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Scenarios by name (`lab list`), or `all`.
+    #[arg(required = true)]
+    scenarios: Vec<String>,
+    /// How often each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// How long each recording is.
+    #[arg(long, value_parser = parse_duration, default_value = "2s")]
+    duration: Duration,
+    /// Print every result as JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Where runs are made; a folder of this name is made when it is not there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Keep every run, diagnosis and truth log.
+    #[arg(long)]
+    keep: bool,
+    /// Put the table between the markers of this file; names of tasks that are not the lab's are replaced.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// The binary of tailsight [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    tailsight: Option<PathBuf>,
+}
+
+/// What every run needs.
+pub struct Lab {
+    tailsight: PathBuf,
+    program: PathBuf,
+    duration: Duration,
+    stop: Arc<AtomicBool>,
+}
+
+impl Lab {
+    /// Fails when Ctrl-C was pressed; called between all steps.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    /// A fault program.
+    fn fault(&self, fault: Fault, schedule: &str, strength: f64) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["fault", fault.name(), "--schedule", schedule, "--strength", &strength.to_string()]);
+        command
+    }
+}
+
+/// The result of one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    pub scenario: &'static str,
+    pub repeat: u32,
+    pub leg: &'static str,
+    pub verdict: Verdict,
+    /// Why it did not run, failed, or has no diagnosis.
+    pub reason: Option<String>,
+    pub expected: Vec<Cause>,
+    /// The named causes by rank, without `unexplained`.
+    pub causes: Vec<Named>,
+    /// Shares beside their truth.
+    pub shares: Vec<Share>,
+    /// Named causes that the raw events show in none of their evidence.
+    pub false_causes: Vec<String>,
+    /// Those that they show in a part of it.
+    pub partly: Vec<String>,
+    /// Named causes that were looked for in the raw events.
+    pub checked_causes: usize,
+    pub coverage: Option<Coverage>,
+    /// Messages of the leg.
+    pub messages: u64,
+    /// The share of other programs of this machine on the application's core, by raw events and the client's samples.
+    pub others_share: Option<f64>,
+    /// Places in the raw events where a switch of tasks was not recorded.
+    pub breaks: usize,
+    /// Events that the recorder lost.
+    pub lost_events: u64,
+    /// The client's latency, ns: p50, p99, max.
+    pub client_ns: Option<[u64; 3]>,
+}
+
+/// As in `diagnose --json`.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Coverage {
+    pub overall: f64,
+    pub p50: f64,
+    pub min: f64,
+}
+
+impl Outcome {
+    /// Whether it counts, for or against.
+    fn counts(&self) -> bool {
+        !matches!(self.verdict, Verdict::NotRun | Verdict::Disturbed)
+    }
+
+    /// A run without a result.
+    fn without(scenario: &Scenario, repeat: u32, verdict: Verdict, reason: String) -> Self {
+        Self {
+            scenario: scenario.name,
+            repeat,
+            leg: scenario.leg,
+            verdict,
+            reason: Some(reason),
+            expected: scenario.expect.clone(),
+            causes: Vec::new(),
+            shares: Vec::new(),
+            false_causes: Vec::new(),
+            partly: Vec::new(),
+            checked_causes: 0,
+            coverage: None,
+            messages: 0,
+            others_share: None,
+            breaks: 0,
+            lost_events: 0,
+            client_ns: None,
+        }
+    }
+}
+
+/// `lab list`.
+pub fn list() {
+    for scenario in catalogue::all() {
+        let expect: Vec<String> =
+            scenario.expect.iter().map(|c| format!("{} {}", c.category, c.name).trim().to_owned()).collect();
+        let expect = if expect.is_empty() { "nothing".to_owned() } else { expect.join(" or ") };
+        println!("{:<18} {:<9} {}\n{:<28} expected: {expect}", scenario.name, scenario.leg, scenario.about, "");
+    }
+}
+
+/// `lab run`.
+pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let scenarios = choose(&args.scenarios)?;
+    if !tailsight_lab::netns::permitted() {
+        bail!("scenarios make network namespaces and record, which needs root: run this with sudo");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        bail!(
+            "scenarios need two cores, one for the application and one for the client; this machine gives us {cores}"
+        );
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let beside = || program.with_file_name("tailsight");
+    let tailsight = std::path::absolute(args.tailsight.clone().unwrap_or_else(beside))?;
+    if !tailsight.is_file() {
+        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
+    }
+    if let Some(file) = &args.write {
+        table::check(file)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    let lab = Lab { tailsight, program, duration: args.duration, stop };
+    let mut state = State::begin(&state::folder())?;
+    let apart = cgroup::Apart::begin(&mut state);
+    let out = args.out.clone().unwrap_or_else(std::env::temp_dir);
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let out = std::path::absolute(&out)?;
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for repeat in 1..=args.repeat {
+        for scenario in &scenarios {
+            let folder = out.join(format!("tailsight-lab-{}-{repeat}-{}", scenario.name, std::process::id()));
+            if !args.keep {
+                state.folder(&folder)?;
+            }
+            let outcome = once(&lab, &mut state, scenario, repeat, &folder);
+            state.undo(args.keep)?;
+            if lab.check().is_err() {
+                eprintln!("lab: interrupted; everything that was made is undone");
+                return Ok(ExitCode::from(130));
+            }
+            eprintln!("{}", table::line(&outcome));
+            outcomes.push(outcome);
+        }
+    }
+    drop(apart);
+    drop(state);
+    let page = table::page(&outcomes, &scenarios, args.repeat);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&outcomes)?);
+    } else {
+        print!("{page}");
+    }
+    if args.keep || args.out.is_some() {
+        std::fs::write(out.join("accuracy.json"), serde_json::to_vec_pretty(&outcomes)?)?;
+    }
+    if let Some(file) = &args.write {
+        table::write(file, &page)?;
+        eprintln!("wrote {}", file.display());
+    }
+    let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
+    Ok(match (has(Verdict::Failed), has(Verdict::Wrong) || has(Verdict::NoDiagnosis)) {
+        (true, _) => ExitCode::from(1),
+        (false, true) => ExitCode::from(4),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// The scenarios of these names.
+fn choose(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
+    let all = catalogue::all();
+    if names.iter().any(|name| name == "all") {
+        return Ok(all);
+    }
+    names
+        .iter()
+        .map(|name| {
+            let found = all.iter().find(|scenario| scenario.name == name).cloned();
+            found.with_context(|| format!("there is no scenario {name}; `lab list` shows them"))
+        })
+        .collect()
+}
+
+/// Runs a scenario once and judges it.
+fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: &Path) -> Outcome {
+    let take = match stage::run(lab, state, scenario, u64::from(repeat), folder) {
+        Ok(take) => take,
+        Err(Stop::NotRun(why)) => return Outcome::without(scenario, repeat, Verdict::NotRun, why),
+        Err(Stop::Failed(error)) => {
+            return Outcome::without(scenario, repeat, Verdict::Failed, format!("{error:#}"));
+        }
+    };
+    judge(scenario, repeat, &take)
+        .unwrap_or_else(|error| Outcome::without(scenario, repeat, Verdict::Failed, format!("{error:#}")))
+}
+
+/// Judges what a run gave.
+fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result<Outcome> {
+    let mut run = Run::open(&take.run)?;
+    let recorded = (run.meta.start_ns, run.meta.end_ns);
+    let lost_events = run.meta.lost();
+    let client_ns = client(take);
+    let Some(diagnosis) = &take.diagnosis else {
+        let reason = format!("not enough evidence: {}", take.said);
+        return Ok(Outcome {
+            lost_events,
+            client_ns,
+            ..Outcome::without(scenario, repeat, Verdict::NoDiagnosis, reason)
+        });
+    };
+    let causes = judge::causes(diagnosis);
+    let shares = judge::shares(scenario, &causes, &take.samples, &take.truth, recorded);
+    let found = check::check(&mut run, &causes, scenario.leg)?;
+    let others_share = judge::share_of_turns(scenario, &take.samples, &found.others, recorded);
+    let right = judge::first_is_right(scenario, &causes) && (!scenario.expect.is_empty() || found.absent.is_empty());
+    let number = |key: &str| diagnosis["coverage"][key].as_f64();
+    Ok(Outcome {
+        verdict: match right {
+            true => Verdict::Right,
+            false if disturbed(scenario, &shares, others_share) => Verdict::Disturbed,
+            false => Verdict::Wrong,
+        },
+        reason: None,
+        shares,
+        false_causes: found.absent,
+        partly: found.partly,
+        checked_causes: found.checked,
+        coverage: (|| Some(Coverage { overall: number("overall")?, p50: number("p50")?, min: number("min")? }))(),
+        others_share,
+        breaks: found.breaks,
+        messages: diagnosis["messages"]["total"].as_u64().unwrap_or(0),
+        causes,
+        lost_events,
+        client_ns,
+        ..Outcome::without(scenario, repeat, Verdict::Right, String::new())
+    })
+}
+
+/// Whether other programs of the machine had more of the focus than the fault (of an unknown share: more than a third),
+/// by what is known without the diagnosis.
+fn disturbed(scenario: &Scenario, shares: &[Share], others: Option<f64>) -> bool {
+    // While the application itself is kept from running, others may have the core for good reason.
+    let blocked = ["throttled", "tcp-recovery", "connection-setup", "lock-wait", "disk-wait", "stopped"];
+    let waits = scenario.expect.iter().any(|cause| blocked.contains(&cause.category));
+    let fault = shares.first().map_or(if waits { 1.0 } else { 1.0 / 3.0 }, |share| share.truth);
+    !scenario.expect.is_empty() && fault < 0.5 && others.is_some_and(|others| others > fault)
+}
+
+/// The client's latency from when requests were due, ns: p50, p99, max.
+fn client(take: &stage::Take) -> Option<[u64; 3]> {
+    if let Some(outcome) = take.outcomes.first() {
+        return Some([outcome.percentile(50.0)?, outcome.percentile(99.0)?, outcome.percentile(100.0)?]);
+    }
+    let mut all: Vec<u64> =
+        take.samples.iter().filter(|s| s.answered_ns > 0).map(|s| s.answered_ns.saturating_sub(s.due_ns)).collect();
+    all.sort_unstable();
+    let rank = |part: f64| all.get(((all.len() as f64 * part) as usize).min(all.len().checked_sub(1)?)).copied();
+    Some([rank(0.5)?, rank(0.99)?, rank(1.0)?])
+}

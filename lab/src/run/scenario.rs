@@ -1,0 +1,131 @@
+//! What a scenario is: a server, a load, faults, and what is true about them. In: nothing. Out: the words of
+//! [`super::catalogue`].
+
+use tailsight_lab::faults::Fault;
+use tailsight_lab::probe::Plan;
+
+/// A cause, as the diagnosis would name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Cause {
+    /// Category id.
+    pub category: &'static str,
+    /// How its name begins; empty: any name.
+    pub name: &'static str,
+}
+
+impl Cause {
+    /// Whether a named cause is this one. A name may go on with a refinement (`lab-hog/user`) or a core's number.
+    pub fn is(&self, category: &str, name: &str) -> bool {
+        self.category == category && name.starts_with(self.name)
+    }
+}
+
+/// A cause of that category, whatever its name.
+pub const fn any(category: &'static str) -> Cause {
+    Cause { category, name: "" }
+}
+
+/// A cause of that category and name.
+pub const fn named(category: &'static str, name: &'static str) -> Cause {
+    Cause { category, name }
+}
+
+/// The application that is recorded.
+#[derive(Debug, Clone)]
+pub enum App {
+    /// `lab serve` with these arguments, on core 0.
+    Own(Vec<String>),
+    /// memcached, on core 0.
+    Memcached,
+}
+
+/// What loads it, from core 1.
+#[derive(Debug, Clone)]
+pub enum Load {
+    /// A client that knows each of its requests; the address is filled in.
+    Probe(Plan),
+    /// `get`s a second from memcached.
+    Gets(f64),
+}
+
+/// What is wrong. Faults begin before the recording and end after it.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A fault program with further arguments; `on_server` pins it to core 0, else to core 1.
+    Fault {
+        /// Which.
+        fault: Fault,
+        /// When.
+        schedule: &'static str,
+        /// `--strength`.
+        strength: f64,
+        /// Whether it runs on the application's core.
+        on_server: bool,
+        /// Another name for its task.
+        task: Option<&'static str>,
+    },
+    /// A relay between the client and the server, instead of the veth pair: the part of packets, and how long they are
+    /// kept back (us; 0: lost).
+    Relay { part: f64, delay_us: u64 },
+    /// nginx on the application's core, with so many requests a second.
+    Nginx(f64),
+    /// Receive processing of the server's side of the veth pair moves to the application's core.
+    ReceiveOnServer,
+    /// Receive processing of the server's side is done by a kernel thread on the application's core.
+    ThreadedNapi,
+    /// Rules of a firewall that every datagram of the flood is held against, on the server's side.
+    Firewall(usize),
+    /// A quota of the CPU controller for the application: us of every period, us.
+    Quota { quota_us: u64, period_us: u64 },
+    /// A limit of the memory controller for the application, bytes.
+    MemoryLimit(u64),
+}
+
+/// How the true share of a cause is known, independently of any recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The time that entries of a kind in a truth log cover of a request's leg.
+    Overlap {
+        /// The log: a fault's task, or `server`.
+        log: &'static str,
+        /// One of [`tailsight_lab::truth::kind`].
+        kind: u64,
+    },
+    /// The service time that the request asked for: what its server really worked for it.
+    Service,
+    /// The time in which the server, which has one worker, served requests that it received before this one.
+    Others,
+    /// The time in which a packet before the request on its connection was on its way, by the relay's log. Requests that
+    /// were lost or kept back themselves are left out: their host knows nothing of that.
+    Recovery,
+}
+
+/// A cause whose true share can be computed.
+#[derive(Debug, Clone, Copy)]
+pub struct Truth {
+    /// Named like one of these; their shares are added.
+    pub causes: &'static [Cause],
+    /// How it is known.
+    pub how: How,
+}
+
+/// A scenario.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong, in words.
+    pub about: &'static str,
+    /// What is recorded.
+    pub app: App,
+    /// What loads it.
+    pub load: Load,
+    /// What is wrong.
+    pub steps: Vec<Step>,
+    /// The leg that is diagnosed.
+    pub leg: &'static str,
+    /// The first cause is to be one of these; empty: nothing is wrong, and only false causes count.
+    pub expect: Vec<Cause>,
+    /// Causes of known share.
+    pub truth: Vec<Truth>,
+}

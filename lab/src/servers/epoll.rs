@@ -1,0 +1,48 @@
+//! Level-triggered epoll for servers: a descriptor is its own token. In: sockets. Out: those that can be read.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+/// An epoll instance.
+#[derive(Debug)]
+pub(super) struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// An empty one.
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no pointers.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor; nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Adds a descriptor; whoever sees it in [`Epoll::wait`] for the first time owns it from then on.
+    pub(super) fn give(&self, fd: impl IntoRawFd) -> io::Result<()> {
+        let fd = fd.into_raw_fd();
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+        // SAFETY: both descriptors are open and `event` is valid for the call, which copies it.
+        if unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } < 0 {
+            let error = io::Error::last_os_error();
+            // SAFETY: it was given to us and to nobody else.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Waits without an end and gives the descriptors that can be read.
+    pub(super) fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> impl Iterator<Item = RawFd> + use<'a> {
+        // SAFETY: `events` has room for as many events as are asked for and lives over the call.
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1) };
+        // An interrupted wait is a wait without events.
+        events[..usize::try_from(n).unwrap_or(0)].iter().map(|event| event.u64 as RawFd)
+    }
+}
+
+/// Room for events.
+pub(super) fn room() -> Vec<libc::epoll_event> {
+    vec![libc::epoll_event { events: 0, u64: 0 }; 128]
+}

@@ -1,0 +1,101 @@
+//! Threads of the synthetic server that get in its workers' way from another core. In: options. Out: truth log entries.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Disturb, ServeArgs, spawn};
+use crate::clock::{now_ns, sleep_until};
+use crate::process::pin_thread;
+use crate::schedule::Schedule;
+use crate::truth::{TruthLog, kind};
+use crate::{Error, Result};
+
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration (`include/uapi/linux/membarrier.h`).
+const MEMBARRIER: libc::c_long = 8;
+const MEMBARRIER_REGISTER: libc::c_long = 16;
+
+/// Starts the threads that the options ask for.
+pub(super) fn start(args: &ServeArgs, lock: &Arc<Mutex<u64>>, truth: Option<&Arc<TruthLog>>) -> Result<()> {
+    let cpu = args.inside_cpu;
+    if let Some(schedule) = args.hold {
+        let (lock, truth) = (Arc::clone(lock), truth.cloned());
+        spawn("lab-holder", move || {
+            pin(cpu);
+            hold(&lock, schedule, truth.as_deref());
+        })?;
+    }
+    if let Some(what) = args.disturb {
+        if what == Disturb::Membarrier {
+            membarrier(MEMBARRIER_REGISTER)?;
+        }
+        let (schedule, truth) = (args.disturb_schedule, truth.cloned());
+        let name = if what == Disturb::Tlb { "lab-tlb" } else { "lab-membarrier" };
+        spawn(name, move || {
+            pin(cpu);
+            disturb(what, schedule, truth.as_deref());
+        })?;
+    }
+    Ok(())
+}
+
+/// Pins the thread; without, it disturbs from wherever it runs.
+fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        let _ = pin_thread(cpu);
+    }
+}
+
+/// Holds the mutex in bursts, asleep: whoever waits for it waits for nothing but it.
+fn hold(lock: &Mutex<u64>, schedule: Schedule, truth: Option<&TruthLog>) {
+    loop {
+        let (_, end) = schedule.wait();
+        let mut guard = lock.lock().unwrap_or_else(|p| p.into_inner());
+        let place = truth.and_then(|truth| truth.begin(kind::HELD, now_ns()));
+        sleep_until(end);
+        *guard += 1;
+        let released = now_ns();
+        drop(guard);
+        if let Some(truth) = truth {
+            truth.end(place, released);
+        }
+    }
+}
+
+/// Interrupts the other cores of this process in bursts.
+fn disturb(what: Disturb, schedule: Schedule, truth: Option<&TruthLog>) {
+    loop {
+        let (begin, end) = schedule.wait();
+        let place = truth.and_then(|truth| truth.begin(kind::STORM, begin));
+        while now_ns() < end {
+            match what {
+                Disturb::Tlb => map_and_unmap(),
+                // Registered above: the command cannot fail from here on.
+                Disturb::Membarrier => drop(membarrier(MEMBARRIER)),
+            }
+        }
+        if let Some(truth) = truth {
+            truth.end(place, now_ns());
+        }
+    }
+}
+
+/// Maps a page, writes to it and unmaps it: every core that runs this process must forget it.
+fn map_and_unmap() {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new private mapping of a page, used and unmapped here only.
+    unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        if page != libc::MAP_FAILED {
+            std::ptr::write_volatile(page.cast::<u8>(), 1);
+            libc::munmap(page, 4096);
+        }
+    }
+}
+
+/// The system call.
+fn membarrier(command: libc::c_long) -> Result<()> {
+    // SAFETY: the call takes no pointers.
+    if unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } < 0 {
+        return Err(Error::io("use membarrier", std::io::Error::last_os_error()));
+    }
+    Ok(())
+}
