@@ -26,6 +26,8 @@ pub struct Collector {
     pub received: u64,
     /// Packets with data for the target's ports.
     pub arrived: u64,
+    /// Pieces of payload.
+    pub pieces: u64,
 }
 
 impl Collector {
@@ -63,6 +65,7 @@ impl Collector {
                 self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] = Some(Ipv6Addr::from(bytes));
             }
             Some(Kind::Recv) => self.received += 1,
+            Some(Kind::Payload) => self.pieces += 1,
             Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => self.arrived += 1,
             _ => {}
         }

@@ -15,6 +15,7 @@ pub mod loader;
 pub mod probes;
 pub mod procfs;
 pub mod session;
+mod silence;
 pub mod tables;
 pub mod target;
 

@@ -30,6 +30,7 @@ use crate::gentle::Gentle;
 use crate::loader::{self, HookChoice, HookState, Loaded};
 use crate::probes::Need;
 use crate::procfs;
+use crate::silence;
 use crate::tables::{EarlyTables, socket_rows, task_rows};
 use crate::target::{self, Selector};
 
@@ -297,7 +298,14 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     }
     describe_clocks(&mut meta, &clock_rows);
     if session.collector.received == 0 {
-        meta.warnings.push(no_traffic(&meta, session.collector.arrived));
+        meta.warnings.push(silence::no_traffic(&meta, session.collector.arrived));
+    }
+    if let Some(asked) = &meta.payload
+        && session.collector.arrived > 0
+        && session.collector.pieces == 0
+    {
+        let warning = silence::no_payload(&asked.protocol, &meta.host.kernel);
+        meta.warnings.push(warning);
     }
     let mut error = session.failed.take();
     for step in [writer.tasks(&tasks), writer.sockets(&sockets), writer.clocks(&clock_rows)] {
@@ -577,22 +585,6 @@ fn describe_clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow
     }
 }
 
-/// Why there are no messages. `arrived`: packets with data for the target's ports.
-fn no_traffic(meta: &RunMeta, arrived: u64) -> String {
-    let ports: Vec<String> = meta.target.ports.iter().map(u16::to_string).collect();
-    let ports = ports.join(", ");
-    if ports.is_empty() {
-        "the target has no server port: it neither listens nor holds a connection".into()
-    } else if arrived > 0 {
-        format!(
-            "{arrived} packets with data came for port {ports}, but no receive call of the target was seen: another process \
-             holds the connections (--port finds it), or the target reads in a way that no hook covers (splice)"
-        )
-    } else {
-        format!("no message reached the target on port {ports} while recording; is there a load?")
-    }
-}
-
 /// CPU time of this thread, which does all of the recording.
 fn own_cpu_ns() -> u64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |u| {
@@ -613,20 +605,4 @@ fn default_buffer_bytes() -> u64 {
     let kib =
         text.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A server that reads with splice(2) was told that nobody sends it anything.
-    #[test]
-    fn traffic_that_is_not_read_is_not_called_no_traffic() {
-        let mut meta = RunMeta::default();
-        assert!(no_traffic(&meta, 0).contains("no server port"));
-        meta.target.ports = vec![80, 443];
-        assert!(no_traffic(&meta, 0).contains("port 80, 443") && no_traffic(&meta, 0).contains("is there a load?"));
-        let text = no_traffic(&meta, 972);
-        assert!(text.contains("972") && text.contains("splice") && !text.contains("is there a load?"), "{text}");
-    }
 }

@@ -164,6 +164,10 @@ kinds! {
     ReclaimEnd = 63, "mm_vmscan_direct_reclaim_end, mm_vmscan_memcg_reclaim_end, mm_compaction_end", "aux: as ReclaimBegin";
     /// The kernel starts to take data that the application sends on a TCP socket.
     SendBegin = 64, "tcp_sendmsg_locked", "aux: flow flags; a: address key; b: ports | write_seq << 32";
+    /// A thread of the target starts to write a file to its disk and waits for it.
+    SyncBegin = 66, "ext4_sync_file_enter", "";
+    /// The file is on its disk.
+    SyncEnd = 67, "ext4_sync_file_exit", "b: return value";
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", "aux: 24-byte piece number | direction (1 out) << 7 | low byte of the sequence number << 8; a, b, c: 24 bytes";
 }

@@ -21,6 +21,7 @@ enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MA
 enum { BPF_F_MMAPABLE = 1024 };
 
 /* Whole, for libbpf compares the kinds of the types in a kernel function's signature. */
+struct inode;
 struct __sk_buff {
 	__u32 len;
 };

@@ -20,6 +20,7 @@
 #include "../probes/memory/memory.bpf.c"
 #include "../probes/ipi/ipi.bpf.c"
 #include "../probes/locks/locks.bpf.c"
+#include "../probes/disk/disk.bpf.c"
 #include "../probes/workqueue/workqueue.bpf.c"
 
 /* Runs nowhere but where it is attached to measure what an empty program costs. */

@@ -3,6 +3,7 @@
 //! A [`Probe`] lists its [`Hook`]s; a hook lists the BPF programs that can serve it, best first. The loader takes the
 //! first program whose tracepoint this kernel has, so that an older kernel's twin is one more entry in the list.
 
+pub mod disk;
 pub mod idle;
 pub mod interrupts;
 pub mod ipi;
@@ -84,6 +85,7 @@ pub const PROBES: &[Probe] = &[
     memory::PROBE,
     ipi::PROBE,
     locks::PROBE,
+    disk::PROBE,
     workqueue::PROBE,
 ];
 

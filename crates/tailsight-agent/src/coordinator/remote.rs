@@ -1,0 +1,326 @@
+//! The coordinator's end of one agent. In: calls of the coordinator. Out: records on the coordinator's clock.
+//!
+//! While a load runs, a task holds the lease and fetches records twice a second: when the agent dies, what it had measured
+//! until then is here. Nothing an agent does makes a call fail after the start: it is marked as gone, with the reason.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tailsight_load::{Interval, Progress, Sample, Send as Sent, now_ns};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Status};
+
+use super::clocks::{Offset, Round};
+use super::{Credentials, Role};
+use crate::generated as proto;
+use crate::generated::agent_client::AgentClient;
+use crate::wire::{MAX_MESSAGE, PROTOCOL, Records, Summary};
+use crate::{AgentAddress, AgentError, host, tls};
+
+type Client = AgentClient<InterceptedService<Channel, Bearer>>;
+
+/// Puts the token on every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(MetadataValue<Ascii>);
+
+impl tonic::service::Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.0.clone());
+        Ok(request)
+    }
+}
+
+/// What has come and was not given on yet.
+#[derive(Debug, Default)]
+pub(crate) struct Fetched {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) sends: Vec<Sent>,
+    /// One list a thread.
+    pub(crate) rows: Vec<Vec<Interval>>,
+}
+
+/// One agent.
+pub(crate) struct Remote {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) hello: proto::HelloReply,
+    client: Client,
+    gone: Mutex<Option<String>>,
+    fetched: Mutex<Fetched>,
+    /// One fetch at a time, so that records stay in order.
+    fetching: tokio::sync::Mutex<()>,
+    offset: Mutex<Offset>,
+    last: Mutex<Progress>,
+}
+
+/// A round trip to another machine that takes longer is no round trip.
+const CALL: Duration = Duration::from_secs(5);
+/// Connecting thousands of connections, storing a million keys.
+const START: Duration = Duration::from_secs(180);
+const ROUNDS: usize = 40;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change under these locks is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All that an error and its causes say.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut words: Vec<String> = causes.map(ToString::to_string).collect();
+    words.dedup();
+    words.join(": ")
+}
+
+fn said(status: &Status) -> String {
+    let source = std::error::Error::source(status).map(chain);
+    match source {
+        Some(source) if status.code() == tonic::Code::Unavailable => source,
+        _ if status.message().is_empty() => status.code().to_string(),
+        _ => status.message().to_owned(),
+    }
+}
+
+impl Remote {
+    /// Connects, greets, compares the clocks.
+    pub(crate) async fn connect(
+        address: &AgentAddress,
+        role: Role,
+        credentials: &Credentials,
+        who: &str,
+    ) -> Result<Arc<Self>, AgentError> {
+        let name = address.authority();
+        let fail = |reason: String| AgentError::Connect { agent: name.clone(), reason };
+        let tls = tls::client(address.fingerprint, credentials.ca.as_deref(), credentials.identity.as_ref())?;
+        let server_name = ServerName::try_from(address.host.clone()).map_err(|e| fail(e.to_string()))?;
+        let connector = Connector { authority: name.clone(), server_name, tls: TlsConnector::from(Arc::new(tls)) };
+        // The connector does the TLS; the URI only names the HTTP/2 authority.
+        let endpoint = Endpoint::from_static("http://agent").connect_timeout(CALL).tcp_nodelay(true);
+        let channel = endpoint.connect_with_connector(connector).await.map_err(|e| {
+            fail(format!("{}; is the agent running, and is this its address and fingerprint?", chain(&e)))
+        })?;
+        let bearer = format!("Bearer {}", credentials.token.reveal()).parse();
+        let bearer = Bearer(bearer.map_err(|_| fail("the token cannot be sent in a header".into()))?);
+        let mut client = AgentClient::with_interceptor(channel, bearer).max_decoding_message_size(MAX_MESSAGE);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut greeting = Request::new(proto::HelloRequest { protocol: PROTOCOL, version, name: who.to_owned() });
+        greeting.set_timeout(CALL);
+        let hello = client.hello(greeting).await.map_err(|e| fail(said(&e)))?.into_inner();
+        let remote = Arc::new(Self {
+            name,
+            role,
+            hello,
+            client,
+            gone: Mutex::default(),
+            fetched: Mutex::default(),
+            fetching: tokio::sync::Mutex::new(()),
+            offset: Mutex::default(),
+            last: Mutex::default(),
+        });
+        let offset = remote.compare_clocks().await?;
+        *lock(&remote.offset) = offset;
+        Ok(remote)
+    }
+
+    fn request<T>(&self, message: T, timeout: Duration) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(timeout);
+        request
+    }
+
+    fn failed(&self, call: &'static str) -> impl Fn(Status) -> AgentError {
+        move |status| AgentError::Call { agent: self.name.clone(), call, reason: said(&status) }
+    }
+
+    /// Why it is gone.
+    pub(crate) fn gone(&self) -> Option<String> {
+        lock(&self.gone).clone()
+    }
+
+    pub(crate) fn mark_gone(&self, reason: String) {
+        lock(&self.gone).get_or_insert(reason);
+    }
+
+    /// Agent's clock minus ours, as last measured.
+    pub(crate) fn offset(&self) -> Offset {
+        *lock(&self.offset)
+    }
+
+    pub(crate) fn set_offset(&self, offset: Offset) {
+        *lock(&self.offset) = offset;
+    }
+
+    /// Whether it says that it runs on this very host and clock.
+    fn is_here(&self) -> bool {
+        let (boot, namespace) = (host::boot_id(), host::time_namespace());
+        !boot.is_empty() && self.hello.boot_id == boot && self.hello.time_namespace == namespace
+    }
+
+    /// Measures the offset anew.
+    pub(crate) async fn compare_clocks(&self) -> Result<Offset, AgentError> {
+        let mut client = self.client.clone();
+        let mut rounds = Vec::with_capacity(ROUNDS);
+        for _ in 0..ROUNDS {
+            let request = self.request(proto::ClockRequest { session: self.hello.session }, CALL);
+            let before_ns = now_ns();
+            let reply = client.clock(request).await.map_err(self.failed("comparing clocks"))?;
+            let after_ns = now_ns();
+            rounds.push(Round { before_ns, agent_ns: reply.into_inner().monotonic_ns, after_ns });
+        }
+        let none = || AgentError::Clock { agent: self.name.clone(), reason: "no reading came".into() };
+        Offset::measure(&rounds, self.is_here()).ok_or_else(none)
+    }
+
+    pub(crate) async fn prepare(&self, load: proto::LoadRequest) -> Result<(), AgentError> {
+        self.client.clone().prepare(self.request(load, START)).await.map_err(self.failed("preparing the load"))?;
+        Ok(())
+    }
+
+    /// Starts its load; when it began, on our clock, and the address it goes to.
+    pub(crate) async fn start(&self, load: proto::LoadRequest) -> Result<(u64, String), AgentError> {
+        let reply = self.client.clone().start_load(self.request(load, START)).await;
+        let reply = reply.map_err(self.failed("start_load"))?.into_inner();
+        *lock(&self.fetched) = Fetched::default();
+        *lock(&self.last) = Progress::default();
+        Ok((reply.start_ns.wrapping_add_signed(-self.offset().offset_ns), reply.address))
+    }
+
+    pub(crate) async fn measure(&self, samples: u64, sampling_rate: f64) -> Result<(), AgentError> {
+        let message = proto::StartMeasureRequest { session: self.hello.session, samples, sampling_rate };
+        self.client.clone().start_measure(self.request(message, CALL)).await.map_err(self.failed("start_measure"))?;
+        Ok(())
+    }
+
+    /// Asks how it stands; the last known state when it is gone.
+    pub(crate) async fn progress(&self) -> Progress {
+        if self.gone().is_none() {
+            let message = proto::GetThroughputRequest { session: self.hello.session };
+            match self.client.clone().get_throughput(self.request(message, CALL)).await {
+                Ok(reply) => {
+                    let reply = reply.into_inner();
+                    *lock(&self.last) = Progress {
+                        elapsed_ns: reply.elapsed_ns,
+                        sent: reply.sent,
+                        answered: reply.answered,
+                        failed: reply.failed,
+                        blocked: reply.blocked,
+                        samples: reply.samples,
+                        ended: reply.ended,
+                    };
+                }
+                Err(status) => self.mark_gone(format!("get_throughput: {}", said(&status))),
+            }
+        }
+        *lock(&self.last)
+    }
+
+    /// Fetches what was recorded since the last time.
+    pub(crate) async fn fetch(&self) {
+        if self.gone().is_some() {
+            return;
+        }
+        let _alone = self.fetching.lock().await;
+        if let Err(status) = self.try_fetch().await {
+            self.mark_gone(format!("get_latency: {}", said(&status)));
+        }
+    }
+
+    async fn try_fetch(&self) -> Result<(), Status> {
+        let message = proto::GetLatencyRequest { session: self.hello.session, sends: Vec::new() };
+        let mut stream = self.client.clone().get_latency(self.request(message, START)).await?.into_inner();
+        while let Some(message) = tokio::time::timeout(CALL, stream.message())
+            .await
+            .map_err(|_| Status::deadline_exceeded("no records for 5 s"))??
+        {
+            let mut records = Records::default();
+            if !records.take(message) {
+                return Err(Status::data_loss("its records have columns of unequal length"));
+            }
+            records.shift(-self.offset().offset_ns);
+            let mut fetched = lock(&self.fetched);
+            // A throughput agent records next to nothing, so that its sends are kept; what it does is not used.
+            if self.role != Role::Throughput {
+                fetched.samples.append(&mut records.samples);
+            }
+            fetched.sends.append(&mut records.sends);
+            for (thread, row) in records.intervals {
+                let thread = thread.min(1023) as usize;
+                if fetched.rows.len() <= thread {
+                    fetched.rows.resize(thread + 1, Vec::new());
+                }
+                fetched.rows[thread].push(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives on what has come.
+    pub(crate) fn taken<T>(&self, take: impl FnOnce(&mut Fetched) -> T) -> T {
+        take(&mut lock(&self.fetched))
+    }
+
+    /// Holds the lease once.
+    pub(crate) async fn keep_alive(&self) {
+        let message = proto::KeepAliveRequest { session: self.hello.session };
+        if let Err(status) = self.client.clone().keep_alive(self.request(message, CALL)).await {
+            self.mark_gone(format!("keep-alive: {}", said(&status)));
+        }
+    }
+
+    /// Ends its load; `within` covers the drain.
+    pub(crate) async fn stop(&self, within: Duration) -> Result<Summary, AgentError> {
+        let message = proto::StopRequest { session: self.hello.session };
+        let reply =
+            self.client.clone().stop(self.request(message, within + CALL)).await.map_err(self.failed("stop"))?;
+        serde_json::from_str(&reply.into_inner().summary).map_err(|e| AgentError::Call {
+            agent: self.name.clone(),
+            call: "stop",
+            reason: format!("its summary cannot be read ({e}); use the same version on both sides"),
+        })
+    }
+
+    /// Ends the session. Nobody is left to hear of a failure; the lease ends it then.
+    pub(crate) async fn exit(&self) {
+        let message = proto::ExitRequest { session: self.hello.session };
+        let _ = self.client.clone().exit(self.request(message, Duration::from_secs(1))).await;
+    }
+}
+
+/// Connects and shakes hands.
+#[derive(Clone)]
+struct Connector {
+    authority: String,
+    server_name: ServerName<'static>,
+    tls: TlsConnector,
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, std::io::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let socket = TcpStream::connect(&this.authority).await?;
+            socket.set_nodelay(true)?;
+            let handshake = this.tls.connect(this.server_name, socket);
+            let stream = tokio::time::timeout(CALL, handshake).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+            Ok(TokioIo::new(stream))
+        })
+    }
+}

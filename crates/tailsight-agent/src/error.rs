@@ -1,0 +1,87 @@
+//! What can go wrong between a coordinator and its agents. Every error says what was tried, on what, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use tailsight_load::LoadError;
+
+/// Why there is no agent, or no load from it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// A text that describes an agent, a token or a rule cannot be read.
+    #[error("`{text}` is not {what}; expected {expected}")]
+    Parse {
+        /// What was being read.
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// The forms that can be read.
+        expected: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("cannot {what}: {reason}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        reason: io::Error,
+    },
+    /// A file with a certificate or a key cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The TLS library refused a configuration.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+    /// The operator of the agent does not allow what the coordinator asks for.
+    #[error("refused by the agent's operator: {0}")]
+    Refused(String),
+    /// No session with the agent.
+    #[error("no session with agent {agent}: {reason}")]
+    Connect {
+        /// HOST:PORT.
+        agent: String,
+        /// What failed, and what to do.
+        reason: String,
+    },
+    /// A call to an agent failed.
+    #[error("agent {agent}: {call} failed: {reason}")]
+    Call {
+        /// HOST:PORT.
+        agent: String,
+        /// The call.
+        call: &'static str,
+        /// What the agent or the transport said.
+        reason: String,
+    },
+    /// The clocks of an agent and the coordinator cannot be laid side by side as exactly as the measurement needs.
+    #[error("agent {agent} disagrees on the clock: {reason}")]
+    Clock {
+        /// HOST:PORT.
+        agent: String,
+        /// How, by how much, and what is allowed.
+        reason: String,
+    },
+    /// The plan cannot be shared by these agents.
+    #[error("the load cannot be shared by the agents: {0}")]
+    Split(String),
+    /// The load itself.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl AgentError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |reason| Self::Io { what, reason }
+    }
+
+    pub(crate) fn parse(what: &'static str, text: &str, expected: &'static str) -> Self {
+        Self::Parse { what, text: text.to_owned(), expected }
+    }
+}

@@ -1,0 +1,27 @@
+//! Load agents on other machines, driven over gRPC, and the coordinator that drives them.
+//!
+//! In: agents' addresses, a token, a plan. Out: pooled samples on the coordinator's clock. Lancet §4.1, Table 2, Figure 3.
+
+mod address;
+mod allow;
+pub mod coordinator;
+mod error;
+mod generated;
+mod host;
+mod policy;
+mod server;
+mod service;
+mod session;
+mod tls;
+mod token;
+mod wire;
+
+pub use address::{AgentAddress, Fingerprint};
+pub use allow::{Allow, Rule};
+pub use error::AgentError;
+pub use policy::Policy;
+pub use server::{Agent, Config};
+pub use session::Log;
+pub use tls::Identity;
+pub use token::Token;
+pub use wire::{Records, Summary};

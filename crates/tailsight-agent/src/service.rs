@@ -1,0 +1,233 @@
+//! The calls of an agent. In: gRPC requests from those who have the token. Out: what the session says.
+
+use std::sync::Arc;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tailsight_load::{Driver, LoadError, Plan, Rate, now_ns};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+use tonic::{Request, Response, Status};
+
+use crate::generated as proto;
+use crate::policy::{Admitted, Policy};
+use crate::session::{LEASE, Running, Sessions};
+use crate::wire::{PROTOCOL, chunks};
+use crate::{AgentError, host};
+
+/// The service behind the token check.
+pub(crate) struct Service {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) policy: Arc<Policy>,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// What tonic knows of a TLS caller; it exports the name only with a TLS configuration of its own.
+type CallerInfo = <TlsStream<TcpStream> as Connected>::ConnectInfo;
+
+/// Who called, for the log.
+pub(crate) fn peer<T>(request: &Request<T>) -> String {
+    let info = request.extensions().get::<CallerInfo>();
+    let address = info.and_then(|info| info.get_ref().remote_addr());
+    address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string())
+}
+
+fn denied(reason: String) -> Status {
+    Status::failed_precondition(reason)
+}
+
+fn refused(error: &AgentError) -> Status {
+    match error {
+        AgentError::Refused(_) => Status::permission_denied(error.to_string()),
+        _ => Status::invalid_argument(error.to_string()),
+    }
+}
+
+/// Text of a coordinator, made fit for a line of the log.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// Runs what blocks where it may.
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(act)
+        .await
+        .map_err(|e| Status::internal(format!("the agent failed: {e}; please report it")))
+}
+
+impl Service {
+    /// Admits and starts a load, or says in the log why not.
+    async fn start(&self, request: proto::LoadRequest, only_prepare: bool) -> Result<(String, u64), Status> {
+        let (id, sessions, policy) = (request.session, self.sessions.clone(), self.policy.clone());
+        sessions.begin_start(id).map_err(denied)?;
+        blocking(move || {
+            let begun = begin(&policy, &request, only_prepare);
+            let (running, result) = match begun {
+                Ok((address, None)) => (None, Ok((address, 0))),
+                Ok((address, Some(running))) => {
+                    let plan = running.driver.plan();
+                    let role = request.role().as_str_name().trim_start_matches("ROLE_").to_lowercase();
+                    sessions.log(&format!(
+                        "load started ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed {}",
+                        plan.target, plan.protocol, plan.rate, plan.arrivals, plan.connections, plan.threads, plan.seed
+                    ));
+                    let start_ns = running.driver.start_ns();
+                    (Some(running), Ok((address, start_ns)))
+                }
+                Err(error) => {
+                    sessions.log(&format!("load refused: {}", plain(&error.to_string())));
+                    (None, Err(refused(&error)))
+                }
+            };
+            sessions.end_start(id, running).map_err(denied)?;
+            result
+        })
+        .await?
+    }
+}
+
+/// Starts what was admitted. To prepare only, everything is done but the load.
+fn begin(
+    policy: &Policy,
+    request: &proto::LoadRequest,
+    only_prepare: bool,
+) -> Result<(String, Option<Running>), AgentError> {
+    let Admitted { mut plan, address, files } = policy.admit(request)?;
+    if only_prepare {
+        store_keys(&mut plan)?;
+        return Ok((address, None));
+    }
+    // Recording begins with a measurement window, not with the load.
+    plan.sampling = 0.0;
+    Ok((address, Some(Running::new(Driver::start(plan)?, files, policy.rate))))
+}
+
+/// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
+fn store_keys(plan: &mut Plan) -> Result<(), LoadError> {
+    plan.connections = plan.threads;
+    plan.arrivals = tailsight_load::Arrivals::Fixed;
+    plan.rate = Rate::Steps(vec![(1_000_000_000, 0.0), (1_000_000_000, 1.0)]);
+    plan.duration_ns = Some(1_000_000);
+    plan.max_samples = 1;
+    // It lasts a millisecond and nothing is due in it.
+    let _ = Driver::start(plan.clone())?.wait();
+    Ok(())
+}
+
+#[tonic::async_trait]
+impl proto::agent_server::Agent for Service {
+    async fn hello(&self, request: Request<proto::HelloRequest>) -> Answer<proto::HelloReply> {
+        let peer = peer(&request);
+        let hello = request.into_inner();
+        if hello.protocol != PROTOCOL {
+            return Err(denied(format!(
+                "the coordinator speaks protocol {}, the agent {PROTOCOL}; use the same version on both sides",
+                hello.protocol
+            )));
+        }
+        let mut id = [0; 8];
+        SystemRandom::new().fill(&mut id).map_err(|_| Status::internal("no random bytes"))?;
+        let session = u64::from_le_bytes(id);
+        let (name, version) = (plain(&hello.name), plain(&hello.version));
+        self.sessions
+            .open(session, format!("{name} at {peer}, version {version}"))
+            .map_err(Status::resource_exhausted)?;
+        let policy = &self.policy;
+        Ok(Response::new(proto::HelloReply {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            session,
+            hostname: host::hostname(),
+            boot_id: host::boot_id(),
+            time_namespace: host::time_namespace(),
+            kernel: host::kernel(),
+            cores: host::cores(),
+            kernel_stamps: host::kernel_stamps(),
+            busy_poll: host::busy_poll(),
+            limits: Some(proto::Limits {
+                rate: policy.rate,
+                duration_ms: policy.duration.as_millis() as u64,
+                connections: policy.connections,
+                samples: policy.samples as u64,
+                targets: policy.allow.texts(),
+            }),
+            lease_ms: LEASE.as_millis() as u32,
+        }))
+    }
+
+    async fn clock(&self, request: Request<proto::ClockRequest>) -> Answer<proto::ClockReply> {
+        self.sessions.keep_alive(request.into_inner().session).map_err(denied)?;
+        Ok(Response::new(proto::ClockReply { monotonic_ns: now_ns(), realtime_ns: host::realtime_ns() }))
+    }
+
+    async fn prepare(&self, request: Request<proto::LoadRequest>) -> Answer<proto::PrepareReply> {
+        let (address, _) = self.start(request.into_inner(), true).await?;
+        Ok(Response::new(proto::PrepareReply { address }))
+    }
+
+    async fn start_load(&self, request: Request<proto::LoadRequest>) -> Answer<proto::StartLoadReply> {
+        let (address, start_ns) = self.start(request.into_inner(), false).await?;
+        Ok(Response::new(proto::StartLoadReply { start_ns, address }))
+    }
+
+    async fn start_measure(&self, request: Request<proto::StartMeasureRequest>) -> Answer<proto::StartMeasureReply> {
+        let request = request.into_inner();
+        let rate = request.sampling_rate;
+        if !(0.0..=1.0).contains(&rate) {
+            return Err(Status::invalid_argument(format!("a sampling rate of {rate}; 0 to 1 can be")));
+        }
+        let window = self.sessions.measure(request.session, request.samples, rate).map_err(denied)?;
+        Ok(Response::new(proto::StartMeasureReply { window: u32::from(window), start_ns: now_ns() }))
+    }
+
+    async fn get_throughput(&self, request: Request<proto::GetThroughputRequest>) -> Answer<proto::ThroughputReply> {
+        let (progress, enough) = self.sessions.progress(request.into_inner().session).map_err(denied)?;
+        Ok(Response::new(proto::ThroughputReply {
+            elapsed_ns: progress.elapsed_ns,
+            sent: progress.sent,
+            answered: progress.answered,
+            failed: progress.failed,
+            blocked: progress.blocked,
+            samples: progress.samples,
+            ended: progress.ended,
+            enough,
+            now_ns: now_ns(),
+        }))
+    }
+
+    type GetLatencyStream = tokio_stream::Iter<std::vec::IntoIter<Result<proto::Records, Status>>>;
+
+    async fn get_latency(&self, request: Request<proto::GetLatencyRequest>) -> Answer<Self::GetLatencyStream> {
+        let request = request.into_inner();
+        let sessions = self.sessions.clone();
+        let messages = blocking(move || {
+            let mut records = sessions.records(request.session).map_err(denied)?;
+            if !request.sends.is_empty() {
+                let inside = |ns: u64| request.sends.iter().any(|span| (span.from_ns..span.to_ns).contains(&ns));
+                records.sends.retain(|send| inside(send.intended_ns));
+            }
+            Ok::<_, Status>(chunks(&records).into_iter().map(Ok).collect::<Vec<_>>())
+        })
+        .await??;
+        Ok(Response::new(tokio_stream::iter(messages)))
+    }
+
+    async fn keep_alive(&self, request: Request<proto::KeepAliveRequest>) -> Answer<proto::KeepAliveReply> {
+        let loading = self.sessions.keep_alive(request.into_inner().session).map_err(denied)?;
+        Ok(Response::new(proto::KeepAliveReply { loading }))
+    }
+
+    async fn stop(&self, request: Request<proto::StopRequest>) -> Answer<proto::StopReply> {
+        let (sessions, id) = (self.sessions.clone(), request.into_inner().session);
+        let summary = blocking(move || sessions.stop(id)).await?.map_err(denied)?;
+        let summary = serde_json::to_string(&summary).map_err(|e| Status::internal(e.to_string()))?;
+        Ok(Response::new(proto::StopReply { summary }))
+    }
+
+    async fn exit(&self, request: Request<proto::ExitRequest>) -> Answer<proto::ExitReply> {
+        let (sessions, id) = (self.sessions.clone(), request.into_inner().session);
+        blocking(move || sessions.exit(id)).await?.map_err(denied)?;
+        Ok(Response::new(proto::ExitReply {}))
+    }
+}
