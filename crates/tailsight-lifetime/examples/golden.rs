@@ -1,5 +1,6 @@
 //! Records the golden runs: tiny real runs of unmodified servers in network namespaces of our own.
-//! `golden TAILSIGHT OUT`: the built `tailsight` binary, and the folder that gets a run for each server. Needs root.
+//! `golden TAILSIGHT OUT [NAME]`: the built `tailsight` binary, the folder that gets a run for each server, and the only run
+//! to record again. Needs root.
 //!
 //! Every name of a task that is not the lab's own or the kernel's becomes `task-N`, sockets that are not the server's
 //! are left out, and the kernel's build name goes: a run shows nothing else of the machine than its processor.
@@ -28,14 +29,15 @@ type Start = fn(&Pair) -> tailsight_lab::Result<Server>;
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(tailsight), Some(out)) = (arguments.next(), arguments.next()) else {
-        anyhow::bail!("usage: golden TAILSIGHT OUT");
+        anyhow::bail!("usage: golden TAILSIGHT OUT [NAME]");
     };
+    let only = arguments.next();
     let (tailsight, out) = (Path::new(&tailsight), Path::new(&out));
     let pair = Pair::create("golden")?;
     let one = |name, proto, ip, port| {
         (name, Workload { pipeline_burst: 3, ..Workload::new(proto, SocketAddr::new(ip, port)) })
     };
-    let runs: [(_, Start); 4] = [
+    let runs: [(_, Start); 6] = [
         (one("memcached-tcp", Proto::Memcached, SERVER_V4, 11211), |p| {
             Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
         }),
@@ -48,13 +50,25 @@ fn main() -> anyhow::Result<()> {
         (one("nginx-2-workers", Proto::Http1, SERVER_V4, 8088), |p| {
             Server::nginx(&p.server, NginxOpts { port: 8088, workers: 2, ..Default::default() })
         }),
+        (one("memcached-requests", Proto::Memcached, SERVER_V4, 11211), |p| {
+            Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
+        }),
+        (one("redis-requests", Proto::Resp, SERVER_V4, 6379), |p| {
+            Server::redis(&p.server, RedisOpts { port: 6379, ..Default::default() })
+        }),
     ];
     let raw = tempfile::tempdir()?;
     for ((name, workload), start) in runs {
+        if only.as_ref().is_some_and(|o| o != name) {
+            continue;
+        }
+        // Those with requests keep payload.
+        let protocol = name.ends_with("-requests").then(|| workload.proto.name());
         anyhow::ensure!(workload.addr.is_ipv4() || pair.has_ipv6(), "this machine has no IPv6, which {name} needs");
         let served = start(&pair)?;
         let run = raw.path().join(name);
-        record(tailsight, &pair, &served, workload.rate(1_500.0).connections(4), &run)?;
+        let args: Vec<&str> = protocol.into_iter().flat_map(|p| ["--protocol", p]).collect();
+        record(tailsight, &pair, &served, workload.rate(1_500.0).connections(4), &run, &args)?;
         let port = served.port();
         drop(served);
         let events = publish(&run, &out.join(name), port)?;
@@ -64,7 +78,14 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Records the server while the load runs.
-fn record(tailsight: &Path, pair: &Pair, server: &Server, workload: Workload, run: &Path) -> anyhow::Result<()> {
+fn record(
+    tailsight: &Path,
+    pair: &Pair,
+    server: &Server,
+    workload: Workload,
+    run: &Path,
+    args: &[&str],
+) -> anyhow::Result<()> {
     let enough = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = std::thread::Builder::new().name("lab".into()).spawn_scoped(scope, || {
@@ -74,7 +95,9 @@ fn record(tailsight: &Path, pair: &Pair, server: &Server, workload: Workload, ru
         // Connections and first replies are not what the run is about.
         std::thread::sleep(Duration::from_millis(500));
         let status = Command::new(tailsight)
-            .args(["record", "-d", DURATION, "--buffer", "32M", "-p", &server.pid().to_string(), "-o"])
+            .args(["record", "-d", DURATION, "--buffer", "32M", "-p", &server.pid().to_string()])
+            .args(args)
+            .arg("-o")
             .arg(run)
             .stdout(Stdio::null())
             .status();

@@ -100,7 +100,14 @@ impl Core {
     /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
     pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
         if !self.known || tree.task_of(self.node) != event.tid {
-            // The first event of a core, or one after a loss: trust the event.
+            // The first event of a core, or one after a loss: trust the event. Some tasks leave a core without an event (on a
+            // kernel that hides its host's agent); a task that comes after one tells itself within microseconds, but for
+            // the idle task: since when the core was idle is not known.
+            if self.known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
+                let unseen = tree.task(0);
+                let unseen = tree.push(unseen, Frame::Unseen);
+                self.enter(self.last_ns, unseen, true);
+            }
             self.known = true;
             let node = threads.base(tree, event.tid);
             self.enter(event.ts, node, true);
@@ -138,6 +145,8 @@ impl Core {
             }
             Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
             Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::SyncBegin => self.begin(tree, threads, event, Frame::FileSync),
+            Kind::SyncEnd => self.end(tree, threads, event, Frame::FileSync),
             Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
             Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
             Kind::Steal => self.stolen(tree, event.a),

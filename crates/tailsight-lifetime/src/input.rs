@@ -1,8 +1,11 @@
 //! What the lifetimes need to know besides the events: names of threads, the target, its ports, its sockets.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
 use tailsight_trace::tables::{SocketRow, TaskRow};
+
+use crate::model::Flow;
 
 /// Names of threads, and which belong to the target.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +131,8 @@ pub struct Facts {
     pub symbols: Vec<String>,
     /// Cores, highest number plus one.
     pub cpus: u16,
+    /// The protocol whose requests are messages, and how many bytes of each segment were kept for that.
+    pub protocol: Option<(Protocol, u32)>,
 }
 
 impl Facts {
@@ -145,6 +150,30 @@ impl Facts {
             sockets: run.sockets.clone(),
             symbols,
             cpus: cpus.min(u32::from(u16::MAX)) as u16,
+            protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
+        }
+    }
+}
+
+/// Connections that a process outside the target holds: (address key, ports).
+pub fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {
+    let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
+    let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
+    facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
+}
+
+/// IPv6 flows get their addresses from the recorder's socket table.
+pub fn name_flows(flows: &mut [Flow], facts: &Facts) {
+    let by_key: FxHashMap<(u64, u16, u16), &SocketRow> = facts
+        .sockets
+        .iter()
+        .filter(|s| !s.local_addr.is_empty())
+        .map(|s| ((s.addrs, s.local_port, s.remote_port), s))
+        .collect();
+    for flow in flows.iter_mut().filter(|f| f.key.is_v6()) {
+        if let Some(s) = by_key.get(&(flow.key.addrs, flow.key.local_port(), flow.key.remote_port())) {
+            let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
+            flow.name = format!("{proto} [{}]:{} <- [{}]:{}", s.local_addr, s.local_port, s.remote_addr, s.remote_port);
         }
     }
 }

@@ -11,6 +11,8 @@ pub mod matching;
 pub mod merge;
 pub mod model;
 pub mod partition;
+pub mod points;
+pub mod requests;
 pub mod scan;
 pub mod stages;
 pub mod tables;
@@ -26,6 +28,8 @@ use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
 pub use model::{Context, Flow, Frame, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
+pub use requests::Framing;
+pub use requests::classes::RequestClass;
 
 use partition::Partition;
 use scan::Scan;
@@ -46,6 +50,13 @@ pub struct Lifetimes {
     pub symbols: Vec<String>,
     /// Messages that could not be followed to the receive call, by reason.
     pub incomplete: BTreeMap<String, u64>,
+    /// Page faults by message: of the thread that answered it, while it worked for it. Empty when there were none.
+    pub faults: Vec<u32>,
+    /// Classes of requests, by [`Message::class`]; empty without a protocol.
+    pub classes: Vec<RequestClass>,
+    /// How far requests were framed; `None`: recorded without a protocol, messages are segments and replies are paired by
+    /// order on the flow.
+    pub framing: Option<Framing>,
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
     offsets: [Vec<u32>; 3],
@@ -75,6 +86,11 @@ impl Lifetimes {
             Leg::Total => LEGS.iter().flat_map(|l| self.part_slice(message, *l)).copied().collect(),
             _ => self.part_slice(message, leg).to_vec(),
         }
+    }
+
+    /// The class of a message; `None` without a protocol.
+    pub fn class(&self, message: &Message) -> Option<&RequestClass> {
+        self.classes.get(usize::from(message.class))
     }
 
     /// Builds lifetimes from given parts, one `[receive, service, transmit]` a message (for tests of what comes after).
@@ -135,6 +151,9 @@ impl Analysis {
             app: facts.app.clone(),
             symbols: facts.symbols.clone(),
             incomplete: std::mem::take(&mut scan.incomplete),
+            faults: std::mem::take(&mut scan.faults),
+            classes: std::mem::take(&mut scan.classes),
+            framing: scan.framing.take(),
             ..Lifetimes::default()
         };
         for (leg, offsets) in lifetimes.offsets.iter_mut().enumerate() {

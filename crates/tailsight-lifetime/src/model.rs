@@ -163,11 +163,17 @@ pub enum Frame {
         /// 0 of the host, 1 of its memory cgroup, 2 compaction.
         which: u8,
     },
+    /// The thread wrote a file to its disk and waited for it (fsync).
+    FileSync,
     /// The thread waited for a lock of the kernel.
     KernelLock,
     /// The bytes were there, but bytes before them were missing: TCP waited for a retransmission, or for packets that
     /// others had overtaken.
     TcpHole,
+    /// The first bytes of the request were there, the last were still on their way to this host.
+    RequestArriving,
+    /// A context switch was not seen: which task this was is not known.
+    Unseen,
     /// The connection was new: another thread of the application accepted it and handed it on.
     ConnectionSetup,
     /// Stopped by a signal or a tracer.
@@ -261,6 +267,10 @@ pub struct Message {
     pub batch: u16,
     /// [`flags`].
     pub flags: u16,
+    /// With a protocol: index into [`crate::Lifetimes::classes`]; else 0.
+    pub class: u16,
+    /// With a protocol: bytes of its reply, 0 when that is not known.
+    pub reply_bytes: u32,
 }
 
 /// Flags of a message.
@@ -275,6 +285,18 @@ pub mod flags {
     pub const FIRST: u16 = 8;
     /// It waited for bytes before its own (loss or reordering).
     pub const HELD: u16 = 16;
+    /// Recorded with a protocol, but no request is known in its bytes: it is a segment, paired as without a protocol.
+    pub const UNFRAMED: u16 = 32;
+    /// Paired with its reply by an id on the wire, or by the key that the reply names.
+    pub const PAIRED_BY_ID: u16 = 64;
+    /// Paired with its reply by order, both directions framed without a hole since the connection's beginning.
+    pub const PAIRED_BY_ORDER: u16 = 128;
+    /// Paired with its reply by order since a hole, or since the middle of the connection.
+    pub const PAIRING_ASSUMED: u16 = 256;
+    /// A request without a reply: it asked for none, or it is answered only when there is something to say.
+    pub const NO_REPLY: u16 = 512;
+    /// Its end was concluded from announced lengths or later bytes, not read.
+    pub const INFERRED: u16 = 1024;
 }
 
 impl Message {
@@ -287,6 +309,18 @@ impl Message {
             Leg::Total => (self.driver_ns, self.xmit_ns),
         };
         (from != 0 && to >= from).then_some((from, to))
+    }
+    /// What pairs the message with its reply, when it was recorded with a protocol and has one: `id`, `order`, `assumed`;
+    /// `flow` where no request is known.
+    pub fn pairing(&self) -> Option<&'static str> {
+        let names = [
+            (flags::PAIRED_BY_ID, "id"),
+            (flags::PAIRED_BY_ORDER, "order"),
+            (flags::PAIRING_ASSUMED, "assumed"),
+            (flags::UNFRAMED, "flow"),
+        ];
+        let named = names.into_iter().find(|(flag, _)| self.flags & flag != 0);
+        named.filter(|_| self.send_ns != 0).map(|(_, name)| name)
     }
     /// The leg's length, ns, when both ends were seen.
     pub fn latency(&self, leg: Leg) -> Option<u64> {
@@ -356,7 +390,10 @@ impl Frame {
                 format!("reclaim:{}", ["host", "cgroup", "compaction"].get(usize::from(which)).unwrap_or(&"unknown"))
             }
             Frame::KernelLock => "kernel-lock".into(),
+            Frame::FileSync => "file-sync".into(),
             Frame::TcpHole => "tcp-hole".into(),
+            Frame::Unseen => "unseen".into(),
+            Frame::RequestArriving => "request-arriving".into(),
             Frame::ConnectionSetup => "connection-setup".into(),
             Frame::Stopped => "stopped".into(),
             Frame::TxQueued => "tx-queued".into(),

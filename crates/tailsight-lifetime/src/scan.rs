@@ -1,18 +1,25 @@
 //! One pass over all events in time order: core timelines, thread timelines, messages.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use tailsight_protocol::frame::memcached_datagram;
+use tailsight_protocol::{Class, Protocol};
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Error, Event, FlowKey};
 
 use crate::cores::Core;
-use crate::input::Facts;
+use crate::input::{self, Facts};
 use crate::matching::replies::{Replies, SendCall};
 use crate::matching::tcp::Receiver;
 use crate::matching::udp::Datagrams;
+use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
 use crate::model::{Flow, Message, flags, syscall_name};
+use crate::points::Points;
+use crate::requests::Framing;
+use crate::requests::capture::{Captures, Open, may_interrupt};
+use crate::requests::classes::RequestClass;
+use crate::requests::flow::Framed;
 use crate::threads::Threads;
 use crate::tree::{NodeId, Tree};
 
@@ -46,6 +53,12 @@ pub struct Scan {
     pub flows: Vec<Flow>,
     /// Messages lost, by reason.
     pub incomplete: std::collections::BTreeMap<String, u64>,
+    /// Page faults of each message's thread while it worked for it; empty when there were none.
+    pub faults: Vec<u32>,
+    /// Classes of requests.
+    pub classes: Vec<RequestClass>,
+    /// How far requests were framed, with a protocol.
+    pub framing: Option<Framing>,
     /// Time of the first event.
     pub start_ns: u64,
     /// Time of the last event.
@@ -61,18 +74,28 @@ struct TcpFlow {
     new: bool,
     receiver: Receiver,
     replies: Replies,
+    /// With a protocol, instead of `replies`.
+    framed: Option<Box<Framed>>,
 }
 
 impl TcpFlow {
     /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
     fn opened(&mut self, seq: u32, found: &mut Found) {
         if self.opened.replace(seq) != Some(seq) {
-            self.receiver.end("not read before the connection ended", found);
-            self.replies.end(found);
+            self.end("not read before the connection ended", found);
+            self.framed = None;
             self.receiver = Receiver::default();
             self.replies = Replies::default();
             self.new = true;
         }
+    }
+
+    fn end(&mut self, why: &str, found: &mut Found) {
+        if let Some(framed) = &mut self.framed {
+            framed.end(found);
+        }
+        self.receiver.end(why, found);
+        self.replies.end(found);
     }
 }
 
@@ -85,8 +108,11 @@ struct Scanner<'a> {
     windows: FxHashMap<u32, Vec<Window>>,
     tcp: FxHashMap<FlowKey, TcpFlow>,
     datagrams: Datagrams,
-    udp_replies: FxHashMap<(u32, u32), Replies>,
-    udp_xmit: FxHashMap<u32, (u64, u16)>,
+    udp_replies: UdpReplies,
+    /// By thread: the last datagram given to the driver, where, and what was kept of it.
+    udp_xmit: FxHashMap<u32, (u64, u16, Open)>,
+    /// With a protocol.
+    captures: Option<(Protocol, Box<Captures>)>,
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
     found: Found,
@@ -95,7 +121,10 @@ struct Scanner<'a> {
     sleeps: FxHashMap<(u32, u32), bool>,
     /// When a thread ended its last send, if it has received nothing since: then it turned to other work.
     last_send: FxHashMap<u32, u64>,
+    /// Since when a thread is in a send call on TCP, where the kernel tells.
+    sending: FxHashMap<u32, u64>,
     losses: Losses,
+    points: Points,
 }
 
 /// Stretches in which events of a core were lost.
@@ -159,15 +188,18 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         windows: FxHashMap::default(),
         tcp: FxHashMap::default(),
         datagrams: Datagrams::default(),
-        udp_replies: FxHashMap::default(),
+        udp_replies: UdpReplies::default(),
         udp_xmit: FxHashMap::default(),
+        captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
         found: Found::default(),
         waits: FxHashMap::default(),
         sleeps: FxHashMap::default(),
         last_send: FxHashMap::default(),
+        sending: FxHashMap::default(),
         losses: Losses::default(),
+        points: Points::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
     in_time_order(&mut sources, |cpu, event| {
@@ -182,6 +214,9 @@ impl Scanner<'_> {
     fn take(&mut self, cpu: u16, event: &Event) {
         let Some(kind) = event.kind() else { return };
         self.losses.take(cpu, kind, event.ts);
+        if self.captures.is_some() {
+            self.payload(cpu, kind, event);
+        }
         match kind {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
@@ -194,7 +229,12 @@ impl Scanner<'_> {
             }
             Kind::TxDriver => self.xmit(cpu, event),
             Kind::Recv => self.recv(cpu, event),
+            // Inside the copy loop: the first of a call is its begin.
+            Kind::SendBegin => {
+                self.sending.entry(event.tid).or_insert(event.ts);
+            }
             Kind::Send => self.sent(event),
+            Kind::FaultUser | Kind::FaultKernel => self.points.fault(event),
             Kind::SyscallEnter => self.maybe_close_window(event.tid, event.a as u32, event.ts),
             Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
             _ => {}
@@ -203,6 +243,29 @@ impl Scanner<'_> {
         let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
         self.threads.take(&self.tree, cpu, node, kind, event);
         core.take(&mut self.tree, &mut self.threads, kind, event);
+    }
+
+    /// Puts payload together; a packet to the driver is framed when all that was kept of it is there.
+    fn payload(&mut self, cpu: u16, kind: Kind, event: &Event) {
+        let Some((_, captures)) = &mut self.captures else { return };
+        let whole = match kind {
+            Kind::Payload => captures.piece(cpu, event),
+            kind if may_interrupt(kind) => None,
+            _ => captures.close(cpu),
+        };
+        if let Some(packet) = whole.filter(|p| p.out) {
+            self.framed_xmit(&packet, cpu);
+        }
+    }
+
+    fn framed_xmit(&mut self, packet: &Open, cpu: u16) {
+        let Some((_, captures)) = &mut self.captures else { return };
+        if let Some(framed) = self.tcp.get_mut(&packet.key).and_then(|f| f.framed.as_mut()) {
+            while let Some((older, cpu)) = captures.close_older(packet) {
+                framed.xmit(&older, cpu, captures.from(older.id, older.seq), &mut self.found);
+            }
+            framed.xmit(packet, cpu, captures.from(packet.id, packet.seq), &mut self.found);
+        }
     }
 
     fn early(&mut self, cpu: u16, event: &Event) {
@@ -217,14 +280,21 @@ impl Scanner<'_> {
         if event.aux & flow_flags::FOREIGN != 0 {
             return;
         }
+        let capture = match &mut self.captures {
+            Some((_, captures)) if event.c_lo() > 0 => captures.begin(cpu, event, false),
+            _ => 0,
+        };
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.stack(event, cpu, &mut self.found);
+            if capture != 0 {
+                self.datagrams.captured(event, cpu, capture);
+            }
         } else {
             let flow = self.tcp.entry(FlowKey::of(event)).or_default();
             if event.aux & flow_flags::SYN != 0 {
                 flow.opened(event.b_hi(), &mut self.found);
             }
-            flow.receiver.stack(event, cpu);
+            flow.receiver.captured(event, cpu, capture);
         }
     }
 
@@ -248,21 +318,40 @@ impl Scanner<'_> {
             let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
             let mut index = |key| index_of(flow_index, flows, key);
             let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
-            self.udp_replies.entry((event.c_hi(), tid)).or_default().received(range.clone(), &mut self.found);
+            for message in range.clone() {
+                let id = self.datagram_class(message);
+                let key = self.flows[self.found.messages[message as usize].flow as usize].key;
+                self.udp_replies.received(key, event.c_hi(), message, id, &mut self.found);
+            }
             range
         } else {
             let flow = self.tcp.entry(key).or_default();
             let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
-            let range = flow.receiver.recv(event, call, index, &mut self.found);
-            if std::mem::take(&mut flow.new)
+            let range = match &self.captures {
+                None => flow.receiver.recv(event, call, index, &mut self.found),
+                Some((protocol, captures)) => {
+                    let from_start = flow.new && flow.opened.map(|seq| seq.wrapping_add(1)) == flow.receiver.next();
+                    let framed = flow
+                        .framed
+                        .get_or_insert_with(|| Box::new(Framed::new(*protocol, index, flow.new, from_start)));
+                    framed.recv(event, call, &mut flow.receiver, captures, &mut self.found)
+                }
+            };
+            // Half a message is none yet.
+            let taken = flow.framed.is_some() || !range.is_empty();
+            if (taken && std::mem::take(&mut flow.new))
+                && flow.framed.is_none()
                 && let Some(first) = self.found.messages.get_mut(range.start as usize)
             {
                 first.flags |= flags::FIRST;
             }
-            flow.replies.received(range.clone(), &mut self.found);
+            if flow.framed.is_none() {
+                flow.replies.received(range.clone(), &mut self.found);
+            }
             range
         };
-        if !range.is_empty() {
+        // A part of a request is work, too.
+        if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
             self.close_window(tid, entered);
             self.open_windows.insert(tid, Window { from: entered, to: u64::MAX, messages: range.end - range.start });
         }
@@ -271,8 +360,9 @@ impl Scanner<'_> {
     fn sent(&mut self, event: &Event) {
         let tid = event.tid;
         self.last_send.insert(tid, event.ts);
+        let begun = self.sending.remove(&tid);
         let call = SendCall {
-            entered: self.threads.syscall_since(tid).unwrap_or(event.ts),
+            entered: self.threads.syscall_since(tid).or(begun).unwrap_or(event.ts),
             ts: event.ts,
             tid,
             end: event.b_hi(),
@@ -282,22 +372,62 @@ impl Scanner<'_> {
         if key.is_udp() {
             // Without a system call there is no telling since when; what was sent before is gone from here.
             let since = self.threads.syscall_since(tid).unwrap_or(0);
-            let inline_xmit = self.udp_xmit.remove(&tid).filter(|(ts, _)| *ts >= since);
-            if let Some(replies) = self.udp_replies.get_mut(&(event.c_hi(), tid)) {
-                replies.sent(SendCall { inline_xmit, ..call }, &mut self.found);
-            }
+            let xmit = self.udp_xmit.remove(&tid).filter(|(ts, ..)| *ts >= since);
+            let call = SendCall { inline_xmit: xmit.map(|(ts, cpu, _)| (ts, cpu)), ..call };
+            // A connected socket says to whom it sends.
+            let to = xmit.map(|x| x.2.key).or_else(|| (key.remote_port() != 0).then_some(key));
+            let reply = match (&self.captures, xmit) {
+                (Some((Protocol::Memcached, captures)), Some((.., packet))) => {
+                    memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
+                }
+                _ => None,
+            };
+            self.udp_replies.sent(call, (event.c_hi(), event.c_lo()), to, reply, &mut self.found);
         } else if let Some(flow) = self.tcp.get_mut(&key) {
-            flow.replies.sent(call, &mut self.found);
+            match &mut flow.framed {
+                Some(framed) => framed.sent(call, event.c_lo(), &mut self.found),
+                None => {
+                    flow.replies.sent(call, &mut self.found);
+                }
+            }
         }
     }
 
     fn xmit(&mut self, cpu: u16, event: &Event) {
+        let id = match &mut self.captures {
+            Some((_, captures)) => captures.begin(cpu, event, true),
+            None => 0,
+        };
         if event.aux & flow_flags::UDP != 0 {
-            self.udp_xmit.insert(event.tid, (event.ts, cpu));
+            self.udp_xmit.insert(event.tid, (event.ts, cpu, Open::of(event, id, true)));
+        } else if id != 0 {
+            // Framed when its payload is there.
         } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
             let end = event.b_hi().wrapping_add(event.c_lo());
             flow.replies.xmit(end, event.ts, cpu, &mut self.found);
         }
+    }
+
+    /// The class of a datagram that was received just now, and the id that its reply will carry.
+    fn datagram_class(&mut self, message: u32) -> Option<u16> {
+        let (protocol, captures) = self.captures.as_ref()?;
+        let found = &mut self.found;
+        let m = &mut found.messages[message as usize];
+        let frame = match protocol {
+            Protocol::Memcached => {
+                memcached_datagram(captures.from(self.datagrams.received, 0), u64::from(m.bytes), true)
+            }
+            _ => None,
+        };
+        let class: Option<Class> = frame.and_then(|f| f.class);
+        match class {
+            Some(class) => m.class = found.classes.of(*protocol, &class),
+            None => {
+                m.class = found.classes.unframed();
+                m.flags |= flags::UNFRAMED;
+            }
+        }
+        frame.map(|f| f.id)
     }
 
     /// A thread that asks for more work has finished what it had.
@@ -338,24 +468,28 @@ impl Scanner<'_> {
         for tid in open {
             self.close_window(tid, end_ns);
         }
-        let others = others_flows(self.facts);
+        for cpu in 0..self.cores.len() as u16 {
+            let open = self.captures.as_mut().and_then(|(_, captures)| captures.close(cpu));
+            if let Some(packet) = open.filter(|p| p.out) {
+                self.framed_xmit(&packet, cpu);
+            }
+        }
+        let others = input::others_flows(self.facts);
         for (key, flow) in &mut self.tcp {
             // Another server on the same port (in another network namespace, or a worker that was not chosen) holds it.
             if !flow.receiver.was_read() && others.contains(&(key.addrs, key.ports)) {
                 continue;
             }
-            flow.receiver.end("not received before the recording ended", &mut self.found);
-            flow.replies.end(&mut self.found);
+            flow.end("not received before the recording ended", &mut self.found);
         }
-        for replies in self.udp_replies.values_mut() {
-            replies.end(&mut self.found);
-        }
+        self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
         self.mark_serving();
         self.cores.iter_mut().for_each(Core::complete);
         self.threads.complete();
-        name_flows(&mut self.flows, self.facts);
-        let Found { messages, extras, mut incomplete } = self.found;
+        input::name_flows(&mut self.flows, self.facts);
+        let Found { messages, extras, mut incomplete, classes, mut framing } = self.found;
+
         let losses = self.losses.finish(end_ns);
         // Messages that arrived at the same time stay in the order of their receive calls.
         let mut order: Vec<(u64, u32)> = messages.iter().map(|m| m.driver_ns).zip(0..).collect();
@@ -373,7 +507,14 @@ impl Scanner<'_> {
             self.flows[message.flow as usize].messages += 1;
             sorted.push(message);
         }
-        let extras = order.iter().map(|&(_, i)| extras[i as usize]).collect();
+        let framing = self.captures.map(|(protocol, _)| {
+            framing.protocol = protocol.to_string();
+            framing.lost = sorted.iter().filter(|m| m.flags & flags::UNFRAMED != 0).count() as u64;
+            framing.framed = sorted.len() as u64 - framing.lost;
+            framing
+        });
+        let extras: Vec<Extra> = order.iter().map(|&(_, i)| extras[i as usize]).collect();
+        let faults = self.points.by_message(sorted.iter().zip(&extras));
         Scan {
             tree: self.tree,
             cores: self.cores,
@@ -383,6 +524,9 @@ impl Scanner<'_> {
             extras,
             flows: self.flows,
             incomplete,
+            faults,
+            classes: classes.into_list(),
+            framing,
             start_ns,
             end_ns,
         }
@@ -433,26 +577,3 @@ const RECEIVE_CALLS: [&str; 5] = ["recvfrom", "recvmsg", "recvmmsg", "accept", "
 
 /// Functions in which read(2) and the like wait for data of a socket.
 const RECEIVE_WAITS: [&str; 2] = ["sk_wait_data", "__skb_wait_for_more_packets"];
-
-/// Connections that a process outside the target holds: (address key, ports).
-fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {
-    let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
-    let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
-    facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
-}
-
-/// IPv6 flows get their addresses from the recorder's socket table.
-fn name_flows(flows: &mut [Flow], facts: &Facts) {
-    let by_key: FxHashMap<(u64, u16, u16), &SocketRow> = facts
-        .sockets
-        .iter()
-        .filter(|s| !s.local_addr.is_empty())
-        .map(|s| ((s.addrs, s.local_port, s.remote_port), s))
-        .collect();
-    for flow in flows.iter_mut().filter(|f| f.key.is_v6()) {
-        if let Some(s) = by_key.get(&(flow.key.addrs, flow.key.local_port(), flow.key.remote_port())) {
-            let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
-            flow.name = format!("{proto} [{}]:{} <- [{}]:{}", s.local_addr, s.local_port, s.remote_addr, s.remote_port);
-        }
-    }
-}

@@ -13,7 +13,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use crate::model::{Leg, Message, Role};
+use crate::model::{Leg, Message, Role, flags};
 use crate::{LEGS, Lifetimes};
 
 /// A table could not be written.
@@ -34,7 +34,11 @@ pub enum Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 11] = [
+const NULLABLE: [&str; 15] = [
+    "class",
+    "pairing",
+    "request_bytes",
+    "reply_bytes",
     "handoff_ns",
     "wake_ns",
     "on_cpu_ns",
@@ -104,6 +108,16 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
             let u16s =
                 |f: fn(&Message) -> u16| -> ArrayRef { Arc::new(UInt16Array::from_iter_values(rows.iter().map(f))) };
             let leg = |leg: Leg| -> ArrayRef { Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>()) };
+            let is_framed = |m: &Message| lifetimes.framing.is_some() && m.flags & flags::UNFRAMED == 0;
+            let framed = |f: fn(&Message) -> Option<u32>| -> ArrayRef {
+                Arc::new(rows.iter().map(|m| f(m).filter(|_| is_framed(m))).collect::<UInt32Array>())
+            };
+            let (mut class, mut pairing) =
+                (StringDictionaryBuilder::<UInt16Type>::new(), StringDictionaryBuilder::<UInt16Type>::new());
+            for m in rows {
+                class.append_option(lifetimes.class(m).map(|c| &c.name));
+                pairing.append_option(m.pairing());
+            }
             let flow = rows.iter().map(|m| lifetimes.flows[m.flow as usize].name.as_str());
             vec![
                 ("id", u32s(|m| m.id)),
@@ -125,6 +139,10 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("ahead", u32s(|m| m.ahead)),
                 ("batch", u16s(|m| m.batch)),
                 ("flags", u16s(|m| m.flags)),
+                ("class", Arc::new(class.finish())),
+                ("request_bytes", framed(|m| Some(m.bytes))),
+                ("reply_bytes", framed(|m| Some(m.reply_bytes).filter(|&b| b > 0))),
+                ("pairing", Arc::new(pairing.finish())),
                 ("receive_ns", leg(Leg::Receive)),
                 ("service_ns", leg(Leg::Service)),
                 ("transmit_ns", leg(Leg::Transmit)),

@@ -347,7 +347,11 @@ impl Threads {
             (0, _) => u32::MAX,
             (nr, _) => nr - 1,
         };
-        let doing = known.frames.last().copied().filter(|f| matches!(f, Frame::Reclaim { .. } | Frame::KernelLock));
+        let doing = known
+            .frames
+            .last()
+            .copied()
+            .filter(|f| matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock));
         let thread = &mut known.timeline;
         let ts = event.ts;
         let state = event.b_lo();

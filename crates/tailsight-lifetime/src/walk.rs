@@ -29,6 +29,7 @@ pub struct Owners {
     unknown: Option<OwnerId>,
     queued: Option<OwnerId>,
     held: Option<OwnerId>,
+    arriving: Option<OwnerId>,
     throttled: Option<OwnerId>,
 }
 
@@ -68,13 +69,14 @@ impl Owners {
         let tid = scan.tree.task_of(node);
         let mut frames = scan.tree.frames(node);
         let context = match seen {
+            _ if frames.contains(&Frame::Unseen) => Context::Unknown,
             Seen::Own => Context::Own,
             Seen::Ahead => Context::Ahead,
             _ if tid == 0 => Context::Idle,
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
-        let told = |f: &Frame| is_interrupt_level(*f) || *f == Frame::Stolen;
+        let told = |f: &Frame| is_interrupt_level(*f) || matches!(f, Frame::Stolen | Frame::Unseen);
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
         }
@@ -99,6 +101,13 @@ impl Owners {
         id
     }
 
+    /// A sleep of another thread of the application while it was waited for.
+    fn waited_asleep(&mut self, comm: String, because: Frame, how: Sleep, woken_by: u32) -> OwnerId {
+        let asleep = self.blocked(how, woken_by);
+        let frames = std::iter::once(because).chain(self.list[asleep as usize].frames.iter().copied()).collect();
+        self.intern(Owner { context: Context::Sibling { comm }, frames })
+    }
+
     /// What another thread of the application did while it was waited for.
     fn waited(&mut self, scan: &Scan, node: NodeId, because: Frame) -> OwnerId {
         if let Some(&id) = self.waited.get(&(node, because)) {
@@ -119,6 +128,13 @@ impl Owners {
         self.held.unwrap_or_else(|| {
             let id = self.single(Frame::TcpHole);
             *self.held.insert(id)
+        })
+    }
+
+    fn arriving(&mut self) -> OwnerId {
+        self.arriving.unwrap_or_else(|| {
+            let id = self.single(Frame::RequestArriving);
+            *self.arriving.insert(id)
         })
     }
 
@@ -196,6 +212,13 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// The rest of the request is on its way to this host.
+    Arriving {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// Waiting with the reply, bound to nothing.
     Queued {
         /// Start, ns.
@@ -235,19 +258,31 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     match leg {
         Leg::Receive => {
             let handoff = m.handoff_ns.clamp(from, to);
-            if m.flags & flags::HELD == 0 {
+            let held = m.flags & flags::HELD != 0;
+            if !held && extra.arrived_ns == 0 {
                 out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
             } else {
-                let arrived = m.stack_ns.clamp(from, handoff);
-                let whole = extra.held_until_ns.clamp(arrived, handoff);
-                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: arrived });
+                let begun = m.stack_ns.clamp(from, handoff);
+                let arrived = extra.arrived_ns.clamp(begun, handoff);
+                let whole = if held { extra.held_until_ns.clamp(arrived, handoff) } else { arrived };
+                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: begun });
+                out.push(Piece::Arriving { from: begun, to: arrived });
                 out.push(Piece::Held { from: arrived, to: whole });
                 out.push(Piece::Core { cpu: m.handoff_cpu, from: whole, to: handoff });
             }
             let setup = m.flags & flags::FIRST != 0;
             let handed = Some((m.handoff_cpu, handoff));
-            let focus = Focus { handoff: handed, setup, ..Focus::new(m.tid, m.recv_enter_ns) };
-            thread_pieces(scan, handoff, to, focus, out);
+            let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
+            let focus = Focus { handoff: handed, setup, ..Focus::new(m.tid, own_from) };
+            let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
+            if let Some((from, giver)) = given {
+                // Until then the connection was the accepting thread's, whatever the receiving one did.
+                let because = Some(Frame::ConnectionSetup);
+                out.push(Piece::Thread { from: handoff, to: from, focus: Focus { because, ..Focus::new(giver, 0) } });
+                out.push(Piece::Thread { from, to, focus });
+            } else {
+                thread_pieces(scan, handoff, to, focus, out);
+            }
         }
         Leg::Service => {
             let focus = Focus::new(extra.send_tid, extra.own_from_ns.max(from));
@@ -261,6 +296,16 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
         }
         Leg::Total => {}
     }
+}
+
+/// When and by whom a thread was given something by another thread of the application, at last between `from` and `to`.
+fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
+    let thread = scan.threads.get(tid)?;
+    let upto = thread.at(to)?;
+    let stretches = thread.stretches[..=upto].iter().rev().take_while(|s| s.from > from);
+    let names = scan.threads.names();
+    let mut given = stretches.filter_map(|s| Some((s.from, s.waker?)));
+    given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
 }
 
 /// A thread's part of a leg: up to the end of the sleep that the message found it in, then until it turns to this
@@ -328,6 +373,10 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             }
             Piece::Held { from, to } => {
                 let owner = self.owners.held();
+                self.emit(from, to, None, Role::R, owner, true);
+            }
+            Piece::Arriving { from, to } => {
+                let owner = self.owners.arriving();
                 self.emit(from, to, None, Role::R, owner, true);
             }
             Piece::Queued { from, to } => {
@@ -481,7 +530,11 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 woken_by = names.symbol(waker.tid);
             }
         }
-        let owner = self.owners.blocked(how, woken_by);
+        let owner = match focus.because {
+            // A thread that others wait for sleeps itself.
+            Some(because) => self.owners.waited_asleep(names.comm(focus.tid), because, how, woken_by),
+            None => self.owners.blocked(how, woken_by),
+        };
         self.emit(from, to, None, Role::A, owner, true);
     }
 

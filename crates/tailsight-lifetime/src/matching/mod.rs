@@ -1,15 +1,18 @@
 //! Finding messages: from packets to receive calls, and from receive calls to replies.
 //!
 //! TCP is matched exactly by flow and sequence range ([`tcp`]); UDP by a FIFO a socket ([`udp`]); replies by order on
-//! the flow ([`replies`]). No payload is looked at.
+//! the flow ([`replies`], [`udp_replies`]). No payload is looked at here; [`crate::requests`] does where there is some.
 
 pub mod replies;
 pub mod tcp;
 pub mod udp;
+pub mod udp_replies;
 
 use std::collections::BTreeMap;
 
 use crate::model::Message;
+use crate::requests::Framing;
+use crate::requests::classes::Classes;
 
 /// What the walk needs beyond the [`Message`] itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,10 @@ pub struct Extra {
     pub held_until_ns: u64,
     /// In a batch: when the reply before this one was sent; until then its thread worked for others.
     pub own_from_ns: u64,
+    /// A request over several segments: when the last of them was first seen; 0 for others.
+    pub arrived_ns: u64,
+    /// A request over several receive calls: when the first of them was entered, if it returned nothing else; else 0.
+    pub began_ns: u64,
 }
 
 /// Messages found so far, in the order of their receive calls.
@@ -37,6 +44,10 @@ pub struct Found {
     pub extras: Vec<Extra>,
     /// Messages that were not followed to a receive call, by reason.
     pub incomplete: BTreeMap<String, u64>,
+    /// Classes of requests.
+    pub classes: Classes,
+    /// How far requests were framed.
+    pub framing: Framing,
 }
 
 impl Found {

@@ -38,8 +38,8 @@ pub struct Replies {
 
 impl Replies {
     /// A receive call returned these messages.
-    pub fn received(&mut self, messages: std::ops::Range<u32>, found: &mut Found) {
-        if messages.is_empty() {
+    pub fn received(&mut self, messages: impl ExactSizeIterator<Item = u32>, found: &mut Found) {
+        if messages.len() == 0 {
             return;
         }
         if self.sends > 0 {
@@ -48,8 +48,13 @@ impl Replies {
         self.waiting.extend(messages);
     }
 
-    /// A send call answered.
-    pub fn sent(&mut self, call: SendCall, found: &mut Found) {
+    /// The oldest message without a send call of its own.
+    pub fn unanswered(&self) -> Option<u32> {
+        self.waiting.get(self.sends).copied()
+    }
+
+    /// A send call answered. Returns the message whose reply began with it.
+    pub fn sent(&mut self, call: SendCall, found: &mut Found) -> Option<u32> {
         let first = self.waiting.get(self.sends).copied();
         let call = match first {
             Some(index) => SendCall { entered: self.begun(call, found.messages[index as usize].recv_ns), ..call },
@@ -69,6 +74,7 @@ impl Replies {
         }
         self.sends += 1;
         self.last = Some(call);
+        first
     }
 
     /// When the sending of a reply began. A send without a system call of its own (an io_uring thread of the kernel), or in

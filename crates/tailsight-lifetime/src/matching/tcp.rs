@@ -23,20 +23,24 @@ struct Early {
 
 /// A byte range on its way to a receive call.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
-    seq: u32,
-    end: u32,
+pub struct Pending {
+    pub(crate) seq: u32,
+    pub(crate) end: u32,
     /// The devices it was seen on: the first and the last.
     entry: u32,
     ifindex: u32,
-    driver_ns: u64,
-    stack_ns: u64,
-    handoff_ns: u64,
-    driver_cpu: u16,
-    stack_cpu: u16,
-    handoff_cpu: u16,
-    flags: u16,
+    pub(crate) driver_ns: u64,
+    pub(crate) stack_ns: u64,
+    pub(crate) handoff_ns: u64,
+    pub(crate) driver_cpu: u16,
+    pub(crate) stack_cpu: u16,
+    pub(crate) handoff_cpu: u16,
+    pub(crate) flags: u16,
+    /// What was kept of its packet, 0: nothing.
+    pub(crate) capture: u32,
     dropped: bool,
+    /// A receive call has returned a part of it.
+    touched: bool,
     /// When the same bytes came again before they were readable, 0: never.
     again_ns: u64,
 }
@@ -74,6 +78,11 @@ impl Receiver {
 
     /// A packet in protocol processing (RxStack): the message.
     pub fn stack(&mut self, event: &Event, cpu: u16) {
+        self.captured(event, cpu, 0);
+    }
+
+    /// The same, and where its first bytes are kept.
+    pub fn captured(&mut self, event: &Event, cpu: u16, capture: u32) {
         let (seq, len, ifindex) = (event.b_hi(), event.c_lo(), event.c_hi());
         if len == 0 {
             return;
@@ -92,7 +101,9 @@ impl Receiver {
             stack_cpu: cpu,
             handoff_cpu: cpu,
             flags: 0,
+            capture,
             dropped: false,
+            touched: false,
             again_ns: 0,
         };
         self.insert(fresh);
@@ -258,6 +269,30 @@ impl Receiver {
         first..last
     }
 
+    /// For flows whose requests are framed: hands out each range that a receive call up to `upto` returned bytes of, whether
+    /// it is the first such call, and when the bytes up to the range's end were all there.
+    pub fn touch(&mut self, upto: u32, mut each: impl FnMut(&Pending, bool, u64)) {
+        while let Some(p) = self.pending.front_mut() {
+            if sequence_diff(p.seq, upto) >= 0 {
+                break;
+            }
+            self.whole_ns = self.whole_ns.max(p.again_ns.max(p.stack_ns));
+            each(p, !p.touched, self.whole_ns);
+            p.touched = true;
+            if sequence_diff(p.end, upto) > 0 {
+                break;
+            }
+            self.pending.pop_front();
+            self.handed = self.handed.saturating_sub(1);
+        }
+        self.received = Some(upto);
+    }
+
+    /// The first sequence number that waits for a receive call.
+    pub fn next(&self) -> Option<u32> {
+        self.pending.front().map(|p| p.seq)
+    }
+
     /// Whether the target read from the flow at any time.
     pub fn was_read(&self) -> bool {
         self.received.is_some()
@@ -265,9 +300,11 @@ impl Receiver {
 
     /// The flow ended: what is still pending was not received, for the reason given.
     pub fn end(&self, why: &str, found: &mut Found) {
-        let dropped = self.pending.iter().filter(|p| p.dropped).count() as u64;
-        let handed = self.pending.iter().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
-        let other = self.pending.len() as u64 - dropped - handed;
+        // A part that a receive call touched is in a request, which is counted there.
+        let pending = || self.pending.iter().filter(|p| !p.touched);
+        let dropped = pending().filter(|p| p.dropped).count() as u64;
+        let handed = pending().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
+        let other = pending().count() as u64 - dropped - handed;
         found.lose("dropped", dropped);
         if self.received.is_none() {
             found.lose("on a flow that the target never read", handed + other);

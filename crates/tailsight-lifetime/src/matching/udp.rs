@@ -31,6 +31,8 @@ struct Datagram {
     driver_cpu: u16,
     stack_ns: u64,
     stack_cpu: u16,
+    /// What was kept of it, 0: nothing.
+    capture: u32,
     /// A receive call had it before its hand-off was announced.
     taken: bool,
     /// How often a receive call took a later one.
@@ -46,6 +48,8 @@ pub struct Datagrams {
     arriving: FxHashMap<u16, VecDeque<Datagram>>,
     /// On a socket's queue, by the socket's cookie.
     queued: FxHashMap<u32, VecDeque<(Datagram, u64, u16)>>,
+    /// What was kept of the datagram that was received last.
+    pub received: u32,
 }
 
 /// A datagram that has no hand-off after this long has none.
@@ -110,9 +114,20 @@ impl Datagrams {
             driver_cpu: first.map_or(cpu, |e| e.cpu),
             stack_ns: event.ts,
             stack_cpu: cpu,
+            capture: 0,
             taken: false,
             passed: 0,
         });
+    }
+
+    /// First bytes of the packet that entered protocol processing with this event are kept.
+    pub fn captured(&mut self, event: &Event, cpu: u16, capture: u32) {
+        let key = FlowKey::of(event);
+        let arriving = self.arriving.entry(key.local_port()).or_default();
+        let it = |d: &&mut Datagram| d.key == key && d.stack_cpu == cpu && d.stack_ns == event.ts;
+        if let Some(datagram) = arriving.iter_mut().rev().find(it) {
+            datagram.capture = capture;
+        }
     }
 
     /// A packet was dropped: the one that this core saw last, before or in protocol processing.
@@ -191,6 +206,7 @@ impl Datagrams {
     ) -> std::ops::Range<u32> {
         let first = found.messages.len() as u32;
         if let Some((d, handoff)) = self.take(event, found) {
+            self.received = d.capture;
             let (handoff_ns, handoff_cpu) = handoff.unwrap_or((d.stack_ns, d.stack_cpu));
             let message = Message {
                 flow: flow_of(d.key),

@@ -40,7 +40,7 @@ fn summary(analysis: &Analysis) -> Value {
     let owners: BTreeMap<_, _> = owners.iter().map(|(k, v)| (k, format!("{} ns, {} times", v.0, v.1))).collect();
     let flows: Vec<_> = lifetimes.flows.iter().map(|f| format!("{}: {}", f.name, f.messages)).collect();
     let sum = |f: fn(&tailsight_lifetime::Message) -> u64| lifetimes.messages.iter().map(f).sum::<u64>();
-    json!({
+    let mut all = json!({
         "app": lifetimes.app,
         "messages": lifetimes.messages.len(),
         "incomplete": lifetimes.incomplete,
@@ -52,7 +52,18 @@ fn summary(analysis: &Analysis) -> Value {
         "flows": flows,
         "legs": legs,
         "owners": owners,
-    })
+    });
+    if let Some(framing) = &lifetimes.framing {
+        let mut classes: BTreeMap<String, u64> = BTreeMap::new();
+        for m in &lifetimes.messages {
+            let class = lifetimes.class(m).map_or("none", |c| &c.name);
+            *classes.entry(format!("{class}, paired: {}", m.pairing().unwrap_or("not"))).or_default() += 1;
+        }
+        all["framing"] = json!(framing);
+        all["classes"] = json!(classes);
+        all["reply bytes"] = json!(sum(|m| u64::from(m.reply_bytes)));
+    }
+    all
 }
 
 fn check(name: &str) {
@@ -109,6 +120,34 @@ fn redis_ipv6() {
 #[test]
 fn nginx_with_two_workers() {
     check("nginx-2-workers");
+}
+
+/// Requests in bursts of three, each a message of its own.
+fn requests(name: &str, class: &str) {
+    check(name);
+    let mut run = Run::open(&folder().join(name)).expect("a golden run");
+    let analysis = Analysis::of(&mut run).expect("its events");
+    let lifetimes = &analysis.lifetimes;
+    let framing = lifetimes.framing.as_ref().expect("recorded with a protocol");
+    assert_eq!((framing.lost, framing.framed), (0, lifetimes.messages.len() as u64), "{framing:?}");
+    assert!(lifetimes.messages.iter().all(|m| lifetimes.class(m).is_some_and(|c| c.name == class)));
+    let sizes: std::collections::BTreeSet<u32> = lifetimes.messages.iter().map(|m| m.bytes).collect();
+    assert_eq!(sizes.len(), 1, "requests are all alike: {sizes:?}");
+    let together = lifetimes.messages.iter().filter(|m| m.batch > 1).count();
+    assert!(together * 2 > lifetimes.messages.len(), "{together} came in bursts");
+    // Many replies in one packet go beyond the bytes kept: those requests have the send call by order.
+    let framed = lifetimes.messages.iter().filter(|m| m.reply_bytes > 32).count();
+    assert!(framed * 100 >= lifetimes.messages.len() * 95, "{framed} of {} replies", lifetimes.messages.len());
+}
+
+#[test]
+fn memcached_requests() {
+    requests("memcached-requests", "get k16..32");
+}
+
+#[test]
+fn redis_requests() {
+    requests("redis-requests", "get k8..16");
 }
 
 /// The recorder replaces the names of the machine's other tasks; nothing but the lab's and the kernel's may be there.

@@ -2,6 +2,7 @@
 //! golden runs of real servers.
 
 mod damage;
+mod framed;
 mod golden;
 mod properties;
 mod regressions;

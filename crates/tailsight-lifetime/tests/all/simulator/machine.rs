@@ -1,6 +1,6 @@
 //! Cores and tasks: interrupts, context switches, wake-ups, migrations.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
@@ -76,6 +76,8 @@ pub struct Machine {
     pub due: VecDeque<(usize, Reply)>,
     /// Messages that wait for the rest of their request, by (flow, task).
     pub waiting: HashMap<(usize, usize), Vec<usize>>,
+    /// UDP flows on which it is not clear which reply is whose.
+    pub tainted: HashSet<usize>,
     pub early_hooks: bool,
     pub bridge: bool,
     scale: u64,
@@ -95,6 +97,7 @@ impl Machine {
             datagrams: VecDeque::new(),
             due: VecDeque::new(),
             waiting: HashMap::new(),
+            tainted: HashSet::new(),
             early_hooks: script.early_hooks,
             bridge: script.bridge,
             scale: script.scale,

@@ -37,6 +37,8 @@ pub struct Reply {
     first: bool,
     last: bool,
     batch: usize,
+    /// UDP: another thread than the one that received sends it.
+    pool: bool,
 }
 
 /// System calls by name, so that the numbers are right on every architecture.
@@ -203,8 +205,8 @@ impl Machine {
     /// Decides how the messages of a receive call are answered.
     fn plan(&mut self, t: usize, flow: usize, messages: Vec<usize>, arg: usize) {
         let udp = self.flows[flow].udp;
-        let key = (if udp { usize::MAX } else { flow }, t);
-        let waiting = self.waiting.entry(key).or_default();
+        let alone = !udp || self.alone(flow);
+        let waiting = self.waiting.entry((flow, t)).or_default();
         waiting.extend(messages);
         let policy = arg / 8 % 8;
         if policy == 0 {
@@ -212,17 +214,42 @@ impl Machine {
         }
         let all = std::mem::take(waiting);
         let batch = self.truth.batches.len();
-        let reply = |messages: Vec<usize>, first, last| (t, Reply { flow, messages, first, last, batch });
+        // A thread pool: known by the remote address while that has one request outstanding.
+        let pool = udp && policy == 4 && alone && all.len() == 1;
+        let sender = if pool { (t + 1) % self.threads } else { t };
+        let reply = |messages: Vec<usize>, first, last| (sender, Reply { flow, messages, first, last, batch, pool });
         let replies = match policy {
-            1 | 2 => vec![reply(all.clone(), true, true)],
+            1 | 2 if !udp => vec![reply(all.clone(), true, true)],
             3 if all.len() == 1 && !udp => vec![reply(all.clone(), true, false), reply(all.clone(), false, true)],
             _ => all.iter().map(|&m| reply(vec![m], true, true)).collect(),
         };
         for &message in &all {
             self.truth.messages[message].batch = Some(batch);
         }
-        self.truth.batches.push(replies.len());
+        // Out of step with other replies to the same address, which one is whose cannot be told.
+        let unclear = if self.tainted.contains(&flow) { 1 << 20 } else { 0 };
+        self.truth.batches.push(replies.len() + unclear);
         self.due.extend(replies);
+    }
+
+    /// Whether nothing is owed to a remote address. A request beside one whose reply comes from a pool makes both unclear.
+    fn alone(&mut self, flow: usize) -> bool {
+        let sending = self.tasks.iter().filter_map(|task| match &task.call {
+            Call::Send { reply, .. } => Some(reply),
+            _ => None,
+        });
+        let owed: Vec<(usize, bool)> = (self.due.iter().map(|(_, r)| r).chain(sending))
+            .filter(|r| r.flow == flow)
+            .map(|r| (r.batch, r.pool))
+            .collect();
+        let waits = self.waiting.iter().any(|((f, _), list)| *f == flow && !list.is_empty());
+        if owed.iter().any(|o| o.1) && self.tainted.insert(flow) {
+            // From then on the pairing by order may be out of step, and a reply may be taken for more of an earlier one.
+            let of_flow = self.truth.messages.iter().filter(|m| m.flow == flow);
+            let batches: std::collections::BTreeSet<usize> = of_flow.filter_map(|m| m.batch).collect();
+            batches.into_iter().for_each(|b| self.truth.batches[b] += 1 << 20);
+        }
+        owed.is_empty() && !waits
     }
 
     fn write(&mut self, c: usize, t: usize, reply: Reply, arg: usize) {

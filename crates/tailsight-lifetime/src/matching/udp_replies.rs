@@ -1,0 +1,135 @@
+//! Replies over UDP. A send call on a socket that serves everybody does not say to whom it sends; the packet that it gives
+//! to the driver does. So replies are paired by remote address: with the id that both carry where there is payload, else
+//! by order, first those that the sending thread received itself (with one request outstanding at a time, that is exact for
+//! thread pools, too). Without a packet inside the call, by order on the thread.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use tailsight_protocol::frame::UdpFrame;
+use tailsight_trace::FlowKey;
+
+use super::Found;
+use super::replies::{Replies, SendCall};
+use crate::model::flags;
+
+/// A socket's cookie and a thread.
+type Place = (u32, u32);
+
+/// Messages that a thread received and that are remembered for sends without a packet.
+const LIMIT: usize = 4096;
+
+/// All UDP sockets of the target.
+#[derive(Clone, Debug, Default)]
+pub struct UdpReplies {
+    /// By remote address, then by the thread that received.
+    flows: FxHashMap<FlowKey, Vec<(u32, Replies)>>,
+    /// Whom a thread owes replies on a socket, in the order of its receive calls.
+    owed: FxHashMap<Place, VecDeque<(FlowKey, u32)>>,
+    /// When a thread last ended a send call on a socket.
+    last: FxHashMap<Place, u64>,
+    /// Messages by the id that their reply will carry.
+    ids: FxHashMap<(FlowKey, u16), u32>,
+}
+
+impl UdpReplies {
+    /// A receive call returned a message, with an id when that is known.
+    pub fn received(&mut self, key: FlowKey, cookie: u32, message: u32, id: Option<u16>, found: &mut Found) {
+        let tid = found.messages[message as usize].tid;
+        if let Some(id) = id {
+            self.ids.insert((key, id), message);
+            return;
+        }
+        of_thread(self.flows.entry(key).or_default(), tid).received(message..message + 1, found);
+        let owed = self.owed.entry((cookie, tid)).or_default();
+        if owed.len() == LIMIT {
+            owed.pop_front();
+        }
+        owed.push_back((key, message));
+    }
+
+    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says.
+    pub fn sent(
+        &mut self,
+        call: SendCall,
+        (cookie, bytes): (u32, u32),
+        to: Option<FlowKey>,
+        reply: Option<UdpFrame>,
+        found: &mut Found,
+    ) {
+        let place = (cookie, call.tid);
+        let own_from = self.last.insert(place, call.ts);
+        if let (Some(key), Some(frame)) = (to, reply)
+            && let Some(&message) = self.ids.get(&(key, frame.id))
+        {
+            if frame.index + 1 >= frame.total {
+                self.ids.remove(&(key, frame.id));
+            }
+            found.messages[message as usize].reply_bytes += bytes;
+            return answer(message, call, own_from, found);
+        }
+        let key = match to {
+            Some(key) => Some(key),
+            None => self.owes(place, found),
+        };
+        let Some(flow) = key.and_then(|key| self.flows.get_mut(&key)) else { return };
+        // The thread's own message first, then the oldest of others', then more of what the thread sent last.
+        let own = flow.iter().position(|(tid, _)| *tid == call.tid);
+        let unanswered = |i: usize| flow[i].1.unanswered();
+        let at = own.filter(|&i| unanswered(i).is_some());
+        let oldest = || (0..flow.len()).filter_map(|i| Some((unanswered(i)?, i))).min().map(|x| x.1);
+        let Some(at) = at.or_else(oldest).or(own) else { return };
+        if let Some(message) = flow[at].1.sent(call, found) {
+            own_since(message, own_from, found);
+        }
+    }
+
+    /// Whom the thread owes the oldest reply.
+    fn owes(&mut self, place: Place, found: &Found) -> Option<FlowKey> {
+        let owed = self.owed.get_mut(&place)?;
+        let last = owed.back().map(|o| o.0);
+        while owed.front().is_some_and(|(_, m)| found.messages[*m as usize].send_ns != 0) {
+            owed.pop_front();
+        }
+        owed.front().map(|o| o.0).or(last)
+    }
+
+    /// The recording ended.
+    pub fn end(&mut self, found: &mut Found) {
+        self.flows.values_mut().flatten().for_each(|(_, replies)| replies.end(found));
+    }
+}
+
+fn of_thread(flow: &mut Vec<(u32, Replies)>, tid: u32) -> &mut Replies {
+    let at = flow.iter().position(|(t, _)| *t == tid).unwrap_or_else(|| {
+        flow.push((tid, Replies::default()));
+        flow.len() - 1
+    });
+    &mut flow[at].1
+}
+
+/// The thread sent another reply after it had received this message: until then it worked for that.
+fn own_since(message: u32, sent: Option<u64>, found: &mut Found) {
+    let recv_ns = found.messages[message as usize].recv_ns;
+    found.extras[message as usize].own_from_ns = sent.filter(|ts| *ts > recv_ns).unwrap_or(0);
+}
+
+/// A datagram of the message's own reply.
+fn answer(index: u32, call: SendCall, own_from: Option<u64>, found: &mut Found) {
+    let message = &mut found.messages[index as usize];
+    let (xmit_ns, xmit_cpu) = call.inline_xmit.unwrap_or_default();
+    if message.send_ns == 0 {
+        let known = call.entered < call.ts && call.entered >= message.recv_ns;
+        let latest = if xmit_ns >= message.recv_ns && xmit_ns != 0 { xmit_ns.min(call.ts) } else { call.ts };
+        message.send_ns = if known { call.entered } else { latest };
+        message.flags |= flags::PAIRED_BY_ID;
+        found.extras[index as usize].send_tid = call.tid;
+        own_since(index, own_from, found);
+    }
+    let message = &mut found.messages[index as usize];
+    found.extras[index as usize].sent_ns = call.ts;
+    if xmit_ns >= message.send_ns {
+        message.xmit_ns = xmit_ns;
+        found.extras[index as usize].xmit_cpu = xmit_cpu;
+    }
+}
