@@ -493,7 +493,9 @@ impl Engine {
         let published = &self.lane.published;
         let new =
             (now, published.sent.load(Ordering::Relaxed), published.answered(), published.failed(), thread_cpu_ns());
-        let (from, to) = (start.min(self.end_ns) - self.start_ns, now.min(self.end_ns).saturating_sub(self.start_ns));
+        // A load that is stopped before it began ends before its start.
+        let since = |at: u64| at.min(self.end_ns).saturating_sub(self.start_ns);
+        let (from, to) = (since(start), since(now));
         let target = match self.plan.arrivals {
             Arrivals::Closed(_) | Arrivals::Batch(_) => 0.0,
             Arrivals::Replay(_) => self.drawn as f64,
