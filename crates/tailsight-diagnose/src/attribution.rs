@@ -1,7 +1,7 @@
-//! What each message had of each row: hits, evidence, coverage, and the blocks for the bootstrap.
+//! What each message had of each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
 //!
 //! In: the rows, and the two cohorts. Out: per row the focus messages it hit; per focus message how much of its own deviation
-//! is explained. One pass over the parts of both cohorts; all times in ns.
+//! is explained, and which row has most of it. One pass over the parts of both cohorts; all times in ns.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,8 @@ use tailsight_lifetime::{Leg, Lifetimes};
 use crate::bootstrap::Blocks;
 use crate::causes::Rows;
 use crate::model::Coverage;
-use crate::profile::{Cohort, Profile, each_part, slot};
+use crate::phases::Met;
+use crate::profile::{Cohort, Profile, Sum};
 
 /// Most ids of a cause's evidence.
 const EVIDENCE: usize = 5;
@@ -22,10 +23,12 @@ pub struct Attribution {
     pub hits: Vec<u64>,
     /// Those with most of it.
     pub evidence: Vec<Vec<u32>>,
-    /// How often it began in a message, on average: focus, reference.
-    pub times: Vec<[f64; 2]>,
+    /// How often, how long, and in how many of the reference messages.
+    pub met: Vec<Met>,
     /// How much of the deviation is explained.
     pub coverage: Coverage,
+    /// By focus message, in the cohort's order: the row with most of its deviation, and its latency, ns.
+    pub dominant: Vec<(usize, u64)>,
     /// The focus's sums for the bootstrap.
     pub focus: Blocks,
     /// The reference's sums for the bootstrap.
@@ -43,14 +46,15 @@ impl Attribution {
         granularity_ns: u64,
     ) -> Attribution {
         let n = rows.rows.len();
-        let (owners, last) = (lifetimes.owners.len(), n - 1);
+        let last = n - 1;
+        let granularity = granularity_ns as f64;
         let mut ns = vec![0i64; n];
         let fill = |id: u32, ns: &mut [i64]| -> i64 {
             ns.fill(0);
             let mut sum = 0;
-            each_part(lifetimes, id, leg, |segment, part| {
-                ns[rows.row_of(slot(owners, segment, part))] += part.ns as i64;
-                sum += part.ns as i64;
+            profile.each(lifetimes, id, |slot, part| {
+                ns[rows.row_of(slot)] += part;
+                sum += part;
             });
             let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(0) as i64;
             ns[last] += latency - sum;
@@ -58,11 +62,13 @@ impl Attribution {
         };
 
         let mut usual = vec![0.0; n];
+        let mut have = vec![0u64; n];
         let mut reference_blocks = Blocks::new(n, reference.len());
         for (i, &id) in reference.ids.iter().enumerate() {
             fill(id, &mut ns);
             reference_blocks.add(i, &ns);
             usual.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += v as f64);
+            have.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += u64::from(v as f64 > granularity));
         }
         usual.iter_mut().for_each(|sum| *sum /= reference.len() as f64);
         let usual_latency = reference.sum_ns as f64 / reference.len() as f64;
@@ -70,29 +76,43 @@ impl Attribution {
         let mut hits = vec![0; n];
         let mut most: Vec<Vec<(i64, Reverse<u32>)>> = vec![vec![]; n];
         let mut covered = Vec::with_capacity(focus.len());
+        let mut dominant = Vec::with_capacity(focus.len());
         let mut focus_blocks = Blocks::new(n, focus.len());
+        let mut mean = vec![0.0; n];
         for (i, &id) in focus.ids.iter().enumerate() {
             let latency = fill(id, &mut ns);
             focus_blocks.add(i, &ns);
-            covered.push(coverage(latency as f64 - usual_latency, ns[last] as f64 - usual[last]));
+            let deviation = latency as f64 - usual_latency;
+            covered.push(coverage(deviation, ns[last] as f64 - usual[last]));
+            // Towards where the message deviates: of a fast one, what it has least of.
+            let part = |row: usize| (ns[row] as f64 - usual[row]) * if deviation < 0.0 { -1.0 } else { 1.0 };
+            let top = (0..n).rev().max_by(|&a, &b| part(a).total_cmp(&part(b))).unwrap_or(last);
+            dominant.push((top, latency as u64));
             for (row, &v) in ns.iter().enumerate() {
-                if v as f64 > usual[row] + granularity_ns as f64 {
+                mean[row] += v as f64 / focus.len() as f64;
+                if v as f64 > usual[row] + granularity {
                     hits[row] += 1;
                     keep_most(&mut most[row], (v, Reverse(id)));
                 }
             }
         }
+        let average = covered.iter().sum::<f64>() / covered.len() as f64;
         covered.sort_unstable_by(f64::total_cmp);
         let overall = coverage(rows.total as f64, rows.rows[last].scaled as f64);
-        let times = rows.rows.iter().map(|row| {
-            let count = |of: &[crate::profile::Sum]| row.slots.iter().map(|&s| of[s].count).sum::<u64>() as f64;
-            [count(&profile.focus) / focus.len() as f64, count(&profile.reference) / reference.len() as f64]
+        let met = rows.rows.iter().enumerate().map(|(r, row)| {
+            let count = |of: &[Sum]| row.slots.iter().map(|&s| of[s].count).sum::<u64>() as f64;
+            Met {
+                times: [count(&profile.focus) / focus.len() as f64, count(&profile.reference) / reference.len() as f64],
+                mean_ns: [mean[r], usual[r]],
+                usual: have[r] as f64 / reference.len() as f64,
+            }
         });
         Attribution {
             hits,
             evidence: most.into_iter().map(|m| m.into_iter().map(|(_, Reverse(id))| id).collect()).collect(),
-            times: times.collect(),
-            coverage: Coverage { overall, p50: covered[(covered.len() - 1) / 2], min: covered[0] },
+            met: met.collect(),
+            coverage: Coverage { overall, p50: covered[(covered.len() - 1) / 2], min: covered[0], mean: average },
+            dominant,
             focus: focus_blocks,
             reference: reference_blocks,
         }

@@ -51,19 +51,35 @@ impl Blocks {
 
 /// The 95 % intervals of focus mean less reference mean by cause, ns; `None` for 0 rounds.
 pub fn intervals(focus: &Blocks, reference: &Blocks, rounds: u32, seed: u64) -> Option<Vec<[i64; 2]>> {
+    let each: Vec<usize> = (0..focus.causes).collect();
+    intervals_of_sums(focus, reference, &each, rounds, seed)
+}
+
+/// As [`intervals`], of sums of causes: `group` says which sum each cause belongs to, from 0 without gaps.
+pub fn intervals_of_sums(
+    focus: &Blocks,
+    reference: &Blocks,
+    group: &[usize],
+    rounds: u32,
+    seed: u64,
+) -> Option<Vec<[i64; 2]>> {
     if rounds == 0 {
         return None;
     }
     let (causes, rounds) = (focus.causes, rounds as usize);
+    let groups = group.iter().max().map_or(0, |g| g + 1);
     let mut rng = SplitMix(seed);
     let (mut f, mut r) = (vec![0.0; causes], vec![0.0; causes]);
-    let mut draws = vec![vec![0.0; rounds]; causes];
-    for round in 0..rounds {
+    let mut draws = vec![Vec::with_capacity(rounds); groups];
+    let mut sums = vec![0.0; groups];
+    for _ in 0..rounds {
         focus.resample(&mut rng, &mut f);
         reference.resample(&mut rng, &mut r);
-        for (cause, draw) in draws.iter_mut().enumerate() {
-            draw[round] = f[cause] - r[cause];
+        sums.fill(0.0);
+        for (cause, &group) in group.iter().enumerate() {
+            sums[group] += f[cause] - r[cause];
         }
+        draws.iter_mut().zip(&sums).for_each(|(draw, sum)| draw.push(*sum));
     }
     // Nearest ranks of 2.5 % and 97.5 %.
     let rank = |per_mille: usize| (rounds * per_mille).div_ceil(1000).max(1) - 1;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Lifetimes, Role};
 
 use crate::Options;
-use crate::profile::{Cohort, Profile, Slot};
+use crate::profile::{Cohort, Profile, Slot, Stands};
 use crate::rules::UNEXPLAINED;
 
 /// No row.
@@ -21,6 +21,8 @@ const LEVELS: usize = 2;
 /// One row before words.
 #[derive(Clone, Debug)]
 pub struct Row {
+    /// It holds time that was inferred.
+    pub inferred: bool,
     /// Category id.
     pub category: &'static str,
     /// The task, function or flow that did it.
@@ -70,28 +72,41 @@ impl Rows {
 
         let mut groups: FxHashMap<(&'static str, String, Role), Vec<Leaf>> = FxHashMap::default();
         for slot in profile.met() {
-            let (leg, role, owner) = profile.parts_of(slot);
-            let verdict =
-                options.categories.classify(&lifetimes.owners[owner], leg, role, &lifetimes.app, &lifetimes.symbols);
-            let key = match verdict.category {
-                UNEXPLAINED => (UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
-                category => (category, verdict.name, role),
+            let (key, nested_from) = match profile.stands_for(slot) {
+                Stands::Derived(d) => ((d.category, d.name.clone(), d.role), 0),
+                Stands::Owner(leg, role, owner) => {
+                    let owner = &lifetimes.owners[owner];
+                    let table = &options.categories;
+                    let verdict = table.classify(owner, leg, role, &lifetimes.app, &lifetimes.symbols);
+                    let key = match verdict.category {
+                        UNEXPLAINED => (UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
+                        category => (category, verdict.name, role),
+                    };
+                    (key, verdict.nested_from)
+                }
             };
             let scaled = i128::from(profile.focus[slot].ns) * nr - i128::from(profile.reference[slot].ns) * nf;
-            groups.entry(key).or_default().push(Leaf { slot, scaled, nested_from: verdict.nested_from });
+            groups.entry(key).or_default().push(Leaf { slot, scaled, nested_from });
         }
 
         let noise = i128::from(options.granularity_ns) * denominator;
-        let mut unexplained =
-            Row { category: UNEXPLAINED, name: UNEXPLAINED.into(), role: Role::A, scaled: 0, slots: vec![] };
+        let mut unexplained = Row {
+            inferred: false,
+            category: UNEXPLAINED,
+            name: UNEXPLAINED.into(),
+            role: Role::A,
+            scaled: 0,
+            slots: vec![],
+        };
         let mut rows = Vec::with_capacity(groups.len() + 1);
         for ((category, mut name, role), leaves) in groups {
             let scaled: i128 = leaves.iter().map(|l| l.scaled).sum();
             if category != UNEXPLAINED && scaled.abs() >= noise {
                 name = refine(lifetimes, profile, name, &leaves, scaled, options.nesting);
             }
-            let slots = leaves.iter().map(|l| l.slot).collect();
-            let row = Row { category, name, role, scaled, slots };
+            let slots: Vec<Slot> = leaves.iter().map(|l| l.slot).collect();
+            let inferred = slots.iter().any(|&s| matches!(profile.stands_for(s), Stands::Derived(d) if d.inferred));
+            let row = Row { inferred, category, name, role, scaled, slots };
             if category == UNEXPLAINED { unexplained = row } else { rows.push(row) }
         }
         // What the parts leave out of the latency (nothing, when the partition is exact) has no owner either.
@@ -114,6 +129,11 @@ impl Rows {
     /// The row of a slot that one of the cohorts met.
     pub fn row_of(&self, slot: Slot) -> usize {
         self.row_of[slot] as usize
+    }
+
+    /// The row of any slot; `None` when neither cohort met it.
+    pub fn find_row(&self, slot: Slot) -> Option<usize> {
+        self.row_of.get(slot).filter(|&&row| row != NONE).map(|&row| row as usize)
     }
 
     /// The deviation of each row in whole ns: they sum to `total_ns` exactly, and none is off by 1 ns or more.
@@ -141,7 +161,7 @@ fn refine(
     let mut inside: Vec<&Leaf> = leaves.iter().collect();
     for level in 0..LEVELS {
         let child = |leaf: &Leaf| {
-            let frames = &lifetimes.owners[profile.parts_of(leaf.slot).2].frames;
+            let frames = &lifetimes.owners[profile.owner_of(leaf.slot)?].frames;
             frames.get(leaf.nested_from + level).map(|f| f.name(&lifetimes.symbols))
         };
         let mut children: BTreeMap<String, i128> = BTreeMap::new();
@@ -177,6 +197,7 @@ fn fold(rows: Vec<Row>, small: impl Fn(&Row) -> bool) -> Vec<Row> {
         match target.get(&(row.category, row.role)) {
             Some(&i) => {
                 kept[i].scaled += row.scaled;
+                kept[i].inferred |= row.inferred;
                 kept[i].slots.extend(row.slots);
             }
             None => kept.push(row),

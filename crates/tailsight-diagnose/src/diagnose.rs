@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Leg, Lifetimes, OwnerId, Role};
+use tailsight_lifetime::{Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 
+use crate::against::join;
 use crate::attribution::Attribution;
-use crate::bootstrap::intervals;
+use crate::bootstrap::{intervals, intervals_of_sums};
 use crate::causes::Rows;
-use crate::focus::{enough, percentiles};
-use crate::model::{Cause, Diagnosis, Loss, MessageCounts, Overhead, Slice};
-use crate::profile::{Cohort, Profile};
+use crate::focus::{enough, mean, percentiles};
+use crate::infer::infer;
+use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
+use crate::more::{Asked, more};
+use crate::phases::{self, overlaps::Ahead};
+use crate::profile::{Cohort, Profile, Stands};
 use crate::rules::shown;
 use crate::words::{self, Situation};
 use crate::{Error, Facts, Options};
@@ -23,51 +27,89 @@ const PATHS: usize = 8;
 /// [`Error::Focus`] and [`Error::Option`] for options out of range, [`Error::NoMessages`] when no message has the leg
 /// complete, [`Error::NotEnough`] (N/A) when focus or reference hold fewer than [`crate::MIN_MESSAGES`].
 pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &Facts) -> Result<Diagnosis, Error> {
-    diagnose_with_owners(lifetimes, options, facts).map(|(diagnosis, _)| diagnosis)
+    diagnose_with(lifetimes, options, facts, &Beside::default()).map(|(diagnosis, _)| diagnosis)
 }
 
-/// Which cause (index into [`Diagnosis::causes`]) the time of an owner counts to. Owners that neither cohort met are
-/// absent. In the total leg an owner may count to different causes by leg; the one with most of its focus time is here.
-pub type CauseOf = BTreeMap<(Role, OwnerId), usize>;
+/// Which cause (index into [`Diagnosis::causes`]) the time of an owner in a leg and role counts to. Owners that neither
+/// cohort met are absent.
+pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 
-/// As [`diagnose`], and the cause of every owner that the cohorts met, for drawing single messages.
+/// What a diagnosis may look at beside the parts of the messages.
+#[derive(Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
+    pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
+    /// Another run, by name: the same slice of its messages is the reference.
+    pub against: Option<(&'a str, &'a Lifetimes)>,
+}
+
+/// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
 ///
 /// # Errors
 /// As [`diagnose`].
-pub fn diagnose_with_owners(
+pub fn diagnose_with(
     lifetimes: &Lifetimes,
     options: &Options,
     facts: &Facts,
+    beside: &Beside<'_>,
 ) -> Result<(Diagnosis, CauseOf), Error> {
     options.check()?;
+    let joined = beside.against.map(|(_, other)| join(lifetimes, other));
+    let first = lifetimes.messages.len() as u32;
+    let both = joined.as_ref().unwrap_or(lifetimes);
+    found(both, first, options, facts, beside)
+}
+
+fn found(
+    lifetimes: &Lifetimes,
+    first: u32,
+    options: &Options,
+    facts: &Facts,
+    beside: &Beside<'_>,
+) -> Result<(Diagnosis, CauseOf), Error> {
     let leg = options.leg;
-    let mut ranked: Vec<(u64, u32)> =
-        lifetimes.messages.iter().filter_map(|m| m.latency(leg).map(|ns| (ns, m.id))).collect();
-    let messages = counts(lifetimes, leg, ranked.len() as u64);
+    let (mine, others) = lifetimes.messages.split_at(first as usize);
+    let ranked = |messages: &[Message]| -> Vec<(u64, u32)> {
+        let mut ranked: Vec<_> = messages.iter().filter_map(|m| m.latency(leg).map(|ns| (ns, m.id))).collect();
+        ranked.sort_unstable();
+        ranked
+    };
+    let (ranked, others) = (ranked(mine), ranked(others));
+    let messages = counts(lifetimes, mine, leg, ranked.len() as u64);
     if ranked.is_empty() {
-        return Err(nothing(lifetimes, leg, &messages));
+        return Err(nothing(lifetimes, leg, &messages, facts));
     }
-    ranked.sort_unstable();
     let focus = Cohort::of(&ranked[enough(ranked.len(), options.focus, "focus")?]);
-    let reference = Cohort::of(&ranked[enough(ranked.len(), options.reference, "reference")?]);
+    let (reference, reference_slice) = match beside.against {
+        None => (Cohort::of(&ranked[enough(ranked.len(), options.reference, "reference")?]), options.reference),
+        Some(_) => (Cohort::of(&others[enough(others.len(), options.focus, "against")?]), options.focus),
+    };
     let sorted: Vec<u64> = ranked.iter().map(|&(ns, _)| ns).collect();
 
-    let profile = Profile::new(lifetimes, leg, &focus, &reference);
+    let mut profile = Profile::new(lifetimes, leg, &focus, &reference);
+    let cohorts = (&focus, &reference);
+    let inferred = infer(lifetimes, options, &mut profile, cohorts, &ranked, beside.against.is_none());
     let rows = Rows::new(lifetimes, &profile, &focus, &reference, options);
-    let by_message = Attribution::new(lifetimes, leg, &profile, &rows, (&focus, &reference), options.granularity_ns);
-    let intervals = intervals(&by_message.focus, &by_message.reference, options.bootstrap_rounds, options.seed);
+    let by_message = Attribution::new(lifetimes, leg, &profile, &rows, cohorts, options.granularity_ns);
+    let blocks = (&by_message.focus, &by_message.reference);
+    let (rounds, seed) = (options.bootstrap_rounds, options.seed);
+    let intervals = intervals(blocks.0, blocks.1, rounds, seed);
 
     let slice =
         |cohort: &Cohort, (from, to)| Slice { from, to, messages: cohort.len() as u64, mean_ns: cohort.mean_ns() };
-    let (focus_slice, reference_slice) = (slice(&focus, options.focus), slice(&reference, options.reference));
+    let (focus_slice, reference_slice) = (slice(&focus, options.focus), slice(&reference, reference_slice));
     let total_ns = focus_slice.mean_ns as i64 - reference_slice.mean_ns as i64;
     let situation = Situation::new(lifetimes, options, facts, &focus, &reference, total_ns);
 
-    let mut causes = Vec::with_capacity(rows.rows.len());
+    let last = rows.rows.len() - 1;
+    let is_cause = |i: usize| i == last || intervals.as_ref().is_none_or(|all| !(all[i][0] <= 0 && 0 <= all[i][1]));
+    let ahead = Ahead::new(mine);
+    let (mut causes, mut not_significant) = (Vec::with_capacity(rows.rows.len()), vec![]);
     for (i, deviation_ns) in rows.rounded(total_ns).into_iter().enumerate() {
-        let row = &rows.rows[i];
+        let (row, met) = (&rows.rows[i], &by_message.met[i]);
+        let finding = phases::finding(lifetimes, &profile, &row.slots, rows.cohorts, met);
         let mut cause = Cause {
-            rank: i as u32 + 1,
+            rank: 0,
             category: row.category.into(),
             name: row.name.clone(),
             role: row.role,
@@ -77,15 +119,71 @@ pub fn diagnose_with_owners(
             messages: by_message.hits[i],
             evidence: by_message.evidence[i].clone(),
             paths: paths(lifetimes, &profile, &rows, i),
-            times: by_message.times[i],
+            times: met.times,
+            phase: finding.phase.name().into(),
+            how: finding.how.into(),
+            mean_ns: met.mean_ns.map(|ns| ns.round() as i64),
+            inferred: row.inferred,
+            before: None,
+            ahead: None,
             what_if: None,
             fix: vec![],
             explanation: String::new(),
         };
+        if row.category == "hol-blocking" {
+            let [focus, reference] = situation.ahead();
+            let ids = cause.evidence.iter().map(|&id| (id, ahead.of(&mine[id as usize]))).collect();
+            cause.ahead = Some(model::Ahead { focus, reference, ids });
+        }
         cause.explanation = situation.explanation(&cause);
-        cause.fix = situation.fixes(&cause);
-        causes.push(cause);
+        if is_cause(i) {
+            if let Some(path) = beside.path.filter(|_| finding.how == "gap" && deviation_ns > 0) {
+                let in_row = |span: &PathSpan| leg_slots(&profile, row, span.role, span.owner);
+                cause.before = phases::gaps::before(lifetimes, &cause.evidence, &in_row, path);
+            }
+            cause.fix = situation.fixes(&cause);
+            causes.push(cause);
+        } else {
+            not_significant.push(cause);
+        }
     }
+    // The causes in their order, then what is no cause as one row, then what has no owner.
+    let mut cause_of_row = vec![0; rows.rows.len()];
+    if !not_significant.is_empty() {
+        let sum = |i| usize::from(!is_cause(i));
+        let group: Vec<usize> = (0..rows.rows.len()).map(sum).collect();
+        let ci = intervals_of_sums(blocks.0, blocks.1, &group, rounds, seed).map_or([0; 2], |all| all[1]);
+        causes.insert(causes.len() - 1, words::not_significant(&not_significant, ci));
+    }
+    let (merged, end) = (causes.len().saturating_sub(2), causes.len() - 1);
+    let mut next = 0;
+    for (i, of) in cause_of_row.iter_mut().enumerate() {
+        *of = match (i == last, is_cause(i)) {
+            (true, _) => end,
+            (false, false) => merged,
+            (false, true) => {
+                next += 1;
+                next - 1
+            }
+        };
+    }
+    causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
+    not_significant.iter_mut().for_each(|cause| cause.rank = merged as u32 + 1);
+
+    let more = options.more.then(|| {
+        more(&Asked {
+            lifetimes,
+            options,
+            profile: &profile,
+            rows: &rows,
+            met: &by_message.met,
+            cause_of_row: &cause_of_row,
+            cohorts,
+            ranked: &ranked,
+            path: beside.path,
+            same_run: beside.against.is_none(),
+        })
+    });
     let mut diagnosis = Diagnosis {
         schema: 1,
         run: facts.run.clone(),
@@ -95,8 +193,12 @@ pub fn diagnose_with_owners(
         latency_ns: percentiles(&sorted),
         focus: focus_slice,
         reference: reference_slice,
+        clusters: clusters(&causes, &by_message.dominant, &focus, &cause_of_row),
         causes,
+        not_significant,
+        against: beside.against.map(|(name, _)| name.to_owned()),
         coverage: by_message.coverage,
+        more,
         ideal_ns: None,
         loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
         overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
@@ -104,36 +206,67 @@ pub fn diagnose_with_owners(
         next: vec![],
     };
     diagnosis.notes = words::notes(&diagnosis, options, facts);
+    diagnosis.notes.extend(words::inferred(&inferred));
     diagnosis.next = words::next(&diagnosis, facts);
-    Ok((diagnosis, cause_of(&profile, &rows)))
+    Ok((diagnosis, cause_of(&profile, &rows, &cause_of_row)))
 }
 
-fn cause_of(profile: &Profile, rows: &Rows) -> CauseOf {
-    let mut most: BTreeMap<(Role, OwnerId), (u64, usize)> = BTreeMap::new();
-    for slot in profile.met() {
-        let (_, role, owner) = profile.parts_of(slot);
-        let here = (profile.focus[slot].ns, rows.row_of(slot));
-        let best = most.entry((role, owner as OwnerId)).or_insert(here);
-        if here.0 > best.0 {
-            *best = here;
+/// Whether an owner's time counts to the row in any leg.
+fn leg_slots(profile: &Profile, row: &crate::causes::Row, role: Role, owner: OwnerId) -> bool {
+    let is = |slot: &usize| matches!(profile.stands_for(*slot), Stands::Owner(_, r, o) if r == role && o as OwnerId == owner);
+    row.slots.iter().any(is)
+}
+
+/// The focus messages by dominant cause, the largest cluster first.
+fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_of_row: &[usize]) -> Vec<Cluster> {
+    let mut by_cause: BTreeMap<usize, (u64, u128, (u64, u32))> = BTreeMap::new();
+    for (&(row, latency), &id) in dominant.iter().zip(&focus.ids) {
+        let (n, sum, slowest) = by_cause.entry(cause_of_row[row]).or_default();
+        *n += 1;
+        *sum += u128::from(latency);
+        if *n == 1 || latency > slowest.0 {
+            *slowest = (latency, id);
         }
     }
-    most.into_iter().map(|(key, (_, row))| (key, row)).collect()
+    let cluster = |(cause, (messages, sum, slowest)): (usize, (u64, u128, (u64, u32)))| {
+        let Cause { rank, category, name, role, .. } = &causes[cause];
+        Cluster {
+            rank: *rank,
+            category: category.clone(),
+            name: name.clone(),
+            role: *role,
+            messages,
+            mean_ns: mean(sum, messages),
+            example: slowest.1,
+        }
+    };
+    let mut out: Vec<Cluster> = by_cause.into_iter().map(cluster).collect();
+    out.sort_by_key(|c| (std::cmp::Reverse(c.messages), c.rank));
+    out
+}
+
+fn cause_of(profile: &Profile, rows: &Rows, cause_of_row: &[usize]) -> CauseOf {
+    let of = |slot| match profile.stands_for(slot) {
+        Stands::Owner(leg, role, owner) => Some(((leg, role, owner as OwnerId), cause_of_row[rows.row_of(slot)])),
+        Stands::Derived(_) => None,
+    };
+    profile.met().filter_map(of).collect()
 }
 
 /// The largest owner paths of a row with their deviations, ns.
 fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<(String, i64)> {
     let (nf, nr) = rows.cohorts;
     // The same owner in several legs is one path.
-    let mut by_owner: BTreeMap<usize, f64> = BTreeMap::new();
+    let mut by_path: BTreeMap<String, f64> = BTreeMap::new();
     for &slot in &rows.rows[row].slots {
         let ns = |of: &[crate::profile::Sum], n: f64| of[slot].ns as f64 / n;
-        *by_owner.entry(profile.parts_of(slot).2).or_default() += ns(&profile.focus, nf) - ns(&profile.reference, nr);
+        let path = match profile.stands_for(slot) {
+            Stands::Owner(_, _, owner) => lifetimes.owners[owner].path(&lifetimes.symbols),
+            Stands::Derived(derived) => derived.path.clone(),
+        };
+        *by_path.entry(shown(&path)).or_default() += ns(&profile.focus, nf) - ns(&profile.reference, nr);
     }
-    let mut out: Vec<(String, i64)> = by_owner
-        .into_iter()
-        .map(|(o, ns)| (shown(&lifetimes.owners[o].path(&lifetimes.symbols)), ns.round() as i64))
-        .collect();
+    let mut out: Vec<(String, i64)> = by_path.into_iter().map(|(path, ns)| (path, ns.round() as i64)).collect();
     out.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
     out.truncate(PATHS);
     out
@@ -141,10 +274,10 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
 
 /// Messages by whether their leg is complete. Those that were not followed to the receive call are in
 /// [`Lifetimes::incomplete`], whether or not they are also in the list.
-fn counts(lifetimes: &Lifetimes, leg: Leg, complete: u64) -> MessageCounts {
+fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
     let mut incomplete = lifetimes.incomplete.clone();
     let named: u64 = incomplete.values().sum();
-    let unreceived = lifetimes.messages.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
+    let unreceived = mine.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
     let mut add = |reason: &str, n: u64| {
         if n > 0 {
             *incomplete.entry(reason.to_owned()).or_default() += n;
@@ -153,8 +286,8 @@ fn counts(lifetimes: &Lifetimes, leg: Leg, complete: u64) -> MessageCounts {
     add("its receive call was not seen", unreceived.saturating_sub(named));
     if leg != Leg::Receive {
         let received = |m: &&tailsight_lifetime::Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
-        let unsent = lifetimes.messages.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
-        let unfinished = lifetimes.messages.iter().filter(received).count() as u64 - unsent;
+        let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
+        let unfinished = mine.iter().filter(received).count() as u64 - unsent;
         add("its send call was not seen", unsent);
         add("its hand-over to the driver was not seen", unfinished);
     }
@@ -163,13 +296,17 @@ fn counts(lifetimes: &Lifetimes, leg: Leg, complete: u64) -> MessageCounts {
 }
 
 /// The error for a run without a complete message.
-fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts) -> Error {
+fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &Facts) -> Error {
     let reasons = if counts.incomplete.is_empty() {
         "no message was seen at all".to_owned()
     } else {
         counts.incomplete.iter().map(|(reason, n)| format!("{n}: {reason}")).collect::<Vec<_>>().join("; ")
     };
-    let advice = if counts.incomplete.is_empty() {
+    let advice = if counts.incomplete.is_empty() && !facts.partial.is_empty() {
+        "the recording is partial and holds too little: record again"
+    } else if counts.incomplete.is_empty() && facts.lost_events > 0 {
+        "events were lost: record again for a shorter time, or with larger buffers"
+    } else if counts.incomplete.is_empty() {
         "send it requests while recording, and check the target's process and port"
     } else if leg != Leg::Receive {
         "try --leg receive"

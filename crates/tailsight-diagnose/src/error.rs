@@ -6,7 +6,15 @@ use tailsight_lifetime::Leg;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A slice was given that is none.
+    /// A text was given that does not read as a slice: wrong usage.
+    #[error("{text:?} is not a slice of the latencies: {why}; write for example p99..p100 or p99.9..p100")]
+    NotASlice {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A slice was given that holds no messages: outside 0 to 100, or reversed.
     #[error("{text:?} is not a slice of the latencies: {why}; write for example p99..p100 or p99.9..p100")]
     Focus {
         /// As given.
@@ -19,7 +27,7 @@ pub enum Error {
         "N/A: the {slice} {from}..{to} holds {have} of {complete} complete messages, and {needed} are needed for a verdict: {advice}"
     )]
     NotEnough {
-        /// `focus` or `reference`.
+        /// `focus`, `reference`, or `against` (the other run's focus).
         slice: &'static str,
         /// Its lower end, e.g. `p99`.
         from: String,

@@ -13,26 +13,31 @@ const PERCENTILES: [(&str, u64); 4] = [("p50", 500), ("p90", 900), ("p99", 990),
 /// Reads a slice such as `p99..p100`, `p99.9..p100` or `99..100`; gives quantiles from 0 to 1.
 ///
 /// # Errors
-/// [`Error::Focus`] for anything else, for ends outside 0 to 100, and for a reversed or empty slice.
+/// [`Error::NotASlice`] for anything else; [`Error::Focus`] for ends outside 0 to 100, and for a reversed or empty slice.
 pub fn parse_focus(text: &str) -> Result<(f64, f64), Error> {
-    let wrong = |why: &str| Error::Focus { text: text.into(), why: why.into() };
+    let wrong = |why: &str| Error::NotASlice { text: text.into(), why: why.into() };
+    let outside = |why: String| Error::Focus { text: text.into(), why };
     let (from, to) =
         text.trim().split_once("..").ok_or_else(|| wrong("two percentiles with .. between them are needed"))?;
     let end = |s: &str| -> Result<f64, Error> {
         let s = s.trim();
         let digits = s.strip_prefix(['p', 'P']).unwrap_or(s);
+        let number = |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_digit() || c == '.');
+        if digits.strip_prefix('-').is_some_and(number) {
+            return Err(outside(format!("{s} is outside 0 to 100")));
+        }
         let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
         // Shifting the decimal in the text gives the closest quantile: 99.9 / 100.0 is not 0.999.
         let quantile = plain.then(|| format!("{digits}e-2").parse::<f64>().ok()).flatten();
         let quantile = quantile.ok_or_else(|| wrong(&format!("{s:?} is not a percentile")))?;
         if quantile > 1.0 {
-            return Err(wrong(&format!("{s} is outside 0 to 100")));
+            return Err(outside(format!("{s} is outside 0 to 100")));
         }
         Ok(quantile)
     };
     let slice = (end(from)?, end(to)?);
     check_slice(slice).map_err(|e| match e {
-        Error::Focus { why, .. } => wrong(&why),
+        Error::Focus { why, .. } => outside(why),
         other => other,
     })?;
     Ok(slice)
@@ -77,7 +82,9 @@ pub fn enough(n: usize, slice: (f64, f64), name: &'static str) -> Result<Range<u
     let width = ((MIN_MESSAGES as f64 / n.max(1) as f64) * 1000.0).ceil() / 1000.0;
     if width < 0.5 {
         let (from, to) = if slice.1 >= width { (slice.1 - width, slice.1) } else { (0.0, width) };
-        advice += &format!(", or widen it: --{name} {}..{}", percent((from * 1000.0).round() / 1000.0), percent(to));
+        // The slice of another run is that of the focus.
+        let option = if name == "against" { "focus" } else { name };
+        advice += &format!(", or widen it: --{option} {}..{}", percent((from * 1000.0).round() / 1000.0), percent(to));
     }
     Err(Error::NotEnough {
         slice: name,
@@ -131,7 +138,7 @@ mod tests {
             ("p99..p101", "outside 0 to 100"),
             ("p100..p99", "below its second"),
             ("p50..p50", "below its second"),
-            ("-1..50", "is not a percentile"),
+            ("-1..50", "outside 0 to 100"),
             ("p..p100", "is not a percentile"),
             ("nan..inf", "is not a percentile"),
             ("1e1..p100", "is not a percentile"),

@@ -4,11 +4,12 @@
 //! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
 //!
 //! The way: messages by rank of their latency → *focus* and *reference* ([`focus`]) → mean profiles per (leg, role, owner)
-//! and their difference, the *deviation* ([`profile`]) → a category and a name for each owner ([`rules`]) → names refined by
+//! and their difference, the *deviation* ([`profile`]) → what no event has the duration of, inferred ([`infer`]) → a category and a name for each owner ([`rules`]) → names refined by
 //! the nesting rule, small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
-//! ([`attribution`]) → intervals ([`bootstrap`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
+//! ([`attribution`]) → intervals ([`bootstrap`]) → which phase found it and how ([`phases`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
 //! mean of the focus less the mean of the reference, and what has no owner is the row `unexplained`.
 
+pub mod against;
 pub mod attribution;
 pub mod bootstrap;
 pub mod causes;
@@ -16,13 +17,16 @@ mod diagnose;
 mod error;
 pub mod focus;
 mod glob;
+pub mod infer;
 pub mod model;
+pub mod more;
 mod options;
+pub mod phases;
 pub mod profile;
 pub mod rules;
 pub mod words;
 
-pub use diagnose::{CauseOf, diagnose, diagnose_with_owners};
+pub use diagnose::{Beside, CauseOf, diagnose, diagnose_with};
 pub use error::Error;
 pub use focus::parse_focus;
 pub use model::Diagnosis;

@@ -27,8 +27,20 @@ pub struct Diagnosis {
     pub reference: Slice,
     /// Causes, largest deviation first; the row `unexplained` comes last. Shares sum to 1.
     pub causes: Vec<Cause>,
+    /// Rows whose 95 % interval holds 0: no causes. Together they are the row `not significant` of `causes`.
+    #[serde(default)]
+    pub not_significant: Vec<Cause>,
+    /// The focus messages by the cause that most of their deviation is.
+    #[serde(default)]
+    pub clusters: Vec<Cluster>,
+    /// The run whose messages are the reference, when it is another one.
+    #[serde(default)]
+    pub against: Option<String>,
     /// How much of the deviation the causes explain.
     pub coverage: Coverage,
+    /// What NSight §7.4 looks at beside the causes, when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<More>,
     /// The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null until the queueing model fills it.
     #[serde(default)]
     pub ideal_ns: Option<BTreeMap<String, u64>>,
@@ -94,6 +106,24 @@ pub struct Cause {
     /// How often it began (or was met running) in a message, on average: focus, reference. Tells more often from slower.
     #[serde(default)]
     pub times: [f64; 2],
+    /// The phase of NSight §5.2 that found it: `contexts`, `gaps`, `functions` or `overlaps`.
+    #[serde(default)]
+    pub phase: String,
+    /// How: `unexpected`, `slower`, `more-frequent`, `gap`, `overlap`; `less` when the focus has less of it.
+    #[serde(default)]
+    pub how: String,
+    /// Mean ns of a message: focus, reference.
+    #[serde(default)]
+    pub mean_ns: [i64; 2],
+    /// Inferred from counts, not measured.
+    #[serde(default)]
+    pub inferred: bool,
+    /// Of a gap: what ran last before it in the evidence, with how often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Of head-of-line blocking: the messages ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Ahead>,
     /// The focus percentiles had this cause been absent, keyed as `latency_ns`. Null until the replay fills it.
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
@@ -112,6 +142,94 @@ pub struct Coverage {
     pub p50: f64,
     /// Smallest over the focus messages.
     pub min: f64,
+    /// Mean over the focus messages.
+    #[serde(default)]
+    pub mean: f64,
+}
+
+/// Messages of the same application that were served first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ahead {
+    /// How many were ahead of a focus message, on average.
+    pub focus: f64,
+    /// Of a reference message.
+    pub reference: f64,
+    /// Which ones were ahead of each message of the evidence, the last before it first; at most 16.
+    pub ids: Vec<(u32, Vec<u32>)>,
+}
+
+/// Focus messages with the same dominant cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The cause's rank in `causes`.
+    pub rank: u32,
+    /// Its category.
+    pub category: String,
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// How many messages.
+    pub messages: u64,
+    /// Their mean latency.
+    pub mean_ns: u64,
+    /// The slowest of them.
+    pub example: u32,
+}
+
+/// NSight §7.4: beyond the causes of one slice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct More {
+    /// By slice of the latencies, the causes by how many messages they hit (Figure 18 at every percentile).
+    pub pervasive: Vec<Pervasive>,
+    /// What was queued ahead of the messages, by function (Figure 19).
+    pub queue: Vec<Queue>,
+    /// What ran on each core while messages were in it (Figure 20): of the focus, then of the reference.
+    pub cores: [Vec<CoreContexts>; 2],
+}
+
+/// The causes of one slice by how many messages they hit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pervasive {
+    /// From this quantile.
+    pub from: f64,
+    /// To this one.
+    pub to: f64,
+    /// Messages in it.
+    pub messages: u64,
+    /// Their mean latency.
+    pub mean_ns: u64,
+    /// Rank of the cause, the part of the messages with more of it than the reference mean, its mean deviation; the most
+    /// pervasive first.
+    pub causes: Vec<(u32, f64, i64)>,
+}
+
+/// What was queued ahead of the messages in one function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// The function: `messages`, `app send`, `app receive`, `app processing`, `kernel receive`, `kernel send`.
+    pub function: String,
+    /// Whose side.
+    pub role: Role,
+    /// Mean depth: focus, reference.
+    pub depth: [f64; 2],
+    /// The focus's depth less the reference's mean: 10th, 50th and 90th percentile.
+    pub relative: [f64; 3],
+    /// Mean ns of a message: focus, reference.
+    pub mean_ns: [i64; 2],
+    /// Focus messages with more of it than the reference's mean.
+    pub messages: u64,
+}
+
+/// What ran on a core while messages were in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoreContexts {
+    /// The core; null for time that is bound to none (sleeps).
+    pub cpu: Option<u16>,
+    /// Its part of all of the messages' time.
+    pub share: f64,
+    /// Contexts and their part of the core's time, largest first.
+    pub contexts: Vec<(String, f64)>,
 }
 
 /// What was lost.

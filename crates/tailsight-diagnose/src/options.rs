@@ -21,6 +21,8 @@ pub struct Options {
     pub granularity_ns: u64,
     /// Rounds of the bootstrap, 0 for none.
     pub bootstrap_rounds: u32,
+    /// Whether to fill in [`crate::model::More`].
+    pub more: bool,
     /// Seed of the bootstrap: the same seed gives the same intervals.
     pub seed: u64,
 }
@@ -35,6 +37,7 @@ impl Default for Options {
             nesting: 0.8,
             granularity_ns: 300,
             bootstrap_rounds: 500,
+            more: false,
             seed: 1,
         }
     }
@@ -80,6 +83,10 @@ pub struct Facts {
     pub devices: Vec<String>,
     /// Cores of the machine, when known (for the fixes).
     pub cpus: Option<u32>,
+    /// The control group of the target's first process, as in /proc/PID/cgroup after `0::`, when known (for the fixes).
+    pub cgroup: Option<String>,
+    /// Interrupts of the devices, when known (for the fixes).
+    pub irqs: Vec<u32>,
     /// Hooks that this recording did not have.
     pub hooks_off: Vec<String>,
     /// Why the run is partial, when it is.

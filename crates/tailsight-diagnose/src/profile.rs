@@ -1,8 +1,11 @@
 //! Mean profiles of two cohorts and their difference (DESIGN: deviation; NSight §5.2 on means, so that rows add up).
 //!
 //! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of
-//! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way.
+//! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way. Behind the slots of owners come
+//! those of [`Derived`] time: what [`crate::infer`] moves from one slot to another, message by message and to the ns, so
+//! that all sums stay what they were.
 
+use rustc_hash::FxHashMap;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Part, Role};
 
 /// Messages of one slice.
@@ -41,24 +44,62 @@ impl Cohort {
 /// Sums of one cohort in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Nanoseconds.
-    pub ns: u64,
+    /// Nanoseconds; below 0 only where more was moved away than a class of messages had.
+    pub ns: i64,
     /// How often it began.
     pub count: u64,
+}
+
+/// A row that no single owner stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// Category id.
+    pub category: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Whose side.
+    pub role: Role,
+    /// What stands in the place of an owner path.
+    pub path: String,
+    /// Inferred, not measured.
+    pub inferred: bool,
+}
+
+/// Nanoseconds of one message that count to another slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// From this slot.
+    pub from: Slot,
+    /// To this one.
+    pub to: Slot,
+    /// So many ns.
+    pub ns: i64,
 }
 
 /// Both cohorts' sums by slot.
 #[derive(Clone, Debug)]
 pub struct Profile {
     owners: usize,
+    leg: Leg,
     /// Sums of the focus.
     pub focus: Vec<Sum>,
     /// Sums of the reference.
     pub reference: Vec<Sum>,
+    derived: Vec<Derived>,
+    moves: FxHashMap<u32, Vec<Move>>,
 }
 
-/// Index of a (leg, role, owner).
+/// Index of a (leg, role, owner), or of derived time.
 pub type Slot = usize;
+
+/// What a slot stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Stands<'a> {
+    /// The time of an owner (index) in a leg and role.
+    Owner(Leg, Role, usize),
+    /// Derived time.
+    Derived(&'a Derived),
+}
 
 /// The slot of a part met in the leg `LEGS[segment]`.
 pub fn slot(owners: usize, segment: usize, part: &Part) -> Slot {
@@ -74,13 +115,14 @@ impl Profile {
             for &id in &cohort.ids {
                 each_part(lifetimes, id, leg, |segment, part| {
                     let sum = &mut out[slot(owners, segment, part)];
-                    sum.ns += part.ns;
+                    sum.ns += part.ns as i64;
                     sum.count += u64::from(part.count);
                 });
             }
             out
         };
-        Profile { owners, focus: sums(focus), reference: sums(reference) }
+        let (focus, reference) = (sums(focus), sums(reference));
+        Profile { owners, leg, focus, reference, derived: vec![], moves: FxHashMap::default() }
     }
 
     /// Slots that either cohort met.
@@ -89,10 +131,51 @@ impl Profile {
         (0..self.focus.len()).filter(move |&s| some(&self.focus[s]) || some(&self.reference[s]))
     }
 
-    /// Leg, role and owner of a slot.
-    pub fn parts_of(&self, slot: Slot) -> (Leg, Role, usize) {
+    /// What a slot stands for.
+    pub fn stands_for(&self, slot: Slot) -> Stands<'_> {
+        if let Some(derived) = slot.checked_sub(LEGS.len() * 2 * self.owners) {
+            return Stands::Derived(&self.derived[derived]);
+        }
         let (rest, owner) = (slot / self.owners, slot % self.owners);
-        (LEGS[rest / 2], if rest % 2 == 1 { Role::A } else { Role::R }, owner)
+        Stands::Owner(LEGS[rest / 2], if rest % 2 == 1 { Role::A } else { Role::R }, owner)
+    }
+
+    /// The owner of a slot, by index.
+    pub fn owner_of(&self, slot: Slot) -> Option<usize> {
+        match self.stands_for(slot) {
+            Stands::Owner(_, _, owner) => Some(owner),
+            Stands::Derived(_) => None,
+        }
+    }
+
+    /// A new slot for derived time.
+    pub fn derive(&mut self, derived: Derived) -> Slot {
+        self.derived.push(derived);
+        self.focus.push(Sum::default());
+        self.reference.push(Sum::default());
+        self.focus.len() - 1
+    }
+
+    /// Moves time of one message of a cohort. `count`: how often what it is moved to happened.
+    pub fn shift(&mut self, in_focus: bool, id: u32, moves: &[Move], count: u64) {
+        let sums = if in_focus { &mut self.focus } else { &mut self.reference };
+        for m in moves {
+            sums[m.from].ns -= m.ns;
+            sums[m.to].ns += m.ns;
+        }
+        if let Some(m) = moves.first() {
+            sums[m.to].count += count;
+        }
+        self.moves.entry(id).or_default().extend_from_slice(moves);
+    }
+
+    /// Visits the time of a message by slot, as moved.
+    pub fn each(&self, lifetimes: &Lifetimes, id: u32, mut visit: impl FnMut(Slot, i64)) {
+        each_part(lifetimes, id, self.leg, |segment, part| visit(slot(self.owners, segment, part), part.ns as i64));
+        for m in self.moves.get(&id).into_iter().flatten() {
+            visit(m.from, -m.ns);
+            visit(m.to, m.ns);
+        }
     }
 }
 

@@ -10,5 +10,6 @@
 #![warn(missing_docs)]
 
 pub mod html;
+pub mod load;
 pub mod terminal;
 pub mod units;

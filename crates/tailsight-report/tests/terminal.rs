@@ -118,6 +118,35 @@ fn unexplained_is_never_folded_however_small() {
     assert!(diagnosis(&d, &plain(80)).contains("unexplained"));
 }
 
+/// What may be chance is one row that is never folded, what was inferred says so, and messages are told apart by cause.
+#[test]
+fn rows_that_are_no_causes_and_groups() {
+    let mut d = example();
+    let mut chance = d.causes[1].clone();
+    (chance.category, chance.name, chance.share) = ("not-significant".into(), "not significant".into(), 0.002);
+    let last = d.causes.len() - 1;
+    d.causes.insert(last, chance);
+    d.causes[1].inferred = true;
+    let cluster = |rank: u32, name: &str, messages| tailsight_diagnose::model::Cluster {
+        rank,
+        category: "interference".into(),
+        name: name.into(),
+        role: tailsight_lifetime::Role::A,
+        messages,
+        mean_ns: 2_000_000,
+        example: 17,
+    };
+    d.clusters = vec![cluster(1, "nginx", 40), cluster(2, "cron", 5), cluster(3, "a", 2), cluster(4, "b", 1)];
+    let text = diagnosis(&d, &plain(140));
+    let row = text.lines().find(|l| l.contains("not significant")).expect("a row");
+    assert!(row.contains("0.2 %") && !row.contains('/'), "{row}");
+    assert!(text.lines().any(|l| l.contains("packet:8088 (inferred)")), "{text}");
+    assert!(text.contains("40 mostly nginx (interference), mean 2.00 ms, e.g. message 17"), "{text}");
+    assert!(text.contains("1 of 1 other cause"), "{text}");
+    d.against = Some("before".into());
+    assert!(diagnosis(&d, &plain(140)).contains("more than the same slice of before"));
+}
+
 #[test]
 fn a_task_name_cannot_write_to_the_terminal() {
     let mut d = example();

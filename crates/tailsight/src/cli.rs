@@ -37,6 +37,12 @@ pub enum Command {
     Report(Report),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
+    /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
+    Load(Box<crate::cli_load::Load>),
+    /// Latency against load until saturation, or the highest rate that meets an objective
+    Sweep(Box<crate::cli_load::Sweep>),
+    /// Generate load for a coordinator on another machine
+    Agent(crate::cli_agent::Agent),
     /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
     #[command(hide = true)]
     DemoLoad,
@@ -106,7 +112,7 @@ pub struct Record {
     /// Keep the first bytes of each segment of the target's flows, so that requests are framed and classed, not segments
     #[arg(long, value_name = "PROTOCOL", value_parser = ["memcached", "resp", "http1"])]
     pub protocol: Option<String>,
-    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480]
+    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol")]
     pub payload: Option<u32>,
     /// Turn on a hook that is off by default (`all`: every one); repeatable
@@ -124,14 +130,20 @@ pub struct Record {
 #[derive(Debug, Args)]
 pub struct Question {
     /// The messages under study, by percentile of latency
-    #[arg(long, value_name = "SLICE", default_value = "p99..p100")]
+    #[arg(long, value_name = "SLICE", default_value = "p99..p100", value_parser = slice, allow_hyphen_values = true)]
     pub focus: String,
-    /// The messages that they are compared with
-    #[arg(long, value_name = "SLICE", default_value = "p45..p55")]
-    pub reference: String,
+    /// The messages that they are compared with [default: p45..p55]
+    #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
+    pub reference: Option<String>,
     /// receive, service, transmit or total
     #[arg(long, value_name = "LEG", default_value = "receive")]
     pub leg: Leg,
+    /// A nested frame that explains this part of its parent's deviation names it (above 0.5, at most 1)
+    #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part)]
+    pub nest: f64,
+    /// Differences of a message up to this are ignored, as 300ns or 1us
+    #[arg(long, value_name = "TIME", default_value = "300ns", value_parser = nanoseconds)]
+    pub granularity: u64,
     /// A category table of your own (docs/categories.md)
     #[arg(long, value_name = "FILE")]
     pub categories: Option<PathBuf>,
@@ -141,7 +153,7 @@ pub struct Question {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg total\n  \
-tailsight diagnose tailsight-run --json | jq '.causes[0]'"
+tailsight diagnose after --focus p20..p30 --against before --more\n  tailsight diagnose tailsight-run --json | jq '.causes[0]'"
 )]
 pub struct Diagnose {
     /// The run directory
@@ -150,6 +162,12 @@ pub struct Diagnose {
     /// What is asked.
     #[command(flatten)]
     pub question: Question,
+    /// Another run: the same slice of its messages is the reference
+    #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
+    pub against: Option<PathBuf>,
+    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core
+    #[arg(long)]
+    pub more: bool,
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,
@@ -186,6 +204,30 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// A text that reads as a slice. One that reads but holds nothing is found with the messages: it is N/A, not wrong usage.
+fn slice(text: &str) -> Result<String, String> {
+    match tailsight_diagnose::parse_focus(text) {
+        Err(error @ tailsight_diagnose::Error::NotASlice { .. }) => Err(error.to_string()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|p| *p > 0.5 && *p <= 1.0).ok_or_else(|| "a number above 0.5 and at most 1, as 0.8".into())
+}
+
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a time: write for example 300ns or 1us");
+    let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let unit = match &text[at..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        _ => return Err(wrong()),
+    };
+    text[..at].parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)
 }
 
 fn payload_bytes(text: &str) -> Result<u32, String> {
@@ -254,6 +296,20 @@ mod tests {
         {
             assert!(parse(flag, name).unwrap_err().to_string().contains(name), "{flag} {name}");
         }
+    }
+
+    #[test]
+    fn questions_that_cannot_be_meant_are_wrong_usage() {
+        let parse = |args: &[&str]| Cli::try_parse_from([&["tailsight", "diagnose", "run"], args].concat());
+        for bad in ["abc", "p99", "", "p..p100", "nan..p99"] {
+            assert!(parse(&["--focus", bad]).unwrap_err().to_string().contains("is not a slice"), "{bad}");
+        }
+        // These read as slices; that they hold nothing is said with the messages.
+        assert!(parse(&["--focus", "p99..p101"]).is_ok() && parse(&["--focus=-1..50"]).is_ok());
+        assert!(parse(&["--against", "run2", "--more", "--focus", "p20..p30", "--nest", "0.9"]).is_ok());
+        assert!(parse(&["--against", "run2", "--reference", "p45..p55"]).is_err());
+        assert!(parse(&["--nest", "0.4"]).is_err() && parse(&["--granularity", "1"]).is_err());
+        assert_eq!(nanoseconds("2us"), Ok(2_000));
     }
 
     #[test]

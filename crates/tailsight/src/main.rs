@@ -1,6 +1,8 @@
 //! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
 
 mod cli;
+mod cli_agent;
+mod cli_load;
 mod commands;
 mod pipeline;
 mod stop;
@@ -20,6 +22,8 @@ pub enum Verdict {
     Failed,
     /// Exit 3: measured, but the evidence is not enough.
     NotAvailable,
+    /// Exit 4: measured, and a gate is not met.
+    GateNotMet,
 }
 
 fn main() -> ExitCode {
@@ -31,12 +35,16 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Load(args) => commands::load::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&args),
+        Command::Agent(args) => commands::agent::run(&args),
         Command::DemoLoad => commands::demo::load(),
     };
     match result {
         Ok(Verdict::Done) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Ok(Verdict::NotAvailable) => ExitCode::from(3),
+        Ok(Verdict::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tailsight: {error:#}");

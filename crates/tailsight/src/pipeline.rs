@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Options};
+use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Diagnosis, Options};
 use tailsight_lifetime::Analysis;
 use tailsight_trace::Run;
 
@@ -52,8 +52,13 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
     };
     let options = Options {
         focus: tailsight_diagnose::parse_focus(&question.focus)?,
-        reference: tailsight_diagnose::parse_focus(&question.reference)?,
+        reference: match &question.reference {
+            Some(reference) => tailsight_diagnose::parse_focus(reference)?,
+            None => Options::default().reference,
+        },
         leg: question.leg,
+        nesting: question.nest,
+        granularity_ns: question.granularity,
         categories,
         ..Options::default()
     };
@@ -74,6 +79,8 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         ports: meta.target.ports.clone(),
         devices: Vec::new(),
         cpus: Some(meta.host.cpus),
+        cgroup: cgroup(meta),
+        irqs: Vec::new(),
         // Hooks that are off by default, or that other hardware has, limit nothing.
         hooks_off: limiting_hooks(run),
         partial: run.partial.clone(),
@@ -97,8 +104,21 @@ fn limiting_hooks(run: &Run) -> Vec<String> {
     run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone()).collect()
 }
 
-/// So many events were lost that the messages under study may owe their latency to that alone: a receive call that was
-/// not seen makes its messages wait for the next one.
+/// The control group of the target's first process, while that still runs here under its name: only for commands that
+/// are to be run here and now.
+fn cgroup(meta: &tailsight_trace::RunMeta) -> Option<String> {
+    let pid = meta.target.pids.first()?;
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|l| l.strip_prefix("0::"))?;
+    (comm.trim() == meta.target.app && path != "/").then(|| path.to_owned())
+}
+
+/// The reason of messages that were under way in a stretch with lost events (`tailsight_lifetime::scan`).
+const LOST: &str = "on its way while events were lost";
+
+/// So many messages were on their way while events were lost that the slice cannot be judged: the slowest are the likeliest
+/// to be among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TooMuchLost {
     lost: u64,
@@ -114,16 +134,16 @@ impl std::fmt::Display for TooMuchLost {
         let focus = 100.0 * self.focus;
         write!(
             f,
-            "N/A: {lost} events were lost ({part:.2} % of all), and the focus holds {focus:.2} % of the messages: what \
-             looks slow may only be what was not seen\n  record again for a shorter time or with larger buffers \
+            "N/A: {lost} messages ({part:.2} % of all) were on their way while events were lost, and the focus is {focus:.2} % \
+             of the messages: the slowest may be among those\n  record again for a shorter time or with larger buffers \
              (record --buffer 256M), or widen the focus"
         )
     }
 }
 
-/// Whether what was lost leaves enough: at most half as large a part as the focus is of the messages.
-fn check_loss(lost: u64, kept: u64, (from, to): (f64, f64)) -> Result<(), TooMuchLost> {
-    let (all, focus) = (lost + kept, to - from);
+/// Whether what was lost leaves enough: at most half as many messages as the focus is wide.
+fn check_loss(lost: u64, all: u64, (from, to): (f64, f64)) -> Result<(), TooMuchLost> {
+    let focus = to - from;
     match lost as f64 > focus / 2.0 * all as f64 {
         true => Err(TooMuchLost { lost, all, focus }),
         false => Ok(()),
@@ -132,9 +152,27 @@ fn check_loss(lost: u64, kept: u64, (from, to): (f64, f64)) -> Result<(), TooMuc
 
 /// Diagnoses; the second result says to which cause an owner's time counts.
 pub fn diagnose(opened: &Opened, options: &Options) -> anyhow::Result<(Diagnosis, CauseOf)> {
-    let meta = &opened.run.meta;
-    check_loss(meta.lost(), meta.events(), options.focus)?;
-    Ok(tailsight_diagnose::diagnose_with_owners(&opened.analysis.lifetimes, options, &facts(&opened.run))?)
+    diagnose_against(opened, options, None)
+}
+
+/// As [`diagnose`], with the same slice of another run as the reference.
+pub fn diagnose_against(
+    opened: &Opened,
+    options: &Options,
+    against: Option<&Opened>,
+) -> anyhow::Result<(Diagnosis, CauseOf)> {
+    for run in std::iter::once(opened).chain(against) {
+        let lifetimes = &run.analysis.lifetimes;
+        let lost = lifetimes.incomplete.get(LOST).copied().unwrap_or(0);
+        let all = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
+        check_loss(lost, all, options.focus)?;
+    }
+    let path = |id| opened.analysis.path(id, options.leg);
+    let name = against.map(|other| other.run.dir.display().to_string());
+    let beside =
+        Beside { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
+    let facts = facts(&opened.run);
+    Ok(tailsight_diagnose::diagnose_with(&opened.analysis.lifetimes, options, &facts, &beside)?)
 }
 
 /// The HTML page of a diagnosis.
@@ -148,7 +186,7 @@ pub fn page(opened: &Opened, diagnosis: &Diagnosis, causes: &CauseOf) -> String 
         n => vec![ranked[n - 1].1, ranked[n / 2].1],
     };
     let paths: Vec<_> = ids.into_iter().map(|id| (id, opened.analysis.path(id, leg))).collect();
-    let cause_of = |role, owner| causes.get(&(role, owner)).copied();
+    let cause_of = |leg, role, owner| causes.get(&(leg, role, owner)).copied();
     tailsight_report::html::report(&tailsight_report::html::Input {
         meta: &opened.run.meta,
         lifetimes,
@@ -163,12 +201,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_that_may_be_made_of_lost_events_is_not_diagnosed() {
+    fn a_tail_that_may_be_among_lost_messages_is_not_diagnosed() {
         assert!(check_loss(0, 0, (0.99, 1.0)).is_ok());
-        assert!(check_loss(4, 996, (0.99, 1.0)).is_ok());
-        let error = check_loss(21, 979, (0.99, 1.0)).unwrap_err().to_string();
+        assert!(check_loss(4, 1000, (0.99, 1.0)).is_ok());
+        let error = check_loss(21, 1000, (0.99, 1.0)).unwrap_err().to_string();
         assert!(error.contains("2.10 %") && error.contains("1.00 %") && error.contains("--buffer"), "{error}");
-        assert!(check_loss(21, 979, (0.9, 1.0)).is_ok(), "a wider focus holds more than what was lost");
-        assert!(check_loss(766, 234, (0.0, 1.0)).is_err());
+        assert!(check_loss(21, 1000, (0.9, 1.0)).is_ok(), "a wider focus holds more than what was lost");
+        assert!(check_loss(766, 1000, (0.0, 1.0)).is_err());
     }
 }

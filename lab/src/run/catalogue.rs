@@ -191,7 +191,7 @@ fn outside() -> Vec<Scenario> {
             "kernel-thread",
             "a kernel thread receives a flood for another socket, through a long firewall, on the application's core",
             vec![Step::ThreadedNapi, Step::Firewall(3000), beside(Fault::Flood, "6ms/80ms", 25.0)],
-            &[named("os-threads", "napi/")],
+            &[named("os-threads", "napi")],
         ),
         Scenario {
             truth: logged(STOPPED, "lab-stopper", kind::STOPPED),

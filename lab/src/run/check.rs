@@ -213,9 +213,13 @@ fn turns(cores: &[CpuEvents]) -> Turns {
         let mut since: Option<(u32, u64)> = None;
         for event in core.events.iter().filter(|event| event.kind() == Some(Kind::SchedSwitch)) {
             let (previous, next) = (event.a_lo(), event.a_hi());
-            // Before the first switch, whoever it switches from had the core.
-            let begin = since.filter(|(tid, _)| *tid == previous).map_or(0, |(_, at)| at);
+            // Before the first switch, whoever it switches from had the core. Where a switch was not recorded, both tasks
+            // had it between the two that were: one at first, the other at last.
+            let begin = since.map_or(0, |(_, at)| at);
             turns.entry((core.cpu, previous)).or_default().push((begin, event.ts));
+            if let Some((tid, at)) = since.filter(|(tid, _)| *tid != previous) {
+                turns.entry((core.cpu, tid)).or_default().push((at, event.ts));
+            }
             since = Some((next, event.ts));
         }
         if let Some((tid, at)) = since {
@@ -284,7 +288,9 @@ mod tests {
         assert_eq!(turns[&(3, 0)], [(150, 400)]);
         let whole = CpuEvents { cpu: 0, events: vec![switch(1, 1, 2), switch(2, 2, 3), switch(3, 3, 1)] };
         let broken = CpuEvents { cpu: 1, events: vec![switch(1, 1, 2), switch(2, 4, 3)] };
-        assert_eq!(breaks(&[whole, broken]), 1);
+        assert_eq!(breaks(&[whole, broken.clone()]), 1);
+        let turns = super::turns(&[broken]);
+        assert_eq!((&turns[&(1, 2)][..], &turns[&(1, 4)][..]), (&[(1, 2)][..], &[(1, 2)][..]));
     }
 
     #[test]

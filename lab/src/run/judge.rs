@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-/// The causes of `diagnose --json` but `unexplained`, by rank.
+/// The causes of `diagnose --json` but `unexplained` and `not-significant`, by rank.
 pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
     let text = |cause: &serde_json::Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
     let all = diagnosis["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
                 .filter_map(|id| id.as_u64().map(|id| id as u32))
                 .collect(),
         })
-        .filter(|cause| cause.category != "unexplained")
+        .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
         .collect()
 }
 

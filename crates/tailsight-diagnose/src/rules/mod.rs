@@ -42,6 +42,9 @@ pub const CATEGORIES: [&str; 19] = [
 /// The id of time that has no known owner.
 pub const UNEXPLAINED: &str = "unexplained";
 
+/// The id of the row that sums up what is no cause: rows whose interval holds 0.
+pub const NOT_SIGNIFICANT: &str = "not-significant";
+
 /// Contexts by the names that rules use.
 const CONTEXTS: [&str; 7] = ["own", "ahead", "sibling", "foreign", "idle", "blocked", "unknown"];
 
@@ -55,6 +58,7 @@ pub struct CategoryTable {
 /// One rule: what it matches, and what it says.
 #[derive(Clone, Debug, Default)]
 struct Rule {
+    /// Empty: the category that the kernel stack of the sleep has.
     category: &'static str,
     name: String,
     leg: Vec<Leg>,
@@ -65,6 +69,10 @@ struct Rule {
     interrupt: Option<bool>,
     frame: Vec<String>,
     inside: Vec<String>,
+    /// The outermost frame.
+    first: Vec<String>,
+    /// `category/sub` of the kernel stack of a sleep.
+    wait: Vec<String>,
     /// Of the application itself, or of another.
     packet: Option<bool>,
     syscall: Vec<String>,
@@ -98,6 +106,17 @@ struct Seen<'a> {
     /// The system call, and its frame.
     syscall: Option<(usize, String)>,
     uninterruptible: Option<bool>,
+    /// What the kernel stack of the sleep says.
+    wait: Option<Wait>,
+    /// Who ended the sleep, and its frame.
+    waker: Option<(usize, String)>,
+}
+
+/// The function table's verdict on the stack of a sleep.
+struct Wait {
+    category: &'static str,
+    name: String,
+    id: String,
 }
 
 impl Default for CategoryTable {
@@ -110,11 +129,26 @@ impl Default for CategoryTable {
 impl CategoryTable {
     /// The category and name of an owner met in this leg (not [`Leg::Total`]) and role.
     pub fn classify(&self, owner: &Owner, leg: Leg, role: Role, app: &str, symbols: &[String]) -> Verdict {
-        let seen = Seen::new(owner, leg, role, app, symbols);
+        let mut seen = Seen::new(owner, leg, role, app, symbols);
+        seen.wait = self.wait(owner, symbols);
         match self.rules.iter().find(|r| r.matches(&seen)) {
             Some(rule) => rule.verdict(&seen),
             None => Verdict { category: UNEXPLAINED, name: UNEXPLAINED.into(), nested_from: owner.frames.len() },
         }
+    }
+
+    /// What the kernel stack of a sleep says, when there is one and a function of it is known.
+    fn wait(&self, owner: &Owner, symbols: &[String]) -> Option<Wait> {
+        let symbol = owner.frames.iter().find_map(|f| match *f {
+            Frame::Stack { symbol } => Some(symbol as usize),
+            _ => None,
+        })?;
+        let stack: Vec<&str> = symbols.get(symbol)?.split(';').filter(|f| !f.is_empty()).collect();
+        let said = self.functions.category_of_wait(&stack)?;
+        // A function that no entry names was judged by a neighbour in the call tree: the name says by which.
+        let name =
+            if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() };
+        Some(Wait { category: said.category, name, id: format!("{}/{}", said.category, said.sub) })
     }
 
     /// Kernel functions, system calls, softirqs, vectors and kernel threads to categories: the user's entries first.
@@ -167,7 +201,18 @@ impl<'a> Seen<'a> {
             frames: owner.frames.iter().map(|f| f.name(symbols)).collect(),
             syscall,
             uninterruptible,
+            wait: None,
+            waker: owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
+                Frame::WokenBy { symbol } => Some((i, symbols.get(symbol as usize).cloned().unwrap_or_default())),
+                _ => None,
+            }),
         }
+    }
+
+    /// Whether the first frame says why another thread was waited for, not what that one did.
+    fn because(&self) -> bool {
+        let why = matches!(self.owner.frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup));
+        why && matches!(self.owner.context, Context::Sibling { .. })
     }
 
     fn innermost(&self) -> Option<&str> {
@@ -185,6 +230,8 @@ impl Rule {
             && (self.kernel.is_none() || self.kernel == s.kernel)
             && self.interrupt.is_none_or(|i| i == s.interrupt.is_some())
             && listed(&self.frame, s.innermost().unwrap_or("none"))
+            && (self.first.is_empty() || s.frames.first().is_some_and(|f| glob::any(&self.first, f)))
+            && (self.wait.is_empty() || s.wait.as_ref().is_some_and(|w| glob::any(&self.wait, &w.id)))
             && (self.inside.is_empty() || s.frames.iter().any(|f| glob::any(&self.inside, f)))
             && self
                 .packet
@@ -209,6 +256,8 @@ impl Rule {
                 "{app}" => s.app,
                 "{frame}" => s.innermost().unwrap_or("user"),
                 "{syscall}" => syscall,
+                "{wait}" => s.wait.as_ref().map_or("unknown", |w| &w.name),
+                "{waker}" => s.waker.as_ref().map_or("unknown", |(_, name)| name),
                 _ => continue,
             };
             name.replace_range(at..end, value);
@@ -217,15 +266,25 @@ impl Rule {
         let nested_from =
             if !self.nest.unwrap_or(s.kind != "foreign" || s.interrupt.is_some()) || self.name.contains("{frame}") {
                 all
+            } else if !self.wait.is_empty() {
+                // The stack has said what its frame and those before it mean; who ended the sleep may still name it.
+                s.waker.as_ref().filter(|_| !self.name.contains("{waker}")).map_or(all, |(at, _)| *at)
             } else if self.name.contains("{syscall}") {
                 s.syscall.as_ref().map_or(all, |(at, _)| at + 1)
+            } else if self.name.contains("{waker}") {
+                all
             } else {
-                s.interrupt.map_or(0, |at| at + 1)
+                s.interrupt.map_or(usize::from(s.because()), |at| at + 1)
             };
         if name.is_empty() {
             name.push_str("(unnamed)");
         }
-        Verdict { category: self.category, name: shown(&name), nested_from }
+        let category = match (self.category, &s.wait) {
+            ("", Some(wait)) => wait.category,
+            ("", None) => UNEXPLAINED,
+            (category, _) => category,
+        };
+        Verdict { category, name: shown(&name), nested_from }
     }
 }
 

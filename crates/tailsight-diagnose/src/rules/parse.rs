@@ -9,7 +9,7 @@ use super::{CATEGORIES, CONTEXTS, CategoryTable, Rule};
 use crate::Error;
 
 /// Placeholders of a rule's name.
-const PLACEHOLDERS: [&str; 5] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}"];
+const PLACEHOLDERS: [&str; 7] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}", "{wait}", "{waker}"];
 
 impl CategoryTable {
     /// Reads a table; `file` is its name for errors. Its `[[rule]]`s replace the built-in ones; its `[[functions]]`,
@@ -61,6 +61,8 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
         let text = || value.as_str().ok_or_else(|| wrong(format!("a text is needed, not {value}")));
         let list = || strings(value).ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")));
         match field.as_str() {
+            // What the kernel stack of the sleep says.
+            "category" if text()? == "{wait}" => {}
             "category" => out.category = known(text()?, &CATEGORIES).map_err(wrong)?,
             "name" => out.name = template(text()?).map_err(wrong)?,
             "leg" => {
@@ -86,6 +88,8 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
             "interrupt" => out.interrupt = Some(flag()?),
             "frame" => out.frame = list()?,
             "inside" => out.inside = list()?,
+            "first" => out.first = list()?,
+            "wait" => out.wait = list()?,
             "packet" => {
                 out.packet = Some(match text()? {
                     "own" => true,
@@ -103,6 +107,9 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
         if !entry.contains_key(field) {
             return Err((field.into(), "it is missing".into()));
         }
+    }
+    if out.category.is_empty() && out.wait.is_empty() {
+        return Err(("category".into(), "{wait} needs the field `wait`: which stacks it holds for".into()));
     }
     Ok(out)
 }

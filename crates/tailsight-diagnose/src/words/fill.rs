@@ -18,6 +18,10 @@ pub struct Fill<'a> {
     pub cores: &'a [u32],
     /// Cores of the machine.
     pub cpus: Option<u32>,
+    /// The target's control group.
+    pub cgroup: Option<&'a str>,
+    /// Interrupts of the devices.
+    pub irqs: &'a [u32],
 }
 
 /// A text with its values, and the words in it that stand for values which this run does not know.
@@ -99,6 +103,14 @@ impl Fill<'_> {
             "irq" => match self.name.strip_prefix("irq:").filter(|n| n.parse::<u32>().is_ok()) {
                 Some(irq) => Value::Known(irq.to_owned()),
                 None => unknown("IRQ", "the interrupt's number, see /proc/interrupts"),
+            },
+            "irqs" if self.irqs.is_empty() => {
+                unknown("IRQS", "the device's interrupt numbers with spaces, see /proc/interrupts")
+            }
+            "irqs" => Value::Known(self.irqs.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+            "cgroup" => match self.cgroup.and_then(printable) {
+                Some(path) => Value::Known(quote(&format!("/sys/fs/cgroup{path}"))),
+                None => unknown("CGROUP", "the control group's directory under /sys/fs/cgroup, see /proc/PID/cgroup"),
             },
             "dev" => match self.device {
                 Some(device) => Value::Known(quote(device)),
@@ -187,7 +199,8 @@ mod tests {
         assert_eq!(quote("$(reboot)"), "'$(reboot)'");
         assert_eq!(quote("-rf"), "'-rf'");
         assert_eq!(quote(""), "''");
-        let fill = Fill { name: "a\nb", app: "m", pids: &[], device: None, cores: &[], cpus: None };
+        let fill =
+            Fill { name: "a\nb", app: "m", pids: &[], device: None, cores: &[], cpus: None, cgroup: None, irqs: &[] };
         assert_eq!(fill.one("pgrep -x {pattern}", None), None);
         let fill = Fill { name: "tokio (w)", ..fill };
         assert_eq!(text(&fill, "pgrep -x {pattern}", None), r"pgrep -x 'tokio \(w\)'");
@@ -205,7 +218,8 @@ mod tests {
     /// What a run does not know is a word that no command takes, with how to find it; never a guess.
     #[test]
     fn unknown_values_are_words_with_how_to_find_them() {
-        let fill = Fill { name: "n", app: "m", pids: &[], device: None, cores: &[], cpus: None };
+        let fill =
+            Fill { name: "n", app: "m", pids: &[], device: None, cores: &[], cpus: None, cgroup: None, irqs: &[] };
         let filled = fill.one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
         assert_eq!(filled.text, "ethtool -C DEV on CPU, not OTHER_CPUS of DEV PID PIDS IRQ");
         let words: Vec<&str> = filled.find.iter().map(|(word, _)| *word).collect();
@@ -229,7 +243,16 @@ mod tests {
         assert_eq!(list(&[0, 2, 3, 4, 7]), "0,2-4,7");
         assert_eq!(mask(&[0, 1, 3]), "b");
         assert_eq!(mask(&[0, 33]), "2,00000001");
-        let fill = Fill { name: "n", app: "m", pids: &[1, 2], device: None, cores: &[0, 1], cpus: Some(2) };
+        let fill = Fill {
+            name: "n",
+            app: "m",
+            pids: &[1, 2],
+            device: None,
+            cores: &[0, 1],
+            cpus: Some(2),
+            cgroup: None,
+            irqs: &[],
+        };
         assert_eq!(fill.one("{other_cpus}", None), None, "no other core is left");
         assert_eq!(text(&fill, "{all_cpus} {all_mask} {cpu} {pids}", None), "0-1 3 0-1 1,2");
     }

@@ -12,9 +12,10 @@ use serde::Deserialize;
 use tailsight_lifetime::{Lifetimes, Role};
 
 use crate::focus::percent;
+use crate::infer::Inferred;
 use crate::model::{Cause, Diagnosis};
 use crate::profile::Cohort;
-use crate::rules::UNEXPLAINED;
+use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
 use crate::{Facts, Options, glob};
 
 /// `data/advice.toml`.
@@ -136,11 +137,19 @@ impl<'a> Situation<'a> {
         if dev > 0 {
             out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
         }
+        if cause.inferred {
+            out += "; inferred from how the application's own time grows with their number";
+        }
         let [focus, reference] = self.ahead;
         if cause.category == "hol-blocking" && focus > reference {
             out += &format!(" ({focus:.1} messages ahead on average, usually {reference:.1})");
         }
         out
+    }
+
+    /// Messages ahead on average: focus, reference.
+    pub fn ahead(&self) -> [f64; 2] {
+        self.ahead
     }
 
     /// Commands with their undo, and steps; none for a row that is no larger than usual.
@@ -165,10 +174,15 @@ impl<'a> Situation<'a> {
             device,
             cores: &self.cores[usize::from(cause.role == Role::A)],
             cpus: self.facts.cpus,
+            cgroup: self.facts.cgroup.as_deref(),
+            irqs: &self.facts.irqs,
         };
         fill_fix(fix, &fill)
     }
 }
+
+/// Before a command that misses values.
+pub const TO_FILL_IN: &str = "fill in: ";
 
 /// A fix with its values: nothing when it cannot work in this run.
 fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
@@ -196,7 +210,9 @@ fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
             }
         }
         let more = if out.len() == 2 && all > 3 { format!("; and {} more processes", all - 3) } else { String::new() };
-        out.push(format!("{}  # {}{}; undo: {}{more}", run.text, why.text, found("; ", &find, ""), undo.text));
+        // A command that misses a value is text to be completed, and says so first: it must not be pasted as it is.
+        let mark = if find.is_empty() { "" } else { TO_FILL_IN };
+        out.push(format!("{mark}{}  # {}{}; undo: {}{more}", run.text, why.text, found("; ", &find, ""), undo.text));
     }
     out
 }
@@ -242,7 +258,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
         out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
     }
     let (f, r) = (options.focus, options.reference);
-    if f.0 < r.1 && r.0 < f.1 {
+    if diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
         let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
         out.push(format!("focus {} and reference {} share messages: differences look smaller", slice(f), slice(r)));
     }
@@ -258,11 +274,75 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     out
 }
 
+/// The row that stands for the rows which are no causes.
+pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
+    let names: Vec<&str> = rows.iter().map(|r| r.name.as_str()).take(5).collect();
+    let more = if rows.len() > names.len() { format!(" and {} more", rows.len() - names.len()) } else { String::new() };
+    let sum = |of: fn(&Cause) -> i64| rows.iter().map(of).sum::<i64>();
+    Cause {
+        rank: 0,
+        category: NOT_SIGNIFICANT.into(),
+        name: "not significant".into(),
+        role: Role::A,
+        share: rows.iter().map(|r| r.share).sum(),
+        deviation_ns: sum(|r| r.deviation_ns),
+        ci95_ns,
+        messages: 0,
+        evidence: vec![],
+        paths: vec![],
+        times: [0.0; 2],
+        phase: String::new(),
+        how: String::new(),
+        mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
+        inferred: false,
+        before: None,
+        ahead: None,
+        what_if: None,
+        fix: vec![],
+        explanation: format!(
+            "differences that may be chance (their 95 % intervals hold 0): {}{more}",
+            names.join(", ")
+        ),
+    }
+}
+
+/// What was inferred, for the reader.
+pub fn inferred(inferred: &Inferred) -> Vec<String> {
+    let mut out = vec![];
+    if let Some(cost) = inferred.faults {
+        let [low, high] = cost.ci95_ns;
+        let ns = |ns: f64| human(ns.round() as i64);
+        out.push(format!(
+            "the time of page faults is inferred, not measured: {} of own time a fault ({} to {}) over this run's messages",
+            ns(cost.slope_ns),
+            ns(low),
+            ns(high)
+        ));
+    }
+    if let Some(cost) = inferred.interrupts {
+        let [low, high] = cost.ci95_ns;
+        let ns = |ns: f64| human(ns.round() as i64);
+        out.push(format!(
+            "what other cores' interrupts cost around their handlers is inferred, not measured: {} of own time each ({} to {})",
+            ns(cost.slope_ns),
+            ns(low),
+            ns(high)
+        ));
+    }
+    if let Some(what) = inferred.classes {
+        out.push(format!("the usual own time depends on the {what}: each message is compared with its like"));
+    }
+    out
+}
+
 /// What to do next, most useful first, at most three.
 pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
-    let top = diagnosis.causes.first().filter(|c| c.category != UNEXPLAINED && c.deviation_ns > 0);
+    let top = diagnosis
+        .causes
+        .first()
+        .filter(|c| ![UNEXPLAINED, NOT_SIGNIFICANT].contains(&c.category.as_str()) && c.deviation_ns > 0);
     if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
         out.push(format!("try the first fix of {} ({}), then record again: {fix}", cause.name, cause.category));
     }
@@ -345,9 +425,21 @@ mod tests {
             device: Some("eth0"),
             cores: &[1],
             cpus: Some(4),
+            cgroup: Some("/a"),
+            irqs: &[24],
         };
-        let nothing = fill::Fill { name: "x", app: "the target", pids: &[], device: None, cores: &[], cpus: None };
-        let words = ["PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
+        let nothing = fill::Fill {
+            name: "x",
+            app: "the target",
+            pids: &[],
+            device: None,
+            cores: &[],
+            cpus: None,
+            cgroup: None,
+            irqs: &[],
+        };
+        let words =
+            ["CGROUP", "IRQS", "PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
         let split = |text: &str| -> Vec<String> {
             text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
         };
@@ -357,6 +449,9 @@ mod tests {
                     let shown = fill_fix(fix, fill);
                     assert_eq!(shown.len(), 1, "{category}: {fix:?}");
                     assert!(!shown[0].contains(['{', '}']), "{category}: {}", shown[0]);
+                    let missing = words.iter().any(|w| shown[0].contains(&format!("{w}: ")));
+                    let command = fix.r#do.is_some();
+                    assert_eq!(shown[0].starts_with(TO_FILL_IN), command && missing, "{category}: {}", shown[0]);
                     assert_eq!(shown[0].contains("; undo: "), fix.r#do.is_some(), "{category}: {}", shown[0]);
                     for word in split(&shown[0]).iter().filter(|w| words.contains(&w.as_str())) {
                         let explained = shown[0].contains(&format!("{word}: "));

@@ -48,6 +48,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         }),
         Just(Frame::Stopped),
         Just(Frame::TxQueued),
+        (0..3u32).prop_map(|symbol| Frame::Stack { symbol }),
+        (0..3u32).prop_map(|symbol| Frame::WokenBy { symbol }),
+        (0..4u8).prop_map(|which| Frame::Reclaim { which }),
+        Just(Frame::Throttled),
+        Just(Frame::Stolen),
+        Just(Frame::KernelLock),
+        Just(Frame::TcpHole),
+        Just(Frame::ConnectionSetup),
     ]
 }
 
@@ -183,6 +191,76 @@ fn default_table() {
     }
 }
 
+/// Why a thread waited: frames of the lifetime beside system calls, and the kernel stack of the sleep.
+#[test]
+fn waits_explained() {
+    use Context::{Blocked, Idle, Own};
+    use Leg::{Receive, Service};
+    let symbols: Vec<String> = [
+        "",
+        "jbd2",
+        "__schedule;schedule;rwsem_down_read_slowpath;down_read;lock_mm_and_find_vma;exc_page_fault;asm_exc_page_fault",
+        "__schedule;schedule;do_epoll_wait;__x64_sys_epoll_wait;do_syscall_64",
+        "__schedule;schedule;jbd2_log_wait_commit;ext4_sync_file;__x64_sys_fsync;do_syscall_64",
+        "__schedule;io_schedule;folio_wait_bit_common;filemap_fault;__do_fault;exc_page_fault;asm_exc_page_fault",
+        "__schedule;my_driver_wait",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let nap = |nr: u32, uninterruptible, io| Frame::SleepIn { nr, uninterruptible, io };
+    let (fault, epoll) = (nap(u32::MAX - 1, false, false), nap(Sysno::epoll_wait as u32, false, false));
+    let (fsync, unknown) = (nap(Sysno::fsync as u32, true, false), nap(u32::MAX, false, false));
+    let futex = nap(Sysno::futex as u32, false, false);
+    let read = nap(Sysno::read as u32, true, true);
+    let stack = |symbol| Frame::Stack { symbol };
+    let woken = Frame::WokenBy { symbol: 1 };
+    let sibling = || Context::Sibling { comm: "mc-worker".into() };
+    let vector = Frame::Vector { which: 0 };
+    let reclaim = |which| Frame::Reclaim { which };
+    let cases: Vec<(Leg, Owner, &str, &str)> = vec![
+        (Receive, owner(foreign("nginx"), &[Frame::Stolen]), "steal", "hypervisor"),
+        (Receive, owner(Idle, &[Frame::Stolen]), "steal", "hypervisor"),
+        (Service, owner(Own, &[sys(Sysno::read), vector, Frame::Stolen]), "steal", "hypervisor"),
+        (Receive, owner(Blocked, &[Frame::Throttled]), "throttled", "cpu quota"),
+        (Receive, owner(Blocked, &[Frame::TcpHole]), "tcp-recovery", "hole"),
+        (Receive, owner(sibling(), &[Frame::ConnectionSetup, sys(Sysno::accept4)]), "connection-setup", "mc-worker"),
+        (Receive, owner(sibling(), &[Frame::ConnectionSetup, vector]), "interrupts", "vector:local_timer"),
+        (Service, owner(Own, &[reclaim(1)]), "paging", "memcg"),
+        (Service, owner(Context::Ahead, &[sys(Sysno::write), reclaim(0)]), "paging", "host reclaim"),
+        (Service, owner(Blocked, &[fault, reclaim(2)]), "paging", "compaction"),
+        (Service, owner(sibling(), &[futex, reclaim(1)]), "paging", "memcg"),
+        (Receive, owner(foreign("nginx"), &[reclaim(1)]), "interference", "nginx"),
+        (Service, owner(Own, &[sys(Sysno::madvise), Frame::KernelLock]), "lock-wait", "kernel lock"),
+        (Service, owner(Blocked, &[fsync, Frame::KernelLock]), "lock-wait", "kernel lock"),
+        (Service, owner(Blocked, &[fault, Frame::KernelLock, stack(2)]), "lock-wait", "mmap_lock"),
+        (Service, owner(sibling(), &[futex]), "lock-wait", "mc-worker holds it"),
+        (Service, owner(sibling(), &[futex, sys(Sysno::write)]), "lock-wait", "mc-worker holds it"),
+        (Service, owner(sibling(), &[fsync]), "lock-wait", "mc-worker holds it"),
+        (Service, owner(sibling(), &[epoll]), "app-processing", "mc-worker (other thread)"),
+        (Service, owner(Blocked, &[read]), "disk-wait", "read"),
+        (Service, owner(Blocked, &[fault]), "paging", "page fault"),
+        (Service, owner(Blocked, &[nap(u32::MAX - 1, true, true)]), "paging", "page fault"),
+        (Service, owner(Blocked, &[fault, stack(2)]), "lock-wait", "mmap_lock"),
+        (Service, owner(Blocked, &[nap(u32::MAX - 1, true, true), stack(5)]), "paging", "major-fault"),
+        (Service, owner(Blocked, &[fsync, stack(4), woken]), "disk-wait", "journal"),
+        (Receive, owner(Blocked, &[epoll, stack(3)]), "wakeup-delay", "not woken yet"),
+        (Service, owner(Blocked, &[epoll, stack(3)]), "app-processing", "waits in epoll_wait"),
+        (Service, owner(Blocked, &[epoll, stack(3), woken]), "app-processing", "waits in epoll_wait for jbd2"),
+        (Service, owner(Blocked, &[unknown, woken]), "app-processing", "waits for jbd2"),
+        (Service, owner(Blocked, &[unknown, stack(6), woken]), "app-processing", "waits for jbd2"),
+        (Service, owner(Blocked, &[unknown, stack(6)]), "unexplained", "unexplained"),
+    ];
+    let table = CategoryTable::default();
+    for (leg, owner, category, name) in cases {
+        let verdict = table.classify(&owner, leg, Role::A, "memcached", &symbols);
+        assert_eq!((verdict.category, verdict.name.as_str()), (category, name), "{leg:?} {owner:?}");
+    }
+    // Who ended the sleep may refine what the stack says; why a thread was waited for is no part of what it did.
+    let from = |owner: &Owner| table.classify(owner, Service, Role::A, "memcached", &symbols).nested_from;
+    assert_eq!(from(&owner(Blocked, &[fsync, stack(4), woken])), 2);
+    assert_eq!(from(&owner(sibling(), &[futex, sys(Sysno::write)])), 1);
+}
+
 /// A task cannot smuggle placeholders or terminal commands into names.
 #[test]
 fn names_are_only_names() {
@@ -205,6 +283,7 @@ fn errors_name_file_rule_and_field() {
             "rule 2, field `category`",
             "not one of interference",
         ),
+        ("[[rule]]\ncategory = '{wait}'\nname = 'x'\n", "field `category`", "needs the field `wait`"),
         ("[[rule]]\ncategory = 'steal'\nname = '{pid}'\n", "field `name`", "{comm}"),
         ("[[rule]]\ncategory = 'steal'\nname = 3\n", "field `name`", "a text is needed, not 3"),
         ("[[rule]]\ncategory = 'steal'\nname = 'x'\ncomm = 'nginx'\n", "field `comm`", "a list of texts"),

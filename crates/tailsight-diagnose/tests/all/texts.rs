@@ -93,11 +93,11 @@ fn fixes_are_filled_in_with_their_undo() {
     assert_eq!(
         diagnosis(&options(), &Facts::default()).causes[0].fix[..2],
         [
-            "for p in $(pgrep -x nginx); do taskset -acp OTHER_CPUS $p; done  # keep nginx off core 1; \
+            "fill in: for p in $(pgrep -x nginx); do taskset -acp OTHER_CPUS $p; done  # keep nginx off core 1; \
              OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e; \
              ALL_CPUS: what /sys/devices/system/cpu/online says; \
              undo: for p in $(pgrep -x nginx); do taskset -acp ALL_CPUS $p; done",
-            "chrt -a -f -p 1 PID  # let memcached run before ordinary tasks; one that spins can then starve its core; \
+            "fill in: chrt -a -f -p 1 PID  # let memcached run before ordinary tasks; one that spins can then starve its core; \
              PID: the target's process id, see pgrep -a or ss -ltnp; undo: chrt -a -o -p 0 PID",
         ]
     );

@@ -60,7 +60,7 @@ function stepNodes(text) {
 /* ---- causes: colour and shape by rank, so that the same cause looks the same everywhere ---- */
 const causes = data.diagnosis.causes;
 const SHAPES = ["circle", "square", "triangle", "diamond", "down", "plus", "cross", "star"];
-function isNamed(i) { return i !== null && i !== undefined && i >= 0 && i < causes.length && causes[i].category !== "unexplained"; }
+function isNamed(i) { return i !== null && i !== undefined && i >= 0 && i < causes.length && causes[i].category !== "unexplained" && causes[i].category !== "not-significant"; }
 function causeTitle(i) {
   if (i === null || i === undefined || !causes[i]) return "no named cause";
   const c = causes[i];

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tailsight_diagnose::model::Slice;
-use tailsight_lifetime::Leg;
+use tailsight_lifetime::{LEGS, Leg};
 
 use super::{Input, base64};
 
@@ -131,7 +131,7 @@ fn dominant(times: &[u64], mean: Option<&[f64]>) -> u8 {
 struct Profile<'a> {
     input: &'a Input<'a>,
     leg: Leg,
-    known: BTreeMap<(tailsight_lifetime::Role, u32), Option<usize>>,
+    known: BTreeMap<(Leg, tailsight_lifetime::Role, u32), Option<usize>>,
     times: Vec<u64>,
 }
 
@@ -142,13 +142,15 @@ impl<'a> Profile<'a> {
 
     fn of(&mut self, message: u32) -> &[u64] {
         self.times.fill(0);
-        for part in self.input.lifetimes.parts(message, self.leg) {
-            let cause = *self
-                .known
-                .entry((part.role, part.owner))
-                .or_insert_with(|| (self.input.cause_of)(part.role, part.owner));
-            if let Some(time) = cause.and_then(|c| self.times.get_mut(c)) {
-                *time += part.ns;
+        for leg in LEGS.into_iter().filter(|l| self.leg == Leg::Total || self.leg == *l) {
+            for part in self.input.lifetimes.part_slice(message, leg) {
+                let cause = *self
+                    .known
+                    .entry((leg, part.role, part.owner))
+                    .or_insert_with(|| (self.input.cause_of)(leg, part.role, part.owner));
+                if let Some(time) = cause.and_then(|c| self.times.get_mut(c)) {
+                    *time += part.ns;
+                }
             }
         }
         &self.times

@@ -13,7 +13,7 @@ mod timeline;
 
 use serde::Serialize;
 use tailsight_diagnose::Diagnosis;
-use tailsight_lifetime::{Lifetimes, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
 use tailsight_trace::RunMeta;
 
 use crate::terminal;
@@ -29,9 +29,9 @@ pub struct Input<'a> {
     pub diagnosis: &'a Diagnosis,
     /// Paths to draw, in the order of drawing: the slowest message's, then a median one's for comparison.
     pub paths: &'a [(u32, Vec<PathSpan>)],
-    /// Which of the diagnosis's causes (index into [`Diagnosis::causes`]) an owner's time counts to. For the total leg, where
-    /// an owner may count to another cause in another leg, its cause in the leg that it has the most time in.
-    pub cause_of: &'a dyn Fn(Role, OwnerId) -> Option<usize>,
+    /// Which of the diagnosis's causes (index into [`Diagnosis::causes`]) an owner's time in a leg (never
+    /// [`Leg::Total`]) counts to: the same owner may count to another cause in another leg.
+    pub cause_of: &'a dyn Fn(Leg, Role, OwnerId) -> Option<usize>,
 }
 
 #[derive(Serialize)]

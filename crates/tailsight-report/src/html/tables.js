@@ -87,7 +87,7 @@ function causeRows(c, i, top, open) {
   const main = el("tr", { class: named && c.share >= 0 ? "" : "less" },
     el("td", { class: "num" }, named ? String(c.rank) : ""),
     el("td", { class: "what" }, swatch(i), " ", el("b", {}, c.name && c.name !== c.category ? c.name : c.category),
-      el("small", {}, named ? [c.name && c.name !== c.category ? c.category + " on the " : "on the ", roleName(c.role)].join("") : "what the recording cannot tell")),
+      el("small", {}, named ? [c.name && c.name !== c.category ? c.category + " on the " : "on the ", roleName(c.role), c.inferred ? ", inferred" : ""].join("") : c.category === "unexplained" ? "what the recording cannot tell" : "may be chance")),
     el("td", { class: "share" }, bar(c.share, top, causeColor(i))),
     el("td", { class: "num" }, (c.deviation_ns > 0 ? "+" : "") + duration(c.deviation_ns)),
     el("td", { class: "num" }, c.ci95_ns[0] === c.ci95_ns[1] ? "–" : duration(c.ci95_ns[0]) + " … " + duration(c.ci95_ns[1])),
@@ -96,6 +96,9 @@ function causeRows(c, i, top, open) {
   if (c.explanation) inner.append(el("p", {}, rich(c.explanation)));
   const facts = [];
   if (c.times && c.times[0] > 0) facts.push("It began " + times(c.times[0]) + " in a message in focus, " + times(c.times[1]) + " in a reference message.");
+  if (c.how && c.mean_ns) facts.push("Found as " + c.how.replace("-", " ") + " (" + c.phase + "): " + duration(c.mean_ns[0]) + " in a message in focus, " + duration(c.mean_ns[1]) + " in a reference message.");
+  if (c.before) facts.push("Before it ran " + c.before + ".");
+  if (c.ahead && c.ahead.focus > 0) facts.push(c.ahead.focus.toFixed(1) + " messages were ahead on average, usually " + c.ahead.reference.toFixed(1) + ".");
   if (c.what_if) facts.push("Without it: " + Object.entries(c.what_if).map(([key, ns]) => key + " " + duration(ns)).join(", ") + ".");
   const columns = el("div", { class: "columns" });
   if (c.fix.length) columns.append(el("div", {}, el("h4", {}, "What removes it"), el("ul", {}, c.fix.map((f) => el("li", {}, fixNodes(f))))));

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use tailsight_lifetime::{Context, Message, PathSpan, Role};
+use tailsight_lifetime::{Context, Leg, Message, PathSpan, Role};
 
 use super::Input;
 use crate::terminal::role_name;
@@ -129,6 +129,17 @@ impl Builder<'_> {
         self.lanes.len() - 1
     }
 
+    /// The leg that a span of the path lies in: the legs of a total path follow each other.
+    fn leg(&self, span: &PathSpan) -> Leg {
+        let message = self.input.lifetimes.messages.get(self.out.id as usize);
+        match (self.input.diagnosis.leg, message) {
+            (Leg::Total, Some(m)) if span.from_ns < m.recv_ns => Leg::Receive,
+            (Leg::Total, Some(m)) if span.from_ns < m.send_ns => Leg::Service,
+            (Leg::Total, _) => Leg::Transmit,
+            (leg, _) => leg,
+        }
+    }
+
     fn add(&mut self, lane: usize, span: &PathSpan) {
         let Some(owner) = self.input.lifetimes.owners.get(span.owner as usize) else { return };
         let mut names = vec![owner.context_name()];
@@ -155,9 +166,10 @@ impl Builder<'_> {
         for (_, index) in &self.open {
             self.out.boxes[*index].to = to;
         }
+        let cause = (self.input.cause_of)(self.leg(span), span.role, span.owner);
         let innermost = &mut self.out.boxes[self.open[names.len() - 1].1];
         innermost.own += to - from;
-        innermost.cause = (self.input.cause_of)(span.role, span.owner);
+        innermost.cause = cause;
         // An interrupt on an idle core is work: only what is idle, blocked or unknown all the way down is a gap.
         let works = owner.frames.iter().any(is_work);
         innermost.kind = if gap && !works { "gap" } else { "run" };
@@ -167,8 +179,22 @@ impl Builder<'_> {
 }
 
 fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
-    use tailsight_lifetime::Frame::{IdleState, Runnable, SleepIn, Stopped, TxQueued, WakePending};
-    !matches!(frame, IdleState { .. } | Runnable | SleepIn { .. } | Stopped | TxQueued | WakePending)
+    use tailsight_lifetime::Frame as F;
+    !matches!(
+        frame,
+        F::IdleState { .. }
+            | F::Runnable
+            | F::SleepIn { .. }
+            | F::Stopped
+            | F::TxQueued
+            | F::WakePending
+            | F::Stack { .. }
+            | F::WokenBy { .. }
+            | F::Throttled
+            | F::Stolen
+            | F::TcpHole
+            | F::ConnectionSetup
+    )
 }
 
 /// A box with no time of its own takes the cause that has the most time in it; one over nothing but gaps is a gap.

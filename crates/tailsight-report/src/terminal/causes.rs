@@ -2,7 +2,7 @@
 //!
 //! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category,
 //! name, messages hit. Rows under 1 % and those past the tenth are folded into one row with their sum, so that the
-//! shares on the screen still add up; `unexplained` is never folded. Negative rows (what the focus had *less* of) are
+//! shares on the screen still add up; `unexplained` and `not significant` are never folded. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
 use tailsight_diagnose::Diagnosis;
@@ -23,6 +23,11 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
+/// Whether the row is a cause: not what has no owner, nor what may be chance.
+pub(crate) fn is_named(cause: &Cause) -> bool {
+    cause.category != "unexplained" && cause.category != "not-significant"
+}
+
 #[derive(Default)]
 struct Row {
     rank: String,
@@ -37,9 +42,9 @@ struct Row {
 
 impl Row {
     fn of(cause: &Cause, focus: u64) -> Row {
-        let unexplained = cause.category == "unexplained";
-        let category = clean(&cause.category);
-        let name = clean(&cause.name);
+        let unexplained = !is_named(cause);
+        let category = if cause.category == "not-significant" { clean(&cause.name) } else { clean(&cause.category) };
+        let name = clean(&cause.name) + if cause.inferred { " (inferred)" } else { "" };
         Row {
             rank: if unexplained { String::new() } else { cause.rank.to_string() },
             share: cause.share,
@@ -47,9 +52,13 @@ impl Row {
             role: if unexplained { "" } else { role_name(cause.role) },
             name: if name == category { String::new() } else { name },
             category,
-            hit: format!("{}/{}", units::count(cause.messages), units::count(focus)),
+            hit: if cause.category == "not-significant" { String::new() } else { Row::hit(cause, focus) },
             dim: unexplained || cause.share < 0.0,
         }
+    }
+
+    fn hit(cause: &Cause, focus: u64) -> String {
+        format!("{}/{}", units::count(cause.messages), units::count(focus))
     }
 
     /// What several rows are together.
@@ -67,7 +76,7 @@ impl Row {
 
 /// The lines of the table, the header first.
 pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
-    let (unexplained, named): (Vec<&Cause>, Vec<&Cause>) = d.causes.iter().partition(|c| c.category == "unexplained");
+    let (unexplained, named): (Vec<&Cause>, Vec<&Cause>) = d.causes.iter().partition(|c| !is_named(c));
     let shown = |i: usize, c: &Cause| i < MAX_ROWS && c.share.abs() >= SMALL;
     let mut rows: Vec<Row> = Vec::new();
     let mut small: Vec<&Cause> = Vec::new();

@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod more;
 mod record;
 mod steps;
 mod text;
@@ -15,6 +16,7 @@ use tailsight_trace::RunMeta;
 
 use crate::units;
 pub(crate) use causes::role_name;
+pub use more::more;
 pub use record::record_summary;
 use text::{clean, paint, wrap};
 
@@ -151,7 +153,10 @@ pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
 /// The diagnosis in one sentence; also the page's headline.
 pub(crate) fn verdict(d: &Diagnosis) -> String {
     let focus = units::slice_subject(&d.focus);
-    let reference = units::slice_object(&d.reference);
+    let reference = match &d.against {
+        None => units::slice_object(&d.reference),
+        Some(run) => format!("the same slice of {}", clean(run)),
+    };
     let mean = units::duration(d.focus.mean_ns);
     let (a, b) = (d.focus.mean_ns, d.reference.mean_ns);
     if a == b {
@@ -164,7 +169,7 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
 
 /// The largest cause that has a name.
 pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
-    d.causes.iter().find(|c| c.category != "unexplained" && c.share > 0.0)
+    d.causes.iter().find(|c| causes::is_named(c) && c.share > 0.0)
 }
 
 fn first_fix(d: &Diagnosis) -> Option<&str> {
@@ -190,12 +195,36 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
             ),
         );
     }
+    if d.clusters.len() > 1 {
+        item("Groups:", "1", groups(d));
+    }
     item("Lost:", if d.loss.events > 0 { "1;33" } else { "1" }, lost(d));
     item("Cost:", "1", cost(d, run));
     for note in &d.notes {
         item("Note:", "1;33", note.clone());
     }
     rows
+}
+
+/// The messages in focus by the cause that most of their delay is, in one sentence.
+fn groups(d: &Diagnosis) -> String {
+    const MOST: usize = 3;
+    let one = |c: &tailsight_diagnose::model::Cluster| {
+        let name = if c.name == c.category {
+            clean(&c.category)
+        } else {
+            format!("{} ({})", clean(&c.name), clean(&c.category))
+        };
+        let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
+        format!("{n} mostly {name}, mean {mean}, e.g. message {}", c.example)
+    };
+    let mut text = d.clusters.iter().take(MOST).map(one).collect::<Vec<_>>().join("; ");
+    if d.clusters.len() > MOST {
+        let rest: u64 = d.clusters[MOST..].iter().map(|c| c.messages).sum();
+        text +=
+            &format!("; {} of {}", units::count(rest), units::counted((d.clusters.len() - MOST) as u64, "other cause"));
+    }
+    text
 }
 
 /// What was lost, in one sentence.

@@ -66,7 +66,7 @@ pub struct Synthetic {
 impl Synthetic {
     /// Calls `f` with the input of a report.
     pub fn with_input<T>(&self, f: impl FnOnce(&Input) -> T) -> T {
-        let cause_of = |role, owner| self.causes.get(&(role, owner)).copied();
+        let cause_of = |_, role, owner| self.causes.get(&(role, owner)).copied();
         f(&Input {
             meta: &self.meta,
             lifetimes: &self.lifetimes,

@@ -1,7 +1,7 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
-use tailsight_diagnose::Error;
-use tailsight_report::terminal::diagnosis_of;
+use tailsight_diagnose::{Error, Options};
+use tailsight_report::terminal::{diagnosis_of, more};
 
 use crate::cli::Diagnose;
 use crate::{Verdict, pipeline, terminal};
@@ -10,13 +10,18 @@ use crate::{Verdict, pipeline, terminal};
 pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
     // A wrong question is found before the run is read.
     let options = match pipeline::options(&args.question) {
-        Ok(options) => options,
+        Ok(options) => Options { more: args.more, ..options },
         Err(error) => return not_available_or(error),
     };
     let opened = pipeline::open(&args.run)?;
-    match pipeline::diagnose(&opened, &options) {
+    let against = args.against.as_deref().map(pipeline::open).transpose()?;
+    match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
         Ok((diagnosis, _)) if args.json => terminal::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?,
-        Ok((diagnosis, _)) => terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &terminal::style()))?,
+        Ok((diagnosis, _)) => {
+            let style = terminal::style();
+            terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
+            terminal::print(&more(&diagnosis, &style))?;
+        }
         Err(error) => {
             for warning in &opened.run.meta.warnings {
                 eprintln!("note: {warning}");

@@ -1,8 +1,12 @@
 //! The commands, a file each.
 
+pub mod agent;
 pub mod demo;
 pub mod diagnose;
 pub mod doctor;
 pub mod export;
+pub mod live;
+pub mod load;
 pub mod record;
 pub mod report;
+pub mod sweep;

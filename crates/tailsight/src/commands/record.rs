@@ -40,10 +40,14 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
     Ok(Verdict::Done)
 }
 
-/// Enough for a memcached or Redis command with its key, and for most heads of HTTP requests.
+/// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.
 fn payload(args: &Record) -> Option<Payload> {
     let protocol = args.protocol.clone()?;
-    let usual = if protocol == "http1" { 480 } else { 192 };
+    let usual = match protocol.as_str() {
+        "resp" => 960,
+        "http1" => 480,
+        _ => 192,
+    };
     Some(Payload { bytes: args.payload.unwrap_or(usual), protocol })
 }
 

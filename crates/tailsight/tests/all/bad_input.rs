@@ -51,7 +51,10 @@ fn what_is_no_run_is_said_with_what_to_do() {
 
 #[test]
 fn a_focus_that_is_none_is_not_available() {
-    for bad in ["p101", "p99..p101", "p100..p99", "-1..50", "x", "", "p50..p50", "NaN..p99"] {
+    for bad in ["p101", "x", "", "NaN..p99", "abc"] {
+        fails(&["diagnose", "nowhere", &format!("--focus={bad}")], 2, &["is not a slice", "p99..p100"]);
+    }
+    for bad in ["p99..p101", "p100..p99", "-1..50", "p50..p50"] {
         let output = run(&["diagnose", "nowhere", &format!("--focus={bad}")]);
         assert_eq!(output.status.code(), Some(3), "{bad:?}: {}", shown(&output));
     }

@@ -136,3 +136,66 @@ fn the_demo_names_nginx_first() {
     }
     panic!("first causes: {seen:?}");
 }
+
+/// Records with `--protocol` under a pipelined load: each request that the client sent while recording is one message, with
+/// the class expected and a reply of its own.
+fn requests_are_messages(live: &Live, server: &Server, protocol: &str, workload: Workload, class: &str) {
+    use tailsight_lifetime::{Analysis, model::flags};
+    let out = live.path("run");
+    let per_request =
+        workload.bytes_sent(2 * workload.connections as u64) - workload.bytes_sent(workload.connections as u64);
+    let per_request = per_request as f64 / workload.connections as f64;
+    let pid = server.pid().to_string();
+    let args = ["record", "-d", "700ms", "-p", &pid, "--protocol", protocol, "--payload", "960", "-o", &out];
+    let (output, _) = live.under_load(&[workload], || run(&args));
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    check_run(Path::new(&out));
+    let mut run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
+    if let Some(warning) = run.meta.warnings.iter().find(|w| w.contains("6.12")) {
+        println!("SKIPPED requests over {protocol}: {warning}");
+        return;
+    }
+    let analysis = Analysis::of(&mut run).unwrap();
+    let lifetimes = &analysis.lifetimes;
+    let framing = lifetimes.framing.as_ref().expect("a protocol");
+    println!("{framing:?}, {:?}", lifetimes.classes);
+    // What the client sent and the server received, counted in bytes, against messages.
+    let bytes: u64 = lifetimes.messages.iter().map(|m| u64::from(m.bytes)).sum();
+    let sent = bytes as f64 / per_request;
+    assert!(sent > 1_000.0, "{sent} requests");
+    assert!((framing.framed as f64 - sent).abs() <= sent / 1000.0, "{framing:?}, {sent} requests were sent");
+    let named = lifetimes.messages.iter().filter(|m| lifetimes.class(m).is_some_and(|c| c.name == class)).count();
+    assert!(named as f64 >= 0.999 * sent, "{named} of {sent} are {class:?}: {:?}", lifetimes.classes);
+    let paired = lifetimes.messages.iter().filter(|m| m.flags & flags::UNFRAMED == 0 && m.pairing().is_some()).count();
+    assert!(paired as f64 + 40.0 >= 0.995 * sent, "{paired} of {sent} have their own reply; {framing:?}");
+    let replies = lifetimes.messages.iter().filter(|m| m.reply_bytes > 0).count();
+    assert!(replies as f64 + 40.0 >= 0.99 * sent, "{replies} of {sent} have a reply that was framed; {framing:?}");
+    let output = self::run(&["export", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+}
+
+#[test]
+fn memcached_requests_in_bursts_are_messages() {
+    let Some(live) = Live::new("memcached_requests_in_bursts_are_messages") else { return };
+    let server =
+        Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, threads: 2, ..Default::default() }).unwrap();
+    let load = Workload { pipeline_burst: 5, ..Workload::new(Proto::Memcached, address(false, PORT)).rate(10_000.0) };
+    requests_are_messages(&live, &server, "memcached", load, "get k16..32");
+}
+
+#[test]
+fn redis_requests_in_bursts_are_messages() {
+    let Some(live) = Live::new("redis_requests_in_bursts_are_messages") else { return };
+    let server = Server::redis(&live.pair.server, RedisOpts { port: PORT, ..Default::default() }).unwrap();
+    let load = Workload { pipeline_burst: 5, ..Workload::new(Proto::Resp, address(false, PORT)).rate(10_000.0) };
+    requests_are_messages(&live, &server, "resp", load, "get k8..16");
+}
+
+#[test]
+fn nginx_requests_are_messages() {
+    let Some(live) = Live::new("nginx_requests_are_messages") else { return };
+    let opts = NginxOpts { port: PORT, workers: 2, ..Default::default() };
+    let server = Server::nginx(&live.pair.server, opts).unwrap();
+    let load = Workload { pipeline_burst: 3, ..Workload::new(Proto::Http1, address(false, PORT)).rate(5_000.0) };
+    requests_are_messages(&live, &server, "http1", load, "GET");
+}

@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod live;
+mod load_live;
 mod lost_nothing;
 mod support;

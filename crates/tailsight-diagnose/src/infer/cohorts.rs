@@ -1,0 +1,123 @@
+//! Cohorts by class: when the own work of ordinary messages depends on what they ask for, it is no anomaly that a message
+//! of a heavy class works longer; that there are more of them in the focus is the cause.
+//!
+//! For every class the reference is the middle of the class's own latencies. A focus message's own work is compared with
+//! its class's reference, and the difference between that and the reference of all is moved to the row `class X`. The rest
+//! of the profile keeps the common reference: interference that hits one connection more than others stays interference.
+//! Candidates: the request's class (with `--protocol`), its size, its connection; the one that explains most is taken.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{Lifetimes, Message};
+
+use super::{OwnWork, ROLE, mean};
+use crate::Options;
+use crate::profile::{Cohort, Derived, Profile};
+
+/// Fewest messages of a class that say what is usual for it.
+const FEWEST: usize = 40;
+/// A class differs when its mean is so many standard errors off: with hundreds of classes two would not do.
+const ERRORS: f64 = 4.0;
+
+/// What classes are formed by: its name, the class of a message, the words for a class.
+type Key = (&'static str, fn(&Lifetimes, &Message) -> u32, fn(&Lifetimes, u32) -> String);
+
+const KEYS: [Key; 3] = [
+    ("class", |_, m| u32::from(m.class), |l, c| l.classes.get(c as usize).map_or(c.to_string(), |c| c.name.clone())),
+    ("size", |_, m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| format!("of up to {} bytes", 1u64 << c)),
+    ("connection", |_, m| m.flow, |l, c| l.flows.get(c as usize).map_or(c.to_string(), |f| format!("on {}", f.name))),
+];
+
+struct Found {
+    what: &'static str,
+    /// By class: what is usual for it beyond what is usual for all, ns.
+    beyond: BTreeMap<u32, i64>,
+    /// Over the focus, ns a message.
+    effect: f64,
+    name: String,
+    class_of: fn(&Lifetimes, &Message) -> u32,
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn apply(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    own: &OwnWork,
+    profile: &mut Profile,
+    (focus, reference): (&Cohort, &Cohort),
+    ranked: &[(u64, u32)],
+    deviation: f64,
+    taken: &dyn Fn(u32) -> i64,
+) -> Option<&'static str> {
+    let work = |id: u32| (own.ns(lifetimes, id) - taken(id)) as f64;
+    let mut best: Option<Found> = None;
+    for key in KEYS {
+        if let Some(found) = difference(lifetimes, options, key, (focus, reference), ranked, &work)
+            // A finer key must explain clearly more than a coarser one.
+            && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)
+        {
+            best = Some(found);
+        }
+    }
+    let mut best = best.filter(|b| b.effect > 0.1 * deviation && b.effect > options.granularity_ns as f64)?;
+    // Never more than the deviation.
+    let scale = (deviation / best.effect).min(1.0);
+    best.beyond.values_mut().for_each(|ns| *ns = (*ns as f64 * scale) as i64);
+    let to = profile.derive(Derived {
+        category: "app-processing",
+        name: format!("class {}", best.name),
+        role: ROLE,
+        path: format!("own/{} (cohorts by {})", best.name, best.what),
+        inferred: false,
+    });
+    for &id in &focus.ids {
+        let class = (best.class_of)(lifetimes, &lifetimes.messages[id as usize]);
+        let ns = best.beyond.get(&class).copied().unwrap_or(0);
+        if ns != 0 {
+            profile.shift(true, id, &own.moves(lifetimes, id, ns, taken(id), to), 1);
+        }
+    }
+    Some(best.what)
+}
+
+fn difference(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    (what, class_of, words): Key,
+    (focus, reference): (&Cohort, &Cohort),
+    ranked: &[(u64, u32)],
+    work: &dyn Fn(u32) -> f64,
+) -> Option<Found> {
+    let class = |id: u32| class_of(lifetimes, &lifetimes.messages[id as usize]);
+    // Within a class by latency, since the ranks are.
+    let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    ranked.iter().for_each(|&(_, id)| members.entry(class(id)).or_default().push(id));
+    if members.len() < 2 {
+        return None;
+    }
+    let usual = stats(&reference.ids, work);
+    let mut beyond = BTreeMap::new();
+    for (&class, ids) in members.iter().filter(|(_, ids)| ids.len() >= FEWEST) {
+        let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
+        let (its, error) = stats(middle, work);
+        let by = its - usual.0;
+        let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();
+        if by.abs() > noise && by.abs() > options.granularity_ns as f64 {
+            beyond.insert(class, by.round() as i64);
+        }
+    }
+    let by = |id: u32| beyond.get(&class(id)).copied().unwrap_or(0) as f64;
+    let effect = mean(focus, by);
+    let mut of_class: BTreeMap<u32, f64> = BTreeMap::new();
+    focus.ids.iter().for_each(|&id| *of_class.entry(class(id)).or_default() += by(id));
+    let (&most, _) = of_class.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
+    (effect > 0.0).then(|| Found { what, name: words(lifetimes, most), beyond, effect, class_of })
+}
+
+/// Mean and its standard error.
+fn stats(ids: &[u32], work: &dyn Fn(u32) -> f64) -> (f64, f64) {
+    let n = ids.len().max(1) as f64;
+    let mean = ids.iter().map(|&id| work(id)).sum::<f64>() / n;
+    let variance = ids.iter().map(|&id| (work(id) - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}

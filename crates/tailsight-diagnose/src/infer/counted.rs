@@ -1,0 +1,251 @@
+//! Events without a duration, or with more of it than their hooks see: page faults, and interrupts around their handlers.
+//!
+//! No hook measures how long a page fault takes, nor what an interrupt costs before its handler begins and after it ends (on a
+//! virtual machine an exit to the hypervisor, many times the handler). So the cost is inferred from this run: own time against
+//! the number of events over messages of every number outside the focus (over all of them when those do not tell), by a robust
+//! slope (Theil and Sen's median of slopes over pairs, weighted by their distance) with a bootstrap interval. When the interval
+//! lies above 0, the slope times each message's events is moved from its own work to a row of its own: at most the own time of
+//! each message, and at most the deviation of the own time. A request that works more and meets more of them for other reasons
+//! is counted here too (a longer one meets more timer ticks): that is why the row says `inferred`.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes};
+
+use super::{OwnWork, ROLE, mean};
+use crate::Options;
+use crate::bootstrap::SplitMix;
+use crate::profile::{Cohort, Derived, Profile, each_part};
+
+/// Messages in the regression.
+const SAMPLE: usize = 2_000;
+/// Pairs that a slope is the median of.
+const PAIRS: usize = 2_000;
+/// Rounds of the slope's bootstrap.
+const ROUNDS: usize = 200;
+/// Fewest messages with another number of faults than most have.
+const FEWEST: usize = 20;
+
+/// Events that messages have a number of.
+pub struct Counter {
+    /// How many, by message.
+    pub counts: Vec<u32>,
+    /// The category that their cost goes to.
+    pub category: &'static str,
+    /// The cause's name.
+    pub name: &'static str,
+    /// The path of the row.
+    pub path: &'static str,
+}
+
+impl Counter {
+    /// Page faults of the thread that answered a message.
+    pub fn faults(lifetimes: &Lifetimes) -> Counter {
+        Counter {
+            counts: lifetimes.faults.clone(),
+            category: "paging",
+            name: "page faults",
+            path: "own/page-fault (inferred)",
+        }
+    }
+
+    /// Interrupts by other cores that began while a message's own thread worked for it: more work does not bring more of
+    /// them of itself, as it does of timer ticks.
+    pub fn interrupts(lifetimes: &Lifetimes, leg: Leg) -> Counter {
+        let of_own: Vec<bool> = lifetimes
+            .owners
+            .iter()
+            .map(|o| {
+                let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
+                o.context == Context::Own && o.frames.last().is_some_and(from_others)
+            })
+            .collect();
+        let mut counts = vec![0; if of_own.contains(&true) { lifetimes.messages.len() } else { 0 }];
+        for (id, count) in counts.iter_mut().enumerate() {
+            each_part(lifetimes, id as u32, leg, |_, part| {
+                if of_own[part.owner as usize] {
+                    *count += u32::from(part.count);
+                }
+            });
+        }
+        let path = "own/around-interrupts (inferred)";
+        Counter { counts, category: "interrupts", name: "around the handlers of other cores' interrupts", path }
+    }
+
+    fn of(&self, id: u32) -> u32 {
+        self.counts.get(id as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Reschedule, call-function and call-function-single, of [`tailsight_trace::event::VECTORS`].
+const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
+
+/// The inferred cost of an event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Own time that comes with one more, ns.
+    pub slope_ns: f64,
+    /// Its 95 % bootstrap interval.
+    pub ci95_ns: [f64; 2],
+    /// What is moved for each fault: the slope, or less where that would be more than the deviation.
+    pub moved_ns: f64,
+}
+
+impl Cost {
+    /// What a message's events cost it, ns, of the `work` that it has.
+    pub fn of(&self, counter: &Counter, id: u32, work: i64) -> i64 {
+        match counter.of(id) {
+            0 => 0,
+            count => ((self.moved_ns * f64::from(count)) as i64).min(work),
+        }
+    }
+}
+
+/// `work`: a message's own time, less what was moved from it before (`taken`).
+#[allow(clippy::too_many_arguments)]
+pub(super) fn apply(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    own: &OwnWork,
+    counter: &Counter,
+    profile: &mut Profile,
+    (focus, reference): (&Cohort, &Cohort),
+    ranked: &[(u64, u32)],
+    deviation: f64,
+    taken: &dyn Fn(u32) -> i64,
+) -> Option<Cost> {
+    let count = |id: u32| f64::from(counter.of(id));
+    if mean(focus, count) <= mean(reference, count) {
+        return None;
+    }
+    let work = |id: u32| own.ns(lifetimes, id) - taken(id);
+    let fit = |ids: Vec<u32>| {
+        let points: Vec<(f64, f64)> = ids.iter().map(|&id| (count(id), work(id) as f64)).collect();
+        slope(&points, options.seed).filter(|(_, [low, _])| *low > 0.0)
+    };
+    // The focus was chosen by latency: whatever else is slow in it would bend the slope.
+    let others = ranked.iter().map(|r| r.1).filter(|id| focus.ids.binary_search(id).is_err());
+    let (slope_ns, ci95_ns) = fit(sample(counter, others.collect()))
+        .or_else(|| fit(sample(counter, ranked.iter().map(|r| r.1).collect())))?;
+    let mut cost = Cost { slope_ns, ci95_ns, moved_ns: slope_ns };
+    let moved = |cost: &Cost| {
+        let of = |cohort| mean(cohort, |id| cost.of(counter, id, work(id)) as f64);
+        of(focus) - of(reference)
+    };
+    // Never more than the own time's deviation.
+    for _ in 0..8 {
+        let excess = moved(&cost) / deviation;
+        if excess <= 1.0 {
+            break;
+        }
+        cost.moved_ns /= excess * 1.001;
+    }
+    let moved = moved(&cost);
+    if moved > deviation || moved <= options.granularity_ns as f64 {
+        return None;
+    }
+    let to = profile.derive(Derived {
+        category: counter.category,
+        name: counter.name.into(),
+        role: ROLE,
+        path: counter.path.into(),
+        inferred: true,
+    });
+    for (in_focus, cohort) in [(true, focus), (false, reference)] {
+        for &id in &cohort.ids {
+            let ns = cost.of(counter, id, work(id));
+            profile.shift(in_focus, id, &own.moves(lifetimes, id, ns, taken(id), to), count(id) as u64);
+        }
+    }
+    Some(cost)
+}
+
+/// Messages of every number of events, as many of each as there is room for: chosen by the number alone, since a choice
+/// by latency would bend the slope.
+fn sample(counter: &Counter, mut ids: Vec<u32>) -> Vec<u32> {
+    ids.sort_unstable();
+    let all = ids.len();
+    let mut by_count: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for id in ids {
+        by_count.entry(counter.of(id)).or_default().push(id);
+    }
+    let room = (SAMPLE / by_count.len().max(1)).max(8);
+    let most = by_count.values().map(Vec::len).max().unwrap_or(0);
+    if by_count.len() < 2 || all - most < FEWEST {
+        return vec![];
+    }
+    by_count
+        .into_values()
+        .flat_map(|of| of.iter().copied().step_by(of.len().div_ceil(room)).collect::<Vec<_>>())
+        .collect()
+}
+
+/// The robust slope of the points, with its 95 % bootstrap interval; `None` without pairs that differ in x.
+pub fn slope(points: &[(f64, f64)], seed: u64) -> Option<(f64, [f64; 2])> {
+    let mut rng = SplitMix(seed ^ 0x5107);
+    let every: Vec<usize> = (0..points.len()).collect();
+    let best = median_slope(points, &every, &mut rng)?;
+    let mut draws = Vec::with_capacity(ROUNDS);
+    let mut some = vec![0; points.len()];
+    for _ in 0..ROUNDS {
+        some.iter_mut().for_each(|i| *i = rng.below(points.len()));
+        draws.extend(median_slope(points, &some, &mut rng));
+    }
+    if draws.len() < ROUNDS / 2 {
+        return None;
+    }
+    draws.sort_unstable_by(f64::total_cmp);
+    let at = |per_mille: usize| draws[(draws.len() * per_mille).div_ceil(1000).max(1) - 1];
+    Some((best, [at(25), at(975)]))
+}
+
+/// The median of the slopes of random pairs, weighted by their distance in x.
+fn median_slope(points: &[(f64, f64)], of: &[usize], rng: &mut SplitMix) -> Option<f64> {
+    if of.is_empty() {
+        return None;
+    }
+    let mut slopes: Vec<(f64, f64)> = vec![];
+    for _ in 0..PAIRS * 4 {
+        let (a, b) = (points[of[rng.below(of.len())]], points[of[rng.below(of.len())]]);
+        if a.0 != b.0 {
+            slopes.push(((b.1 - a.1) / (b.0 - a.0), (b.0 - a.0).abs()));
+            if slopes.len() == PAIRS {
+                break;
+            }
+        }
+    }
+    slopes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let half = slopes.iter().map(|s| s.1).sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    slopes
+        .iter()
+        .find(|s| {
+            sum += s.1;
+            sum >= half
+        })
+        .map(|s| s.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_are_robust_and_know_when_there_is_none() {
+        let mut rng = SplitMix(9);
+        // 700 ns a fault, noise of 400 ns, and one message in fifty that an intruder made a millisecond longer.
+        let line: Vec<(f64, f64)> = (0..1_000)
+            .map(|i| {
+                let x = rng.below(30) as f64;
+                (x, 700.0 * x + rng.below(400) as f64 + if i % 50 == 0 { 1e6 } else { 0.0 })
+            })
+            .collect();
+        let (best, [low, high]) = slope(&line, 1).unwrap();
+        assert!((best - 700.0).abs() < 15.0 && low < 700.0 && 700.0 < high, "{best} {low} {high}");
+        let flat: Vec<(f64, f64)> = (0..1_000).map(|_| (rng.below(30) as f64, rng.below(5_000) as f64)).collect();
+        let (_, [low, high]) = slope(&flat, 1).unwrap();
+        assert!(low < 0.0 && 0.0 < high, "{low} {high}");
+        assert_eq!(slope(&[(1.0, 2.0); 50], 1), None);
+        assert_eq!(slope(&[], 1), None);
+    }
+}

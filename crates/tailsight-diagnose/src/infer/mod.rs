@@ -1,0 +1,149 @@
+//! What the events have no duration for: the cost of page faults and of interrupts around their handlers, and what another
+//! class of requests costs.
+//!
+//! In: the profile of two cohorts. Out: the same profile, in which part of the application's own time was moved to rows of
+//! its own, message by message and to the nanosecond: nothing is added, nothing is lost. Only time of the thread's own work
+//! is ever moved, and never more than its deviation.
+
+pub mod cohorts;
+pub mod counted;
+
+use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
+
+use crate::Options;
+use crate::profile::{Cohort, Move, Profile, Slot, Stands, each_part, slot};
+use counted::Counter;
+
+/// Where a message's own work is: slots of its own context that count to app-processing.
+pub struct OwnWork {
+    slots: Vec<bool>,
+    owners: usize,
+    leg: Leg,
+}
+
+impl OwnWork {
+    /// Asks the category table for every owner of the message's own context.
+    pub fn new(lifetimes: &Lifetimes, profile: &Profile, options: &Options) -> OwnWork {
+        let own = |slot: Slot| match profile.stands_for(slot) {
+            Stands::Owner(leg, role, owner) => {
+                let owner = &lifetimes.owners[owner];
+                owner.context == Context::Own
+                    && options.categories.classify(owner, leg, role, &lifetimes.app, &lifetimes.symbols).category
+                        == "app-processing"
+            }
+            Stands::Derived(_) => false,
+        };
+        let slots = (0..profile.focus.len()).map(own).collect();
+        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg }
+    }
+
+    /// A message's own work by slot, largest first.
+    fn of(&self, lifetimes: &Lifetimes, id: u32) -> Vec<(Slot, i64)> {
+        let mut out = vec![];
+        each_part(lifetimes, id, self.leg, |segment, part| {
+            let slot = slot(self.owners, segment, part);
+            if self.slots[slot] && part.ns > 0 {
+                out.push((slot, part.ns as i64));
+            }
+        });
+        out.sort_unstable_by_key(|&(slot, ns)| (std::cmp::Reverse(ns), slot));
+        out
+    }
+
+    /// A message's own work, ns.
+    pub fn ns(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
+        let mut sum = 0;
+        each_part(lifetimes, id, self.leg, |segment, part| {
+            if self.slots[slot(self.owners, segment, part)] {
+                sum += part.ns as i64;
+            }
+        });
+        sum
+    }
+
+    /// Moves that take `ns` from a message's own work: from the largest slots first; what it does not have, and what it is
+    /// to get (`ns` below 0), from the largest. `taken`: what was moved from them before.
+    fn moves(&self, lifetimes: &Lifetimes, id: u32, ns: i64, taken: i64, to: Slot) -> Vec<Move> {
+        let (mut left, mut taken) = (ns, taken);
+        let slots = self.of(lifetimes, id);
+        let mut out: Vec<Move> = vec![];
+        for &(from, has) in &slots {
+            let before = taken.min(has);
+            taken -= before;
+            let part = left.clamp(0, has - before);
+            if part > 0 {
+                out.push(Move { from, to, ns: part });
+                left -= part;
+            }
+        }
+        match (out.first_mut(), slots.first()) {
+            _ if left == 0 => {}
+            (Some(first), _) => first.ns += left,
+            (None, Some(&(from, _))) => out.push(Move { from, to, ns: left }),
+            (None, None) => {}
+        }
+        out
+    }
+}
+
+/// What was inferred.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inferred {
+    /// The cost of a page fault, when it was moved.
+    pub faults: Option<counted::Cost>,
+    /// The cost of an interrupt by another core around its handler, when it was moved.
+    pub interrupts: Option<counted::Cost>,
+    /// What the classes were formed by, when they made a difference.
+    pub classes: Option<&'static str>,
+}
+
+/// Moves the cost of page faults and of interrupts, then the difference between classes of requests. `ranked`: all complete messages by
+/// (latency, id).
+pub fn infer(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    profile: &mut Profile,
+    cohorts: (&Cohort, &Cohort),
+    ranked: &[(u64, u32)],
+    same_run: bool,
+) -> Inferred {
+    let own = OwnWork::new(lifetimes, profile, options);
+    let deviation =
+        mean(cohorts.0, |id| own.ns(lifetimes, id) as f64) - mean(cohorts.1, |id| own.ns(lifetimes, id) as f64);
+    if deviation <= options.granularity_ns as f64 {
+        return Inferred::default();
+    }
+    let mut left = deviation;
+    let none = |_: u32| 0;
+    let of_service = matches!(options.leg, Leg::Service | Leg::Total);
+    let fault_counter = Counter::faults(lifetimes);
+    let faults = of_service
+        .then(|| counted::apply(lifetimes, options, &own, &fault_counter, profile, cohorts, ranked, left, &none))
+        .flatten();
+    let of_faults = |id: u32| faults.map_or(0, |cost| cost.of(&fault_counter, id, own.ns(lifetimes, id)));
+    let moved = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
+    left -= moved(&of_faults);
+    let counter = Counter::interrupts(lifetimes, options.leg);
+    let interrupts = (left > options.granularity_ns as f64)
+        .then(|| counted::apply(lifetimes, options, &own, &counter, profile, cohorts, ranked, left, &of_faults))
+        .flatten();
+    let of_both = |id: u32| {
+        let faults = of_faults(id);
+        faults + interrupts.map_or(0, |cost| cost.of(&counter, id, own.ns(lifetimes, id) - faults))
+    };
+    left = deviation - moved(&of_both);
+    // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
+    let classes = if same_run && left > options.granularity_ns as f64 {
+        cohorts::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &of_both)
+    } else {
+        None
+    };
+    Inferred { faults, interrupts, classes }
+}
+
+fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {
+    cohort.ids.iter().map(|&id| of(id)).sum::<f64>() / cohort.len().max(1) as f64
+}
+
+/// The side that own work is on.
+const ROLE: Role = Role::A;

@@ -1,0 +1,19 @@
+//! Phase 1 (NSight §5.2): program contexts that show up in a minority of the messages: other tasks, kernel threads, and
+//! interrupts. They are never looked into: what to do about them does not depend on what they did.
+
+use tailsight_lifetime::{Frame, Owner};
+
+use super::Met;
+
+/// Whether the time was spent in a handler that followed an interrupt, and not on a packet of the application itself.
+pub fn is_interrupt(owner: &Owner) -> bool {
+    let handler = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd);
+    let softirq = |f: &Frame| matches!(f, Frame::Softirq { vec, inline: false } if *vec != super::functions::NET_RX);
+    owner.frames.iter().any(|f| handler(f) || softirq(f))
+        && !owner.frames.iter().any(|f| matches!(f, Frame::Packet { own: true, .. }))
+}
+
+/// A minority of the ordinary messages has it: unexpected; else it is there more often, or longer each time.
+pub fn how(met: &Met) -> &'static str {
+    if met.usual < 0.5 { "unexpected" } else { super::functions::how(met) }
+}

@@ -1,0 +1,138 @@
+//! The four phases of NSight §5.2: which of them finds a cause, and how.
+//!
+//! In: the rows with what both cohorts met of them. Out: for each row a [`Finding`]. The paper runs the phases over single
+//! functions; here each row (category, name, role) is one anomaly, and the kind of its owners says which phase it belongs to:
+//!
+//! 1. [`contexts`]: whole program contexts and interrupts that a minority of ordinary messages meets;
+//! 2. [`gaps`]: nothing ran for the message, with the reason before it;
+//! 3. [`functions`]: what runs for the message itself (frames: system calls, softirqs, locks, reclaim) is slower, more
+//!    frequent, or not there in ordinary messages;
+//! 4. [`overlaps`]: other messages, of the same application (head-of-line blocking) or of others.
+
+pub mod contexts;
+pub mod functions;
+pub mod gaps;
+pub mod overlaps;
+
+use tailsight_lifetime::{Context, Frame, Lifetimes, Owner};
+
+use crate::profile::{Profile, Stands};
+
+/// What both cohorts met of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Met {
+    /// Beginnings in a message, on average: focus, reference.
+    pub times: [f64; 2],
+    /// Mean ns of a message: focus, reference.
+    pub mean_ns: [f64; 2],
+    /// Fraction of the reference messages that have it above the granularity.
+    pub usual: f64,
+}
+
+/// Which phase found a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// 1.
+    Contexts,
+    /// 2.
+    Gaps,
+    /// 3.
+    Functions,
+    /// 4.
+    Overlaps,
+}
+
+impl Phase {
+    /// Its name in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Contexts => "contexts",
+            Phase::Gaps => "gaps",
+            Phase::Functions => "functions",
+            Phase::Overlaps => "overlaps",
+        }
+    }
+}
+
+/// What a phase says about a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which.
+    pub phase: Phase,
+    /// `unexpected`, `slower`, `more-frequent`, `gap` or `overlap`; of a row that the focus has less of, `less`.
+    pub how: &'static str,
+}
+
+/// The phase that an owner's time belongs to.
+pub fn phase_of(owner: &Owner) -> Phase {
+    match &owner.context {
+        _ if owner.frames.contains(&Frame::Stolen) => Phase::Gaps,
+        _ if overlaps::is_other_message(owner) => Phase::Overlaps,
+        Context::Foreign { .. } => Phase::Contexts,
+        _ if contexts::is_interrupt(owner) => Phase::Contexts,
+        // An idle core that handles this message's packet is no gap.
+        Context::Idle if owner.frames.iter().any(|f| matches!(f, Frame::Softirq { .. })) => Phase::Functions,
+        Context::Idle | Context::Blocked | Context::Unknown => Phase::Gaps,
+        Context::Own | Context::Sibling { .. } | Context::Ahead => Phase::Functions,
+    }
+}
+
+/// The phase that found a row of these slots, and how: the phase of most of its deviation decides.
+pub fn finding(lifetimes: &Lifetimes, profile: &Profile, slots: &[usize], cohorts: (f64, f64), met: &Met) -> Finding {
+    let mut by_phase = [0.0f64; 4];
+    for &slot in slots {
+        let phase = match profile.stands_for(slot) {
+            Stands::Owner(_, _, owner) => phase_of(&lifetimes.owners[owner]),
+            Stands::Derived(_) => Phase::Functions,
+        };
+        let of = |sums: &[crate::profile::Sum], n: f64| sums[slot].ns as f64 / n;
+        by_phase[phase as usize] += (of(&profile.focus, cohorts.0) - of(&profile.reference, cohorts.1)).abs();
+    }
+    let all = [Phase::Contexts, Phase::Gaps, Phase::Functions, Phase::Overlaps];
+    // The first of equals.
+    let phase = all.into_iter().rev().max_by(|a, b| by_phase[*a as usize].total_cmp(&by_phase[*b as usize]));
+    let phase = phase.unwrap_or(Phase::Functions);
+    let how = if met.mean_ns[0] < met.mean_ns[1] {
+        "less"
+    } else {
+        match phase {
+            Phase::Contexts => contexts::how(met),
+            Phase::Gaps => gaps::how(),
+            Phase::Functions => functions::how(met),
+            Phase::Overlaps => overlaps::how(),
+        }
+    };
+    Finding { phase, how }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(context: Context, frames: &[Frame]) -> Owner {
+        Owner { context, frames: frames.to_vec() }
+    }
+
+    #[test]
+    fn owners_belong_to_the_phase_that_looks_for_them() {
+        let nginx = Context::Foreign { comm: "nginx".into(), kernel: false };
+        let softirq = Frame::Softirq { vec: 3, inline: false };
+        let packet = |own| Frame::Packet { own, port: 80, app: 0 };
+        let cases = [
+            (owner(nginx.clone(), &[]), Phase::Contexts),
+            (owner(nginx, &[softirq, packet(false)]), Phase::Overlaps),
+            (owner(Context::Own, &[Frame::Vector { which: 0 }]), Phase::Contexts),
+            (owner(Context::Own, &[softirq, packet(false)]), Phase::Overlaps),
+            (owner(Context::Idle, &[softirq, packet(true)]), Phase::Functions),
+            (owner(Context::Own, &[Frame::Syscall { nr: 0 }]), Phase::Functions),
+            (owner(Context::Sibling { comm: "w".into() }, &[]), Phase::Functions),
+            (owner(Context::Ahead, &[]), Phase::Overlaps),
+            (owner(Context::Idle, &[Frame::WakePending]), Phase::Gaps),
+            (owner(Context::Blocked, &[Frame::Throttled]), Phase::Gaps),
+            (owner(Context::Own, &[Frame::Stolen]), Phase::Gaps),
+        ];
+        for (owner, phase) in cases {
+            assert_eq!(phase_of(&owner), phase, "{owner:?}");
+        }
+    }
+}

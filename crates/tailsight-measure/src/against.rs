@@ -1,0 +1,145 @@
+//! Is this run worse than that one? In: the samples of two measurements. Out: the difference of the percentile with its
+//! interval, a p-value by permutation, and whether that is worse. Latencies are ns.
+//!
+//! Neighbouring samples depend on each other, so whole blocks of them change sides
+//! ([`block_permutation_test`]); the longer of both runs' blocks are used. Two runs also differ by what changes from start to
+//! start (memory layout, hash seeds, neighbours), which one run each cannot show: a small difference that is significant may
+//! be that. `worse_by` keeps such differences from failing a build.
+
+use serde::{Deserialize, Serialize};
+use tailsight_stats::compare::block_permutation_test;
+use tailsight_stats::effective::batches;
+use tailsight_stats::quantile::{quantile, sorted};
+
+use crate::Error;
+use crate::report::Report;
+
+/// False-alarm rate of "worse".
+pub const ALPHA: f64 = 0.01;
+/// Permutations.
+const RESAMPLES: usize = 2_000;
+const LEVEL: f64 = 0.95;
+
+/// A comparison with an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The other run's file.
+    pub file: String,
+    /// `p99`.
+    pub percentile: String,
+    /// Of this run, ns.
+    pub value_ns: f64,
+    /// Of the other one, ns.
+    pub other_ns: f64,
+    /// This one less the other, ns.
+    pub difference_ns: f64,
+    /// Lower end of its interval at 95 %.
+    pub lower_ns: f64,
+    /// Upper end.
+    pub upper_ns: f64,
+    /// p-value of "this run is not slower", by permutation of blocks.
+    pub p_slower: f64,
+    /// p-value of "both are alike", two-sided.
+    pub p_different: f64,
+    /// Samples a block.
+    pub block: usize,
+    /// By how much the other value may be exceeded, as a share of it.
+    pub allowed: f64,
+    /// Significantly slower, and by more than allowed.
+    pub worse: bool,
+    /// Significantly faster.
+    pub better: bool,
+}
+
+/// Compares the `q` quantile of `ours` with that of `other`, both in time order.
+///
+/// # Errors
+/// When either has too few samples.
+pub fn compare(ours: &[f64], other: &[f64], q: f64, allowed: f64, file: &str, seed: u64) -> Result<Against, Error> {
+    let length = |series: &[f64]| batches(series).map_or(series.len() / 20, |b| b.length).max(1);
+    let block = length(ours).max(length(other));
+    let found = block_permutation_test(ours, other, q, LEVEL, block, RESAMPLES, seed)?;
+    let value = |series: &[f64]| quantile(&sorted(series.to_vec()), q).unwrap_or(f64::NAN);
+    let other_ns = value(other);
+    Ok(Against {
+        file: file.to_owned(),
+        percentile: crate::measure::name(q),
+        value_ns: value(ours),
+        other_ns,
+        difference_ns: found.difference,
+        lower_ns: found.lower,
+        upper_ns: found.upper,
+        p_slower: found.p_larger,
+        p_different: found.p_value,
+        block,
+        allowed,
+        worse: found.p_larger < ALPHA && found.lower > allowed * other_ns,
+        better: found.p_value < ALPHA && found.difference < 0.0,
+    })
+}
+
+/// Refuses to compare what was not measured under the same load.
+///
+/// # Errors
+/// [`Error::Contradiction`] says what differs.
+pub fn comparable(ours: &crate::Question, other: &Report, file: &str) -> Result<(), Error> {
+    let (a, b) = (&ours.plan, &other.plan);
+    let differ = |what: &str, ours: String, theirs: String| {
+        let reason = format!(
+            "{file} was measured with {what} {theirs}, this run has {ours}; latencies under different loads are no comparison"
+        );
+        Err(Error::Contradiction(reason))
+    };
+    if ours.latency != other.latency {
+        return differ("the latency", format!("{:?}", ours.latency), format!("{:?}", other.latency));
+    }
+    if a.arrivals != b.arrivals {
+        return differ("arrivals", a.arrivals.to_string(), b.arrivals.to_string());
+    }
+    if a.rate != b.rate && !a.arrivals.is_closed() {
+        return differ("the rate", a.rate.to_string(), b.rate.to_string());
+    }
+    if a.workload != b.workload || a.protocol != b.protocol {
+        return differ(
+            "the workload",
+            format!("{} {}", a.protocol, a.workload),
+            format!("{} {}", b.protocol, b.workload),
+        );
+    }
+    if !other.is_number() {
+        return Err(Error::Contradiction(format!(
+            "{file} holds no number (its verdict was N/A): measure the baseline again"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_stats::random::Random;
+
+    fn series(seed: u64, scale: f64) -> Vec<f64> {
+        let mut random = Random::new(seed);
+        // A queue: an AR(1) path under exponential service.
+        let mut at = 0.0;
+        (0..20_000)
+            .map(|_| {
+                at = 0.8 * at + random.normal().abs();
+                scale * (10_000.0 + 3_000.0 * at - 5_000.0 * random.uniform().ln())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_slower_run_is_worse_and_an_alike_one_is_not() {
+        let base = series(1, 1.0);
+        let same = compare(&series(2, 1.0), &base, 0.99, 0.0, "f", 1).unwrap();
+        assert!(!same.worse && !same.better && same.block > 1, "{same:?}");
+        let slower = compare(&series(3, 1.2), &base, 0.99, 0.0, "f", 1).unwrap();
+        assert!(slower.worse && slower.lower_ns > 0.0 && slower.difference_ns < slower.upper_ns, "{slower:?}");
+        assert!(!compare(&series(3, 1.2), &base, 0.99, 0.5, "f", 1).unwrap().worse, "20 % is allowed");
+        assert!(compare(&series(4, 0.8), &base, 0.99, 0.0, "f", 1).unwrap().better);
+        assert!(compare(&[1.0], &base, 0.99, 0.0, "f", 1).is_err());
+    }
+}

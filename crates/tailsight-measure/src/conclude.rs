@@ -1,0 +1,356 @@
+//! From a measurement under way to its report. In: the method's verdict, the endings of the agents' loads. Out: [`Measurement`].
+//!
+//! The method judges what was measured; the client's own accounts may still say that the number is not the server's. Which of
+//! them turn a number into N/A is decided here ([`spoiled`]).
+
+use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample};
+use tailsight_stats::effective::dependent_interval_sorted;
+use tailsight_stats::method::{Outcome, Step};
+use tailsight_stats::quantile::{interval_ranks, quantile, sorted};
+
+use crate::batch::latency_ns;
+use crate::load::Ending;
+use crate::measure::{Halt, Measurement, Row, Run, name};
+use crate::question::{Latency, Question};
+use crate::report::{
+    Achieved, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary, Verdict,
+};
+
+/// Level of the intervals of percentiles that were not asked for.
+const LEVEL: f64 = 0.95;
+/// With so many receive times from the kernel, a client that was kept from its core cannot have been late in receiving.
+const STAMPED: f64 = 0.99;
+
+pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending]) -> Measurement {
+    let method_verdict = match run.method.step() {
+        Step::Done(verdict) => Some(*verdict),
+        _ => None,
+    };
+    let warm_up = method_verdict.as_ref().and_then(|v| v.warm_up);
+    run.mark(warm_up.map_or(0, |w| w.ends_at_ns.max(0) as u64));
+    let good: Vec<&Row> = run.rows.iter().filter(|r| r.in_result).collect();
+    let stamped = share(&good, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
+    let counts = sum_counts(endings);
+    let mut verdict = match method_verdict.as_ref().map(|v| &v.outcome) {
+        Some(Outcome::Number(number)) => {
+            Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
+        }
+        Some(Outcome::NotAvailable(refusal)) => Verdict::NotAvailable {
+            failed: (&refusal.failed).into(),
+            reason: refusal.reason.clone(),
+            hint: refusal.hint.clone(),
+        },
+        None => refused(
+            "client",
+            "the method ended",
+            None,
+            None,
+            0,
+            "the measurement ended without a verdict",
+            "please report it",
+        ),
+    };
+    let deepest = run.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
+    let spoiled = spoiled(endings, stamped, deepest, &counts).filter(|worse| overrides(worse, &verdict));
+    // A load that ended by itself has its reason in the client's accounts; one that we ended has not.
+    let worse = match halt {
+        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(halt, &verdict, counts).or(spoiled),
+        _ => spoiled.or_else(|| halted(halt, &verdict, counts)),
+    };
+    verdict = worse.unwrap_or(verdict);
+    let accepted = run.method.accepted().filter(|_| bears(&verdict));
+    let bearing: &[&Row] = if accepted.is_some() { &good } else { &[] };
+    let mut response_ns = summary(bearing, Latency::Response, run.question);
+    let mut service_ns = summary(bearing, Latency::Service, run.question);
+    if accepted.is_some() {
+        // The latency under study has its intervals from the method, as the verdict has.
+        let asked = match run.question.latency {
+            Latency::Response => &mut response_ns,
+            Latency::Service => &mut service_ns,
+        };
+        for q in &run.question.percentiles {
+            let known = run.method.percentile(*q, LEVEL);
+            let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
+            asked.percentiles.insert(name(*q), estimate);
+        }
+        if let Verdict::Number { percentiles } = &verdict {
+            for p in percentiles {
+                let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
+                asked.percentiles.insert(p.percentile.clone(), Some(estimate));
+            }
+        }
+    }
+    let checks = method_verdict.as_ref().map_or_else(Vec::new, |v| v.checks.iter().map(Checked::from).collect());
+    let report = Report {
+        schema: SCHEMA,
+        kind: "measurement".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        began_s: run.began_s,
+        target: run.question.plan.target.to_string(),
+        protocol: run.question.plan.protocol.to_string(),
+        latency: run.question.latency,
+        response_ns,
+        service_ns,
+        lateness_ns: lateness(endings),
+        rate: achieved(&run, endings),
+        counts,
+        client: client(&run, endings, stamped),
+        checks,
+        warm_up_ns: warm_up.map(|w| (w.ends_at_ns as u64).saturating_sub(run.start_ns)),
+        steps: std::mem::take(&mut run.steps),
+        restarts: method_verdict.map_or_else(Vec::new, |v| v.restarts),
+        complaints: endings.iter().flat_map(|e| &e.complaints).map(remark).collect(),
+        kept: kept(&run.rows, run.question.latency),
+        plan: run.question.plan.clone(),
+        against: None,
+        objective: None,
+        verdict,
+    };
+    Measurement { report, rows: run.rows, intervals: run.intervals, accepted, start_ns: run.start_ns }
+}
+
+/// Whether the percentiles of the samples mean something although there may be no verdict: a number, or an interval that is
+/// only wider than asked.
+fn bears(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Number { .. } => true,
+        Verdict::NotAvailable { failed, .. } => matches!(failed.id.as_str(), "interval-width" | "independence"),
+    }
+}
+
+fn refused(
+    id: &str,
+    test: &str,
+    statistic: Option<f64>,
+    threshold: Option<f64>,
+    n: u64,
+    reason: impl Into<String>,
+    hint: impl Into<String>,
+) -> Verdict {
+    let failed = Checked {
+        id: id.into(),
+        test: test.into(),
+        subject: None,
+        passed: false,
+        statistic,
+        threshold,
+        threshold_is_p: false,
+        p_value: None,
+        n,
+    };
+    Verdict::NotAvailable { failed, reason: reason.into(), hint: hint.into() }
+}
+
+/// What an early end makes of the verdict.
+fn halted(halt: Option<&Halt>, verdict: &Verdict, counts: Counts) -> Option<Verdict> {
+    let n = counts.sent;
+    match halt? {
+        Halt::Stalled { ns, waiting } => {
+            let seconds = *ns as f64 / 1e9;
+            Some(refused(
+                "stalled",
+                "time without any reply, s",
+                Some(seconds),
+                Some(3.0),
+                n,
+                format!("the server stopped answering: no reply for {seconds:.1} s while {waiting} requests waited"),
+                "look at the server: is it stopped, deadlocked, out of memory or of workers?",
+            ))
+        }
+        Halt::Agent(reason) => Some(refused(
+            "agent",
+            "every agent answers",
+            None,
+            None,
+            n,
+            format!("an agent failed: {reason}"),
+            "look at the agent's log; the samples up to then are kept",
+        )),
+        Halt::Interrupted => match verdict {
+            Verdict::Number { .. } => None,
+            Verdict::NotAvailable { reason, .. } => Some(refused(
+                "interrupted",
+                "the measurement comes to its end",
+                None,
+                None,
+                n,
+                reason.clone(),
+                "let it run until it ends by itself; the samples so far are kept",
+            )),
+        },
+        Halt::OutOfTime | Halt::Ended => match verdict {
+            Verdict::NotAvailable { failed, reason, hint } if *halt? == Halt::Ended => Some(Verdict::NotAvailable {
+                failed: failed.clone(),
+                reason: reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1),
+                hint: hint.clone(),
+            }),
+            Verdict::NotAvailable { failed, reason, hint } => Some(Verdict::NotAvailable {
+                failed: failed.clone(),
+                reason: reason.clone(),
+                hint: format!("allow more with --max-time, or: {hint}"),
+            }),
+            Verdict::Number { .. } => None,
+        },
+    }
+}
+
+/// Whether the client's accounts say more than the method's verdict: anything does beside a number; beside an N/A, that there was
+/// no server or no client any more, or no CPU for what the load was short of.
+fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
+    let id = |v: &Verdict| match v {
+        Verdict::Number { .. } => String::new(),
+        Verdict::NotAvailable { failed, .. } => failed.id.clone(),
+    };
+    match (id(spoiled).as_str(), id(verdict).as_str()) {
+        (_, "") | ("server-gone" | "client", _) => true,
+        ("client-cpu", short) => ["load", "client-lateness", "arrivals", "arrival-independence"].contains(&short),
+        _ => false,
+    }
+}
+
+/// What the client's accounts make of the verdict. Lateness and the rate were judged by the method where it measured, so the
+/// accounts of the whole load, with its start and its pauses, do not matter there. A client that was kept from its core was late
+/// in sending, which the method sees up to p99, and in receiving, which matters only without kernel stamps.
+fn spoiled(endings: &[Ending], stamped: f64, deepest: f64, counts: &Counts) -> Option<Verdict> {
+    let n = counts.sent;
+    endings.iter().flat_map(|e| &e.complaints).find_map(|complaint| {
+        let text = complaint.to_string();
+        let (reason, hint) = text.split_once("; ").unwrap_or((&text, ""));
+        let (id, test, statistic, threshold) = match complaint {
+            Complaint::ServerGone { garbage, .. } => {
+                let hint = if *garbage {
+                    "is it this protocol that the server speaks?"
+                } else {
+                    "did the server end, or refuse so many connections?"
+                };
+                return Some(refused(
+                    "server-gone",
+                    "connections that can be used",
+                    Some(0.0),
+                    Some(1.0),
+                    n,
+                    text.clone(),
+                    hint,
+                ));
+            }
+            Complaint::ClientFailed { .. } => ("client", "the client's threads run", None, None),
+            Complaint::OutOfCpu { share, limit, .. } => {
+                ("client-cpu", "CPU time of a loading thread over wall time", Some(*share), Some(*limit))
+            }
+            Complaint::Blocked { share, limit, .. } => {
+                ("open-loop", "share of requests that found every connection full", Some(*share), Some(*limit))
+            }
+            Complaint::Starved { share, limit, .. }
+                if stamped < STAMPED || deepest > 0.99 && *share > 1.0 - deepest =>
+            {
+                (
+                    "client-starved",
+                    "share of its time that a loading thread waited for a core",
+                    Some(*share),
+                    Some(*limit),
+                )
+            }
+            _ => return None,
+        };
+        Some(refused(id, test, statistic, threshold, n, reason, hint))
+    })
+}
+
+fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
+    let series: Vec<f64> = rows.iter().filter_map(|r| latency_ns(&r.sample, latency)).map(|ns| ns as f64).collect();
+    let ordered = sorted(series.clone());
+    let estimate = |q: f64| {
+        interval_ranks(ordered.len(), q, LEVEL)?;
+        let (found, _) = dependent_interval_sorted(&series, &ordered, q, LEVEL)?;
+        Some(Estimate { value: quantile(&ordered, q)?, lower: found.lower, upper: found.upper })
+    };
+    let asked = question.targets.iter().map(|t| t.quantile);
+    let percentiles = question.percentiles.iter().copied().chain(asked).map(|q| (name(q), estimate(q))).collect();
+    let n = series.len();
+    let mean = (n > 0).then(|| series.iter().sum::<f64>() / n as f64);
+    Summary { n, mean, max: ordered.last().copied(), percentiles }
+}
+
+fn kept(rows: &[Row], latency: Latency) -> Kept {
+    let values: Vec<f64> = rows.iter().filter_map(|r| latency_ns(&r.sample, latency)).map(|ns| ns as f64).collect();
+    let ordered = sorted(values);
+    let at = |q: f64| quantile(&ordered, q).filter(|_| interval_ranks(ordered.len(), q, LEVEL).is_some());
+    Kept { n: rows.len(), p50: at(0.5), p99: at(0.99), max: ordered.last().copied() }
+}
+
+fn lateness(endings: &[Ending]) -> Lateness {
+    let mut all = Histogram::default();
+    endings.iter().for_each(|e| all.merge(&e.lateness));
+    let max = (all.count() > 0).then(|| all.max());
+    Lateness { n: all.count(), p50: all.quantile(0.5), p99: all.quantile(0.99), p99_9: all.quantile(0.999), max }
+}
+
+/// Rates over the rows of all agents after the first 100 ms.
+fn achieved(run: &Run, endings: &[Ending]) -> Achieved {
+    let mut sums = Achieved::default();
+    let mut asked = 0.0;
+    for agent in 0..run.agents.len() as u16 {
+        let rows = || run.intervals.iter().filter(|(a, _)| *a == agent).map(|(_, row)| row);
+        let seconds = rows().map(|r| r.duration_ns).sum::<u64>().max(1) as f64 / 1e9;
+        asked += rows().map(|r| r.target).sum::<f64>() / seconds;
+        sums.sent += rows().map(|r| r.sent).sum::<u64>() as f64 / seconds;
+        sums.answered += rows().map(|r| r.answered).sum::<u64>() as f64 / seconds;
+    }
+    let constant = match run.question.plan.rate {
+        Rate::Constant(rate) if !matches!(run.question.plan.arrivals, tailsight_load::Arrivals::Replay(_)) => {
+            Some(rate)
+        }
+        _ => None,
+    };
+    let closed = run.question.plan.arrivals.is_closed() || endings.is_empty();
+    sums.asked = if closed { None } else { constant.or(Some(asked)) };
+    sums
+}
+
+fn client(run: &Run, endings: &[Ending], stamped: f64) -> Client {
+    let cpu_ns: u64 = endings.iter().map(|e| e.cpu_ns).sum();
+    let sent: u64 = endings.iter().map(|e| e.counts.sent).sum();
+    let shares = |of: fn(&tailsight_load::Treatment) -> u64| {
+        endings
+            .iter()
+            .flat_map(|e| e.threads.iter().map(move |t| of(t) as f64 / (e.end_ns - e.start_ns).max(1) as f64))
+            .fold(0.0, f64::max)
+    };
+    Client {
+        agents: run.agents.clone(),
+        threads: endings.iter().map(|e| e.threads.len()).sum(),
+        cpu_ns,
+        cpu_ns_per_request: (sent > 0).then(|| cpu_ns as f64 / sent as f64),
+        busiest_thread: shares(|t| t.cpu_ns),
+        starved_thread: shares(|t| t.waited_ns),
+        stamped,
+        clock_error_ns: endings.iter().map(|e| e.clock_error_ns).max().unwrap_or(0),
+    }
+}
+
+fn remark(complaint: &Complaint) -> Remark {
+    Remark { text: complaint.to_string(), complaint: complaint.clone() }
+}
+
+fn share(rows: &[&Row], is: impl Fn(&Row) -> bool) -> f64 {
+    rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64
+}
+
+fn sum_counts(endings: &[Ending]) -> Counts {
+    endings.iter().map(|e| e.counts).fold(Counts::default(), |a, b| Counts {
+        intended: a.intended + b.intended,
+        sent: a.sent + b.sent,
+        unsent: a.unsent + b.unsent,
+        ok: a.ok + b.ok,
+        miss: a.miss + b.miss,
+        error: a.error + b.error,
+        wrong: a.wrong + b.wrong,
+        closed: a.closed + b.closed,
+        garbage: a.garbage + b.garbage,
+        lost: a.lost + b.lost,
+        unanswered: a.unanswered + b.unanswered,
+        blocked: a.blocked + b.blocked,
+        unasked: a.unasked + b.unasked,
+        reconnects: a.reconnects + b.reconnects,
+    })
+}

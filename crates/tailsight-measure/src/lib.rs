@@ -1,0 +1,28 @@
+//! A latency measurement as a user asks for it (Lancet, ATC'19 §4): in, a source of load and a question; out, a [`Report`] with
+//! a number and its interval or N/A with the reason, and every sample. Times are CLOCK_MONOTONIC ns, rates requests/s.
+//!
+//! [`tailsight_stats::method`] decides (it does no I/O), [`tailsight_load`] sends; this crate is the loop between them
+//! ([`measure()`]), and what is made of measurements: files ([`samples`]), comparisons ([`against`]), sweeps over the rate
+//! ([`sweep`]) and the search for the highest rate that meets an objective ([`slo`]).
+
+mod address;
+pub mod against;
+mod batch;
+mod conclude;
+mod error;
+mod load;
+mod local;
+mod measure;
+mod question;
+pub mod report;
+pub mod samples;
+pub mod slo;
+pub mod sweep;
+
+pub use address::Address;
+pub use error::Error;
+pub use load::{Ending, Load, Records};
+pub use local::{Local, sum_rows};
+pub use measure::{Event, Measurement, Row, Tick, measure};
+pub use question::{Latency, Question};
+pub use report::{Report, Verdict};

@@ -1,0 +1,313 @@
+//! What a measurement came to, as plain data: the JSON of `tailsight load --json`, schema 1. Times are ns, rates requests/s.
+//!
+//! A percentile that cannot be known is `null`, never 0; so is a statistic that could not be computed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tailsight_load::{Complaint, Counts, Plan};
+use tailsight_stats::method;
+
+use crate::question::Latency;
+
+/// Version of the JSON: raised when something that was there changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// A measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `measurement`.
+    pub kind: String,
+    /// The program's version.
+    pub version: String,
+    /// Unix time at which the load began, s.
+    pub began_s: u64,
+    /// The server.
+    pub target: String,
+    /// What was spoken to it.
+    pub protocol: String,
+    /// Which latency the verdict is of.
+    pub latency: Latency,
+    /// What is known, or why nothing is.
+    pub verdict: Verdict,
+    /// From due to answered; absent values where the run does not bear them.
+    pub response_ns: Summary,
+    /// From sent to answered.
+    pub service_ns: Summary,
+    /// The client's own lateness over all requests: sent less due.
+    pub lateness_ns: Lateness,
+    /// What was asked and what came of it while measuring.
+    pub rate: Achieved,
+    /// All requests, by what became of them.
+    pub counts: Counts,
+    /// What the client was and cost.
+    pub client: Client,
+    /// All checks of the last look at the data.
+    pub checks: Vec<Checked>,
+    /// Where the warm-up ended, since the start of the load, ns; absent where none was seen.
+    pub warm_up_ns: Option<u64>,
+    /// What the method did, in order.
+    pub steps: Vec<StepTaken>,
+    /// Why the measurement began anew, each time that it did.
+    pub restarts: Vec<String>,
+    /// What was wrong with the client or the server besides, in words and as data.
+    pub complaints: Vec<Remark>,
+    /// Values of the samples kept where the verdict is N/A: what there is, not a result.
+    pub kept: Kept,
+    /// The load, whole: enough to repeat it.
+    pub plan: Plan,
+    /// The comparison with another run, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<crate::against::Against>,
+    /// Whether an objective is met at this rate, where one was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<Met>,
+}
+
+/// Whether an objective is met.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Met {
+    /// The objective.
+    pub objective: crate::slo::Objective,
+    /// Confidence that the percentile is below the limit; absent where the samples do not bear it.
+    pub confidence: Option<f64>,
+    /// The confidence is at least [`crate::slo::LEVEL`].
+    pub met: bool,
+}
+
+impl Report {
+    /// Whether it holds a number.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        matches!(self.verdict, Verdict::Number { .. })
+    }
+}
+
+/// A number with its interval, or N/A.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Believe it.
+    Number {
+        /// One for each that was asked, in that order.
+        percentiles: Vec<Known>,
+    },
+    /// No number, and why.
+    NotAvailable {
+        /// The check that failed.
+        failed: Checked,
+        /// One sentence: what happened.
+        reason: String,
+        /// One sentence: what would help.
+        hint: String,
+    },
+}
+
+/// A percentile that is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// What was asked: `p99:10us@95`.
+    pub asked: String,
+    /// `p99`.
+    pub percentile: String,
+    /// 0.99.
+    pub quantile: f64,
+    /// Confidence level, 0.95.
+    pub level: f64,
+    /// The percentile, ns.
+    pub value_ns: f64,
+    /// Lower end of the interval, ns.
+    pub lower_ns: f64,
+    /// Upper end, ns.
+    pub upper_ns: f64,
+    /// How the interval was made; print it unless it is `order-statistic`.
+    pub how: method::IntervalMethod,
+    /// Samples behind it.
+    pub n: usize,
+}
+
+impl From<&method::PercentileResult> for Known {
+    fn from(p: &method::PercentileResult) -> Self {
+        Self {
+            asked: p.target.to_string(),
+            percentile: method::percentile_name(p.target.quantile),
+            quantile: p.target.quantile,
+            level: p.target.level,
+            value_ns: p.value_ns,
+            lower_ns: p.lower_ns,
+            upper_ns: p.upper_ns,
+            how: p.how,
+            n: p.n,
+        }
+    }
+}
+
+/// A check with its evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Which assumption: `load`, `arrivals`, `drift`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`,
+    /// `client-cpu`, `client-starved`, `open-loop`, `client`, `agent`.
+    pub id: String,
+    /// The test.
+    pub test: String,
+    /// The agent or percentile it is about.
+    pub subject: Option<String>,
+    /// Did it hold?
+    pub passed: bool,
+    /// The statistic.
+    pub statistic: Option<f64>,
+    /// Its bound, or that of the p-value.
+    pub threshold: Option<f64>,
+    /// Whether the threshold bounds the p-value from below rather than the statistic from above.
+    pub threshold_is_p: bool,
+    /// The p-value.
+    pub p_value: Option<f64>,
+    /// Values behind it.
+    pub n: u64,
+}
+
+impl From<&method::Check> for Checked {
+    fn from(check: &method::Check) -> Self {
+        let finite = |x: f64| x.is_finite().then_some(x);
+        Self {
+            id: id_of(check.id),
+            test: check.test.clone(),
+            subject: check.subject.clone(),
+            passed: check.passed,
+            statistic: finite(check.statistic),
+            threshold: finite(check.threshold),
+            threshold_is_p: check.threshold_is_p,
+            p_value: check.p_value.and_then(finite),
+            n: check.n as u64,
+        }
+    }
+}
+
+/// A check's id as the method's JSON spells it.
+pub(crate) fn id_of(id: method::CheckId) -> String {
+    let mut text = String::new();
+    for (i, c) in format!("{id:?}").chars().enumerate() {
+        if c.is_ascii_uppercase() && i > 0 {
+            text.push('-');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+/// A latency over the samples that bear the result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Samples behind it; 0 where the run bears none.
+    pub n: usize,
+    /// Their mean.
+    pub mean: Option<f64>,
+    /// The slowest.
+    pub max: Option<f64>,
+    /// By name (`p99`), with intervals at 95 %; `null`: the samples cannot support it.
+    pub percentiles: BTreeMap<String, Option<Estimate>>,
+}
+
+/// A percentile with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The percentile.
+    pub value: f64,
+    /// Lower end.
+    pub lower: f64,
+    /// Upper end.
+    pub upper: f64,
+}
+
+/// The client's lateness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Requests behind it.
+    pub n: u64,
+    /// Median; at most 1.6 % too high, as are the others.
+    pub p50: Option<u64>,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: Option<u64>,
+    /// The largest.
+    pub max: Option<u64>,
+}
+
+/// Rates while measuring.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Achieved {
+    /// Asked for on average; absent in a closed loop.
+    pub asked: Option<f64>,
+    /// Sent.
+    pub sent: f64,
+    /// Answered.
+    pub answered: f64,
+}
+
+/// The client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Client {
+    /// Agents.
+    pub agents: Vec<String>,
+    /// Loading threads, all together.
+    pub threads: usize,
+    /// CPU time of the loading threads, user and system.
+    pub cpu_ns: u64,
+    /// The same over the requests sent: the client's price.
+    pub cpu_ns_per_request: Option<f64>,
+    /// Share of its time that the busiest thread ran.
+    pub busiest_thread: f64,
+    /// Largest share of its time that a thread was ready to run and did not.
+    pub starved_thread: f64,
+    /// Share of the samples whose receive time is a kernel stamp.
+    pub stamped: f64,
+    /// How exactly clocks were compared, at worst.
+    pub clock_error_ns: u64,
+}
+
+/// A step of the method.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepTaken {
+    /// When it ended, since the start of the load, s.
+    pub at_s: f64,
+    /// What was done and what came of it.
+    pub what: String,
+}
+
+/// Something that was wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Remark {
+    /// In words.
+    pub text: String,
+    /// As data.
+    pub complaint: Complaint,
+}
+
+/// The samples that are in the file, whatever the verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// How many.
+    pub n: usize,
+    /// Median of the latency that was asked about.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// The slowest.
+    pub max: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_ids_are_spelled_as_in_the_method() {
+        for id in [method::CheckId::ArrivalsSuperposed, method::CheckId::Load, method::CheckId::WarmUp] {
+            assert_eq!(serde_json::to_value(id).unwrap(), id_of(id));
+        }
+    }
+}

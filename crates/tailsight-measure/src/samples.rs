@@ -1,0 +1,182 @@
+//! Every sample of a measurement as Parquet, with the report inside, and back. Times are CLOCK_MONOTONIC ns of the client.
+//!
+//! Columns: `intended_ns`, `called_ns` (the clock before the send call), `sent_ns`, `received_ns` (kernel stamps where
+//! `sent_stamped`, `received_stamped`), `response_ns`, `service_ns`, `lateness_ns` (null where the request has none), `status`,
+//! `agent`, `connection`, `batch`, `flags` (bits of [`tailsight_load::Sample`]), `in_result` (what the verdict is about). The report
+//! is JSON under the file's key `tailsight`, so one file is the whole result and pandas, DuckDB and polars open it.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::builder::StringDictionaryBuilder;
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use tailsight_load::{Sample, Status};
+
+use crate::Error;
+use crate::measure::{Measurement, Row};
+use crate::question::Latency;
+use crate::report::{Report, SCHEMA};
+
+/// Key of the report in the file's metadata.
+const KEY: &str = "tailsight";
+/// Rows a batch.
+const ROWS: usize = 65_536;
+
+/// Writes the samples and the report.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write(measurement: &Measurement, path: &Path) -> Result<(), Error> {
+    let fail = |reason: String| Error::File { what: "write", path: path.to_owned(), reason };
+    let agents = &measurement.report.client.agents;
+    let file = File::create(path).map_err(|e| fail(e.to_string()))?;
+    let json = serde_json::to_string(&measurement.report).map_err(|e| fail(e.to_string()))?;
+    let zstd = ZstdLevel::try_new(3).map_err(|e| fail(e.to_string()))?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(zstd))
+        .set_key_value_metadata(Some(vec![parquet::file::metadata::KeyValue::new(KEY.to_owned(), json)]))
+        .build();
+    let empty = to_batch(&[], agents).map_err(&fail)?;
+    let mut writer = ArrowWriter::try_new(file, empty.schema(), Some(properties)).map_err(|e| fail(e.to_string()))?;
+    for rows in measurement.rows.chunks(ROWS) {
+        writer.write(&to_batch(rows, agents).map_err(&fail)?).map_err(|e| fail(e.to_string()))?;
+    }
+    writer.close().map_err(|e| fail(e.to_string()))?;
+    Ok(())
+}
+
+fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
+    let times =
+        |of: fn(&Sample) -> u64| -> ArrayRef { Arc::new(rows.iter().map(|r| of(&r.sample)).collect::<UInt64Array>()) };
+    let spans = |of: fn(&Sample) -> Option<u64>| -> ArrayRef {
+        Arc::new(rows.iter().map(|r| of(&r.sample)).collect::<UInt64Array>())
+    };
+    let flag = |bit: u32| -> ArrayRef {
+        Arc::new(BooleanArray::from_iter(rows.iter().map(|r| Some(r.sample.flags & bit != 0))))
+    };
+    let mut status = StringDictionaryBuilder::<Int8Type>::new();
+    let mut agent = StringDictionaryBuilder::<Int8Type>::new();
+    for row in rows {
+        status.append_value(name_of(row.sample.status()));
+        agent.append(agents.get(usize::from(row.agent)).map_or("", String::as_str)).map_err(|e| e.to_string())?;
+    }
+    let columns: Vec<(&str, ArrayRef, bool)> = vec![
+        ("intended_ns", times(|s| s.intended_ns), false),
+        ("called_ns", times(|s| s.called_ns), false),
+        ("sent_ns", times(|s| s.sent_ns), false),
+        ("received_ns", times(|s| s.received_ns), false),
+        ("response_ns", spans(Sample::response_ns), true),
+        ("service_ns", spans(Sample::service_ns), true),
+        ("lateness_ns", spans(Sample::lateness_ns), true),
+        ("status", Arc::new(status.finish()), false),
+        ("sent_stamped", flag(Sample::SENT_STAMPED), false),
+        ("received_stamped", flag(Sample::RECEIVED_STAMPED), false),
+        ("agent", Arc::new(agent.finish()), false),
+        ("connection", Arc::new(rows.iter().map(|r| Some(r.sample.connection)).collect::<UInt32Array>()), false),
+        ("batch", Arc::new(rows.iter().map(|r| Some(r.batch)).collect::<UInt16Array>()), false),
+        ("flags", Arc::new(rows.iter().map(|r| Some(r.sample.flags)).collect::<UInt32Array>()), false),
+        ("in_result", Arc::new(BooleanArray::from_iter(rows.iter().map(|r| Some(r.in_result)))), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(|e| e.to_string())
+}
+
+fn name_of(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::Miss => "miss",
+        Status::Error => "error",
+        Status::Wrong => "wrong",
+        Status::Closed => "closed",
+        Status::Garbage => "garbage",
+        Status::Lost => "lost",
+        Status::Unanswered => "unanswered",
+    }
+}
+
+/// A measurement that was read from a file.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its report.
+    pub report: Report,
+    /// Every sample, by due time.
+    pub rows: Vec<Row>,
+}
+
+impl Stored {
+    /// The latencies that its verdict is about, in time order, ns.
+    #[must_use]
+    pub fn latencies_ns(&self) -> Vec<f64> {
+        latencies_ns(&self.rows, self.report.latency)
+    }
+}
+
+/// The latencies that a verdict is about, in time order, ns.
+#[must_use]
+pub fn latencies_ns(rows: &[Row], latency: Latency) -> Vec<f64> {
+    let good = rows.iter().filter(|r| r.in_result);
+    good.filter_map(|r| crate::batch::latency_ns(&r.sample, latency)).map(|ns| ns as f64).collect()
+}
+
+/// Reads a file that [`write`] made.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be read or is none of ours.
+pub fn read(path: &Path) -> Result<Stored, Error> {
+    let fail = |reason: String| Error::File { what: "read", path: path.to_owned(), reason };
+    let not_ours = |what: &str| fail(format!("{what}; expected a file that `tailsight load -o FILE.parquet` wrote"));
+    let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .map_err(|e| not_ours(&format!("it is no Parquet file ({e})")))?;
+    let metadata = builder.metadata().file_metadata().key_value_metadata();
+    let json = metadata.and_then(|all| all.iter().find(|kv| kv.key == KEY)).and_then(|kv| kv.value.clone());
+    let json = json.ok_or_else(|| not_ours("it holds no report"))?;
+    let version: serde_json::Value =
+        serde_json::from_str(&json).map_err(|e| not_ours(&format!("its report is no JSON ({e})")))?;
+    if version["schema"] != SCHEMA {
+        return Err(fail(format!("its report has schema {}, this program reads {SCHEMA}", version["schema"])));
+    }
+    let report: Report =
+        serde_json::from_value(version).map_err(|e| not_ours(&format!("its report is incomplete ({e})")))?;
+    let mut rows = Vec::new();
+    for batch in builder.build().map_err(|e| fail(e.to_string()))? {
+        let batch = batch.map_err(|e| fail(e.to_string()))?;
+        from_batch(&batch, &report.client.agents, &mut rows).ok_or_else(|| not_ours("its columns are others"))?;
+    }
+    Ok(Stored { report, rows })
+}
+
+fn from_batch(batch: &RecordBatch, agents: &[String], rows: &mut Vec<Row>) -> Option<()> {
+    let column = |name: &str| batch.column_by_name(name);
+    let u64s = |name: &str| Some(column(name)?.as_any().downcast_ref::<UInt64Array>()?.clone());
+    let u32s = |name: &str| Some(column(name)?.as_any().downcast_ref::<UInt32Array>()?.clone());
+    let (intended, called, sent, received) =
+        (u64s("intended_ns")?, u64s("called_ns")?, u64s("sent_ns")?, u64s("received_ns")?);
+    let (connection, flags) = (u32s("connection")?, u32s("flags")?);
+    let number = column("batch")?.as_any().downcast_ref::<UInt16Array>()?;
+    let in_result = column("in_result")?.as_any().downcast_ref::<BooleanArray>()?;
+    let names = column("agent")?.as_any().downcast_ref::<arrow_array::DictionaryArray<Int8Type>>()?;
+    let values = names.values().as_any().downcast_ref::<StringArray>()?;
+    for i in 0..batch.num_rows() {
+        let name = values.value(names.key(i)?);
+        rows.push(Row {
+            sample: Sample {
+                intended_ns: intended.value(i),
+                called_ns: called.value(i),
+                sent_ns: sent.value(i),
+                received_ns: received.value(i),
+                connection: connection.value(i),
+                flags: flags.value(i),
+            },
+            agent: agents.iter().position(|a| a == name).unwrap_or(0) as u16,
+            batch: number.value(i),
+            in_result: in_result.value(i),
+        });
+    }
+    Some(())
+}

@@ -1,0 +1,378 @@
+//! An objective (`p99<500us`): is it met at a rate, and which is the highest rate that meets it?
+//!
+//! In: an objective and a load whose rate can be set. Out: the rate, how surely it meets the objective, and every try.
+//!
+//! Each try is noisy, so a plain bisection is led astray for good by one wrong answer. This one is probabilistic (Horstein 1963;
+//! Waeber, Frazier and Henderson 2013): a belief over the logarithm of the threshold rate is updated by Bayes' rule with each
+//! try's *confidence* that the percentile is below the limit ([`confidence_below`]), and the next try is at the belief's median.
+//! A try counts for at most 19 to 1 ([`DOUBT`]), for two runs differ by more than their samples show. A rate at which nothing can
+//! be known counts against it. The answer is not the luckiest try: the belief's lower end is measured once more, on its own, and
+//! the confidence of that run is the one that is reported. Rates are requests/s, latencies ns.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tailsight_load::Rate;
+use tailsight_stats::compare::{confidence_below, confidence_below_dependent};
+use tailsight_stats::method::{Target, Width, percentile_name};
+
+use crate::Error;
+use crate::load::Load;
+use crate::measure::{Event, Measurement, measure};
+use crate::question::Question;
+use crate::report::Verdict;
+use crate::sweep::{Fate, fate};
+
+/// A single try never says more than this for or against a rate.
+pub const DOUBT: f64 = 0.05;
+/// Confidence that the answer's own run must reach.
+pub const LEVEL: f64 = 0.95;
+/// What a try without an answer counts for its rate.
+const UNKNOWN: f64 = 0.25;
+const GRID: usize = 400;
+/// Below this rate an objective is not looked for.
+const LOWEST: f64 = 10.0;
+/// Runs on their own for the answer.
+const CONFIRMATIONS: usize = 4;
+
+/// A percentile and its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Objective {
+    /// Inside 0..1.
+    pub quantile: f64,
+    /// The percentile must be below this, ns.
+    pub limit_ns: f64,
+}
+
+impl FromStr for Objective {
+    type Err = Error;
+
+    /// Reads `p99<500us`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || Error::Contradiction(format!("`{text}` is no objective; expected one such as p99<500us"));
+        let (percentile, limit) = text.split_once('<').ok_or_else(bad)?;
+        // The method's own reader of percentiles and times.
+        let target: Target = format!("{}:{}", percentile.trim(), limit.trim()).parse().map_err(|_| bad())?;
+        match target.width {
+            Width::Ns(limit_ns) if !limit.contains('@') && !percentile.contains('@') => {
+                Ok(Self { quantile: target.quantile, limit_ns })
+            }
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}<{}us", percentile_name(self.quantile), self.limit_ns / 1e3)
+    }
+}
+
+impl TryFrom<String> for Objective {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl From<Objective> for String {
+    fn from(objective: Objective) -> Self {
+        objective.to_string()
+    }
+}
+
+impl Objective {
+    /// Confidence that a measurement's percentile is below the limit; `None` where its samples do not bear it.
+    #[must_use]
+    pub fn confidence(&self, measurement: &Measurement) -> Option<f64> {
+        let accepted = measurement.accepted.as_ref()?;
+        if accepted.block == 1 {
+            Some(confidence_below(&accepted.latencies_ns, self.quantile, self.limit_ns))
+        } else {
+            confidence_below_dependent(&accepted.latencies_ns, self.quantile, self.limit_ns)
+        }
+    }
+}
+
+/// What is looked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Search {
+    /// The objective.
+    pub objective: Objective,
+    /// The first rate tried.
+    pub from: f64,
+    /// The highest rate that may be tried.
+    pub to: Option<f64>,
+    /// The search ends when the belief's 90 % interval is narrower than this share.
+    pub tolerance: f64,
+    /// Tries at most, the last runs of the answer included.
+    pub tries: usize,
+}
+
+/// A measurement at a rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Try {
+    /// The rate.
+    pub rate: f64,
+    /// Confidence that it meets the objective; absent where nothing can be known.
+    pub confidence: Option<f64>,
+    /// The percentile, ns.
+    pub value_ns: Option<f64>,
+    /// Why nothing can be known.
+    pub reason: Option<String>,
+    /// Whether it is a run on its own for the answer.
+    pub confirms: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Highest {
+    /// The objective.
+    pub objective: Objective,
+    /// `met`, `not-met` (at no rate that was tried) or `not-available`.
+    pub verdict: String,
+    /// The highest rate that meets it.
+    pub rate: Option<f64>,
+    /// How surely, by a run on its own.
+    pub confidence: Option<f64>,
+    /// Where the threshold is believed to be: 90 % interval.
+    pub threshold: Option<(f64, f64)>,
+    /// What bounds the rate: `server`, `client` (it could not send more), `limit` (the highest rate allowed).
+    pub bound: String,
+    /// One sentence where there is no rate.
+    pub reason: Option<String>,
+    /// Every try, in order.
+    pub tries: Vec<Try>,
+}
+
+/// A belief over the threshold: the highest rate that meets the objective.
+#[derive(Debug, Clone)]
+pub struct Belief {
+    low: f64,
+    step: f64,
+    weights: Vec<f64>,
+}
+
+impl Belief {
+    /// Anywhere between two rates, evenly over their logarithm.
+    #[must_use]
+    pub fn between(low: f64, high: f64) -> Self {
+        let step = (high / low).ln() / GRID as f64;
+        Self { low, step, weights: vec![1.0 / GRID as f64; GRID] }
+    }
+
+    /// A try at `rate` that is met with this confidence.
+    pub fn update(&mut self, rate: f64, confidence: f64) {
+        let above = confidence.clamp(DOUBT, 1.0 - DOUBT);
+        let at = (rate / self.low).ln() / self.step;
+        for (i, weight) in self.weights.iter_mut().enumerate() {
+            *weight *= if i as f64 + 0.5 > at { above } else { 1.0 - above };
+        }
+        let sum: f64 = self.weights.iter().sum();
+        self.weights.iter_mut().for_each(|w| *w /= sum);
+    }
+
+    /// The rate below which the threshold is with this probability.
+    #[must_use]
+    pub fn quantile(&self, p: f64) -> f64 {
+        let mut below = 0.0;
+        for (i, weight) in self.weights.iter().enumerate() {
+            if below + weight >= p {
+                return self.low * (self.step * (i as f64 + (p - below) / weight)).exp();
+            }
+            below += weight;
+        }
+        self.low * (self.step * GRID as f64).exp()
+    }
+}
+
+/// Finds the highest rate that meets the objective. `each` is told every measurement.
+///
+/// # Errors
+/// When no load can be started, or its rate cannot be set.
+pub fn highest(
+    load: &mut dyn Load,
+    question: &Question,
+    search: &Search,
+    stop: &AtomicBool,
+    event: &mut dyn FnMut(&Event),
+    each: &mut dyn FnMut(&Try, &Measurement),
+) -> Result<Highest, Error> {
+    let mut hunt = Hunt { load, question, search, stop, event, each, tries: Vec::new(), client: false };
+    let top = search.to.unwrap_or(f64::INFINITY);
+    // Gallop until the threshold is between two tries.
+    let (mut met, mut missed, mut rate) = (None, None, search.from.min(top));
+    while (met.is_none() || missed.is_none()) && hunt.goes_on() && rate >= LOWEST {
+        if hunt.at(rate, false)? > 0.5 {
+            met = Some(rate);
+            if rate >= top {
+                break;
+            }
+            rate = missed.map_or(rate * 2.0, |_| rate).min(top);
+        } else {
+            missed = Some(rate);
+            rate = met.map_or(rate / 4.0, |_| rate);
+        }
+    }
+    let Some(met) = met else {
+        let known = hunt.tries.iter().any(|t| t.confidence.is_some());
+        let verdict = if known && !stop.load(Ordering::Relaxed) { "not-met" } else { "not-available" };
+        return Ok(hunt.end(verdict, None, None, Some("no rate that was tried meets the objective".into())));
+    };
+    let mut belief = Belief::between((met / 2.0).max(1.0), missed.map_or(met * 1.02, |m| m * 2.0).min(top * 1.02));
+    hunt.tries.iter().for_each(|t| belief.update(t.rate, t.confidence.unwrap_or(UNKNOWN)));
+    while missed.is_some() && belief.quantile(0.95) / belief.quantile(0.05) > 1.0 + search.tolerance && hunt.searches()
+    {
+        let rate = belief.quantile(0.5).min(top);
+        let confidence = hunt.at(rate, false)?;
+        belief.update(rate, confidence);
+    }
+    // A run on its own for the answer; where it fails, the belief learns from it and the next is lower by the tolerance.
+    let mut most = top;
+    for _ in 0..CONFIRMATIONS {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let rate = if missed.is_none() { met.min(most) } else { belief.quantile(0.05).min(most) };
+        most = rate * (1.0 - search.tolerance);
+        let confidence = hunt.at(rate, true)?;
+        if confidence >= LEVEL {
+            let threshold = Some((belief.quantile(0.05), belief.quantile(0.95))).filter(|_| missed.is_some());
+            let bound = missed.is_some();
+            let mut found = hunt.end("met", Some((rate, confidence)), threshold, None);
+            if !bound {
+                found.bound = "limit".into();
+            }
+            return Ok(found);
+        }
+        belief.update(rate, confidence);
+    }
+    let threshold = Some((belief.quantile(0.05), belief.quantile(0.95)));
+    let reason = "the threshold was bracketed, but no run of its own below it confirmed a rate; allow longer runs (--max-time) or more tries";
+    Ok(hunt.end("not-available", None, threshold, Some(reason.into())))
+}
+
+struct Hunt<'a> {
+    load: &'a mut dyn Load,
+    question: &'a Question,
+    search: &'a Search,
+    stop: &'a AtomicBool,
+    event: &'a mut dyn FnMut(&Event),
+    each: &'a mut dyn FnMut(&Try, &Measurement),
+    tries: Vec<Try>,
+    client: bool,
+}
+
+impl Hunt<'_> {
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && self.tries.len() < self.search.tries
+    }
+
+    /// Whether there are tries left besides those of the answer.
+    fn searches(&self) -> bool {
+        self.goes_on() && self.tries.len() + CONFIRMATIONS < self.search.tries
+    }
+
+    /// Measures at a rate; how surely it meets the objective, as evidence.
+    fn at(&mut self, rate: f64, confirms: bool) -> Result<f64, Error> {
+        let rate = round(rate);
+        self.load.set_rate(rate)?;
+        let mut question = self.question.clone();
+        question.plan.rate = Rate::Constant(rate);
+        question.targets = vec![Target::new(self.search.objective.quantile, Width::Any)];
+        let measurement = measure(self.load, &question, self.stop, self.event)?;
+        let confidence = self.search.objective.confidence(&measurement);
+        let mut evidence = confidence.unwrap_or(UNKNOWN);
+        let mut reason = None;
+        if confidence.is_none() {
+            let kind = fate(&measurement.report);
+            self.client |= kind == Fate::Client;
+            if kind != Fate::Unclear {
+                evidence = 0.0;
+            }
+            if let Verdict::NotAvailable { reason: why, .. } = &measurement.report.verdict {
+                reason = Some(why.clone());
+            }
+        }
+        let key = percentile_name(self.search.objective.quantile);
+        let summary = match question.latency {
+            crate::Latency::Response => &measurement.report.response_ns,
+            crate::Latency::Service => &measurement.report.service_ns,
+        };
+        let value_ns = summary.percentiles.get(&key).copied().flatten().map(|e| e.value);
+        let one = Try { rate, confidence, value_ns, reason, confirms };
+        (self.each)(&one, &measurement);
+        self.tries.push(one);
+        Ok(evidence)
+    }
+
+    fn end(
+        self,
+        verdict: &str,
+        found: Option<(f64, f64)>,
+        threshold: Option<(f64, f64)>,
+        reason: Option<String>,
+    ) -> Highest {
+        Highest {
+            objective: self.search.objective,
+            verdict: verdict.into(),
+            rate: found.map(|f| round(f.0)),
+            confidence: found.map(|f| f.1),
+            threshold,
+            bound: if self.client { "client" } else { "server" }.into(),
+            reason,
+            tries: self.tries,
+        }
+    }
+}
+
+/// Three significant digits: nobody needs 17,283.4 requests/s.
+pub(crate) fn round(rate: f64) -> f64 {
+    let scale = 10f64.powf(rate.max(1.0).log10().floor() - 2.0);
+    (rate / scale).round() * scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_stats::random::Random;
+
+    #[test]
+    fn objectives_are_read_as_people_write_them() {
+        let objective: Objective = "p99<500us".parse().unwrap();
+        assert_eq!(objective, Objective { quantile: 0.99, limit_ns: 500_000.0 });
+        assert_eq!(objective.to_string().parse::<Objective>().unwrap(), objective);
+        assert!("p99.9 < 2ms".parse::<Objective>().is_ok());
+        for bad in ["p99", "p99<", "<1ms", "p99<5%", "p99>1ms", "p101<1ms", "p99<1ms@95", ""] {
+            assert!(bad.parse::<Objective>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        assert_eq!((round(17_283.4), round(99.96), round(1_234_567.0)), (17_300.0, 100.0, 1_230_000.0));
+    }
+
+    /// One try in eight answers wrongly and surely: the belief still ends at the threshold, most of the time.
+    #[test]
+    fn the_belief_finds_a_threshold_through_wrong_answers() {
+        let mut hits = 0;
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let truth = 20_000.0 * (random.uniform() - 0.5).exp();
+            let mut belief = Belief::between(5_000.0, 80_000.0);
+            for _ in 0..25 {
+                let rate = belief.quantile(0.5);
+                let right = random.uniform() > 0.125;
+                belief.update(rate, if (rate < truth) == right { 0.999 } else { 0.001 });
+            }
+            let (low, high) = (belief.quantile(0.05), belief.quantile(0.95));
+            assert!(low <= high);
+            hits += usize::from((belief.quantile(0.5) / truth - 1.0).abs() < 0.05);
+        }
+        assert!(hits >= 180, "{hits} of 200 within 5 %");
+    }
+}

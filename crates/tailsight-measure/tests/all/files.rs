@@ -1,0 +1,82 @@
+//! Samples written and read back are the same; what is none of ours is refused with a reason.
+
+use proptest::prelude::*;
+use tailsight_load::{Plan, Protocol, Sample};
+use tailsight_measure::report::{Achieved, Client, Kept, Lateness, Report, SCHEMA, Summary, Verdict};
+use tailsight_measure::samples::{read, write};
+use tailsight_measure::{Latency, Measurement, Row};
+
+fn measurement(rows: Vec<Row>) -> Measurement {
+    let plan = Plan::new("localhost:1".parse().unwrap(), Protocol::Echo);
+    let report = Report {
+        schema: SCHEMA,
+        kind: "measurement".into(),
+        version: "0".into(),
+        began_s: 1,
+        target: plan.target.to_string(),
+        protocol: plan.protocol.to_string(),
+        latency: Latency::Response,
+        verdict: Verdict::Number { percentiles: Vec::new() },
+        response_ns: Summary::default(),
+        service_ns: Summary::default(),
+        lateness_ns: Lateness::default(),
+        rate: Achieved::default(),
+        counts: tailsight_load::Counts::default(),
+        client: Client { agents: vec!["a".into(), "b".into()], ..Client::default() },
+        checks: Vec::new(),
+        warm_up_ns: None,
+        steps: Vec::new(),
+        restarts: Vec::new(),
+        complaints: Vec::new(),
+        kept: Kept::default(),
+        plan,
+        against: None,
+        objective: None,
+    };
+    Measurement { report, rows, intervals: Vec::new(), accepted: None, start_ns: 0 }
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    (any::<[u32; 4]>(), any::<(u32, u32, bool)>(), 0..2_u16, any::<u16>()).prop_map(
+        |(t, (connection, flags, in_result), agent, batch)| Row {
+            sample: Sample {
+                intended_ns: t[0].into(),
+                called_ns: t[1].into(),
+                sent_ns: t[2].into(),
+                received_ns: t[3].into(),
+                connection,
+                flags,
+            },
+            agent,
+            batch,
+            in_result,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn a_file_holds_what_was_measured(rows in proptest::collection::vec(row(), 0..300)) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.parquet");
+        let m = measurement(rows);
+        write(&m, &path).unwrap();
+        let back = read(&path).unwrap();
+        prop_assert_eq!(&back.rows, &m.rows);
+        prop_assert_eq!(back.report, m.report);
+    }
+
+    #[test]
+    fn any_bytes_are_refused_with_a_reason(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        prop_assert!(error.contains("tailsight load"), "{}", error);
+    }
+}
+
+#[test]
+fn a_missing_file_says_so() {
+    assert!(read("/nonexistent.parquet".as_ref()).unwrap_err().to_string().contains("No such file"));
+}

@@ -1,0 +1,217 @@
+//! The loop against a load that follows a script: what a queue would do, without a clock that others disturb.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tailsight_load::{Interval, Plan, Progress, Protocol, Rate, Sample, Send as Sent};
+use tailsight_measure::slo::{Objective, Search, highest};
+use tailsight_measure::sweep::{Rates, sweep};
+use tailsight_measure::{Ending, Error, Load, Question, Records, Verdict, measure};
+use tailsight_stats::random::Random;
+
+/// An M/M/1 server of `capacity` requests/s, driven by Poisson arrivals; its clock runs a hundred times as fast.
+struct Scripted {
+    rate: f64,
+    capacity: f64,
+    seed: u64,
+    began: u64,
+    at: f64,
+    free: f64,
+    sampling: f64,
+    random: Random,
+    pending: Records,
+    progress: Progress,
+    dies_after: Option<u64>,
+    row: Interval,
+}
+
+const SPEED: u64 = 20;
+
+impl Scripted {
+    fn new(rate: f64, capacity: f64) -> Self {
+        Self {
+            rate,
+            capacity,
+            seed: 1,
+            began: 0,
+            at: 0.0,
+            free: 0.0,
+            sampling: 0.0,
+            random: Random::new(1),
+            pending: Records::default(),
+            progress: Progress::default(),
+            dies_after: None,
+            row: Interval::default(),
+        }
+    }
+
+    fn exponential(&mut self, rate: f64) -> f64 {
+        -self.random.uniform().max(1e-300).ln() / rate * 1e9
+    }
+
+    /// Makes everything that is due until now.
+    fn catch_up(&mut self) {
+        let now = self.now_ns() as f64;
+        while self.at < now {
+            self.at += self.exponential(self.rate);
+            let start = self.at.max(self.free);
+            self.free = start + self.exponential(self.capacity);
+            let intended = self.at as u64;
+            while intended >= self.row.start_ns + 100_000_000 {
+                let next = self.row.start_ns + 100_000_000;
+                self.row.duration_ns = 100_000_000;
+                self.row.target = self.rate / 10.0;
+                // A server that is behind has not answered what waits.
+                let backlog = ((self.free - self.at).max(0.0) * self.capacity / 1e9) as u64;
+                let answered = self.progress.sent.saturating_sub(backlog);
+                self.row.answered = answered.saturating_sub(self.progress.answered);
+                self.progress.answered += self.row.answered;
+                self.pending.intervals.push(self.row);
+                self.row = Interval { start_ns: next, ..Interval::default() };
+            }
+            self.row.sent += 1;
+            self.progress.sent += 1;
+            if self.sampling > 0.0 {
+                self.pending.sends.push(Sent { intended_ns: intended, called_ns: intended + 200 });
+                if self.random.uniform() < self.sampling {
+                    self.progress.samples += 1;
+                    self.pending.samples.push(Sample {
+                        intended_ns: intended,
+                        called_ns: intended + 200,
+                        sent_ns: intended + 300,
+                        received_ns: self.free as u64,
+                        connection: 0,
+                        flags: Sample::RECEIVED_STAMPED,
+                    });
+                }
+            }
+        }
+        self.progress.elapsed_ns = self.now_ns() - self.began;
+    }
+
+    fn dead(&self) -> Result<(), Error> {
+        match self.dies_after {
+            Some(limit) if self.progress.sent > limit => {
+                Err(Error::Agent { agent: "far".into(), reason: "connection lost".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Load for Scripted {
+    fn set_rate(&mut self, rate: f64) -> Result<(), Error> {
+        self.rate = rate;
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        self.seed += 1;
+        self.random = Random::new(self.seed);
+        self.began = self.now_ns();
+        (self.at, self.free) = (self.began as f64, self.began as f64);
+        self.pending = Records { agent: "scripted".into(), ..Records::default() };
+        self.progress = Progress::default();
+        self.row = Interval { start_ns: self.began, ..Interval::default() };
+        Ok(())
+    }
+
+    fn record(&mut self, sampling_rate: f64, _: usize) -> Result<(), Error> {
+        self.catch_up();
+        self.sampling = sampling_rate;
+        self.dead()
+    }
+
+    fn progress(&mut self) -> Result<Progress, Error> {
+        self.catch_up();
+        self.dead()?;
+        Ok(self.progress)
+    }
+
+    fn take(&mut self) -> Result<Vec<Records>, Error> {
+        self.catch_up();
+        let fresh = Records { agent: "scripted".into(), ..Records::default() };
+        Ok(vec![std::mem::replace(&mut self.pending, fresh)])
+    }
+
+    fn stop(&mut self) -> Result<Vec<Ending>, Error> {
+        let mut ending =
+            Ending { agent: "scripted".into(), start_ns: self.began, end_ns: self.now_ns(), ..Ending::default() };
+        ending.counts.sent = self.progress.sent;
+        ending.counts.ok = self.progress.sent;
+        Ok(vec![ending])
+    }
+
+    fn one_clock(&self) -> bool {
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        tailsight_load::now_ns() * SPEED
+    }
+}
+
+fn question(rate: f64) -> Question {
+    let mut plan = Plan::new("localhost:1".parse().unwrap(), Protocol::Echo);
+    plan.rate = Rate::Constant(rate);
+    Question { max_time: Duration::from_secs(60), ..Question::new(plan) }
+}
+
+#[test]
+fn the_number_is_that_of_the_queue() {
+    // M/M/1: the response time is exponential with mean 1/(capacity - rate) = 0.5 ms; its median is 0.5 ms ln 2.
+    let mut question = question(2_000.0);
+    question.targets = vec!["p50:10%".parse().unwrap()];
+    let m = measure(&mut Scripted::new(2_000.0, 4_000.0), &question, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let Verdict::Number { percentiles } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
+    let truth = 0.5e6 * 2f64.ln();
+    assert!((percentiles[0].value_ns / truth - 1.0).abs() < 0.1, "{} beside {truth}", percentiles[0].value_ns);
+    assert!(m.report.checks.iter().all(|c| c.passed || c.id == "independence"), "{:#?}", m.report.checks);
+    assert!((m.report.rate.sent / 2_000.0 - 1.0).abs() < 0.05, "{:?}", m.report.rate);
+    assert!(m.report.service_ns.percentiles["p50"].is_some_and(|e| e.lower < e.value && e.value < e.upper));
+}
+
+#[test]
+fn an_overloaded_server_has_no_latency() {
+    let m = measure(&mut Scripted::new(4_000.0, 3_000.0), &question(4_000.0), &AtomicBool::new(false), &mut |_| {})
+        .unwrap();
+    let Verdict::NotAvailable { failed, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
+    assert_eq!(failed.id, "load", "{failed:?}");
+    assert_eq!(m.report.response_ns.n, 0);
+    assert!(m.report.response_ns.percentiles.values().all(Option::is_none));
+}
+
+#[test]
+fn an_agent_that_dies_leaves_its_samples_and_an_na() {
+    let mut load = Scripted::new(2_000.0, 4_000.0);
+    load.dies_after = Some(8_000);
+    let m = measure(&mut load, &question(2_000.0), &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let Verdict::NotAvailable { failed, reason, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
+    assert_eq!(failed.id, "agent");
+    assert!(reason.contains("connection lost"), "{reason}");
+}
+
+#[test]
+fn a_sweep_finds_saturation_and_the_search_finds_the_objective() {
+    let stop = AtomicBool::new(false);
+    let rates = Rates::Rising { from: 1_000.0, factor: 2.0, to: None };
+    let mut load = Scripted::new(1_000.0, 3_000.0);
+    let mut q = question(1_000.0);
+    q.targets = vec!["p50".parse().unwrap()];
+    let found = sweep(&mut load, &q, &rates, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    assert!(found.highest_kept.is_some_and(|r| (2_000.0..3_000.0).contains(&r)), "{:?}", found.highest_kept);
+    assert!(found.lowest_missed.is_some_and(|r| r > 2_400.0 && r <= 4_000.0), "{:?}", found.lowest_missed);
+    let p50 = |i: usize| found.points[i].report.response_ns.percentiles["p50"].map(|e| e.value);
+    assert!(p50(0) < p50(1), "latency rises with the load: {:?} {:?}", p50(0), p50(1));
+
+    // p90 = ln 10 / (capacity - rate) < 2 ms holds below 3000 - 1151 = 1849 requests/s.
+    let search =
+        Search { objective: "p90<2ms".parse::<Objective>().unwrap(), from: 500.0, to: None, tolerance: 0.1, tries: 24 };
+    let found = highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    assert_eq!(found.verdict, "met", "{found:#?}");
+    let rate = found.rate.unwrap();
+    assert!((1_500.0..1_950.0).contains(&rate), "{found:#?}");
+    assert!(found.confidence.unwrap() >= 0.95);
+    let search = Search { objective: "p50<10us".parse().unwrap(), ..search };
+    assert_eq!(highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap().verdict, "not-met");
+}

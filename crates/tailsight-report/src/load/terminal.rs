@@ -1,0 +1,433 @@
+//! A measurement and a sweep on the terminal: what a person reads in ten seconds.
+//!
+//! In: a [`Report`] or a [`Sweep`]. Out: text that ends in a newline. First the number and its interval or N/A and why, then
+//! response and service time and the client's lateness, then what was checked.
+
+use tailsight_measure::report::{Checked, Estimate, Known, Report, Summary, Verdict};
+use tailsight_measure::sweep::{Fate, Point, Sweep};
+use tailsight_measure::{Latency, against::Against};
+use tailsight_stats::method::IntervalMethod;
+
+use crate::terminal::Style;
+use crate::units::{count, counted, duration, percent};
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const WARN: &str = "33";
+const BAD: &str = "31";
+
+/// A measurement.
+pub fn measurement(report: &Report, style: &Style) -> String {
+    let mut out = Text { out: String::new(), style: *style };
+    out.line(&headline(report), DIM);
+    out.line("", "");
+    verdict(&mut out, report);
+    if let Some(against) = &report.against {
+        out.wrapped(&against_words(against), if against.worse { BAD } else { "" });
+    }
+    if let Some(met) = &report.objective {
+        let surely = met.confidence.map_or("N/A".into(), percent_down);
+        let is = match (met.met, met.confidence) {
+            (true, _) => "met",
+            (false, Some(_)) => "NOT met",
+            (false, None) => "not known to be met",
+        };
+        out.wrapped(
+            &format!("{}: {is} (confidence {surely}, 95 % wanted)", met.objective),
+            if met.met { "" } else { BAD },
+        );
+    }
+    out.line("", "");
+    table(&mut out, report);
+    out.line("", "");
+    let (passed, failed): (Vec<&Checked>, Vec<&Checked>) = report.checks.iter().partition(|c| c.passed);
+    if !passed.is_empty() {
+        out.wrapped(&format!("checked: {}", unique(passed.iter().map(|c| passed_words(c)))), DIM);
+    }
+    // The one that the verdict names is there already; an unmet one beside a number has its say in the interval's label.
+    let named = |c: &&&Checked| !matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == **c);
+    for check in failed.iter().filter(named).filter(|c| c.id != "independence") {
+        out.wrapped(&format!("not held: {}", evidence(check)), WARN);
+    }
+    if !report.restarts.is_empty() {
+        let times = counted(report.restarts.len() as u64, "time");
+        out.wrapped(&format!("began anew {times}: {}", unique(report.restarts.iter().cloned())), WARN);
+    }
+    out.wrapped(&client(report), DIM);
+    out.wrapped(&requests(report), DIM);
+    // The verdict has said it with the figures of the batch.
+    let said = |text: &str| {
+        matches!(&report.verdict, Verdict::NotAvailable { failed, reason, .. } if text.starts_with(reason.as_str())
+        || failed.id == "client-lateness" && text.starts_with("the client was late"))
+    };
+    for remark in report.complaints.iter().filter(|r| !said(&r.text)) {
+        out.wrapped(&format!("note: {}", remark.text), WARN);
+    }
+    out.out
+}
+
+fn headline(r: &Report) -> String {
+    let sent = count(r.rate.sent.round() as u64);
+    let rate = match r.rate.asked {
+        Some(asked) => format!("{} requests/s asked, {sent} sent", count(asked.round() as u64)),
+        None if r.plan.arrivals.is_closed() => format!("closed loop ({}), {sent} requests/s", r.plan.arrivals),
+        None => format!("{sent} requests/s"),
+    };
+    let arrivals = if r.plan.arrivals.is_closed() { String::new() } else { format!(", {} arrivals", r.plan.arrivals) };
+    format!(
+        "{} at {}: {rate}{arrivals}, {}",
+        r.protocol,
+        r.target,
+        counted(u64::from(r.plan.connections), "connection")
+    )
+}
+
+fn latency_name(latency: Latency) -> &'static str {
+    match latency {
+        Latency::Response => "response time",
+        Latency::Service => "service time",
+    }
+}
+
+fn verdict(out: &mut Text, r: &Report) {
+    match &r.verdict {
+        Verdict::Number { percentiles } => {
+            for p in percentiles {
+                out.line(&number(p, latency_name(r.latency)), BOLD);
+                if let Some(how) = how(p) {
+                    out.wrapped(&format!("  {how}"), "");
+                }
+            }
+        }
+        Verdict::NotAvailable { failed, reason, hint } => {
+            out.wrapped(&format!("N/A: {reason}"), &format!("{BOLD};{WARN}"));
+            out.wrapped(&format!("  test: {}", evidence(failed)), "");
+            out.wrapped(&format!("  what would help: {hint}"), "");
+            let kept = &r.kept;
+            if kept.n > 0 && r.response_ns.n == 0 {
+                let at = |name: &str, v: Option<f64>| v.map_or(String::new(), |v| format!(", {name} {}", ns(v)));
+                let values = [at("p50", kept.p50), at("p99", kept.p99), at("slowest", kept.max)].concat();
+                out.wrapped(&format!("  kept, but no result: {}{values}", counted(kept.n as u64, "sample")), DIM);
+            }
+        }
+    }
+}
+
+fn number(p: &Known, latency: &str) -> String {
+    let level = percent_down(p.level);
+    let from = counted(p.n as u64, "sample");
+    format!(
+        "{} {latency}: {}   ({} to {} at {level}, {from})",
+        p.percentile,
+        ns(p.value_ns),
+        ns(p.lower_ns),
+        ns(p.upper_ns)
+    )
+}
+
+/// How an interval was made, where it is not the plain one.
+fn how(p: &Known) -> Option<String> {
+    match p.how {
+        IntervalMethod::OrderStatistic => None,
+        IntervalMethod::EffectiveSampleSize { effective_n, .. } => Some(format!(
+            "neighbouring samples depend on each other: the interval is that of {} independent ones (effective sample size)",
+            count(effective_n as u64)
+        )),
+        _ => Some("not from order statistics".into()),
+    }
+}
+
+fn table(out: &mut Text, r: &Report) {
+    let mut names: Vec<&String> = r.response_ns.percentiles.keys().collect();
+    names.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
+    let mut head = format!("{:17}", "");
+    names.iter().for_each(|name| head += &format!("{name:>11}"));
+    out.line(&format!("{head}{:>11}", "slowest"), DIM);
+    let mut row = |name: &str, cells: Vec<Option<f64>>| {
+        let mut line = format!("{name:17}");
+        cells.into_iter().for_each(|c| line += &format!("{:>11}", c.map_or("N/A".to_owned(), ns)));
+        out.line(&line, "");
+    };
+    let of = |s: &Summary| -> Vec<Option<f64>> {
+        let value = |name: &&String| s.percentiles.get(*name).copied().flatten().map(|e: Estimate| e.value);
+        names.iter().map(value).chain([s.max]).collect()
+    };
+    row("response time", of(&r.response_ns));
+    row("service time", of(&r.service_ns));
+    let late = &r.lateness_ns;
+    let cell = |name: &&String| match name.as_str() {
+        "p50" => late.p50,
+        "p99" => late.p99,
+        "p99.9" => late.p99_9,
+        _ => None,
+    };
+    let mut line = format!("{:17}", "client lateness");
+    for name in &names {
+        line += &format!("{:>11}", cell(name).map_or(String::new(), |v| ns(v as f64)));
+    }
+    out.line(&(line + &format!("{:>11}", late.max.map_or("N/A".into(), |v| ns(v as f64)))), "");
+}
+
+/// 99.9 of `p99.9`.
+fn depth(name: &str) -> f64 {
+    name.trim_start_matches('p').parse().unwrap_or(100.0)
+}
+
+/// A check with its numbers: `relative error …: 0.21, threshold 0.02, n 1,234`.
+pub fn evidence(c: &Checked) -> String {
+    let figure =
+        |v: f64| if v != 0.0 && v.abs() < 0.001 { format!("{v:.1e}") } else { format!("{}", (v * 1e4).round() / 1e4) };
+    let about = c.subject.as_deref().map_or(String::new(), |s| format!(" ({s})"));
+    let statistic = c.statistic.map_or(String::new(), |v| format!(": {}", figure(v)));
+    let p = c.p_value.map_or(String::new(), |p| format!(", p {}", figure(p)));
+    let bound = if c.threshold_is_p { "p threshold" } else { "threshold" };
+    let threshold = c.threshold.map_or(String::new(), |t| format!(", {bound} {}", figure(t)));
+    format!("{}{about}{statistic}{p}{threshold}, n {}", c.test, count(c.n))
+}
+
+fn passed_words(c: &Checked) -> String {
+    match c.id.as_str() {
+        "load" => "load kept".into(),
+        "errors" => "no errors that matter".into(),
+        "client-lateness" => "client on time".into(),
+        "arrivals" | "arrivals-superposed" => "arrivals as specified".into(),
+        "arrival-independence" => "gaps independent".into(),
+        "warm-up" => "warm-up over".into(),
+        "unit-root" | "drift" | "tail-drift" => "no drift".into(),
+        "run-length" => "long enough".into(),
+        "independence" => "samples independent".into(),
+        "interval-width" => "interval narrow enough".into(),
+        other => other.replace('-', " "),
+    }
+}
+
+fn unique(words: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = Vec::new();
+    words.for_each(|w| {
+        if !all.contains(&w) {
+            all.push(w)
+        }
+    });
+    all.join(", ")
+}
+
+fn client(r: &Report) -> String {
+    let c = &r.client;
+    let price = c.cpu_ns_per_request.map_or("N/A".into(), ns);
+    format!(
+        "client: {price} of CPU a request; busiest of {} used {} of its core and waited {} for it; {} of receive times are the kernel's",
+        counted(c.threads as u64, "thread"),
+        percent(c.busiest_thread),
+        percent(c.starved_thread),
+        percent(c.stamped)
+    )
+}
+
+fn requests(r: &Report) -> String {
+    let c = &r.counts;
+    let mut text = format!("requests: {} sent, {} answered", count(c.sent), count(c.answered()));
+    for (n, what) in [
+        (c.miss, "misses"),
+        (c.error, "errors"),
+        (c.wrong, "wrong"),
+        (c.closed, "cut off"),
+        (c.garbage, "garbage"),
+        (c.lost, "lost"),
+        (c.unanswered, "unanswered"),
+        (c.unsent, "never sent"),
+        (c.blocked, "held back by full connections"),
+        (c.reconnects, "reconnects"),
+    ] {
+        if n > 0 {
+            text += &format!(", {} {what}", count(n));
+        }
+    }
+    text
+}
+
+fn against_words(a: &Against) -> String {
+    let verdict = match (a.worse, a.better) {
+        (true, _) => "WORSE than",
+        (_, true) => "better than",
+        _ => "not worse than",
+    };
+    format!(
+        "{verdict} {}: {} {} against {} (difference {} to {} at 95 %, p of \"not slower\" {:.4}, blocks of {})",
+        a.file,
+        a.percentile,
+        ns(a.value_ns),
+        ns(a.other_ns),
+        signed(a.lower_ns),
+        signed(a.upper_ns),
+        a.p_slower,
+        a.block
+    )
+}
+
+/// A sweep: a line a rate, then saturation, then the objective.
+pub fn sweep(sweep: &Sweep, style: &Style) -> String {
+    let mut out = Text { out: String::new(), style: *style };
+    out.line(&format!("{} at {}", sweep.protocol, sweep.target), DIM);
+    out.line("", "");
+    if sweep.objective.is_none() {
+        out.line(
+            &format!(
+                "{:>10} {:>10} {:>11} {:>11} {:>23} {:>11}",
+                "asked/s", "sent/s", "p50", "asked for", "interval", "CPU/request"
+            ),
+            DIM,
+        );
+        sweep.points.iter().for_each(|p| out.line(&point(p), if p.fate == Fate::Number { "" } else { WARN }));
+        out.line("", "");
+        let rates = |r: Option<f64>| r.map_or("none".into(), |r| format!("{} requests/s", count(r.round() as u64)));
+        let whose = match sweep.limited_by {
+            Some(Fate::Client) => " (the client's limit, not the server's)",
+            _ => "",
+        };
+        let missed = sweep
+            .lowest_missed
+            .map_or("; saturation was not reached".into(), |m| format!("; {} is not{whose}", rates(Some(m))));
+        out.wrapped(&format!("highest load with a latency: {}{missed}", rates(sweep.highest_kept)), BOLD);
+    }
+    if let Some(found) = &sweep.objective {
+        for t in &found.tries {
+            let confidence = t.confidence.map_or("N/A".into(), percent_down);
+            let value = t.value_ns.map_or("N/A".into(), ns);
+            let note = t.reason.as_deref().unwrap_or(if t.confirms { "a run on its own for the answer" } else { "" });
+            out.wrapped(
+                &format!("{:>10}/s  {value:>10}  confidence {confidence:>7}  {note}", count(t.rate.round() as u64)),
+                DIM,
+            );
+        }
+        out.line("", "");
+        match (found.rate, found.confidence) {
+            (Some(rate), Some(confidence)) => {
+                let range = found.threshold.map_or(String::new(), |(a, b)| {
+                    format!(
+                        "; the threshold is believed between {} and {}",
+                        count(a.round() as u64),
+                        count(b.round() as u64)
+                    )
+                });
+                let bound = match found.bound.as_str() {
+                    "client" => "; above it the client, not the server, gives up",
+                    "limit" => "; higher rates were not allowed (--to)",
+                    _ => "",
+                };
+                out.wrapped(
+                    &format!(
+                        "{} holds up to {} requests/s (confidence {}{range}{bound})",
+                        found.objective,
+                        count(rate.round() as u64),
+                        percent_down(confidence)
+                    ),
+                    BOLD,
+                );
+            }
+            _ => {
+                let reason = found.reason.as_deref().unwrap_or("");
+                let name = if found.verdict == "not-met" { "NOT met" } else { "N/A" };
+                out.wrapped(&format!("{}: {name}: {reason}", found.objective), &format!("{BOLD};{WARN}"));
+            }
+        }
+    }
+    out.out
+}
+
+fn point(p: &Point) -> String {
+    let r = &p.report;
+    let asked = count(p.rate.round() as u64);
+    let sent = count(r.rate.sent.round() as u64);
+    match &r.verdict {
+        Verdict::Number { percentiles } => {
+            let summary = if r.latency == Latency::Response { &r.response_ns } else { &r.service_ns };
+            let p50 = summary.percentiles.get("p50").copied().flatten().map_or("N/A".into(), |e| ns(e.value));
+            let first = percentiles.first();
+            let (value, interval) = first.map_or_else(Default::default, |k| {
+                (format!("{} {}", k.percentile, ns(k.value_ns)), format!("{} to {}", ns(k.lower_ns), ns(k.upper_ns)))
+            });
+            let cpu = r.client.cpu_ns_per_request.map_or("N/A".into(), ns);
+            format!("{asked:>10} {sent:>10} {p50:>11} {value:>11} {interval:>23} {cpu:>11}")
+        }
+        Verdict::NotAvailable { reason, .. } => format!("{asked:>10} {sent:>10}   N/A: {reason}"),
+    }
+}
+
+fn ns(value: f64) -> String {
+    duration(value.max(0.0).round() as u64)
+}
+
+fn signed(value: f64) -> String {
+    let text = ns(value.abs());
+    if value < 0.0 { format!("-{text}") } else { format!("+{text}") }
+}
+
+/// A confidence, never rounded up: 99.99 % is not 100 %.
+fn percent_down(share: f64) -> String {
+    let value = (share * 1000.0 + 1e-9).floor() / 10.0;
+    format!("{} %", if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") })
+}
+
+/// Lines of a terminal.
+struct Text {
+    out: String,
+    style: Style,
+}
+
+impl Text {
+    fn line(&mut self, text: &str, code: &str) {
+        // Names of hosts and agents, and what servers answer, come from others.
+        let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let clean = clean.trim_end();
+        if self.style.color && !code.is_empty() && !clean.is_empty() {
+            self.out += &format!("\x1b[{code}m{clean}\x1b[0m");
+        } else {
+            self.out += clean;
+        }
+        self.out.push('\n');
+    }
+
+    /// Broken at spaces; later lines are indented by two more than the first.
+    fn wrapped(&mut self, text: &str, code: &str) {
+        let columns = self.style.width.clamp(60, 140);
+        if text.chars().count() <= columns {
+            return self.line(text, code);
+        }
+        let indent = text.len() - text.trim_start().len();
+        let mut line = " ".repeat(indent);
+        for word in text.split_whitespace() {
+            let longer = line.chars().count() + 1 + word.chars().count() > columns;
+            if longer && !line.trim().is_empty() {
+                self.line(&line, code);
+                line = " ".repeat(indent + 2);
+            } else if !line.trim().is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+        self.line(&line, code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_and_foreign_text_cannot_move_the_cursor() {
+        let mut out = Text { out: String::new(), style: Style { color: false, width: 60 } };
+        out.wrapped(&format!("  {}", "word ".repeat(30)), "");
+        assert!(out.out.lines().all(|l| l.chars().count() <= 60) && out.out.lines().count() > 2, "{}", out.out);
+        assert!(out.out.starts_with("  word") && out.out.contains("\n    word"), "{}", out.out);
+        out.line("a\x1b[2Jb", "");
+        assert!(out.out.ends_with("a?[2Jb\n"));
+    }
+
+    #[test]
+    fn a_confidence_is_not_rounded_up() {
+        assert_eq!(
+            (percent_down(0.95), percent_down(0.99999), percent_down(1.0)),
+            ("95 %".into(), "99.9 %".into(), "100 %".into())
+        );
+    }
+}

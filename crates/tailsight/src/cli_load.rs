@@ -1,0 +1,279 @@
+//! The command lines of `load` and `sweep` as data. In: words. Out: what is asked; what contradicts itself is refused.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tailsight_load::{Arrivals, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
+use tailsight_measure::slo::Objective;
+use tailsight_stats::method::Target;
+
+/// What `load` and `sweep` share: the server and what is asked of it.
+#[derive(Debug, Args)]
+pub struct Traffic {
+    /// The server: memcached://HOST:PORT, redis://HOST, http://HOST/PATH, https://…, memcached+udp://…, redis+unix:/PATH, …
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// What is spoken, where the target does not say
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
+    pub protocol: Option<Protocol>,
+    /// Inter-arrival times: fixed, exponential, lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST
+    #[arg(long, value_name = "PROCESS", value_parser = arrivals, default_value = "exponential")]
+    pub arrivals: Arrivals,
+    /// Connections, over all threads
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub connections: u32,
+    /// Requests that may be outstanding on a connection [default: 64, http: 1]
+    #[arg(long, value_name = "N")]
+    pub outstanding: Option<u32>,
+    /// Loading threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u32,
+    /// Requests: etc, usr, and NAME=VALUE parts separated by `;` (docs/load.md)
+    #[arg(long, value_name = "TEXT", value_parser = |t: &str| t.parse::<Workload>())]
+    pub workload: Option<Workload>,
+    /// How many keys
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub keys: Option<u64>,
+    /// Sizes of values, bytes: 32, uniform:10,100, exponential:100, etc-value, …
+    #[arg(long, value_name = "SIZES", value_parser = |t: &str| t.parse::<Size>())]
+    pub value_size: Option<Size>,
+    /// Share of requests that read, 0 to 1
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub get_ratio: Option<f64>,
+    /// Which keys how often: uniform or zipf:SKEW
+    #[arg(long, value_name = "LAW", value_parser = |t: &str| t.parse::<Popularity>())]
+    pub popularity: Option<Popularity>,
+    /// Do not store the keys first
+    #[arg(long)]
+    pub no_preload: bool,
+    /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable
+    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<Target>(), default_value = "p99:5%@95")]
+    pub ci: Vec<Target>,
+    /// Percentiles to report besides
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9")]
+    pub percentile: Vec<f64>,
+    /// Which latency is judged: response (from when a request was due) or service (from when it was sent)
+    #[arg(long, value_name = "WHICH", value_parser = ["response", "service"], default_value = "response")]
+    pub latency: String,
+    /// How a thread waits: auto, sleep, poll:TIME or spin (takes its core whole, is punctual)
+    #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto")]
+    pub wait: Wait,
+    /// When replies are read: auto, eager (a reply wakes the thread), lazy (kernel stamps, read when sending)
+    #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto")]
+    pub receive: Receive,
+    /// Microseconds of SO_BUSY_POLL on each socket
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub busy_poll: u32,
+    /// The threads' cores, one a thread, such as 2,3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpus: Vec<usize>,
+    /// Do not ask the kernel for time stamps
+    #[arg(long)]
+    pub no_stamps: bool,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// TLS: trust the certificates in this PEM file
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub ca: Option<PathBuf>,
+    /// TLS: trust anybody (test servers)
+    #[arg(long)]
+    pub insecure: bool,
+    /// Print JSON (schema 1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `load`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Measure a server's latency under a load: a number with its interval, or N/A with the reason",
+    after_help = "Examples:\n  tailsight load memcached://localhost:11211 --rate 20k --ci p99:10us@95\n  \
+tailsight load redis://localhost --rate 50k --workload usr -o run.parquet --html run.html\n  \
+tailsight load http://localhost:8080/ --rate 2k --against base.parquet        exit 4 when it is worse\n  \
+tailsight load redis://localhost --rate 20k --slo 'p99<500us'                 exit 4 when it is not met\n  \
+tailsight load memcached://localhost --closed 1                               not an open loop\n\n\
+Exit codes: 0 a number, 1 failed, 2 contradictory options, 3 N/A, 4 worse or not met. The method: docs/load.md."
+)]
+pub struct Load {
+    /// The server and what is asked.
+    #[command(flatten)]
+    pub traffic: Traffic,
+    /// Requests/s, such as 20k
+    #[arg(long, value_name = "RATE", value_parser = rate, required_unless_present_any = ["closed", "replay", "rate_profile"])]
+    pub rate: Option<f64>,
+    /// A rate that changes: steps:10k/5s,20k/5s, ramp:1k..50k/10s or diurnal:5k..50k/60s
+    #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate")]
+    pub rate_profile: Option<Rate>,
+    /// Closed loop: each connection keeps so many requests outstanding. It cannot tell what open users would suffer
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "rate_profile", "replay", "arrivals"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub closed: Option<u32>,
+    /// Send at the times in this file, seconds, one a line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"])]
+    pub replay: Option<PathBuf>,
+    /// End after this long, N/A if the answer is not there
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
+    pub max_time: Duration,
+    /// Keep every sample: a file, or a folder for load.parquet
+    #[arg(short, long, value_name = "FILE.parquet|DIR")]
+    pub out: Option<PathBuf>,
+    /// Write the page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Compare with an earlier run's samples; exit 4 when this one is worse
+    #[arg(long, value_name = "FILE.parquet")]
+    pub against: Option<PathBuf>,
+    /// With --against: how much slower it may be, such as 5%
+    #[arg(long, value_name = "PERCENT", value_parser = allowance, requires = "against", default_value = "0%")]
+    pub worse_by: f64,
+    /// An objective such as 'p99<500us'; exit 4 when it is not met with 95 % confidence
+    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>())]
+    pub slo: Option<Objective>,
+}
+
+/// `sweep`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Latency against load until saturation, or the highest rate that meets an objective",
+    after_help = "Examples:\n  tailsight sweep memcached://localhost:11211 --from 5k\n  \
+tailsight sweep redis://localhost --rates 10k,20k,40k,80k --json\n  \
+tailsight sweep redis://localhost --slo 'p99<500us' --from 10k\n\n\
+Exit codes: 0 done, 1 failed, 2 contradictory options, 3 N/A at every rate, 4 no rate meets the objective."
+)]
+pub struct Sweep {
+    /// The server and what is asked.
+    #[command(flatten)]
+    pub traffic: Traffic,
+    /// These rates, in this order
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rate, conflicts_with_all = ["from", "to", "slo", "factor"])]
+    pub rates: Vec<f64>,
+    /// The first rate
+    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "1k")]
+    pub from: f64,
+    /// The highest rate
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub to: Option<f64>,
+    /// Each rate is so many times the last
+    #[arg(long, value_name = "X", value_parser = factor, default_value = "1.5")]
+    pub factor: f64,
+    /// Look for the highest rate that meets this objective, such as 'p99<500us'
+    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>())]
+    pub slo: Option<Objective>,
+    /// With --slo: end when the threshold is known within this
+    #[arg(long, value_name = "PERCENT", value_parser = allowance, requires = "slo", default_value = "5%")]
+    pub tolerance: f64,
+    /// With --slo: measurements at most
+    #[arg(long, value_name = "N", requires = "slo", default_value_t = 24, value_parser = clap::value_parser!(u16).range(6..=200))]
+    pub tries: u16,
+    /// The most time at each rate
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub max_time: Duration,
+    /// Keep every sample: a folder, a file a rate
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    let names = || Protocol::ALL.map(Protocol::name).join(", ");
+    text.parse().map_err(|_| format!("`{text}` is no protocol; there are {}", names()))
+}
+
+fn arrivals(text: &str) -> Result<Arrivals, String> {
+    match text.parse().map_err(|e: tailsight_load::LoadError| e.to_string())? {
+        Arrivals::Replay(_) => Err("a replay is asked for with --replay FILE".into()),
+        Arrivals::Closed(_) => Err("a closed loop is asked for with --closed N".into()),
+        arrivals => Ok(arrivals),
+    }
+}
+
+fn receive(text: &str) -> Result<Receive, String> {
+    match text {
+        "auto" => Ok(Receive::Auto),
+        "eager" => Ok(Receive::Eager),
+        "lazy" => Ok(Receive::Lazy),
+        _ => Err("expected auto, eager or lazy".into()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(Rate::Constant(rate)) => Ok(rate),
+        _ => Err(format!("`{text}` is not a rate; write for example 500, 20k or 1.5M")),
+    }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    let workload: Workload =
+        format!("keys={text}").parse().map_err(|_| format!("`{text}` is not a number such as 10000, 100k or 1M"))?;
+    Ok(workload.keys)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|s| (0.0..=1.0).contains(s))
+        .ok_or_else(|| format!("`{text}` is not a share; write 0.9 for nine reads in ten"))
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let target: Target = text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
+    Ok(target.quantile)
+}
+
+fn allowance(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.trim().parse().ok());
+    number
+        .filter(|n| (0.0..=1000.0).contains(n))
+        .map(|n| n / 100.0)
+        .ok_or_else(|| format!("`{text}` is not a percentage such as 5%"))
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|f| *f >= 1.05 && *f <= 100.0).ok_or_else(|| "a number from 1.05 to 100".into())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        load: Load,
+    }
+
+    fn parse(args: &[&str]) -> Result<Load, clap::Error> {
+        Only::try_parse_from([&["x"], args].concat()).map(|only| only.load)
+    }
+
+    #[test]
+    fn a_load_is_one_line() {
+        let load = parse(&["redis://h", "--rate", "20k", "--ci", "p99:10us@95", "--ci", "p50"]).unwrap();
+        assert_eq!((load.rate, load.traffic.ci.len(), load.traffic.percentile.len()), (Some(20_000.0), 2, 4));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for bad in [
+            &["redis://h"][..],
+            &["redis://h", "--rate", "1k", "--closed", "1"],
+            &["redis://h", "--rate", "1k", "--replay", "f"],
+            &["redis://h", "--rate", "1k", "--rate-profile", "ramp:1k..2k/1s"],
+            &["redis://h", "--closed", "0"],
+            &["redis://h", "--rate", "-5"],
+            &["redis://h", "--rate", "1k", "--ci", "99"],
+            &["redis://h", "--rate", "1k", "--get-ratio", "30:1"],
+            &["redis://h", "--rate", "1k", "--arrivals", "closed:1"],
+            &["redis://h", "--rate", "1k", "--worse-by", "5%"],
+            &["redis://h", "--rate", "1k", "--slo", "p99"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

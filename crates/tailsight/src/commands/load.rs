@@ -1,0 +1,188 @@
+//! `load`: measures a server's latency under a load. In: words. Out: a number with its interval or N/A, files, an exit code.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use tailsight_load::{Arrivals, LoadError, Plan, Rate, Trust};
+use tailsight_measure::{
+    Address, Error, Latency, Local, Measurement, Question, against, measure, report, samples, slo,
+};
+use tailsight_report::load as shown;
+
+use crate::cli_load::{Load, Traffic};
+use crate::commands::live::Live;
+use crate::stop::on_interrupt;
+use crate::{Verdict, terminal};
+
+/// Measures and prints.
+pub fn run(args: &Load) -> anyhow::Result<Verdict> {
+    let question = or_usage(question(args))?;
+    // What would fail at the end is found before the load begins.
+    let baseline = match &args.against {
+        Some(path) => {
+            let stored = samples::read(path)?;
+            or_usage(against::comparable(&question, &stored.report, &path.display().to_string()))?;
+            Some((path, stored))
+        }
+        None => None,
+    };
+    let out = args.out.as_deref().map(|path| parquet_path(path, "load.parquet")).transpose()?;
+    if let Some(path) = &args.html {
+        writable(path)?;
+    }
+    let stop = on_interrupt();
+    let mut live = Live::new(question.max_time);
+    let mut load = Local::new(question.prepared_plan());
+    let measured = measure(&mut load, &question, &stop, &mut |event| live.show(event));
+    live.end();
+    let mut measurement = or_usage(measured)?;
+    if let Some((path, stored)) = &baseline
+        && measurement.report.is_number()
+    {
+        let ours = samples::latencies_ns(&measurement.rows, question.latency);
+        let (q, seed) = (question.targets[0].quantile, question.plan.seed);
+        let file = path.display().to_string();
+        measurement.report.against =
+            Some(against::compare(&ours, &stored.latencies_ns(), q, args.worse_by, &file, seed)?);
+    }
+    if let Some(objective) = args.slo {
+        let confidence = objective.confidence(&measurement).filter(|_| measurement.report.is_number());
+        let met = confidence.is_some_and(|c| c >= slo::LEVEL);
+        measurement.report.objective = Some(report::Met { objective, confidence, met });
+    }
+    if let Some(path) = &out {
+        samples::write(&measurement, path)?;
+        eprintln!("{} samples: {}", measurement.rows.len(), path.display());
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, shown::page(&measurement))
+            .map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
+        eprintln!("page: {}", path.display());
+    }
+    if args.traffic.json {
+        terminal::print(&(serde_json::to_string_pretty(&measurement.report)? + "\n"))?;
+    } else {
+        terminal::print(&shown::terminal::measurement(&measurement.report, &terminal::style()))?;
+    }
+    Ok(outcome(&measurement))
+}
+
+fn outcome(measurement: &Measurement) -> Verdict {
+    let report = &measurement.report;
+    let worse = report.against.as_ref().is_some_and(|a| a.worse);
+    let unmet = report.objective.is_some_and(|o| o.confidence.is_some() && !o.met);
+    match report.is_number() {
+        false => Verdict::NotAvailable,
+        true if worse || unmet => Verdict::GateNotMet,
+        // The percentile is known, the objective's is not.
+        true if report.objective.is_some_and(|o| o.confidence.is_none()) => Verdict::NotAvailable,
+        true => Verdict::Done,
+    }
+}
+
+fn question(args: &Load) -> Result<Question, Error> {
+    let mut plan = plan(&args.traffic)?;
+    if let Some(rate) = args.rate {
+        plan.rate = Rate::Constant(rate);
+    }
+    if let Some(profile) = &args.rate_profile {
+        plan.rate = profile.clone();
+    }
+    if let Some(outstanding) = args.closed {
+        plan.arrivals = Arrivals::Closed(outstanding);
+        plan.outstanding = plan.outstanding.max(outstanding);
+    }
+    if let Some(path) = &args.replay {
+        plan.arrivals = Arrivals::Replay(path.clone());
+    }
+    let mut question = asked(&args.traffic, plan, args.max_time);
+    if let Some(objective) = args.slo
+        && !question.percentiles.contains(&objective.quantile)
+    {
+        question.percentiles.push(objective.quantile);
+    }
+    question.plan.validate()?;
+    question.config()?;
+    Ok(question)
+}
+
+/// The question about a plan.
+pub fn asked(traffic: &Traffic, plan: Plan, max_time: std::time::Duration) -> Question {
+    Question {
+        targets: traffic.ci.clone(),
+        percentiles: traffic.percentile.clone(),
+        latency: if traffic.latency == "service" { Latency::Service } else { Latency::Response },
+        max_time,
+        ..Question::new(plan)
+    }
+}
+
+/// The plan that the words describe, without its rate.
+pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
+    let address = Address::parse(&traffic.target, traffic.protocol)?;
+    let mut plan = Plan::new(address.target, address.protocol);
+    plan.workload = traffic.workload.clone().unwrap_or_default();
+    if let Some(path) = address.path {
+        plan.workload.path = path;
+    }
+    if let Some(keys) = traffic.keys {
+        plan.workload.keys = keys;
+    }
+    if let Some(size) = traffic.value_size {
+        plan.workload.value_size = size;
+    }
+    if let Some(gets) = traffic.get_ratio {
+        plan.workload.sets = 1.0 - gets;
+    }
+    if let Some(popularity) = traffic.popularity {
+        plan.workload.popularity = popularity;
+    }
+    if traffic.no_preload {
+        plan.workload.preload = false;
+    }
+    plan.arrivals = traffic.arrivals.clone();
+    plan.duration_ns = None;
+    plan.connections = traffic.connections;
+    plan.outstanding = traffic.outstanding.unwrap_or(plan.outstanding);
+    plan.threads = traffic.threads;
+    plan.wait = traffic.wait;
+    plan.receive = traffic.receive;
+    plan.busy_poll_us = traffic.busy_poll;
+    plan.cpus = traffic.cpus.clone();
+    plan.stamps = !traffic.no_stamps;
+    plan.seed = traffic.seed;
+    plan.trust = match &traffic.ca {
+        Some(path) => Trust::File(path.clone()),
+        None if traffic.insecure => Trust::Anyone,
+        None => Trust::System,
+    };
+    Ok(plan)
+}
+
+/// What contradicts itself is wrong usage: exit 2, as clap's own.
+pub fn or_usage<T>(result: Result<T, Error>) -> anyhow::Result<T> {
+    match result {
+        Err(
+            error @ (Error::Contradiction(_)
+            | Error::Question(_)
+            | Error::Load(LoadError::Plan(_) | LoadError::Parse { .. })),
+        ) => crate::cli::Cli::command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
+        other => Ok(other?),
+    }
+}
+
+/// FILE.parquet itself, or `name` in a folder, which is made.
+pub fn parquet_path(path: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    if path.extension().is_some_and(|e| e == "parquet") {
+        writable(path)?;
+        return Ok(path.to_owned());
+    }
+    std::fs::create_dir_all(path).map_err(|e| anyhow::anyhow!("cannot make the folder {}: {e}", path.display()))?;
+    Ok(path.join(name))
+}
+
+/// Finds before a measurement that its result could not be written.
+fn writable(path: &Path) -> anyhow::Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))
+}

@@ -1,0 +1,103 @@
+//! `sweep`: latency against load until saturation, or the highest rate that meets an objective.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use tailsight_load::Rate;
+use tailsight_measure::slo::{self, Highest, Search};
+use tailsight_measure::sweep::{self, Rates};
+use tailsight_measure::{Error, Local, Measurement, samples};
+use tailsight_report::load::terminal as shown;
+
+use crate::cli_load::Sweep as Args;
+use crate::commands::live::Live;
+use crate::commands::load::{asked, or_usage, plan};
+use crate::stop::on_interrupt;
+use crate::{Verdict, terminal};
+
+/// Sweeps and prints.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let first = args.rates.first().copied().unwrap_or(args.from);
+    let question = or_usage(plan(&args.traffic).and_then(|mut plan| {
+        plan.rate = Rate::Constant(first);
+        let question = asked(&args.traffic, plan, args.max_time);
+        if let Some(to) = args.to.filter(|to| *to < args.from) {
+            return Err(Error::Contradiction(format!("--to {to} is below --from {}", args.from)));
+        }
+        question.plan.validate()?;
+        question.config()?;
+        Ok(question)
+    }))?;
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).map_err(|e| anyhow::anyhow!("cannot make the folder {}: {e}", dir.display()))?;
+    }
+    let stop = on_interrupt();
+    let live = RefCell::new(Live::new(args.max_time));
+    let mut load = Local::new(question.prepared_plan());
+    let mut files = Files { dir: args.out.clone(), n: 0, failed: None };
+    let mut show = |event: &_| live.borrow_mut().show(event);
+    let mut result = if let Some(objective) = args.slo {
+        let (tolerance, tries) = (args.tolerance, usize::from(args.tries));
+        let search = Search { objective, from: args.from, to: args.to, tolerance, tries };
+        let found = slo::highest(&mut load, &question, &search, &stop, &mut show, &mut |one, m| {
+            files.write(m);
+            live.borrow_mut().prefix(format!("after {:.0}/s: ", one.rate));
+        });
+        found.map(|found| sweep::Sweep::of(Vec::new(), Some(found)))
+    } else {
+        let rates = match args.rates.is_empty() {
+            true => Rates::Rising { from: args.from, factor: args.factor, to: args.to },
+            false => Rates::List(args.rates.clone()),
+        };
+        sweep::sweep(&mut load, &question, &rates, &stop, &mut show, &mut |rate, m| {
+            files.write(m);
+            live.borrow_mut().prefix(format!("after {rate:.0}/s: "));
+        })
+    };
+    live.borrow().end();
+    if let Ok(sweep) = &mut result {
+        sweep.target = question.plan.target.to_string();
+        sweep.protocol = question.plan.protocol.to_string();
+    }
+    let sweep = or_usage(result)?;
+    if let Some(error) = files.failed {
+        return Err(error.into());
+    }
+    if args.traffic.json {
+        terminal::print(&(serde_json::to_string_pretty(&sweep)? + "\n"))?;
+    } else {
+        terminal::print(&shown::sweep(&sweep, &terminal::style()))?;
+    }
+    Ok(match &sweep.objective {
+        Some(found) => of_objective(found),
+        None if sweep.highest_kept.is_none() => Verdict::NotAvailable,
+        None => Verdict::Done,
+    })
+}
+
+fn of_objective(found: &Highest) -> Verdict {
+    match found.verdict.as_str() {
+        "met" => Verdict::Done,
+        "not-met" => Verdict::GateNotMet,
+        _ => Verdict::NotAvailable,
+    }
+}
+
+/// A file a measurement, by number and rate.
+struct Files {
+    dir: Option<PathBuf>,
+    n: usize,
+    failed: Option<Error>,
+}
+
+impl Files {
+    fn write(&mut self, measurement: &Measurement) {
+        self.n += 1;
+        let Some(dir) = &self.dir else { return };
+        let rate = measurement.report.rate.asked.unwrap_or(0.0);
+        let path = Path::new(dir).join(format!("{:02}-{rate:.0}.parquet", self.n));
+        if let Err(error) = samples::write(measurement, &path) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

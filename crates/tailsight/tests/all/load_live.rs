@@ -1,0 +1,380 @@
+//! `load` and `sweep` against real memcached, redis-server and nginx, and against servers that misbehave. What is asserted holds on
+//! a busy machine too: there a measurement may be N/A, but it must say why, add up, and keep its samples.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use crate::support::{json, run, shown, stderr, tailsight};
+
+/// These tests share the cores, but for those that need them alone.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn together() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Starts a program and waits until it listens; `None`, said, where it is not installed.
+fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
+    let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(child) = child else {
+        println!("SKIPPED: {program} is not installed");
+        return None;
+    };
+    let server = Server(child);
+    let since = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(since.elapsed() < Duration::from_secs(10), "{program} does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(server)
+}
+
+/// What holds for every measurement that was printed as JSON, number or N/A.
+fn adds_up(output: &Output) -> serde_json::Value {
+    let report = json(output);
+    let code = output.status.code();
+    match report["verdict"]["verdict"].as_str() {
+        Some("number") => {
+            assert_eq!(code, Some(0), "{}", shown(output));
+            let p = &report["verdict"]["percentiles"][0];
+            let [lower, value, upper] = ["lower_ns", "value_ns", "upper_ns"].map(|k| p[k].as_f64().unwrap());
+            assert!(0.0 < lower && lower <= value && value <= upper, "{p}");
+            assert!(report["response_ns"]["n"].as_u64() > Some(0), "{}", shown(output));
+        }
+        Some("not-available") => {
+            assert_eq!(code, Some(3), "{}", shown(output));
+            for key in ["reason", "hint"] {
+                assert!(report["verdict"][key].as_str().is_some_and(|t| t.len() > 10), "{}", shown(output));
+            }
+            assert!(report["verdict"]["failed"]["test"].is_string(), "{}", shown(output));
+        }
+        other => panic!("{other:?}: {}", shown(output)),
+    }
+    let count = |name: &str| report["counts"][name].as_u64().unwrap();
+    let statuses = ["ok", "miss", "error", "wrong", "closed", "garbage", "lost", "unanswered"];
+    assert_eq!(count("sent"), statuses.iter().map(|s| count(s)).sum::<u64>(), "{}", report["counts"]);
+    assert_eq!((report["schema"].as_u64(), report["kind"].as_str()), (Some(1), Some("measurement")));
+    report
+}
+
+fn load(target: &str, more: &[&str]) -> Output {
+    run(&[&["load", target, "--json", "--rate", "1k", "--ci", "p50:30%", "--max-time", "3s"], more].concat())
+}
+
+#[test]
+fn memcached_is_measured_and_its_samples_read_back() {
+    let _cores = together();
+    let port = free_port();
+    let port_text = port.to_string();
+    let Some(_server) =
+        server("memcached", port, &["-u", "nobody", "-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1"])
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (file, page) = (dir.path().join("a.parquet"), dir.path().join("a.html"));
+    let (file, page) = (file.to_str().unwrap(), page.to_str().unwrap());
+    let output = load(&format!("memcached://127.0.0.1:{port}"), &["-o", file, "--html", page, "--workload", "usr"]);
+    let report = adds_up(&output);
+    let failed = ["error", "wrong", "garbage", "lost", "miss"].map(|s| report["counts"][s].as_u64().unwrap());
+    assert_eq!(failed, [0; 5], "{}", report["counts"]);
+    let stored = tailsight_measure::samples::read(file.as_ref()).unwrap();
+    assert_eq!(stored.rows.len() as u64, report["kept"]["n"].as_u64().unwrap());
+    assert!(stored.rows.len() > 500, "{}", stored.rows.len());
+    assert_eq!(serde_json::to_value(&stored.report).unwrap(), report);
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("tcp://127.0.0.1") && !html.contains("{{"), "the page is filled");
+    assert!(!html.contains("http://") && !html.contains("https://"), "the page loads nothing");
+
+    // Against itself at another rate: no comparison, said before any load.
+    let other = run(&[
+        "load",
+        &format!("memcached://127.0.0.1:{port}"),
+        "--rate",
+        "2k",
+        "--workload",
+        "usr",
+        "--against",
+        file,
+    ]);
+    assert_eq!(other.status.code(), Some(2), "{}", shown(&other));
+    assert!(stderr(&other).contains("no comparison"), "{}", shown(&other));
+}
+
+#[test]
+fn redis_and_nginx_are_measured() {
+    let _cores = together();
+    let port = free_port();
+    let port_text = port.to_string();
+    if let Some(_server) =
+        server("redis-server", port, &["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+    {
+        let report = adds_up(&load(&format!("redis://127.0.0.1:{port}"), &["--get-ratio", "0.9", "--keys", "1k"]));
+        assert_eq!(report["counts"]["error"], 0, "{}", report["counts"]);
+        assert!(report["counts"]["ok"].as_u64() > Some(1_000), "{}", report["counts"]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let d = dir.path().display();
+    let conf = format!(
+        "worker_processes 1; daemon off; pid {d}/pid; error_log {d}/log; events {{ worker_connections 128; }}\n\
+         http {{ access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} location /no {{ return 500; }} }} }}"
+    );
+    let path = dir.path().join("nginx.conf");
+    std::fs::write(&path, conf).unwrap();
+    if let Some(_server) = server("nginx", port, &["-c", path.to_str().unwrap()]) {
+        let report = adds_up(&load(&format!("http://127.0.0.1:{port}/"), &[]));
+        assert!(report["counts"]["ok"].as_u64() > Some(1_000), "{}", report["counts"]);
+        // A closed loop has no rate and is not held against one.
+        let closed = run(&[
+            "load",
+            &format!("http://127.0.0.1:{port}/"),
+            "--json",
+            "--closed",
+            "1",
+            "--connections",
+            "2",
+            "--ci",
+            "p50:30%",
+            "--max-time",
+            "2s",
+        ]);
+        assert_eq!(adds_up(&closed)["rate"]["asked"], serde_json::Value::Null);
+        let slo = run(&[
+            "load",
+            &format!("http://127.0.0.1:{port}/"),
+            "--json",
+            "--closed",
+            "1",
+            "--connections",
+            "2",
+            "--ci",
+            "p50:50%",
+            "--max-time",
+            "2s",
+            "--slo",
+            "p50<1ns",
+        ]);
+        let number = json(&slo)["verdict"]["verdict"] == "number";
+        assert_eq!(slo.status.code(), Some(if number { 4 } else { 3 }), "{}", shown(&slo));
+        let refused = load(&format!("http://127.0.0.1:{port}/no"), &[]);
+        assert_eq!(refused.status.code(), Some(1), "{}", shown(&refused));
+        assert!(stderr(&refused).contains("answered with errors"), "{}", shown(&refused));
+    }
+}
+
+/// A server that answers HTTP until so many requests have come, then does what `then` says.
+fn turns(requests: usize, then: fn(&mut TcpStream)) -> u16 {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), served) = (stream, served.clone()) else { return };
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n) = stream.read(&mut buffer) {
+                    if n == 0 {
+                        return;
+                    }
+                    if served.fetch_add(1, Ordering::Relaxed) >= requests {
+                        return then(&mut stream);
+                    }
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+                }
+            });
+        }
+    });
+    port
+}
+
+/// N/A with a word of what happened; whatever was sampled before is in the file.
+fn misbehaves(then: fn(&mut TcpStream), words: &[&str]) {
+    let port = turns(1_500, then);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.parquet");
+    let output = run(&[
+        "load",
+        &format!("http://127.0.0.1:{port}/"),
+        "--json",
+        "--rate",
+        "1k",
+        "--max-time",
+        "7s",
+        "--connections",
+        "4",
+        "-o",
+        file.to_str().unwrap(),
+    ]);
+    let report = adds_up(&output);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let text = report["verdict"].to_string() + &report["complaints"].to_string();
+    assert!(words.iter().any(|w| text.contains(w)), "{words:?}: {text}");
+    let stored = tailsight_measure::samples::read(&file).unwrap();
+    assert!(stored.rows.len() > 100, "samples are kept: {}", stored.rows.len());
+}
+
+#[test]
+fn a_server_that_closes_is_na() {
+    let _cores = together();
+    misbehaves(|_| {}, &["no connection is left", "failed", "closed"]);
+}
+
+#[test]
+fn a_server_that_stalls_is_na() {
+    let _cores = together();
+    misbehaves(|_| std::thread::sleep(Duration::from_secs(15)), &["stopped answering"]);
+}
+
+#[test]
+fn a_server_that_answers_garbage_is_na() {
+    let _cores = together();
+    misbehaves(
+        |s| drop(s.write_all(b"\x00\xff\x17 not http at all\r\n\r\n")),
+        &["does not speak the protocol", "garbage"],
+    );
+}
+
+#[test]
+fn a_server_that_answers_half_is_na() {
+    let _cores = together();
+    misbehaves(
+        |s| drop(s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nhal")),
+        &["closed", "no connection is left"],
+    );
+}
+
+#[test]
+fn what_is_wrong_from_the_start_is_an_error_that_says_so() {
+    let _cores = together();
+    let closed = free_port();
+    let fails = |args: &[&str], code: i32, words: &[&str]| {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", shown(&output));
+        words.iter().for_each(|w| assert!(stderr(&output).contains(w), "{args:?} must say {w:?}: {}", shown(&output)));
+        assert!(output.stdout.is_empty(), "{}", shown(&output));
+    };
+    let refused = format!("redis://127.0.0.1:{closed}");
+    fails(&["load", "redis://no-such-host.invalid", "--rate", "1k"], 1, &["cannot resolve", "no-such-host.invalid"]);
+    fails(&["load", &refused, "--rate", "1k"], 1, &["cannot connect", "refused", "is the server running"]);
+    fails(&["load", "h:1", "--rate", "1k"], 2, &["--protocol"]);
+    fails(&["load", "ftp://h:1", "--rate", "1k"], 2, &["not a target", "memcached"]);
+    fails(&["load", &refused], 2, &["--rate"]);
+    fails(&["load", &refused, "--rate", "1k", "--closed", "2"], 2, &["cannot be used with"]);
+    fails(&["load", &refused, "--closed", "2", "--arrivals", "fixed"], 2, &["cannot be used with"]);
+    fails(&["load", &refused, "--rate", "0"], 2, &["rate"]);
+    fails(
+        &["load", &refused, "--rate", "1k", "--threads", "8", "--connections", "4"],
+        2,
+        &["4 connections for 8 threads"],
+    );
+    fails(&["load", "redis+udp://127.0.0.1:1", "--rate", "1k"], 2, &["datagrams need ids"]);
+    fails(&["load", &refused, "--rate", "1k", "--max-time", "1s"], 2, &["2 s or more"]);
+    fails(&["load", &refused, "--rate", "1k", "--protocol", "echo"], 2, &["leave one out"]);
+    fails(&["sweep", &refused, "--from", "5k", "--to", "1k"], 2, &["below --from"]);
+    fails(&["sweep", &refused, "--slo", "p99"], 2, &["p99<500us"]);
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let echo = format!("http://127.0.0.1:{}/", turns(usize::MAX, |_| {}));
+    fails(&["load", &echo, "--replay", &write("unsorted", "1\n2\n1.5\n")], 1, &["line 3", "sort"]);
+    fails(&["load", &echo, "--replay", &write("words", "1\nsoon\n")], 1, &["line 2", "`soon` is not a time"]);
+    fails(&["load", &echo, "--replay", "/nonexistent"], 1, &["cannot be opened"]);
+    fails(&["load", &echo, "--rate", "1k", "--against", &write("x.parquet", "no")], 1, &["no Parquet file"]);
+    fails(&["load", &echo, "--rate", "1k", "-o", "/nonexistent/x.parquet"], 1, &["cannot write"]);
+}
+
+#[test]
+fn a_rate_that_nobody_reaches_is_na() {
+    let _cores = together();
+    // One connection with one outstanding request, and a server that takes 5 ms: 200 requests/s.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut buffer = [0; 4096];
+            while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                std::thread::sleep(Duration::from_millis(5));
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+            }
+        }
+    });
+    let output = load(&format!("http://127.0.0.1:{port}/"), &["--connections", "1"]);
+    let report = adds_up(&output);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let id = report["verdict"]["failed"]["id"].as_str().unwrap();
+    assert!(["load", "open-loop"].contains(&id), "{}", report["verdict"]);
+    assert!(report["response_ns"]["percentiles"].as_object().unwrap().values().all(serde_json::Value::is_null));
+}
+
+#[test]
+fn ctrl_c_keeps_the_samples_and_gives_a_verdict() {
+    let _cores = alone();
+    let port = turns(usize::MAX, |_| {});
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.parquet");
+    let mut command = tailsight(&[
+        "load",
+        &format!("http://127.0.0.1:{port}/"),
+        "--json",
+        "--rate",
+        "500",
+        "-o",
+        file.to_str().unwrap(),
+    ]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(3_000));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let report = adds_up(&output);
+    assert_eq!(report["verdict"]["failed"]["id"], "interrupted", "{}", report["verdict"]);
+    assert!(tailsight_measure::samples::read(&file).unwrap().rows.len() > 50, "{}", shown(&output));
+}
+
+#[test]
+fn a_replay_is_sent_as_the_file_says() {
+    let _cores = together();
+    let port = turns(usize::MAX, |_| {});
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("times");
+    let times: Vec<String> = (0..1_500).map(|i| format!("{:.6}", f64::from(i) * 0.001)).collect();
+    std::fs::write(&file, times.join("\n")).unwrap();
+    let output = run(&[
+        "load",
+        &format!("http://127.0.0.1:{port}/"),
+        "--json",
+        "--replay",
+        file.to_str().unwrap(),
+        "--max-time",
+        "6s",
+    ]);
+    let report = adds_up(&output);
+    assert_eq!(report["counts"]["intended"], 1_500, "{}", report["counts"]);
+}
