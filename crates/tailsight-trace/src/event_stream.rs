@@ -159,7 +159,7 @@ mod tests {
     /// Each third event comes late, by less than what is held back, across the borders of batches as inside them.
     #[test]
     fn a_nearly_sorted_stream_is_that_of_the_whole_run() {
-        let late = |i: u64| if i % 3 == 0 { 30_000 + i % 7 } else { 0 };
+        let late = |i: u64| if i.is_multiple_of(3) { 30_000 + i % 7 } else { 0 };
         let events: Vec<Event> =
             (0..40_000u64).map(|i| Event { ts: 100_000 + 10 * i - late(i), a: i, ..Event::default() }).collect();
         for batch in [1000, 9000, 65_536] {
