@@ -3,6 +3,7 @@
 //! [`bench`]. Exit 0 done, 1 failed, 2 usage; `bench` also 4 and 130.
 
 mod bench;
+mod case_study;
 mod run;
 
 use std::io::Write;
@@ -35,6 +36,8 @@ enum Command {
     Load(LoadArgs),
     /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
     Bench(bench::BenchArgs),
+    /// Diagnose memcached beside nginx, change what the diagnosis says, measure what it gave (root).
+    CaseStudy(case_study::CaseStudyArgs),
     /// Run scenarios with known causes and judge the diagnosis (root).
     Run(run::RunArgs),
     /// List the scenarios.
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
+        Command::CaseStudy(args) => case_study::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {
             run::list();

@@ -33,6 +33,12 @@ impl Epoll {
         Ok(())
     }
 
+    /// Takes a descriptor out again: while a request of it is still being served it stays open, and must not be seen as new.
+    pub(super) fn forget(&self, fd: RawFd) {
+        // SAFETY: deleting takes no event; a descriptor that is not there is an error that changes nothing.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
     /// Waits without an end and gives the descriptors that can be read.
     pub(super) fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> impl Iterator<Item = RawFd> + use<'a> {
         // SAFETY: `events` has room for as many events as are asked for and lives over the call.

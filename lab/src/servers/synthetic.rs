@@ -162,6 +162,7 @@ fn read_all(epoll: &Epoll, limit: usize, mut each: impl FnMut(Job)) {
                 Err(_) => false,
             };
             if !open {
+                epoll.forget(fd);
                 connections.remove(&fd);
             }
         }

@@ -91,11 +91,13 @@ fn check_matching(script: &Script, analysis: &Analysis, truth: &truth::Truth) ->
 fn context_name(analysis: &Analysis, owner: OwnerId) -> String {
     let owner = &analysis.lifetimes.owners[owner as usize];
     match &owner.context {
-        // Followed from a sleep of the message's thread: the machine's books count the work that was waited for as own.
+        // Followed from a sleep of the message's thread: the machine's books count the work that was waited for as own,
+        // and sleeps of the one who was waited for as blocked.
         Context::Sibling { .. }
             if matches!(owner.frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup)) =>
         {
-            "own".into()
+            let asleep = matches!(owner.frames.get(1), Some(Frame::SleepIn { .. } | Frame::Stopped));
+            if asleep { "blocked".into() } else { "own".into() }
         }
         Context::Own => "own".into(),
         Context::Ahead => "ahead".into(),

@@ -1,0 +1,221 @@
+//! What a diagnosis makes us change. In: the causes of a round and the [`Config`] that it was recorded with. Out: the next
+//! configuration with its reason, and for every cause before it why nothing was changed for it. Nothing is run here.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A cause of less than this part of the deviation is not worth a change.
+pub const LEAST_SHARE: f64 = 0.03;
+
+/// A cause, as `tailsight diagnose --json` names it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    pub category: String,
+    pub name: String,
+    /// `A`: the application's core, `R`: the receive core.
+    pub role: String,
+    /// Its part of the focus's deviation.
+    pub share: f64,
+    pub deviation_ns: i64,
+    /// Focus messages that it hit.
+    pub messages: u64,
+    /// What the diagnosis says to do.
+    pub fix: Vec<String>,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}) {:.0} %", self.category, self.name, self.role, self.share * 100.0)
+    }
+}
+
+/// How memcached and nginx are set up. The default is theirs: nothing pinned, ordinary priority.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// memcached on a core of its own, nginx on the others.
+    pub apart: bool,
+    /// memcached's threads in real time (`SCHED_FIFO`, priority 1).
+    pub real_time: bool,
+    /// Packets are processed on the client's core (RPS of both ends of the link).
+    pub steered: bool,
+    /// memcached's worker threads beyond one.
+    pub more_threads: usize,
+    /// memcached takes at most so many requests an event (`-R`; its own default is 20).
+    pub per_event: Option<u32>,
+}
+
+/// One setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    Apart,
+    RealTime,
+    Steered,
+    MoreThreads,
+    PerEvent,
+}
+
+impl Change {
+    /// What was changed, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Apart => "memcached pinned to a core of its own, nginx to the others (taskset)",
+            Self::RealTime => "memcached in real time (chrt -f 1)",
+            Self::Steered => "packets processed on the client's core (RPS)",
+            Self::MoreThreads => "one more memcached thread (-t)",
+            Self::PerEvent => "one request an event in memcached (-R 1)",
+        }
+    }
+}
+
+impl Config {
+    /// This configuration with one more change.
+    pub fn with(&self, change: Change) -> Self {
+        let mut next = self.clone();
+        match change {
+            Change::Apart => next.apart = true,
+            Change::RealTime => next.real_time = true,
+            Change::Steered => next.steered = true,
+            Change::MoreThreads => next.more_threads += 1,
+            Change::PerEvent => next.per_event = Some(1),
+        }
+        next
+    }
+}
+
+/// A change and the cause that asked for it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    pub change: Change,
+    /// [`Change::words`].
+    pub words: &'static str,
+    /// Because of this.
+    pub why: Cause,
+}
+
+/// A cause for which nothing was changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Passed {
+    pub cause: Cause,
+    pub reason: &'static str,
+}
+
+/// The first cause, by size, for which something can be changed that is not changed yet. `cores`: of the machine.
+pub fn decide(config: &Config, causes: &[Cause], cores: usize) -> (Option<Step>, Vec<Passed>) {
+    let mut passed = Vec::new();
+    for cause in causes.iter().filter(|cause| cause.share >= LEAST_SHARE) {
+        match remedy(config, cause, cores) {
+            Ok(change) => {
+                return (Some(Step { change, words: change.words(), why: cause.clone() }), passed);
+            }
+            Err(reason) => passed.push(Passed { cause: cause.clone(), reason }),
+        }
+    }
+    (None, passed)
+}
+
+/// What to change for a cause, or why nothing can be.
+fn remedy(config: &Config, cause: &Cause, cores: usize) -> Result<Change, &'static str> {
+    let of = |names: &[&str]| names.iter().any(|name| cause.name.starts_with(name));
+    let on_app = cause.role != "R";
+    let real_time = || if config.real_time { Err("memcached runs in real time already") } else { Ok(Change::RealTime) };
+    match cause.category.as_str() {
+        // nginx and the client are ours to keep away; with real time, nobody's task is in the way.
+        "interference" if of(&["nginx", "lab"]) && !config.apart => Ok(Change::Apart),
+        "interference" | "os-threads" if on_app => real_time(),
+        "interference" | "os-threads" => Err("it is on the receive core, which is the client's: there is no third core"),
+        "wakeup-delay" if of(&["migrat", "load-balance"]) && !config.apart => Ok(Change::Apart),
+        "wakeup-delay" if of(&["wake-pending", "idle"]) => {
+            Err("idle states belong to the host of this virtual machine (or to cpupower); not changed")
+        }
+        "wakeup-delay" => real_time(),
+        "receive-processing" if on_app && !config.steered => Ok(Change::Steered),
+        "receive-processing" => Err("packets are processed on the client's core already"),
+        "hol-blocking" => {
+            // Threads that share one core wait for each other.
+            if !config.apart && config.more_threads + 1 < cores {
+                Ok(Change::MoreThreads)
+            } else if config.per_event.is_none() {
+                Ok(Change::PerEvent)
+            } else {
+                Err("memcached has one core and takes one request an event already")
+            }
+        }
+        "interrupts" => Err("the link is virtual: it has no interrupt that could be moved"),
+        "nic-delay" => Err("the link is virtual: it does not coalesce interrupts"),
+        "steal" => Err("the host took the core; only the host can change that"),
+        "profiler" => Err("the recorder itself; it is not there when latency is measured"),
+        "app-processing" => Err("memcached's own work"),
+        _ => Err("its fix changes the whole machine or the program; not done here"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(category: &str, name: &str, role: &str, share: f64) -> Cause {
+        Cause {
+            category: category.into(),
+            name: name.into(),
+            role: role.into(),
+            share,
+            deviation_ns: 1000,
+            messages: 10,
+            fix: vec![],
+        }
+    }
+
+    fn chosen(config: &Config, causes: &[Cause]) -> Option<Change> {
+        decide(config, causes, 2).0.map(|step| step.change)
+    }
+
+    #[test]
+    fn interference_is_kept_away_and_then_outranked() {
+        let nginx = [cause("interference", "nginx", "A", 0.8)];
+        let apart = Config::default().with(Change::Apart);
+        assert_eq!(chosen(&Config::default(), &nginx), Some(Change::Apart));
+        assert_eq!(chosen(&apart, &nginx), Some(Change::RealTime));
+        let (step, passed) = decide(&apart.with(Change::RealTime), &nginx, 2);
+        assert!(step.is_none());
+        assert_eq!(passed[0].reason, "memcached runs in real time already");
+        // A task that is not ours is never moved.
+        assert_eq!(chosen(&Config::default(), &[cause("interference", "cron", "A", 0.8)]), Some(Change::RealTime));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_passed_with_its_reason_and_the_next_cause_is_taken() {
+        let causes = [
+            cause("wakeup-delay", "idle", "A", 0.5),
+            cause("steal", "", "A", 0.2),
+            cause("hol-blocking", "memcached", "A", 0.1),
+            cause("interference", "nginx", "A", 0.01),
+        ];
+        let (step, passed) = decide(&Config::default().with(Change::Apart), &causes, 2);
+        assert_eq!(passed.len(), 2);
+        let step = step.unwrap();
+        assert_eq!((step.change, step.why.category.as_str()), (Change::PerEvent, "hol-blocking"));
+        // The last one is too small to be worth a change.
+        assert_eq!(chosen(&Config::default(), &causes[3..]), None);
+        assert_eq!(chosen(&Config::default(), &[]), None);
+    }
+
+    #[test]
+    fn threads_are_added_only_where_they_can_run_at_once() {
+        let hol = [cause("hol-blocking", "memcached", "A", 0.5)];
+        let mut config = Config::default();
+        assert_eq!(chosen(&config, &hol), Some(Change::MoreThreads));
+        config = config.with(Change::MoreThreads);
+        assert_eq!((config.more_threads, chosen(&config, &hol)), (1, Some(Change::PerEvent)));
+        assert_eq!(chosen(&config.with(Change::PerEvent), &hol), None);
+    }
+
+    #[test]
+    fn receive_processing_moves_once_and_only_from_the_application_core() {
+        let app = [cause("receive-processing", "packet:nginx", "A", 0.5)];
+        assert_eq!(chosen(&Config::default(), &app), Some(Change::Steered));
+        assert_eq!(chosen(&Config::default().with(Change::Steered), &app), None);
+        assert_eq!(chosen(&Config::default(), &[cause("receive-processing", "x", "R", 0.5)]), None);
+    }
+}
