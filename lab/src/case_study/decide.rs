@@ -1,5 +1,5 @@
 //! What a diagnosis makes us change. In: the causes of a round and the [`Config`] that it was recorded with. Out: the next
-//! configuration with its reason, and for every cause before it why nothing was changed for it. Nothing is run here.
+//! configuration with its reasons, and the causes for which nothing was changed with theirs. Nothing is run here.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A cause of less than this part of the deviation is not worth a change.
 pub const LEAST_SHARE: f64 = 0.03;
+/// A round changes something for the largest causes until these make up so much of the deviation together.
+pub const ENOUGH: f64 = 0.5;
 
 /// A cause, as `tailsight diagnose --json` names it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,7 +76,11 @@ impl Config {
     pub fn with(&self, change: Change) -> Self {
         let mut next = self.clone();
         match change {
-            Change::Apart => next.apart = true,
+            Change::Apart => {
+                next.apart = true;
+                // As in NSight §7.2: no more threads than cores.
+                next.more_threads = 0;
+            }
             Change::RealTime => next.real_time = true,
             Change::Steered => next.steered = true,
             Change::MoreThreads => next.more_threads += 1,
@@ -84,14 +90,22 @@ impl Config {
     }
 }
 
-/// A change and the cause that asked for it.
+/// A change and the causes that asked for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Step {
+pub struct Made {
     pub change: Change,
     /// [`Change::words`].
     pub words: &'static str,
-    /// Because of this.
-    pub why: Cause,
+    /// Because of these, the largest first.
+    pub why: Vec<Cause>,
+}
+
+/// What a round changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    pub changes: Vec<Made>,
+    /// The configuration with these changes.
+    pub config: Config,
 }
 
 /// A cause for which nothing was changed.
@@ -101,30 +115,52 @@ pub struct Passed {
     pub reason: &'static str,
 }
 
-/// The first cause, by size, for which something can be changed that is not changed yet. `cores`: of the machine.
+/// Changes for the largest causes for which something can be changed that is not changed yet, until they make up
+/// [`ENOUGH`]; `None` when there is nothing to change. `cores`: of the machine.
 pub fn decide(config: &Config, causes: &[Cause], cores: usize) -> (Option<Step>, Vec<Passed>) {
     let mut passed = Vec::new();
+    let mut step = Step { changes: Vec::new(), config: config.clone() };
+    let mut covered = 0.0;
     for cause in causes.iter().filter(|cause| cause.share >= LEAST_SHARE) {
-        match remedy(config, cause, cores) {
-            Ok(change) => {
-                return (Some(Step { change, words: change.words(), why: cause.clone() }), passed);
+        // The same change may help against several causes.
+        let already = remedy(config, cause, cores).ok();
+        if let Some(made) = step.changes.iter_mut().find(|made| Some(made.change) == already) {
+            made.why.push(cause.clone());
+        } else {
+            match remedy(&step.config, cause, cores) {
+                Ok(change) => {
+                    step.config = step.config.with(change);
+                    step.changes.push(Made { change, words: change.words(), why: vec![cause.clone()] });
+                }
+                Err(reason) => {
+                    passed.push(Passed { cause: cause.clone(), reason });
+                    continue;
+                }
             }
-            Err(reason) => passed.push(Passed { cause: cause.clone(), reason }),
+        }
+        covered += cause.share;
+        if covered >= ENOUGH {
+            break;
         }
     }
-    (None, passed)
+    ((!step.changes.is_empty()).then_some(step), passed)
 }
+
+/// Why nothing is changed for a task that real time did not help against.
+const OUTRANKED: &str = "memcached runs in real time already, and the task is not ours to move";
 
 /// What to change for a cause, or why nothing can be.
 fn remedy(config: &Config, cause: &Cause, cores: usize) -> Result<Change, &'static str> {
     let of = |names: &[&str]| names.iter().any(|name| cause.name.starts_with(name));
     let on_app = cause.role != "R";
-    let real_time = || if config.real_time { Err("memcached runs in real time already") } else { Ok(Change::RealTime) };
+    let real_time = || if config.real_time { Err(OUTRANKED) } else { Ok(Change::RealTime) };
     match cause.category.as_str() {
         // nginx and the client are ours to keep away; with real time, nobody's task is in the way.
         "interference" if of(&["nginx", "lab"]) && !config.apart => Ok(Change::Apart),
         "interference" | "os-threads" if on_app => real_time(),
-        "interference" | "os-threads" => Err("it is on the receive core, which is the client's: there is no third core"),
+        "interference" | "os-threads" => {
+            Err("it is on the receive core, which is the client's: there is no third core")
+        }
         "wakeup-delay" if of(&["migrat", "load-balance"]) && !config.apart => Ok(Change::Apart),
         "wakeup-delay" if of(&["wake-pending", "idle"]) => {
             Err("idle states belong to the host of this virtual machine (or to cpupower); not changed")
@@ -168,7 +204,7 @@ mod tests {
     }
 
     fn chosen(config: &Config, causes: &[Cause]) -> Option<Change> {
-        decide(config, causes, 2).0.map(|step| step.change)
+        decide(config, causes, 2).0.map(|step| step.changes[0].change)
     }
 
     #[test]
@@ -179,7 +215,7 @@ mod tests {
         assert_eq!(chosen(&apart, &nginx), Some(Change::RealTime));
         let (step, passed) = decide(&apart.with(Change::RealTime), &nginx, 2);
         assert!(step.is_none());
-        assert_eq!(passed[0].reason, "memcached runs in real time already");
+        assert_eq!(passed[0].reason, OUTRANKED);
         // A task that is not ours is never moved.
         assert_eq!(chosen(&Config::default(), &[cause("interference", "cron", "A", 0.8)]), Some(Change::RealTime));
     }
@@ -195,10 +231,43 @@ mod tests {
         let (step, passed) = decide(&Config::default().with(Change::Apart), &causes, 2);
         assert_eq!(passed.len(), 2);
         let step = step.unwrap();
-        assert_eq!((step.change, step.why.category.as_str()), (Change::PerEvent, "hol-blocking"));
+        assert_eq!(step.changes.len(), 1);
+        assert_eq!(
+            (step.changes[0].change, step.changes[0].why[0].category.as_str()),
+            (Change::PerEvent, "hol-blocking")
+        );
         // The last one is too small to be worth a change.
         assert_eq!(chosen(&Config::default(), &causes[3..]), None);
         assert_eq!(chosen(&Config::default(), &[]), None);
+    }
+
+    #[test]
+    fn a_round_changes_things_until_half_of_the_deviation_is_met() {
+        let causes = [
+            cause("os-threads", "kworker", "A", 0.3),
+            cause("steal", "", "A", 0.2),
+            cause("interference", "cron", "A", 0.1),
+            cause("interference", "nginx", "A", 0.11),
+            cause("receive-processing", "packet:nginx", "A", 0.09),
+        ];
+        let (step, passed) = decide(&Config::default(), &causes, 2);
+        let step = step.unwrap();
+        // The last one comes after half of it; stolen time counts for nothing.
+        let changes: Vec<_> = step.changes.iter().map(|made| (made.change, made.why.len())).collect();
+        assert_eq!(changes, [(Change::RealTime, 2), (Change::Apart, 1)]);
+        assert_eq!(passed.len(), 1);
+        assert_eq!(step.config, Config { apart: true, real_time: true, ..Config::default() });
+    }
+
+    #[test]
+    fn on_a_core_of_its_own_memcached_has_one_thread_again() {
+        let config = Config::default().with(Change::MoreThreads).with(Change::Apart);
+        assert_eq!(config.more_threads, 0);
+        // Decided in one round too: no thread is added on the one core.
+        let causes = [cause("interference", "nginx", "A", 0.3), cause("hol-blocking", "memcached", "A", 0.3)];
+        let changes: Vec<_> =
+            decide(&Config::default(), &causes, 2).0.unwrap().changes.iter().map(|m| m.change).collect();
+        assert_eq!(changes, [Change::Apart, Change::PerEvent]);
     }
 
     #[test]

@@ -92,9 +92,11 @@ pub struct Round {
     causes: Vec<Cause>,
     /// The part of the deviation that they explain.
     coverage: Option<f64>,
-    /// The change; `None`: nothing is left to change, or it is the last recording.
+    /// Whether a change was looked for: not after the last recording, which says what is left.
+    looked: bool,
+    /// The change; `None`: there is nothing to change, or none was looked for.
     step: Option<Step>,
-    /// Larger causes for which nothing was changed.
+    /// Causes for which nothing was changed.
     passed_over: Vec<Passed>,
     /// What diagnose said when there was not enough evidence.
     said: String,
@@ -178,15 +180,15 @@ fn findings(study: &Study, args: &CaseStudyArgs) -> anyhow::Result<Findings> {
         let config = configs[configs.len() - 1].clone();
         let run = scratch.path().join(format!("round-{number}"));
         let mut round = diagnosed(study, &config, number as u64, args.duration, &run)?;
-        // The recording after the last round only says what is left.
-        if number <= args.rounds as usize {
+        round.looked = number <= args.rounds as usize;
+        if round.looked {
             (round.step, round.passed_over) = decide::decide(&config, &round.causes, study.cores);
         }
         eprint!("{}", page::round(number, &round, &mut page::Names::default()));
         let step = round.step.clone();
         rounds.push(round);
         match step {
-            Some(step) => configs.push(config.with(step.change)),
+            Some(step) => configs.push(step.config),
             None => break,
         }
     }
@@ -224,6 +226,7 @@ fn diagnosed(study: &Study, config: &Config, seed: u64, time: Duration, run: &Pa
         latency_ns: BTreeMap::new(),
         causes: Vec::new(),
         coverage: None,
+        looked: false,
         step: None,
         passed_over: Vec::new(),
         said: String::new(),
@@ -239,7 +242,8 @@ fn diagnosed(study: &Study, config: &Config, seed: u64, time: Duration, run: &Pa
     let diagnosis: serde_json::Value =
         serde_json::from_slice(&output.stdout).context("what diagnose printed is not JSON")?;
     let causes: Vec<Cause> = serde_json::from_value(diagnosis["causes"].clone()).context("its causes are not known")?;
-    round.causes = causes.into_iter().filter(|c| c.category != "unexplained" && c.category != "not-significant").collect();
+    round.causes =
+        causes.into_iter().filter(|c| c.category != "unexplained" && c.category != "not-significant").collect();
     round.messages = diagnosis["messages"]["total"].as_u64().unwrap_or(0);
     round.lost_events = diagnosis["loss"]["events"].as_u64().unwrap_or(0);
     round.latency_ns = serde_json::from_value(diagnosis["latency_ns"].clone()).unwrap_or_default();

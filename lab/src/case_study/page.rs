@@ -1,4 +1,4 @@
-//! What docs/case-study.md shows. In: a [`Result`](super::Findings). Out: Markdown, and the same between the markers of a
+//! What docs/case-study.md shows. In: [`Findings`]. Out: Markdown, and the same between the markers of a
 //! file. Tasks that are neither the lab's nor memcached nor nginx are `task-1`, `task-2`, … there.
 
 use std::collections::BTreeMap;
@@ -89,9 +89,13 @@ pub fn round(number: usize, round: &Round, names: &mut Names) -> String {
     }
     match &round.step {
         Some(step) => {
-            let _ = writeln!(text, "  → {}, because of {}", step.words, names.cause(&step.why));
+            for made in &step.changes {
+                let why: Vec<String> = made.why.iter().map(|cause| names.cause(cause)).collect();
+                let _ = writeln!(text, "  → {}, because of {}", made.words, why.join(", "));
+            }
         }
-        None => text.push_str("  → nothing to change\n"),
+        None if round.looked => text.push_str("  → nothing that can be changed here\n"),
+        None => text.push_str("  this is what is left\n"),
     }
     text
 }
@@ -100,6 +104,11 @@ pub fn round(number: usize, round: &Round, names: &mut Names) -> String {
 fn latency(round: &Round) -> String {
     let us = |key: &str| us(round.latency_ns.get(key).copied());
     format!("receive latency p50 {} us, p99 {} us, max {} us while recorded", us("p50"), us("p99"), us("max"))
+}
+
+/// The lines of a cell.
+fn join(lines: impl Iterator<Item = String>) -> String {
+    lines.collect::<Vec<_>>().join("<br>")
 }
 
 /// us with one decimal, or `N/A`.
@@ -113,23 +122,30 @@ pub fn page(findings: &Findings, names: &mut Names) -> String {
     for (what, value) in &findings.machine {
         let _ = writeln!(page, "| {what} | {value} |");
     }
-    page.push_str("\n### What was found and changed\n\n| round | causes, largest first | changed | because of |\n|---|---|---|---|\n");
+    page.push_str("\n### What was found and changed\n\n| round | causes, largest first | coverage | changed | because of |\n|---|---|---|---|---|\n");
     for (i, round) in findings.rounds.iter().enumerate() {
         let causes: Vec<String> = round.causes.iter().take(SHOWN).map(|cause| names.cause(cause)).collect();
         let causes = if causes.is_empty() { round.said.clone() } else { causes.join("<br>") };
+        let coverage = round.coverage.map_or_else(|| "N/A".to_owned(), |part| format!("{:.1} %", part * 100.0));
         let (changed, why) = match &round.step {
-            Some(step) => (step.words.to_owned(), names.cause(&step.why)),
-            None if i + 1 == findings.rounds.len() => ("— (what is left)".to_owned(), "—".to_owned()),
+            Some(step) => {
+                let whys = step
+                    .changes
+                    .iter()
+                    .map(|made| made.why.iter().map(|cause| names.cause(cause)).collect::<Vec<_>>().join(", "));
+                (join(step.changes.iter().map(|made| made.words.to_owned())), join(whys))
+            }
+            None if !round.looked => ("— (what is left)".to_owned(), "—".to_owned()),
             None => ("nothing that can be changed here".to_owned(), "—".to_owned()),
         };
-        let _ = writeln!(page, "| {} | {causes} | {changed} | {why} |", i + 1);
+        let _ = writeln!(page, "| {} | {causes} | {coverage} | {changed} | {why} |", i + 1);
     }
-    let passed: Vec<(usize, &super::Passed)> =
-        findings.rounds.iter().enumerate().flat_map(|(i, r)| r.passed_over.iter().map(move |p| (i + 1, p))).collect();
-    if !passed.is_empty() {
+    if findings.rounds.iter().any(|round| !round.passed_over.is_empty()) {
         page.push_str("\nNothing was changed for:\n\n");
-        for (round, passed) in passed {
-            let _ = writeln!(page, "- round {round}, {}: {}", names.cause(&passed.cause), passed.reason);
+    }
+    for (i, round) in findings.rounds.iter().enumerate() {
+        for passed in &round.passed_over {
+            let _ = writeln!(page, "- round {}, {}: {}", i + 1, names.cause(&passed.cause), passed.reason);
         }
     }
     page.push_str(&table(findings));
@@ -204,6 +220,9 @@ fn split(text: &str) -> anyhow::Result<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Configuration;
+    use super::super::decide::{self, Config};
+    use super::super::figures::Repeat;
     use super::*;
 
     #[test]
@@ -215,6 +234,69 @@ mod tests {
         assert_eq!(names.name("lock-wait", "somebody holds it"), "task-1 holds it");
         assert_eq!(names.name("os-threads", "ksoftirqd"), "ksoftirqd");
         assert_eq!(Names::default().name("interference", "somebody"), "somebody");
+    }
+
+    /// Two configurations, one round with a change and one without.
+    fn findings() -> Findings {
+        let cause = |name: &str, share| Cause {
+            category: "interference".into(),
+            name: name.into(),
+            role: "A".into(),
+            share,
+            deviation_ns: 1,
+            messages: 1,
+            fix: vec![],
+        };
+        let round = |looked, causes: Vec<Cause>| {
+            let (step, passed_over) = match looked {
+                true => decide::decide(&Config::default(), &causes, 2),
+                false => (None, Vec::new()),
+            };
+            Round {
+                config: Config::default(),
+                messages: 100,
+                lost_events: 0,
+                latency_ns: [("p50".to_owned(), 1500)].into(),
+                causes,
+                coverage: Some(0.995),
+                looked,
+                step,
+                passed_over,
+                said: String::new(),
+            }
+        };
+        let configuration = |name: &str, ns: [Option<u64>; 5]| Configuration {
+            name: name.into(),
+            config: Config::default(),
+            commands: vec!["chrt MEMCACHED".into()],
+            repeats: vec![Repeat { requests: 9, missing: 1, memcached_ns: ns, late_p99_ns: None, nginx_ns: [None; 2] }],
+            median_ns: ns,
+        };
+        let (first, last) = ([Some(4000), Some(9000), None, None, None], [Some(1000), Some(9000), None, None, None]);
+        Findings {
+            schema: 1,
+            command: "lab case-study".into(),
+            machine: [("kernel", "6".to_owned())].into(),
+            rounds: vec![round(true, vec![cause("nginx", 0.4), cause("somebody", 0.3)]), round(false, vec![])],
+            configurations: vec![configuration("default", first), configuration("+ step 1", last)],
+            ratios: figures::ratios(&first, &last),
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_was_changed_why_and_what_it_gave() {
+        let page = page(&findings(), &mut Names::published());
+        assert!(page.contains("| interference nginx (A) 40 %<br>interference task-1 (A) 30 % |"), "{page}");
+        assert!(page.contains("99.5 %") && !page.contains("somebody"), "{page}");
+        assert!(page.contains("(taskset)<br>memcached in real time"), "{page}");
+        assert!(page.contains("| — (what is left) |"), "{page}");
+        assert!(page.contains("| default | 4.0 | 9.0 | N/A | N/A | N/A | N/A | N/A |"), "{page}");
+        assert!(page.contains("| **first / last** | **4.0 ×** | **1.0 ×** | N/A | N/A | N/A |"), "{page}");
+        // Every table has as many cells in each of its lines.
+        for rows in page.split("\n\n").filter(|part| part.starts_with('|')) {
+            let cells: Vec<usize> = rows.trim().lines().map(|row| row.matches('|').count()).collect();
+            assert!(cells.iter().all(|n| *n == cells[0]), "{cells:?} in {rows}");
+        }
     }
 
     #[test]
