@@ -4,6 +4,7 @@
 #
 #   scripts/bench.sh [DIR] [OPTION…]   raw results go to DIR (default: bench-out in the current folder); options are
 #                                      those of `lab bench`: --quick, --write, --gate, --only roundtrip …
+#                                      `--only client` measures the load generator (docs/measurement.md)
 #
 # Exit: 0 measured, 1 failed, 130 interrupted; with --gate 4 a goal missed, 3 one that cannot be judged.
 set -eu
@@ -30,5 +31,5 @@ target=${CARGO_TARGET_DIR:-target}
 trap : INT TERM
 code=0
 "$target/release/lab" bench --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
-give_back "$out" docs/benchmarks.md
+give_back "$out" docs/benchmarks.md docs/measurement.md
 exit "$code"

@@ -70,7 +70,12 @@ fi
 # Measured beside us. perf has another name on each distribution, and none for some kernels: nice to have.
 peers=''
 if [ "$goal" = bench ]; then
+    need nftables "a fault of the lab is a long firewall" have nft
     need bpftrace "measured beside us" have bpftrace
+    need redis-tools "redis-benchmark, measured beside us" have redis-benchmark
+    need libmemcached-tools "memcaslap, measured beside us" have memcaslap
+    need wrk "measured beside us" have wrk
+    need nghttp2-client "h2load, measured beside us" have h2load
     perf_works || peers=perf
 fi
 

@@ -2,7 +2,8 @@
 //!
 //! - [`netns`]: two network namespaces of our own joined by a veth pair, gone when dropped;
 //! - [`server`]: unmodified memcached, nginx and redis-server inside a namespace, pinned when asked, stopped when dropped;
-//! - [`load`]: an open-loop client on one thread, any number of workloads at once, latency from the intended send time;
+//! - [`load`]: the product's load generator in the lab's words: any number of workloads at once, latency from the intended
+//!   send time;
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
 //! - [`process`]: children that run on a chosen CPU and die with us; [`units`]: `20k`, `500ms`, `64k`.
@@ -35,6 +36,7 @@ mod error;
 pub mod faults;
 pub mod load;
 pub mod netns;
+mod poller;
 pub mod probe;
 pub mod process;
 pub mod schedule;

@@ -1,4 +1,4 @@
-//! The lab's command line. `lab load`: the open-loop client; in: workloads as options; out: on stdout a table of latency
+//! The lab's command line. `lab load`: open-loop loads by the product's load generator; in: workloads as options; out: on stdout a table of latency
 //! in us or, with `--json`, one object a workload with times in ns. `lab bench`: the figures of docs/benchmarks.md, see
 //! [`bench`]. Exit 0 done, 1 failed, 2 usage; `bench` also 4 and 130.
 
@@ -32,7 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load servers from one thread and print the latency, measured from the time each request was due.
+    /// Load servers and print the latency, measured from the time each request was due.
     Load(LoadArgs),
     /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
     Bench(bench::BenchArgs),
@@ -86,7 +86,7 @@ struct LoadArgs {
     /// Run on this CPU.
     #[arg(long)]
     cpu: Option<usize>,
-    /// Poll without a pause: exact, and takes a whole core.
+    /// Poll without a pause, one thread for all workloads: exact, and takes a whole core.
     #[arg(long)]
     spin: bool,
     /// Print one JSON object a workload instead of a table.

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::clock::now_ns;
-use crate::load::poller::Poller;
+use crate::poller::Poller;
 use crate::servers::Service;
 use crate::wire::{HEADER, Header, NULL_RPC, Stamps};
 use crate::{Error, Result};

@@ -37,13 +37,27 @@ pub mod kind {
     pub const HANDOFF: u64 = 6;
     /// A storm was on: packets, interrupts, migrations, shoot-downs.
     pub const STORM: u64 = 7;
-    /// A packet was lost or kept back; in the upper half the id of the request that it begins with.
+    /// A packet was lost or kept back; in the upper half the id of a request in it.
     pub const PACKET: u64 = 8;
+    /// A packet was passed on at once; in the upper half the id of a request in it.
+    pub const PASSED: u64 = 9;
 
-    /// The kind of a packet that begins with this request.
+    /// The kind of a packet with this request that was lost or kept back.
     #[must_use]
     pub const fn packet(id: u32) -> u64 {
         PACKET | (id as u64) << 32
+    }
+
+    /// The kind of a packet with this request that was passed on at once.
+    #[must_use]
+    pub const fn passed(id: u32) -> u64 {
+        PASSED | (id as u64) << 32
+    }
+
+    /// The kind and the id of the request.
+    #[must_use]
+    pub const fn parts(kind: u64) -> (u64, u32) {
+        (kind & 0xffff_ffff, (kind >> 32) as u32)
     }
 }
 

@@ -81,8 +81,10 @@ impl Policy {
             let (asked, most) = (plan.connections, self.connections);
             return refuse(format!("{asked} connections, at most {most} are allowed (--max-connections)"));
         }
-        if plan.max_samples > self.samples {
-            return refuse(format!("room for {} samples, at most {} are allowed", plan.max_samples, self.samples));
+        for (what, room) in [("samples", plan.max_samples), ("sends", plan.max_sends)] {
+            if room > self.samples {
+                return refuse(format!("room for {room} {what}, at most {} are allowed", self.samples));
+            }
         }
         if plan.workload.keys > self.keys {
             return refuse(format!("{} keys, at most {} are allowed (--max-keys)", plan.workload.keys, self.keys));
@@ -206,7 +208,7 @@ mod tests {
         let policy = Policy { keys: 50_000, ..Policy::default() };
         assert!(policy.admit(&request(|_| {})).is_ok());
         type Change = fn(&mut Plan);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 10] = [
             ("--max-rate", |p| p.rate = "200k".parse().unwrap()),
             ("--max-rate", |p| p.rate = "ramp:1k..200k/10s".parse().unwrap()),
             ("--max-rate", |p| {
@@ -216,6 +218,7 @@ mod tests {
             ("--max-duration", |p| p.duration_ns = Some(601_000_000_000)),
             ("--max-connections", |p| p.connections = 5000),
             ("samples", |p| p.max_samples = 1 << 24),
+            ("sends", |p| p.max_sends = 1 << 24),
             ("--max-keys", |p| p.workload.keys = 60_000),
             ("--allow", |p| p.target = "10.0.0.1:11211".parse().unwrap()),
             ("--allow", |p| p.target = "unix:/run/some.sock".parse().unwrap()),

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 use crate::generated as proto;
 use crate::policy::{Admitted, Policy};
-use crate::session::{LEASE, Running, Sessions};
+use crate::session::{LEASE, Ready, Sessions};
 use crate::wire::{PROTOCOL, chunks};
 use crate::{AgentError, host};
 
@@ -20,6 +20,9 @@ pub(crate) struct Service {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) policy: Arc<Policy>,
 }
+
+/// How far ahead a load may be told to begin, ns.
+const MOST_AHEAD_NS: u64 = 10_000_000_000;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -57,42 +60,41 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
 }
 
 impl Service {
-    /// Admits and starts a load, or says in the log why not.
-    async fn start(&self, request: proto::LoadRequest, only_prepare: bool) -> Result<(String, u64), Status> {
+    /// Admits a load and gets it ready, or says in the log why not.
+    async fn start(&self, request: proto::LoadRequest, only_prepare: bool) -> Result<String, Status> {
         let (id, sessions, policy) = (request.session, self.sessions.clone(), self.policy.clone());
         sessions.begin_start(id).map_err(denied)?;
         blocking(move || {
             let begun = begin(&policy, &request, only_prepare);
-            let (running, result) = match begun {
-                Ok((address, None)) => (None, Ok((address, 0))),
-                Ok((address, Some(running))) => {
-                    let plan = running.driver.plan();
+            let (ready, result) = match begun {
+                Ok((address, None)) => (None, Ok(address)),
+                Ok((address, Some(ready))) => {
+                    let plan = ready.plan();
                     let role = request.role().as_str_name().trim_start_matches("ROLE_").to_lowercase();
                     sessions.log(&format!(
-                        "load started ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed {}",
+                        "load ready ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed {}",
                         plan.target, plan.protocol, plan.rate, plan.arrivals, plan.connections, plan.threads, plan.seed
                     ));
-                    let start_ns = running.driver.start_ns();
-                    (Some(running), Ok((address, start_ns)))
+                    (Some(ready), Ok(address))
                 }
                 Err(error) => {
                     sessions.log(&format!("load refused: {}", plain(&error.to_string())));
                     (None, Err(refused(&error)))
                 }
             };
-            sessions.end_start(id, running).map_err(denied)?;
+            sessions.end_start(id, ready).map_err(denied)?;
             result
         })
         .await?
     }
 }
 
-/// Starts what was admitted. To prepare only, everything is done but the load.
+/// Gets ready what was admitted. To prepare only, everything is let go again but the keys.
 fn begin(
     policy: &Policy,
     request: &proto::LoadRequest,
     only_prepare: bool,
-) -> Result<(String, Option<Running>), AgentError> {
+) -> Result<(String, Option<Ready>), AgentError> {
     let Admitted { mut plan, address, files } = policy.admit(request)?;
     if only_prepare {
         store_keys(&mut plan)?;
@@ -100,7 +102,7 @@ fn begin(
     }
     // Recording begins with a measurement window, not with the load.
     plan.sampling = 0.0;
-    Ok((address, Some(Running::new(Driver::start(plan)?, files, policy.rate))))
+    Ok((address, Some(Ready::new(Driver::prepare(plan)?, files, policy.rate))))
 }
 
 /// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
@@ -109,7 +111,7 @@ fn store_keys(plan: &mut Plan) -> Result<(), LoadError> {
     plan.arrivals = tailsight_load::Arrivals::Fixed;
     plan.rate = Rate::Steps(vec![(1_000_000_000, 0.0), (1_000_000_000, 1.0)]);
     plan.duration_ns = Some(1_000_000);
-    plan.max_samples = 1;
+    (plan.max_samples, plan.max_sends) = (1, 1);
     // It lasts a millisecond and nothing is due in it.
     let _ = Driver::start(plan.clone())?.wait();
     Ok(())
@@ -162,13 +164,26 @@ impl proto::agent_server::Agent for Service {
     }
 
     async fn prepare(&self, request: Request<proto::LoadRequest>) -> Answer<proto::PrepareReply> {
-        let (address, _) = self.start(request.into_inner(), true).await?;
+        let address = self.start(request.into_inner(), true).await?;
         Ok(Response::new(proto::PrepareReply { address }))
     }
 
     async fn start_load(&self, request: Request<proto::LoadRequest>) -> Answer<proto::StartLoadReply> {
-        let (address, start_ns) = self.start(request.into_inner(), false).await?;
-        Ok(Response::new(proto::StartLoadReply { start_ns, address }))
+        let address = self.start(request.into_inner(), false).await?;
+        Ok(Response::new(proto::StartLoadReply { address }))
+    }
+
+    async fn go(&self, request: Request<proto::GoRequest>) -> Answer<proto::GoReply> {
+        let request = request.into_inner();
+        // An instant far away would hold a load back until nobody expects it any more.
+        if request.start_ns > now_ns() + MOST_AHEAD_NS {
+            return Err(Status::invalid_argument(
+                "the load is to begin more than 10 s from now; are the clocks compared?",
+            ));
+        }
+        let start_ns = self.sessions.go(request.session, request.start_ns).map_err(denied)?;
+        self.sessions.log("load started");
+        Ok(Response::new(proto::GoReply { start_ns }))
     }
 
     async fn start_measure(&self, request: Request<proto::StartMeasureRequest>) -> Answer<proto::StartMeasureReply> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tailsight_load::{Cursor, Driver, Interval, Progress, Send};
+use tailsight_load::{Cursor, Driver, Interval, Prepared, Progress, Send};
 use tempfile::NamedTempFile;
 
 use crate::wire::{Records, Summary, not_given};
@@ -20,6 +20,27 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Where an agent writes what it does.
 pub type Log = Arc<dyn Fn(&str) + Sync + std::marker::Send>;
+
+/// A load that is ready, and what it keeps beside it once it runs.
+pub(crate) struct Ready {
+    prepared: Prepared,
+    files: Vec<NamedTempFile>,
+    max_rate: f64,
+}
+
+impl Ready {
+    pub(crate) fn new(prepared: Prepared, files: Vec<NamedTempFile>, max_rate: f64) -> Self {
+        Self { prepared, files, max_rate }
+    }
+
+    pub(crate) fn plan(&self) -> &tailsight_load::Plan {
+        self.prepared.plan()
+    }
+
+    fn go(self, start_ns: u64) -> Running {
+        Running::new(self.prepared.go(start_ns), self.files, self.max_rate)
+    }
+}
 
 /// A load with what is kept beside it.
 pub(crate) struct Running {
@@ -37,7 +58,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(driver: Driver, files: Vec<NamedTempFile>, max_rate: f64) -> Self {
+    fn new(driver: Driver, files: Vec<NamedTempFile>, max_rate: f64) -> Self {
         let closed = driver.plan().arrivals.is_closed();
         Self {
             given_intervals: vec![0; driver.plan().threads as usize],
@@ -111,6 +132,7 @@ enum Phase {
     Idle,
     /// A load is being started or stopped by the call with this number; it is not in our hands.
     Busy,
+    Ready(Box<Ready>),
     Loading(Box<Running>),
     Ended(Box<Ended>),
 }
@@ -178,7 +200,7 @@ impl Sessions {
 
     /// Renews the lease; whether a load runs.
     pub(crate) fn keep_alive(&self, id: u64) -> Result<bool, Denied> {
-        self.with(id, |session| Ok(matches!(session.phase, Phase::Loading(_) | Phase::Busy)))
+        self.with(id, |session| Ok(matches!(session.phase, Phase::Loading(_) | Phase::Ready(_) | Phase::Busy)))
     }
 
     /// Takes the right to start a load.
@@ -189,15 +211,36 @@ impl Sessions {
                 Ok(())
             }
             Phase::Busy => Err("another call is still starting or stopping a load".into()),
+            // One that was never begun is let go.
+            Phase::Ready(_) => {
+                session.phase = Phase::Busy;
+                Ok(())
+            }
             Phase::Loading(_) => Err("a load runs already; stop it first".into()),
         })
     }
 
-    /// Hands over what was started, or that nothing was. When the session has gone meanwhile the load ends at once.
-    pub(crate) fn end_start(&self, id: u64, running: Option<Running>) -> Result<(), Denied> {
+    /// Hands over what is ready, or that nothing is. When the session has gone meanwhile it is let go at once.
+    pub(crate) fn end_start(&self, id: u64, ready: Option<Ready>) -> Result<(), Denied> {
         self.with(id, |session| {
-            session.phase = running.map_or(Phase::Idle, |running| Phase::Loading(Box::new(running)));
+            session.phase = ready.map_or(Phase::Idle, |ready| Phase::Ready(Box::new(ready)));
             Ok(())
+        })
+    }
+
+    /// Begins the load that is ready; says when its schedule begins.
+    pub(crate) fn go(&self, id: u64, start_ns: u64) -> Result<u64, Denied> {
+        self.with(id, |session| match std::mem::replace(&mut session.phase, Phase::Idle) {
+            Phase::Ready(ready) => {
+                let running = ready.go(start_ns);
+                let begins_ns = running.driver.start_ns();
+                session.phase = Phase::Loading(Box::new(running));
+                Ok(begins_ns)
+            }
+            phase => {
+                session.phase = phase;
+                Err("no load is ready; call start_load first".into())
+            }
         })
     }
 
@@ -239,6 +282,11 @@ impl Sessions {
                 let reason = ended.reason.clone();
                 session.phase = Phase::Ended(ended);
                 Ok(Err(reason.map_or(Ok(summary), Err)))
+            }
+            // It was never begun: connections and threads are let go.
+            Phase::Ready(_) => {
+                session.phase = Phase::Idle;
+                Err("no load runs".into())
             }
             phase => {
                 let denied = idle(&phase);
@@ -332,7 +380,7 @@ fn idle(phase: &Phase) -> Denied {
     match phase {
         Phase::Busy => "a load is being started or stopped".into(),
         Phase::Ended(ended) => ended.reason.clone().unwrap_or_else(|| "the load is over".into()),
-        Phase::Idle | Phase::Loading(_) => "no load runs".into(),
+        Phase::Idle | Phase::Ready(_) | Phase::Loading(_) => "no load runs".into(),
     }
 }
 

@@ -6,7 +6,7 @@ use tailsight_load::{Complaint, Counts, Histogram, Interval, Outcome, Sample, Se
 use crate::generated as proto;
 
 /// The protocol's number: raised when an older side would misunderstand a newer one.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 /// Rows a chunk: 40 bytes each stay far below the 4 MiB of a gRPC message.
 const ROWS: usize = 16_384;
 /// Largest message that is taken: a replay of some million requests.

@@ -1,4 +1,4 @@
-//! The ethtool ioctls that only ask: driver, time stamping abilities, interrupt coalescing.
+//! The ethtool ioctls that only ask: driver, time stamping abilities, interrupt coalescing, queues.
 //!
 //! In: an interface name of this network namespace. Out: the kernel's structs as plain values.
 //! Layouts: `include/uapi/linux/ethtool.h`.
@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 
 /// `struct ethtool_ts_info`, the fields used here.
@@ -61,12 +62,31 @@ pub(crate) fn coalesce(name: &str) -> io::Result<CoalesceInfo> {
 
 /// The driver's name as it calls itself; virtual devices such as veth have one too.
 pub(crate) fn driver(name: &str) -> io::Result<String> {
-    // cmd, then driver[32] and what follows: 196 bytes
+    driver_and_bus(name).map(|(driver, _)| driver)
+}
+
+/// The driver's name, and the device's address on its bus (`0000:00:03.0`; empty for devices of software).
+pub(crate) fn driver_and_bus(name: &str) -> io::Result<(String, String)> {
+    // cmd, then driver, version, firmware version and bus info of 32 bytes each, and what follows: 196 bytes
     let mut words = [0u32; 49];
     words[0] = ETHTOOL_GDRVINFO;
     ask(name, &mut words)?;
-    let bytes: Vec<u8> = words[1..9].iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok((text(&words[1..9]), text(&words[25..33])))
+}
+
+/// Receive and transmit queues in use; those that do both count as each.
+pub(crate) fn channels(name: &str) -> io::Result<(u32, u32)> {
+    // cmd, the most of each kind (rx, tx, other, combined), then how many there are (the same order)
+    let mut words = [0u32; 9];
+    words[0] = ETHTOOL_GCHANNELS;
+    ask(name, &mut words)?;
+    Ok((words[5].saturating_add(words[8]), words[6].saturating_add(words[8])))
+}
+
+/// Bytes up to the first zero as text.
+fn text(words: &[u32]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// One ethtool request. `words` starts with the command and is as long as the command's struct, which the kernel fills.

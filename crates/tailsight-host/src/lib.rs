@@ -10,6 +10,7 @@
 
 pub mod btf;
 pub mod clock;
+pub mod device;
 mod error;
 mod ethtool;
 #[cfg(test)]

@@ -112,6 +112,7 @@ fn record(
 fn is_public(comm: &str) -> bool {
     let own = ["memcached", "nginx", "redis-server", "lab", "tailsight", "golden", "jemalloc_bg_thd", "swapper"];
     let families = [
+        "lab-",
         "mc-",
         "bio_",
         "io_thd_",

@@ -130,6 +130,12 @@ impl Connection {
         self.in_flight
     }
 
+    /// When its oldest request in flight was sent, ns; 0 when it was not sent whole yet.
+    #[inline]
+    pub(crate) fn asked_ns(&self) -> u64 {
+        self.slot(self.oldest).called_ns
+    }
+
     /// Whether one more request fits.
     #[inline]
     pub(crate) fn has_room(&mut self, outstanding: u32) -> bool {

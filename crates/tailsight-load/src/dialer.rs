@@ -58,8 +58,8 @@ impl Dialer {
         Err(last.unwrap_or_else(|| dialer.refused(io::Error::other("no address"))))
     }
 
-    fn refused(&self, source: io::Error) -> LoadError {
-        LoadError::Connect { target: self.target.to_string(), source }
+    fn refused(&self, reason: io::Error) -> LoadError {
+        LoadError::Connect { target: self.target.to_string(), reason }
     }
 
     /// A socket that is connected; waits for it.

@@ -20,6 +20,7 @@ use crate::keys::Keys;
 use crate::lane::{Control, Lane, Published};
 use crate::outcome::{Outcome, ThreadReport};
 use crate::rng::{Purpose, stream};
+use crate::together::Meeting;
 use crate::{Interval, LoadError, Plan, Sample, Schedule, Send, Wait};
 
 /// A load that runs on threads of its own. Dropping it ends the load at once.
@@ -32,6 +33,40 @@ pub struct Driver {
     start_ns: u64,
     cpu_before_ns: u64,
 }
+
+/// A load that is ready and has not begun: its connections stand, its keys are stored, its threads wait. Dropping it lets
+/// all of that go.
+#[derive(Debug)]
+pub struct Prepared {
+    // Dropped first: a thread whose sender is gone ends, and dropping the driver waits for that.
+    go: Vec<mpsc::Sender<u64>>,
+    driver: Driver,
+}
+
+impl Prepared {
+    /// The plan that will run.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.driver.plan
+    }
+
+    /// Begins: the schedules of all threads count from this one instant, CLOCK_MONOTONIC ns, or from [`LEAD_NS`] from now when
+    /// that is later.
+    #[must_use]
+    pub fn go(self, start_ns: u64) -> Driver {
+        let Self { go, mut driver } = self;
+        driver.cpu_before_ns = process_cpu_ns();
+        driver.start_ns = start_ns.max(now_ns() + LEAD_NS);
+        for sender in go {
+            // A thread that is gone has nobody to start.
+            let _ = sender.send(driver.start_ns);
+        }
+        driver
+    }
+}
+
+/// Time for all threads to wake before the first request is due, ns.
+pub const LEAD_NS: u64 = 2_000_000;
 
 /// How a load stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,16 +96,50 @@ pub struct Cursor {
 }
 
 impl Driver {
-    /// Checks the plan, connects, stores the keys, tries one request on each connection, then starts the load. The first
-    /// measurement window begins with it, at the plan's sampling rate.
+    /// [Prepares](Driver::prepare) and starts the load. The first measurement window begins with it, at the plan's sampling
+    /// rate.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`].
+    pub fn start(plan: Plan) -> Result<Self, LoadError> {
+        Ok(Self::prepare(plan)?.go(0))
+    }
+
+    /// Checks the plan, connects, stores the keys, tries one request on each connection.
     ///
     /// # Errors
     /// What is wrong with the plan, the target or the server; no request of the load was sent then.
-    pub fn start(plan: Plan) -> Result<Self, LoadError> {
+    pub fn prepare(plan: Plan) -> Result<Prepared, LoadError> {
+        Self::prepare_one(plan, None)
+    }
+
+    /// Prepares several loads of one thread each that will poll without a pause ([`Wait::Spin`]) and share a core: one thread
+    /// gives each a turn after the other. All of them must then [go](Prepared::go), or be dropped; none runs before.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`], and when a plan has more threads or does not spin; with the plan's place in the list.
+    pub fn prepare_together(plans: Vec<Plan>) -> Result<Vec<Prepared>, (usize, LoadError)> {
+        let unfit = |plan: &Plan| plan.wait != Wait::Spin || plan.threads != 1;
+        if let Some(i) = plans.iter().position(unfit) {
+            let reason = "loads that share a thread must poll (wait=spin), on one thread each";
+            return Err((i, LoadError::Plan(reason.into())));
+        }
+        let meeting = Arc::new(Meeting::new(plans.len()));
+        let prepare = |(i, plan)| Self::prepare_one(plan, Some(&meeting)).map_err(|error| (i, error));
+        plans.into_iter().enumerate().map(prepare).collect()
+    }
+
+    fn prepare_one(plan: Plan, meeting: Option<&Arc<Meeting>>) -> Result<Prepared, LoadError> {
         plan.validate()?;
+        let allowed = host::allowed_cpus();
+        if let Some(cpu) = plan.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            let reason = format!("core {cpu} is not one that this process may use; there are {}", allowed.join(", "));
+            return Err(LoadError::Plan(reason));
+        }
         let plan = Arc::new(plan);
         host::raise_file_limit(u64::from(plan.connections) + u64::from(plan.threads));
-        let schedule = Schedule::new(&plan.arrivals, &plan.rate, plan.seed)?;
+        let schedule = Schedule::in_bursts(&plan.arrivals, &plan.rate, plan.burst, plan.seed)?;
         let dialer = Dialer::new(&plan)?;
         let keys = Arc::new(Keys::new(&plan.workload));
         let control = Arc::new(Control::default());
@@ -93,8 +162,9 @@ impl Driver {
             let schedule = schedule.as_ref().map(|s| s.part(thread as usize, plan.threads as usize));
             let (plan, control, keys, dialer) = (plan.clone(), control.clone(), keys.clone(), dialer.clone());
             let cpu = cpus.get(thread as usize).copied();
+            let meeting = meeting.cloned();
             let handle = std::thread::Builder::new()
-                .name(format!("load-{thread}"))
+                .name(format!("{}-{thread}", plan.task))
                 .spawn(move || {
                     let lane = Lane::new(&plan, control, published);
                     let encoder = Encoder::new(&plan, keys);
@@ -102,7 +172,8 @@ impl Driver {
                         stream(plan.seed, Purpose::Requests, u64::from(thread)),
                         stream(plan.seed, Purpose::Sampling, u64::from(thread)),
                     );
-                    serve(thread, cpu, &ready_sender, &go_receiver, || {
+                    let meeting = meeting.as_deref();
+                    serve(thread, cpu, &ready_sender, &go_receiver, meeting, || {
                         let mut engine = Engine::new(plan, lane, encoder, dialer, schedule, rngs)?;
                         crate::setup::prepare(&mut engine, thread)?;
                         Ok(engine)
@@ -117,14 +188,7 @@ impl Driver {
             // A thread that ended without a word has panicked; joining it will say so.
             receiver.recv().unwrap_or_else(|_| Err(LoadError::Plan("a loading thread panicked".into())))?;
         }
-        driver.cpu_before_ns = process_cpu_ns();
-        // Time for all threads to wake before the first request is due.
-        driver.start_ns = now_ns() + 2_000_000;
-        for sender in go {
-            // A thread that is gone has nobody to start.
-            let _ = sender.send(driver.start_ns);
-        }
-        Ok(driver)
+        Ok(Prepared { go, driver })
     }
 
     /// The plan that runs.
@@ -181,7 +245,8 @@ impl Driver {
     pub fn sends_since(&self, cursor: &mut Cursor) -> Vec<Send> {
         let ats = sized(&mut cursor.sends, self.published.len());
         let parts: Vec<&[Send]> = self.published.iter().zip(ats.iter()).map(|(p, at)| p.sends.since(*at)).collect();
-        let (sends, taken) = merge(&parts, self.threads.iter().all(JoinHandle::is_finished));
+        let (mut sends, taken) = merge(&parts, self.threads.iter().all(JoinHandle::is_finished));
+        firsts_of_bursts(&mut sends, self.plan.burst);
         for (at, taken) in ats.iter_mut().zip(taken) {
             *at += taken;
         }
@@ -199,10 +264,15 @@ impl Driver {
         rows.collect()
     }
 
+    /// Asks for the end of sending and does not wait for it, as [`Driver::stop`] and [`Driver::wait`] do.
+    pub fn end(&self) {
+        self.control.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Stops sending, waits for the last replies (at most [`Plan::drain_ns`]), and gives what was measured.
     #[must_use]
     pub fn stop(mut self) -> Outcome {
-        self.control.stop.store(true, Ordering::Relaxed);
+        self.end();
         self.finish()
     }
 
@@ -237,25 +307,36 @@ fn serve(
     cpu: Option<usize>,
     ready: &mpsc::Sender<Result<(), LoadError>>,
     go: &mpsc::Receiver<u64>,
+    meeting: Option<&Meeting>,
     prepare: impl FnOnce() -> Result<Engine, LoadError>,
 ) -> ThreadReport {
     host::exact_timers();
+    let give_up = || meeting.inspect(|meeting| meeting.give_up());
     let mut report = ThreadReport { thread, ..ThreadReport::default() };
     report.cpu = cpu.filter(|cpu| host::pin(*cpu).is_ok());
     let mut engine = match prepare() {
         Ok(engine) => engine,
         Err(error) => {
+            give_up();
             let _ = ready.send(Err(error));
             return report;
         }
     };
-    if ready.send(Ok(())).is_err() {
+    let start_ns = ready.send(Ok(())).ok().and_then(|()| go.recv().ok());
+    let Some(start_ns) = start_ns else {
+        // The driver gave up: another thread could not get ready.
+        give_up();
         return report;
-    }
-    // The driver gave up: another thread could not get ready.
-    let Ok(start_ns) = go.recv() else { return report };
+    };
     let before = Treatment::now();
-    let ended = engine.run(start_ns);
+    let ended = match meeting {
+        None => engine.run(start_ns),
+        Some(meeting) => {
+            let Some((back, ended)) = meeting.run(engine, start_ns) else { return ThreadReport::panicked() };
+            engine = back;
+            ended
+        }
+    };
     report.treatment = Treatment::now().since(before);
     report.finish(&engine, ended);
     report
@@ -279,6 +360,13 @@ fn choose_cpus(plan: &Plan) -> Vec<usize> {
 fn sized(cursor: &mut Vec<usize>, threads: usize) -> &mut [usize] {
     cursor.resize(threads, 0);
     cursor
+}
+
+/// Bursts are one arrival each: of the sends that were due at once, the first stays.
+pub(crate) fn firsts_of_bursts(sends: &mut Vec<Send>, burst: u32) {
+    if burst > 1 {
+        sends.dedup_by_key(|send| send.intended_ns);
+    }
 }
 
 /// Sends of all threads in the order due, up to where every thread has come (or all, when they have `ended`); and how many

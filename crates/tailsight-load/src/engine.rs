@@ -4,6 +4,8 @@
 //! of arrivals nor one of replies holds up the other. Where the kernel stamps arrivals ([`Receive::Lazy`]), the thread
 //! sleeps on the timer alone and reads when it wakes to send: one wake-up a request instead of two.
 
+mod waiting;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +22,7 @@ use crate::pacer::{Pacer, sleep_until};
 use crate::poller::Poller;
 use crate::rng::Rng;
 use crate::sample::{Interval, Sample, Status};
-use crate::{Arrivals, LoadError, Plan, Receive, Schedule, Target, Wait};
+use crate::{Arrivals, LoadError, Plan, Receive, Schedule, Target};
 
 /// Requests drawn ahead of their time.
 const AHEAD: usize = 256;
@@ -28,18 +30,16 @@ const AHEAD: usize = 256;
 const TURN: usize = 16;
 /// How often the thread looks up from its work: at stops, lost datagrams, closed connections, clocks, ns.
 const CHORES_NS: u64 = 10_000_000;
-/// A lazy thread sleeps at most this long on replies, ns.
-const LAZIEST_NS: u64 = 1_000_000;
-/// A pause shorter than this is not slept through, ns.
-const WORTH_SLEEPING_NS: u64 = 5_000;
 /// Attempts to connect anew without a good reply, and the pause before each, ns.
 const ATTEMPTS: u32 = 20;
 const PAUSE_NS: u64 = 100_000_000;
 
-/// A request that will be due.
+/// A request that will be due, or several at once ([`Plan::burst`]).
 #[derive(Debug, Clone, Copy)]
 struct Due {
     intended_ns: u64,
+    /// How many; what is drawn is that of the first, and the others are drawn when they are sent.
+    count: u32,
     ask: Ask,
     /// Random bits that decide whether it is in the sample.
     lot: u32,
@@ -81,9 +81,17 @@ pub(crate) struct Engine {
     /// Every connection was full or down when the last request was due, and none has changed since.
     full: bool,
     lazy: bool,
+    /// Whether epoll has said of connections that they can be read, and they were not.
+    unread: bool,
+    /// How old a request is about, ns, before its reply can be there.
+    soonest_ns: u64,
     pacer: Pacer,
     attempts: Vec<u32>,
     gone: Option<Ended>,
+    /// When the thread looks up from its work next, ns.
+    chores_ns: u64,
+    /// Until when replies are waited for, ns, once the last request is sent.
+    drain: Option<u64>,
     /// Times in the schedule that were drawn for the interval at hand (replays have no rate).
     drawn: u64,
     /// The interval at hand: when it began, and sent, answered, failed and CPU time until then.
@@ -135,9 +143,13 @@ impl Engine {
             in_flight: 0,
             full: false,
             lazy,
+            unread: false,
+            soonest_ns: 0,
             pacer,
             attempts: Vec::new(),
             gone: None,
+            chores_ns: 0,
+            drain: None,
             drawn: 0,
             row: (0, 0, 0, 0, 0),
             troubles: Vec::new(),
@@ -146,6 +158,17 @@ impl Engine {
 
     /// Sends from `start_ns` until the plan's duration is over or somebody stops it, then waits for the last replies.
     pub(crate) fn run(&mut self, start_ns: u64) -> Ended {
+        self.begin(start_ns);
+        loop {
+            if let Some(ended) = self.turn() {
+                self.end();
+                return ended;
+            }
+        }
+    }
+
+    /// Waits for the start. Then come [turns](Self::turn) until one ends the load, then [`Self::end`].
+    pub(crate) fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| start_ns.saturating_add(ns));
         self.attempts = vec![0; self.connections.len()];
@@ -155,55 +178,59 @@ impl Engine {
         sleep_until(start_ns.saturating_sub(50_000));
         self.lane.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
-        let mut chores_ns = start_ns;
-        let mut drain: Option<u64> = None;
+        self.chores_ns = start_ns;
         if let Some(outstanding) = self.plan.arrivals.outstanding() {
             for i in 0..self.connections.len() {
                 self.refill(i, outstanding);
             }
         }
-        let ended = loop {
-            let now = now_ns();
-            if now >= chores_ns {
-                chores_ns = now + CHORES_NS;
-                if let Err(error) = self.chores(now) {
-                    break Ended::Failed(error.to_string());
-                }
-                if let Some(ended) = self.gone.take() {
-                    break ended;
-                }
-                if self.lane.control.abandon.load(Ordering::Relaxed) {
-                    break Ended::Planned;
-                }
-                if drain.is_none() && self.lane.control.stop.load(Ordering::Relaxed) {
-                    self.end_ns = self.end_ns.min(now);
-                }
+    }
+
+    /// Sends what is due, reads what has come, and waits until there is more to do, unless the plan spins: a turn then returns
+    /// at once. Gives why the load is over when it is.
+    pub(crate) fn turn(&mut self) -> Option<Ended> {
+        let now = now_ns();
+        if self.chores_are_due(now) {
+            self.chores_ns = now + CHORES_NS;
+            if let Err(error) = self.chores(now) {
+                return Some(Ended::Failed(error.to_string()));
             }
-            let next = if let Some(until) = drain {
-                if now >= until || self.in_flight == 0 {
-                    break Ended::Planned;
-                }
-                until
-            } else {
-                self.send_due(now);
-                let next = self.ahead.front().map_or(u64::MAX, |due| due.intended_ns);
-                // Late requests are still sent, unless no connection takes them, or for longer than replies are waited for.
-                let sent_all = self.schedule.is_none() || next >= self.end_ns;
-                let given_up = self.full || now >= self.end_ns.saturating_add(self.plan.drain_ns);
-                if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
-                    // A replay may be over before the plan's time.
-                    self.end_ns = self.end_ns.min(now);
-                    self.count_unsent();
-                    drain = Some(now + self.plan.drain_ns);
-                    continue;
-                }
-                if self.full { self.end_ns.max(now + 1) } else { next.min(self.end_ns) }
-            };
-            if let Err(error) = self.wait(now, next, chores_ns, drain.is_some()) {
-                break Ended::Failed(error.to_string());
+            if let Some(ended) = self.gone.take() {
+                return Some(ended);
             }
+            if self.lane.control.abandon.load(Ordering::Relaxed) {
+                return Some(Ended::Planned);
+            }
+            if self.drain.is_none() && self.lane.control.stop.load(Ordering::Relaxed) {
+                self.end_ns = self.end_ns.min(now);
+            }
+        }
+        let next = if let Some(until) = self.drain {
+            if now >= until || self.in_flight == 0 {
+                return Some(Ended::Planned);
+            }
+            until
+        } else {
+            self.send_due(now);
+            let next = self.ahead.front().map_or(u64::MAX, |due| due.intended_ns);
+            // Late requests are still sent, unless no connection takes them, or for longer than replies are waited for.
+            let sent_all = self.schedule.is_none() || next >= self.end_ns;
+            let given_up = self.full || now >= self.end_ns.saturating_add(self.plan.drain_ns);
+            if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
+                // A replay may be over before the plan's time.
+                self.end_ns = self.end_ns.min(now);
+                self.count_unsent();
+                self.drain = Some(now + self.plan.drain_ns);
+                return None;
+            }
+            if self.full { self.end_ns.max(now + 1) } else { next.min(self.end_ns) }
         };
-        if drain.is_none() {
+        self.wait(now, next).err().map(|e| Ended::Failed(e.to_string()))
+    }
+
+    /// Ends the books, with whatever is still in flight.
+    pub(crate) fn end(&mut self) {
+        if self.drain.is_none() {
             self.end_ns = self.end_ns.min(now_ns());
             self.count_unsent();
         }
@@ -211,7 +238,6 @@ impl Engine {
             connection.fail_all(&mut self.lane, Status::Unanswered);
         }
         self.row(now_ns());
-        ended
     }
 
     /// Sends requests that are due, at most [`TURN`] of them, those of one connection in one call.
@@ -232,6 +258,9 @@ impl Engine {
             self.ahead.pop_front();
             let flags = if waited { Sample::BLOCKED } else { 0 };
             self.offer(i, due, flags);
+            if due.count > 1 {
+                self.offer_rest(i, due, flags);
+            }
         }
         self.flush_dirty();
         self.top_up();
@@ -256,6 +285,19 @@ impl Engine {
         }
     }
 
+    /// The other requests of a burst, on the same connection and in the same call as far as there is room.
+    fn offer_rest(&mut self, i: usize, first: Due, flags: u32) {
+        for count in (1..first.count).rev() {
+            let due = Due { count, ask: self.encoder.draw(&mut self.asks), lot: self.lots.random(), ..first };
+            if !self.connections[i].has_room(self.plan.outstanding) {
+                // Replies that came out of order hold slots: what is left goes to the next connection.
+                self.ahead.push_front(due);
+                return;
+            }
+            self.offer(i, due, flags);
+        }
+    }
+
     #[inline]
     fn flush_dirty(&mut self) {
         for at in 0..self.dirty.len() {
@@ -272,20 +314,22 @@ impl Engine {
         while self.ahead.len() < AHEAD {
             let Some(at) = schedule.next() else { return };
             let ask = self.encoder.draw(&mut self.asks);
-            self.ahead.push_back(Due { intended_ns: self.start_ns + at, ask, lot: self.lots.random() });
-            self.drawn += 1;
+            let (intended_ns, count) = (self.start_ns + at, self.plan.burst);
+            self.ahead.push_back(Due { intended_ns, count, ask, lot: self.lots.random() });
+            self.drawn += u64::from(count);
         }
     }
 
     /// Requests that were due and not sent because no connection had room until the end.
     fn count_unsent(&mut self) {
         let end = self.end_ns;
-        let mut unsent = self.ahead.iter().take_while(|due| due.intended_ns < end).count() as u64;
-        if unsent == self.ahead.len() as u64
+        let due = self.ahead.iter().take_while(|due| due.intended_ns < end);
+        let (arrivals, mut unsent) = due.fold((0, 0), |(n, sum), due| (n + 1, sum + u64::from(due.count)));
+        if arrivals == self.ahead.len()
             && let Some(schedule) = &mut self.schedule
         {
             let start = self.start_ns;
-            unsent += schedule.take_while(|at| start + at < end).count() as u64;
+            unsent += u64::from(self.plan.burst) * schedule.take_while(|at| start + at < end).count() as u64;
         }
         self.lane.unsent(unsent);
         self.ahead.clear();
@@ -298,10 +342,12 @@ impl Engine {
             return None;
         }
         let count = self.connections.len();
+        // A burst finds room for all of it.
+        let outstanding = self.plan.outstanding - (self.plan.burst - 1);
         for _ in 0..count {
             let i = self.turn;
             self.turn = if i + 1 == count { 0 } else { i + 1 };
-            if self.connections[i].has_room(self.plan.outstanding) {
+            if self.connections[i].has_room(outstanding) {
                 return Some(i);
             }
         }
@@ -368,99 +414,10 @@ impl Engine {
         }
         while self.connections[i].in_flight() < outstanding && self.connections[i].has_room(outstanding) {
             let ask = self.encoder.draw(&mut self.asks);
-            let due = Due { intended_ns: now, ask, lot: self.lots.random() };
+            let due = Due { intended_ns: now, count: 1, ask, lot: self.lots.random() };
             self.offer(i, due, 0);
         }
         self.flush_dirty();
-    }
-
-    /// Waits until `next`, reading what comes meanwhile.
-    #[inline]
-    fn wait(&mut self, now: u64, next: u64, chores_ns: u64, draining: bool) -> std::io::Result<()> {
-        let margin = self.pacer.margin_ns();
-        let until = next.min(chores_ns);
-        let sleep_to = until.saturating_sub(margin);
-        if self.lazy
-            && !draining
-            && !self.full
-            && self.crowded == 0
-            && (self.in_flight == 0 || until < now + LAZIEST_NS)
-        {
-            // Measured: a timed sleep costs 1 us of CPU time on bare metal and up to 14 us in virtual machines, so shorter
-            // pauses are polled through, except by those who asked to sleep.
-            let worth = if self.plan.wait == Wait::Sleep { 0 } else { WORTH_SLEEPING_NS };
-            if sleep_to > now + worth {
-                sleep_until(sleep_to);
-                self.pacer.woke(sleep_to, now_ns());
-            }
-            self.harvest();
-        } else {
-            let timeout = sleep_to.saturating_sub(now_ns());
-            let ready = self.poller.wait(timeout)?;
-            if ready == 0 && timeout > 0 {
-                self.pacer.woke(sleep_to, now_ns());
-            }
-            self.serve(ready);
-            if ready > 0 {
-                return Ok(());
-            }
-        }
-        if margin != u64::MAX && next <= chores_ns {
-            while now_ns() < next {
-                std::hint::spin_loop();
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the connections on which replies may have come, oldest requests first.
-    #[inline]
-    fn harvest(&mut self) {
-        let mut misses = 0;
-        for _ in 0..self.flying.len() {
-            let Some(i) = self.flying.pop_front() else { break };
-            let i = i as usize;
-            if self.connections[i].in_flight() > 0 && !self.receive(i) {
-                misses += 1;
-            }
-            if self.connections[i].in_flight() > 0 {
-                self.flying.push_back(i as u32);
-            } else {
-                self.connections[i].listed = false;
-            }
-            // Servers answer about in order: when two have nothing, later ones have less.
-            if misses == 2 {
-                break;
-            }
-        }
-    }
-
-    /// Sees to connections that epoll reported.
-    fn serve(&mut self, ready: usize) {
-        for at in 0..ready {
-            let ready = self.poller.ready(at);
-            let i = ready.token;
-            if ready.writable() && self.connections[i].state == State::Connecting {
-                self.attend(i, |connection, lane| {
-                    connection.connected(lane).map_err(|e| Broken::Closed(e.to_string()))
-                });
-                self.full = false;
-                if let Some(outstanding) = self.plan.arrivals.outstanding() {
-                    self.refill(i, outstanding);
-                }
-            }
-            if ready.writable() && (self.connections[i].wants_write || self.connections[i].dirty) {
-                self.connections[i].wants_write = false;
-                self.attend(i, |connection, lane| connection.flush(lane));
-                if !self.connections[i].wants_write {
-                    let _ = self.poller.change(self.connections[i].fd(), i, false);
-                }
-            }
-            // A stream's error alone is a send stamp, which is read with its reply.
-            if ready.readable() || ready.error() && self.plan.target.is_datagram() {
-                self.receive(i);
-            }
-        }
     }
 
     /// What has to be done now and then.
@@ -483,7 +440,11 @@ impl Engine {
             }
         }
         let ready = self.poller.wait(0)?;
-        self.serve(ready);
+        if self.reads_lazily() {
+            self.serve_closed(ready);
+        } else {
+            self.serve(ready);
+        }
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no load, or no more of it.
+/// Why there is no load, or no more of it. Each message holds its cause, which is therefore no `source`: who prints a chain of
+/// errors would say it twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -21,7 +22,7 @@ pub enum LoadError {
     #[error("the plan cannot be run: {0}")]
     Plan(String),
     /// A replay file cannot be used.
-    #[error("{}, line {line}: {reason}", path.display())]
+    #[error("{}{}: {reason}", path.display(), at_line(*line))]
     Replay {
         /// The file.
         path: PathBuf,
@@ -31,20 +32,20 @@ pub enum LoadError {
         reason: String,
     },
     /// The host name of the target has no address.
-    #[error("cannot resolve `{host}`: {source}; check the name, or give an address")]
+    #[error("cannot resolve `{host}`: {reason}; check the name, or give an address")]
     Resolve {
         /// The name, with its port.
         host: String,
         /// What the resolver said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// No connection to the target.
-    #[error("cannot connect to {target}: {source}; is the server running, and reachable from here?")]
+    #[error("cannot connect to {target}: {reason}; is the server running, and reachable from here?")]
     Connect {
         /// The target.
         target: String,
         /// What the kernel said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The TLS handshake failed.
     #[error("TLS with {target} failed: {reason}")]
@@ -67,19 +68,24 @@ pub enum LoadError {
         reason: String,
     },
     /// The operating system refused something.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {reason}")]
     Io {
         /// What was tried.
         what: String,
         /// What the kernel said.
-        source: io::Error,
+        reason: io::Error,
     },
+}
+
+/// Which line, where it is about one.
+fn at_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(", line {line}") }
 }
 
 impl LoadError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |source| Self::Io { what, source }
+        move |reason| Self::Io { what, reason }
     }
 
     pub(crate) fn parse(what: &'static str, text: &str, expected: &'static str) -> Self {

@@ -52,7 +52,7 @@ impl Published {
             // A Poisson count is practically never more than 10 % and 1000 above its mean.
             (plan.rate.expected(ns) * 1.1) as usize + 1000
         });
-        let each = (plan.max_samples.min(expected)).div_ceil(threads) + 64;
+        let each = |room: usize| room.min(expected).div_ceil(threads) + 64;
         let rows = plan.duration_ns.map_or(36_000, |ns| (ns / INTERVAL_NS) as usize + 100).min(360_000);
         Self {
             sent: AtomicU64::new(0),
@@ -61,8 +61,8 @@ impl Published {
             unasked: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             reconnects: AtomicU64::new(0),
-            samples: Arena::new(each),
-            sends: Arena::new(each),
+            samples: Arena::new(each(plan.max_samples)),
+            sends: Arena::new(each(plan.max_sends)),
             intervals: Arena::new(rows),
         }
     }

@@ -30,12 +30,13 @@ mod stamps;
 mod target;
 mod text;
 mod tls;
+mod together;
 mod workload;
 
 pub use arrivals::Arrivals;
 pub use clock::{now_ns, process_cpu_ns};
 pub use complaint::Complaint;
-pub use driver::{Cursor, Driver, Progress, run};
+pub use driver::{Cursor, Driver, LEAD_NS, Prepared, Progress, run};
 pub use error::LoadError;
 pub use histogram::Histogram;
 pub use host::Treatment;

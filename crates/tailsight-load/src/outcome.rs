@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::driver::merge;
+use crate::driver::{firsts_of_bursts, merge};
 use crate::engine::Ended;
 use crate::lane::Published;
 use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, Status, Treatment, Wait};
@@ -112,7 +112,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// The requests of the sample in the order in which they were due.
     pub samples: Vec<Sample>,
-    /// Consecutive sends of all threads in the order in which they were due, from the measured windows.
+    /// Consecutive sends of all threads in the order in which they were due, from the measured windows; of a
+    /// [burst](Plan::burst) the first.
     pub sends: Vec<Send>,
     /// What each thread did, row by row.
     pub intervals: Vec<Vec<Interval>>,
@@ -157,13 +158,15 @@ impl Outcome {
         samples.sort_by_key(|sample| sample.intended_ns);
         threads.iter().for_each(|thread| lateness.merge(&thread.lateness));
         let parts: Vec<&[Send]> = published.iter().map(|lane| lane.sends.since(0)).collect();
+        let mut sends = merge(&parts, true).0;
+        firsts_of_bursts(&mut sends, plan.burst);
         let mut outcome = Self {
             end_ns: threads.iter().map(|t| t.end_ns).max().unwrap_or(start_ns).max(start_ns),
             plan,
             start_ns,
             counts,
             samples,
-            sends: merge(&parts, true).0,
+            sends,
             intervals: published.iter().map(|lane| lane.intervals.since(0).to_vec()).collect(),
             lateness,
             threads,

@@ -136,12 +136,20 @@ pub struct Plan {
     /// Requests that may be outstanding on a connection. A request that is due while every connection has this many waits,
     /// counted as blocked: the loop is then not open.
     pub outstanding: u32,
+    /// Requests that are due at once at each arrival, and leave on one connection in one call. Arrivals are rarer by this
+    /// factor: the rate stays the same.
+    #[serde(default = "one")]
+    pub burst: u32,
     /// Seed of everything that is drawn.
     pub seed: u64,
     /// Share of the requests whose times are kept, chosen at random.
     pub sampling: f64,
     /// Room for samples, over all threads; it is taken before the start. What is drawn beyond it is counted.
     pub max_samples: usize,
+    /// Room for [sends](crate::Send), over all threads. All requests of measured windows are recorded there, sampled or not; what
+    /// has no room is left out, and the arrivals are then known up to there.
+    #[serde(default = "usual_room")]
+    pub max_sends: usize,
     /// Whether the kernel is asked for time stamps.
     pub stamps: bool,
     /// How to wait.
@@ -150,6 +158,9 @@ pub struct Plan {
     pub receive: Receive,
     /// Microseconds of SO_BUSY_POLL on every socket; 0: none.
     pub busy_poll_us: u32,
+    /// What threads are called, before `-` and their number; at most 12 bytes.
+    #[serde(default = "usual_task")]
+    pub task: String,
     /// The cores to pin to, one a thread; empty: chosen.
     pub cpus: Vec<usize>,
     /// Whether threads are pinned at all.
@@ -168,6 +179,18 @@ pub struct Plan {
     pub limits: Limits,
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn usual_task() -> String {
+    "load".into()
+}
+
+fn usual_room() -> usize {
+    1 << 20
+}
+
 impl Plan {
     /// Exponential arrivals at 1,000 requests/s for 10 s on one thread over 16 connections, all sampled.
     #[must_use]
@@ -184,13 +207,16 @@ impl Plan {
             threads: 1,
             connections: 16,
             outstanding,
+            burst: 1,
             seed: 1,
             sampling: 1.0,
-            max_samples: 1 << 20,
+            max_samples: usual_room(),
+            max_sends: usual_room(),
             stamps: true,
             wait: Wait::Auto,
             receive: Receive::Auto,
             busy_poll_us: 0,
+            task: usual_task(),
             cpus: Vec::new(),
             pin: true,
             patience_ns: 2_000_000_000,
@@ -222,11 +248,23 @@ impl Plan {
         if self.target.is_datagram() && self.outstanding > 4096 {
             return refuse("datagram requests have 16-bit ids: at most 4096 outstanding a socket".into());
         }
+        if !(1..=self.outstanding).contains(&self.burst) {
+            let (burst, limit) = (self.burst, self.outstanding);
+            return refuse(format!("bursts of {burst} requests; from one to what may be outstanding, {limit}, can be"));
+        }
+        if self.burst > 1 && self.arrivals.is_closed() {
+            return refuse("bursts in a closed loop; `batch:REQUESTS` sends several at once and waits for them".into());
+        }
+        if !(1..=12).contains(&self.task.len()) || !self.task.bytes().all(|b| b.is_ascii_graphic()) {
+            return refuse(format!("threads called `{}`; 1 to 12 printable characters can be", self.task));
+        }
         if !(0.0..=1.0).contains(&self.sampling) {
             return refuse(format!("a sampling rate of {}; 0 to 1 can be", self.sampling));
         }
-        if !(1..=1 << 28).contains(&self.max_samples) {
-            return refuse(format!("room for {} samples; 1 to 268435456 can be", self.max_samples));
+        for (what, room) in [("samples", self.max_samples), ("sends", self.max_sends)] {
+            if !(1..=1 << 28).contains(&room) {
+                return refuse(format!("room for {room} {what}; 1 to 268435456 can be"));
+            }
         }
         if self.duration_ns.is_some_and(|ns| !(1_000_000..=1 << 60).contains(&ns)) {
             return refuse("the load must last at least a millisecond (and less than 36 years)".into());
@@ -313,7 +351,12 @@ mod tests {
             Plan { threads: 0, ..plan() },
             Plan { threads: 20, ..plan() },
             Plan { outstanding: 0, ..plan() },
+            Plan { burst: 0, ..plan() },
+            Plan { burst: 65, ..plan() },
+            Plan { burst: 2, arrivals: Arrivals::Closed(2), ..plan() },
+            Plan { task: "a\0b".into(), ..plan() },
             Plan { sampling: f64::NAN, ..plan() },
+            Plan { max_sends: 0, ..plan() },
             Plan { duration_ns: Some(0), ..plan() },
             Plan { cpus: vec![0, 1], ..plan() },
             Plan { receive: Receive::Lazy, stamps: false, ..plan() },

@@ -23,6 +23,11 @@ impl Ready {
         self.flags & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0
     }
 
+    /// The stream has ended, or it broke.
+    pub(crate) fn closed(self) -> bool {
+        self.flags & (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0
+    }
+
     /// Something is in its error queue, or it broke.
     pub(crate) fn error(self) -> bool {
         self.flags & libc::EPOLLERR as u32 != 0

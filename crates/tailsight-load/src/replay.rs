@@ -33,8 +33,8 @@ pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
             ));
         };
         if ns < last {
-            let back = last - ns;
-            return Err(fail(i + 1, format!("{back} ns earlier than the time before it; sort the file (sort -n)")));
+            let back = (last - ns) as f64 / 1e9;
+            return Err(fail(i + 1, format!("{back} s earlier than the time before it; sort the file (sort -n)")));
         }
         last = ns;
         let offset = u64::try_from(ns - *first.get_or_insert(ns)).ok().filter(|ns| *ns < 1 << 62);

@@ -20,8 +20,17 @@ pub struct Schedule {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Drawn { gaps: Box<Gaps>, rate: Rate, at: f64 },
-    Replayed { times: Arc<[u64]>, next: usize },
+    /// Gaps in units of the mean gap, which is that of `burst` requests.
+    Drawn {
+        gaps: Box<Gaps>,
+        rate: Rate,
+        burst: f64,
+        at: f64,
+    },
+    Replayed {
+        times: Arc<[u64]>,
+        next: usize,
+    },
 }
 
 impl Schedule {
@@ -30,6 +39,15 @@ impl Schedule {
     /// # Errors
     /// [`LoadError::Replay`] when the replay file cannot be used.
     pub fn new(arrivals: &Arrivals, rate: &Rate, seed: u64) -> Result<Option<Self>, LoadError> {
+        Self::in_bursts(arrivals, rate, 1, seed)
+    }
+
+    /// The same when `burst` requests are due at each of its times, at the same rate of requests. A replay's times stay.
+    ///
+    /// # Errors
+    /// As [`Schedule::new`].
+    pub fn in_bursts(arrivals: &Arrivals, rate: &Rate, burst: u32, seed: u64) -> Result<Option<Self>, LoadError> {
+        let burst = f64::from(burst.max(1));
         let source = match arrivals {
             Arrivals::Closed(_) | Arrivals::Batch(_) => return Ok(None),
             Arrivals::Replay(path) => Source::Replayed { times: replay::read(path)?.into(), next: 0 },
@@ -38,10 +56,10 @@ impl Schedule {
                     Rate::Diurnal { low, high, .. } => f64::midpoint(*low, *high),
                     _ => rate.peak(),
                 };
-                let Some(gaps) = Gaps::new(drawn, mean, stream(seed, Purpose::Arrivals, 0)) else {
+                let Some(gaps) = Gaps::new(drawn, mean / burst, stream(seed, Purpose::Arrivals, 0)) else {
                     return Ok(None);
                 };
-                Source::Drawn { gaps: Box::new(gaps), rate: rate.clone(), at: 0.0 }
+                Source::Drawn { gaps: Box::new(gaps), rate: rate.clone(), burst, at: 0.0 }
             }
         };
         Ok(Some(Self { source, stride: 1, skip: 0 }))
@@ -55,8 +73,8 @@ impl Schedule {
 
     fn next_of_all(&mut self) -> Option<u64> {
         match &mut self.source {
-            Source::Drawn { gaps, rate, at } => {
-                *at = rate.advance(*at, gaps.next_gap());
+            Source::Drawn { gaps, rate, burst, at } => {
+                *at = rate.advance(*at, *burst * gaps.next_gap());
                 // Beyond 2^62 ns (146 years) is never; infinity lands there too.
                 (*at < 4.6e18).then_some(*at as u64)
             }
@@ -109,6 +127,16 @@ mod tests {
         let times = |seed| schedule("exponential", "10k", seed).take(1000).collect::<Vec<_>>();
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
+    }
+
+    #[test]
+    fn bursts_are_rarer_and_keep_the_rate() {
+        let times = |burst| -> Vec<u64> {
+            let (arrivals, rate) = ("fixed".parse().unwrap(), "10k".parse().unwrap());
+            Schedule::in_bursts(&arrivals, &rate, burst, 3).unwrap().unwrap().take(1000).collect()
+        };
+        assert_eq!(times(1)[999] - times(1)[0], 99_900_000);
+        assert_eq!(times(4)[999] - times(4)[0], 399_600_000);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::engine::Engine;
 use crate::sample::Status;
 use crate::{LoadError, Receive, Target};
 
+/// The step before the first byte of the protocol.
+const SHAKING_HANDS: &str = "shaking hands";
 /// Stores in flight while keys are stored, over streams and as datagrams.
 const STORING: [u32; 2] = [64, 8];
 /// How often all keys are stored anew when datagrams were lost.
@@ -29,7 +31,7 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
         let token = engine.connections.len();
         engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
         engine.connections.push(connection);
-        pump(engine, token, "shaking hands", |c| c.is_ready())?;
+        pump(engine, token, SHAKING_HANDS, |c| c.is_ready())?;
         if plan.protocol == Kind::Resp && plan.workload.resp3 {
             let mut hello = Vec::new();
             wire::resp::hello3(&mut hello);
@@ -55,13 +57,23 @@ fn pump(
 ) -> Result<(), LoadError> {
     let plan = engine.plan.clone();
     let fail = |reason: String| match plan.target {
-        Target::Tls(_) if step == "shaking hands" => LoadError::Tls { target: plan.target.to_string(), reason },
+        Target::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
         _ => {
             let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
             LoadError::Setup { target, protocol, step, reason }
         }
     };
-    let broken = |broken: Broken| fail(broken.reason().to_owned());
+    let broken = |broken: Broken| match broken {
+        // A server that hangs up on a first request mostly expects something else.
+        Broken::Closed(reason) => fail(format!(
+            "{reason}; is it running, and is it {} that it speaks there?",
+            plan.target.spoken(plan.protocol)
+        )),
+        Broken::Garbage(reason) if step == SHAKING_HANDS => {
+            fail(format!("{reason}; does the server speak TLS on this port, and show the certificate of this name?"))
+        }
+        Broken::Garbage(reason) => fail(reason),
+    };
     let mut deadline = now_ns() + plan.patience_ns;
     loop {
         let connection = &mut engine.connections[i];

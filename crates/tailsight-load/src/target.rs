@@ -48,6 +48,16 @@ impl Target {
         matches!(self, Self::Udp(_) | Self::R2p2(_))
     }
 
+    /// A protocol with the transport that changes its bytes, for messages: `http1 over TLS`.
+    pub(crate) fn spoken(&self, protocol: tailsight_protocol::Kind) -> String {
+        match self {
+            Self::Tls(_) => format!("{protocol} over TLS"),
+            Self::Udp(_) => format!("{protocol} over UDP"),
+            Self::R2p2(_) => format!("{protocol} over R2P2"),
+            _ => protocol.to_string(),
+        }
+    }
+
     /// Its addresses, in the resolver's order; none for a Unix socket.
     ///
     /// # Errors
@@ -56,7 +66,7 @@ impl Target {
         let Some(authority) = self.authority() else {
             return Ok(Vec::new());
         };
-        let fail = |source| LoadError::Resolve { host: authority.to_owned(), source };
+        let fail = |reason| LoadError::Resolve { host: authority.to_owned(), reason };
         let addresses: Vec<SocketAddr> = authority.to_socket_addrs().map_err(fail)?.collect();
         if addresses.is_empty() {
             return Err(fail(std::io::Error::other("the name has no address")));

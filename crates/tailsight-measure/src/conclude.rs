@@ -13,7 +13,7 @@ use crate::load::Ending;
 use crate::measure::{Halt, Measurement, Row, Run, name};
 use crate::question::{Latency, Question};
 use crate::report::{
-    Achieved, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary, Verdict,
+    Achieved, AgentFacts, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary, Verdict,
 };
 
 /// Level of the intervals of percentiles that were not asked for.
@@ -21,7 +21,7 @@ const LEVEL: f64 = 0.95;
 /// With so many receive times from the kernel, a client that was kept from its core cannot have been late in receiving.
 const STAMPED: f64 = 0.99;
 
-pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending]) -> Measurement {
+pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], agents: Vec<AgentFacts>) -> Measurement {
     let method_verdict = match run.method.step() {
         Step::Done(verdict) => Some(*verdict),
         _ => None,
@@ -29,7 +29,10 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending]) ->
     let warm_up = method_verdict.as_ref().and_then(|v| v.warm_up);
     run.mark(warm_up.map_or(0, |w| w.ends_at_ns.max(0) as u64));
     let good: Vec<&Row> = run.rows.iter().filter(|r| r.in_result).collect();
-    let stamped = share(&good, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
+    // Where none is good enough for a result, it is said of those that there are.
+    let answered: Vec<&Row> = run.rows.iter().filter(|r| r.sample.received_ns > 0).collect();
+    let stamped =
+        share(if good.is_empty() { &answered } else { &good }, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
     let counts = sum_counts(endings);
     let mut verdict = match method_verdict.as_ref().map(|v| &v.outcome) {
         Some(Outcome::Number(number)) => {
@@ -95,6 +98,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending]) ->
         rate: achieved(&run, endings),
         counts,
         client: client(&run, endings, stamped),
+        agents,
         checks,
         warm_up_ns: warm_up.map(|w| (w.ends_at_ns as u64).saturating_sub(run.start_ns)),
         steps: std::mem::take(&mut run.steps),

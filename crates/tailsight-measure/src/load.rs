@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_load::{Complaint, Counts, Histogram, Interval, LoadError, Progress, Sample, Send as Sent, Treatment};
 
 use crate::Error;
+use crate::report::AgentFacts;
 
 /// What one agent recorded since it was last asked. Times are ns of one clock for each agent; where agents are on several
 /// machines, the implementation converts them to the coordinator's.
@@ -94,6 +95,11 @@ pub trait Load: Send {
 
     /// Whether all agents' times are one clock, so that their streams can be laid over each other.
     fn one_clock(&self) -> bool;
+
+    /// What is known of the agents on other machines; none where the load is made here.
+    fn agents(&self) -> Vec<AgentFacts> {
+        Vec::new()
+    }
 
     /// The current time on the clock of the records, ns.
     fn now_ns(&self) -> u64 {

@@ -42,8 +42,9 @@ impl Load for Local {
             return Err(Error::Contradiction(reason));
         }
         // A faster load needs more room, for the same time.
-        let grown = self.plan.max_samples as f64 * (rate / self.plan.rate.peak().max(1.0)).max(1.0);
-        self.plan.max_samples = (grown.min(MOST_REQUESTS)) as usize;
+        let growth = (rate / self.plan.rate.peak().max(1.0)).max(1.0);
+        let grown = |room: usize| (room as f64 * growth).min(MOST_REQUESTS) as usize;
+        (self.plan.max_samples, self.plan.max_sends) = (grown(self.plan.max_samples), grown(self.plan.max_sends));
         self.plan.rate = Rate::Constant(rate);
         Ok(())
     }

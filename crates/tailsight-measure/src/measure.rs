@@ -136,7 +136,13 @@ pub fn measure(
     event(&Event::Started);
     let halt = match run.drive(load, stop, event) {
         Ok(halt) => halt,
-        Err(error) => Some(Halt::Agent(error.to_string())),
+        Err(error) => {
+            // What the agents had recorded until then is a result for nobody, and evidence for whoever looks for the reason.
+            if let Ok(records) = load.take() {
+                run.keep(&records, run.batches);
+            }
+            Some(Halt::Agent(error.to_string()))
+        }
     };
     match &halt {
         None => {}
@@ -145,7 +151,7 @@ pub fn measure(
     }
     // An agent that is gone has said so already.
     let endings = load.stop().unwrap_or_default();
-    Ok(conclude(run, halt.as_ref(), &endings))
+    Ok(conclude(run, halt.as_ref(), &endings, load.agents()))
 }
 
 /// A measurement under way.

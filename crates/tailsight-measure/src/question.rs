@@ -67,8 +67,11 @@ impl Question {
     #[must_use]
     pub fn prepared_plan(&self) -> Plan {
         let mut plan = self.plan.clone();
-        let requests = self.expected_requests().unwrap_or(MOST_REQUESTS / 3.0) * 1.1 + 200_000.0;
-        plan.max_samples = requests.min(MOST_REQUESTS) as usize;
+        let requests = (self.expected_requests().unwrap_or(MOST_REQUESTS / 3.0) * 1.1 + 200_000.0).min(MOST_REQUESTS);
+        plan.max_sends = requests as usize;
+        // Which requests are recorded is chance; where the question contradicts itself there will be no load.
+        let share = self.config().map_or(1.0, |config| config.recording_rate);
+        plan.max_samples = (requests * share * 1.1 + 100_000.0).min(requests) as usize;
         if let Some(width) = self.narrowest_ns() {
             plan.limits.lateness_p99_ns = plan.limits.lateness_p99_ns.min(width as u64).max(1_000);
         }
@@ -162,5 +165,13 @@ mod tests {
         let mut question = question("1k", "exponential", 60);
         question.targets = vec!["p99:10us".parse().unwrap(), "p50".parse().unwrap()];
         assert_eq!(question.prepared_plan().limits.lateness_p99_ns, 10_000);
+    }
+
+    #[test]
+    fn there_is_room_for_all_sends_and_for_the_samples_recorded() {
+        let plan = question("20k", "exponential", 60).prepared_plan();
+        assert!(plan.max_sends >= 1_200_000 && (240_000..plan.max_sends / 2).contains(&plan.max_samples), "{plan:?}");
+        let slow = question("200", "exponential", 60).prepared_plan();
+        assert!(slow.max_samples >= 12_000 && slow.max_sends >= 12_000);
     }
 }

@@ -44,6 +44,9 @@ pub struct Report {
     pub counts: Counts,
     /// What the client was and cost.
     pub client: Client,
+    /// The agents on other machines, where there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentFacts>,
     /// All checks of the last look at the data.
     pub checks: Vec<Checked>,
     /// Where the warm-up ended, since the start of the load, ns; absent where none was seen.
@@ -267,6 +270,37 @@ pub struct Client {
     pub stamped: f64,
     /// How exactly clocks were compared, at worst.
     pub clock_error_ns: u64,
+}
+
+/// An agent on another machine (or in another process), as its coordinator knows it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentFacts {
+    /// HOST:PORT; the name that samples and accounts carry.
+    pub agent: String,
+    /// `symmetric`, `throughput` or `latency`.
+    pub role: String,
+    /// Its host's name.
+    pub host: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Cores on which it may run.
+    pub cores: u32,
+    /// Whether its kernel stamps packets.
+    pub kernel_stamps: bool,
+    /// Its clock minus the coordinator's.
+    pub clock_offset_ns: i64,
+    /// The most that this can be wrong.
+    pub clock_bound_ns: u64,
+    /// Where its load went.
+    pub target: String,
+    /// Its share of the rate.
+    pub rate: String,
+    /// Its seed.
+    pub seed: u64,
+    /// How much later than the first agent its schedule began, at most.
+    pub start_skew_ns: u64,
+    /// Why it is no longer there.
+    pub gone: Option<String>,
 }
 
 /// A step of the method.

@@ -34,6 +34,8 @@ const UNKNOWN: f64 = 0.25;
 const GRID: usize = 400;
 /// Below this rate an objective is not looked for.
 const LOWEST: f64 = 10.0;
+/// Tries in a row in which the client, not the server, is what fails, before any rate was met: a lower rate will not mend it.
+const CLIENT_TRIES: usize = 2;
 /// Runs on their own for the answer.
 const CONFIRMATIONS: usize = 4;
 
@@ -123,8 +125,15 @@ pub struct Try {
     pub value_ns: Option<f64>,
     /// Why nothing can be known.
     pub reason: Option<String>,
+    /// Whose fault that is.
+    #[serde(default = "unclear")]
+    pub fate: Fate,
     /// Whether it is a run on its own for the answer.
     pub confirms: bool,
+}
+
+fn unclear() -> Fate {
+    Fate::Unclear
 }
 
 /// What was found.
@@ -201,7 +210,7 @@ pub fn highest(
     event: &mut dyn FnMut(&Event),
     each: &mut dyn FnMut(&Try, &Measurement),
 ) -> Result<Highest, Error> {
-    let mut hunt = Hunt { load, question, search, stop, event, each, tries: Vec::new(), client: false };
+    let mut hunt = Hunt { load, question, search, stop, event, each, tries: Vec::new() };
     let top = search.to.unwrap_or(f64::INFINITY);
     // Gallop until the threshold is between two tries.
     let (mut met, mut missed, mut rate) = (None, None, search.from.min(top));
@@ -214,10 +223,17 @@ pub fn highest(
             rate = missed.map_or(rate * 2.0, |_| rate).min(top);
         } else {
             missed = Some(rate);
+            if met.is_none() && hunt.client_tries() >= CLIENT_TRIES {
+                break;
+            }
             rate = met.map_or(rate / 4.0, |_| rate);
         }
     }
     let Some(met) = met else {
+        // A try that the client spoiled says nothing of the server, nor of the objective.
+        if let Some(reason) = hunt.client_reason() {
+            return Ok(hunt.end("not-available", None, None, Some(reason)));
+        }
         let known = hunt.tries.iter().any(|t| t.confidence.is_some());
         let verdict = if known && !stop.load(Ordering::Relaxed) { "not-met" } else { "not-available" };
         return Ok(hunt.end(verdict, None, None, Some("no rate that was tried meets the objective".into())));
@@ -251,8 +267,11 @@ pub fn highest(
         belief.update(rate, confidence);
     }
     let threshold = Some((belief.quantile(0.05), belief.quantile(0.95)));
-    let reason = "the threshold was bracketed, but no run of its own below it confirmed a rate; allow longer runs (--max-time) or more tries";
-    Ok(hunt.end("not-available", None, threshold, Some(reason.into())))
+    let reason = hunt.client_reason().unwrap_or_else(|| {
+        "the threshold was bracketed, but no run of its own below it confirmed a rate; allow longer runs (--max-time) or more tries"
+            .into()
+    });
+    Ok(hunt.end("not-available", None, threshold, Some(reason)))
 }
 
 struct Hunt<'a> {
@@ -263,7 +282,6 @@ struct Hunt<'a> {
     event: &'a mut dyn FnMut(&Event),
     each: &'a mut dyn FnMut(&Try, &Measurement),
     tries: Vec<Try>,
-    client: bool,
 }
 
 impl Hunt<'_> {
@@ -276,6 +294,31 @@ impl Hunt<'_> {
         self.goes_on() && self.tries.len() + CONFIRMATIONS < self.search.tries
     }
 
+    /// How many of the last tries in a row failed by the client.
+    fn client_tries(&self) -> usize {
+        self.tries.iter().rev().take_while(|t| t.fate == Fate::Client).count()
+    }
+
+    /// What to say when the last try failed by the client.
+    fn client_reason(&self) -> Option<String> {
+        let last = self.tries.last().filter(|t| t.fate == Fate::Client)?;
+        let why = last.reason.as_deref().unwrap_or("it was not punctual");
+        Some(format!(
+            "at {:.0} requests/s the client, not the server, is what fails: {why}. Nothing is known of the server there: let the \
+             client poll (--wait spin), give it more --threads or a free core (--cpus), or other hosts (--agent)",
+            last.rate
+        ))
+    }
+
+    /// Whose limit the found rate is: that of the lowest rate above it that was not met.
+    fn bound(&self, found: Option<f64>) -> &'static str {
+        let above = self.tries.iter().filter(|t| t.rate > found.unwrap_or(0.0) && t.confidence.unwrap_or(0.0) <= 0.5);
+        match above.min_by(|a, b| a.rate.total_cmp(&b.rate)) {
+            Some(one) if one.fate == Fate::Client => "client",
+            _ => "server",
+        }
+    }
+
     /// Measures at a rate; how surely it meets the objective, as evidence.
     fn at(&mut self, rate: f64, confirms: bool) -> Result<f64, Error> {
         let rate = round(rate);
@@ -286,11 +329,10 @@ impl Hunt<'_> {
         let measurement = measure(self.load, &question, self.stop, self.event)?;
         let confidence = self.search.objective.confidence(&measurement);
         let mut evidence = confidence.unwrap_or(UNKNOWN);
-        let mut reason = None;
+        let (mut reason, mut kind) = (None, Fate::Number);
         if confidence.is_none() {
-            let kind = fate(&measurement.report);
-            self.client |= kind == Fate::Client;
-            if kind != Fate::Unclear {
+            kind = fate(&measurement.report);
+            if matches!(kind, Fate::Server | Fate::Client) {
                 evidence = 0.0;
             }
             if let Verdict::NotAvailable { reason: why, .. } = &measurement.report.verdict {
@@ -303,7 +345,7 @@ impl Hunt<'_> {
             crate::Latency::Service => &measurement.report.service_ns,
         };
         let value_ns = summary.percentiles.get(&key).copied().flatten().map(|e| e.value);
-        let one = Try { rate, confidence, value_ns, reason, confirms };
+        let one = Try { rate, confidence, value_ns, reason, fate: kind, confirms };
         (self.each)(&one, &measurement);
         self.tries.push(one);
         Ok(evidence)
@@ -316,13 +358,14 @@ impl Hunt<'_> {
         threshold: Option<(f64, f64)>,
         reason: Option<String>,
     ) -> Highest {
+        let bound = self.bound(found.map(|f| f.0)).into();
         Highest {
             objective: self.search.objective,
             verdict: verdict.into(),
             rate: found.map(|f| round(f.0)),
             confidence: found.map(|f| f.1),
             threshold,
-            bound: if self.client { "client" } else { "server" }.into(),
+            bound,
             reason,
             tries: self.tries,
         }

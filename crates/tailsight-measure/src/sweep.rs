@@ -151,8 +151,8 @@ pub fn sweep(
         question.plan.rate = Rate::Constant(rate);
         let measurement = match measure(load, &question, stop, event) {
             Ok(measurement) => measurement,
-            // The server may be gone for having been overloaded: what was measured before stays.
-            Err(Error::Load(_)) if !points.is_empty() => {
+            // The server may be gone for having been overloaded, or an agent: what was measured before stays.
+            Err(Error::Load(_) | Error::Agent { .. }) if !points.is_empty() => {
                 plan.learn(rate, Fate::Server);
                 break;
             }

@@ -26,6 +26,8 @@ pub struct Collector {
     pub received: u64,
     /// Packets with data for the target's ports.
     pub arrived: u64,
+    /// Those by the interface index of the device that they came in on.
+    pub by_device: HashMap<u32, u64>,
     /// Pieces of payload.
     pub pieces: u64,
 }
@@ -66,7 +68,10 @@ impl Collector {
             }
             Some(Kind::Recv) => self.received += 1,
             Some(Kind::Payload) => self.pieces += 1,
-            Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => self.arrived += 1,
+            Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => {
+                self.arrived += 1;
+                *self.by_device.entry(event.c_hi()).or_default() += 1;
+            }
             _ => {}
         }
     }

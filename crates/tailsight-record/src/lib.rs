@@ -8,6 +8,8 @@ pub mod clocks;
 pub mod collect;
 pub mod command;
 pub mod cost;
+mod describe;
+mod devices;
 pub mod error;
 mod gentle;
 mod link;

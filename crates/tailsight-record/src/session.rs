@@ -18,13 +18,15 @@ use tailsight_trace::event::Kind;
 use tailsight_trace::meta::{self, RunMeta, State};
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::write::BATCH_EVENTS;
-use tailsight_trace::{Event, FORMAT_VERSION, RunWriter};
+use tailsight_trace::{Event, RunWriter};
 
 use crate::buffer::{self, Buffers};
 use crate::clocks;
 use crate::collect::Collector;
 use crate::command::{self, Command};
 use crate::cost;
+use crate::describe;
+use crate::devices;
 use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::loader::{self, HookChoice, HookState, Loaded};
@@ -80,7 +82,7 @@ impl Payload {
     /// The most that can be kept of a segment.
     pub const MOST_BYTES: u32 = 24 * 64;
 
-    fn pieces(&self) -> u32 {
+    pub(crate) fn pieces(&self) -> u32 {
         self.bytes.min(Payload::MOST_BYTES).div_ceil(24)
     }
 }
@@ -146,7 +148,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
 
     let cpus = possible_cpus();
     let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
-    let mut meta = first_meta(options, &app, cpus, slots);
+    let mut meta = describe::first(options, &app, cpus, slots);
 
     let mut storage = MaybeUninit::uninit();
     let mut loaded =
@@ -277,6 +279,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let tasks =
         task_rows(early.snapshot, procfs::tasks(|_| false), std::mem::take(&mut session.collector.tasks), &targets);
     let sockets = socket_rows(&session.collector);
+    let alive = targets.iter().copied().find(|&p| procfs::alive(p));
+    meta.devices = devices::of_target(alive, &session.collector.by_device);
     if child.is_some_and(Command::stop) {
         meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
     }
@@ -291,12 +295,12 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     meta.buffer.drains = session.drains;
     meta.symbols = std::mem::take(&mut session.collector.symbols);
     meta.stacks = std::mem::take(&mut session.collector.stacks);
-    describe_cost(&mut meta, &hooks, costs, measured_events);
+    describe::cost(&mut meta, &hooks, costs, measured_events);
     for hook in &mut meta.hooks {
         let program = hooks.iter().find(|h| h.name == hook.name).and_then(|h| h.program);
         hook.missed = missed.iter().find(|(name, _)| Some(name.as_str()) == program).map_or(0, |(_, n)| *n);
     }
-    describe_clocks(&mut meta, &clock_rows);
+    describe::clocks(&mut meta, &clock_rows);
     if session.collector.received == 0 {
         meta.warnings.push(silence::no_traffic(&meta, session.collector.arrived));
     }
@@ -503,86 +507,6 @@ fn target_tgids(loaded: &Loaded<'_>, pids: &[u32], born: &[TaskRow]) -> Vec<u32>
     all.sort_unstable();
     all.dedup();
     all
-}
-
-fn first_meta(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model =
-        cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, m)| m.trim().to_owned()));
-    RunMeta {
-        format: "tailsight-run".into(),
-        version: FORMAT_VERSION,
-        tailsight: options.version.clone(),
-        source: "ebpf".into(),
-        host: meta::Host {
-            kernel: release.trim().into(),
-            arch: std::env::consts::ARCH.into(),
-            cpus,
-            cpu_model: model.unwrap_or_default(),
-        },
-        target: meta::Target { selector: options.selector.to_string(), app: app.into(), ..meta::Target::default() },
-        buffer: meta::Buffer {
-            slots_per_cpu: slots,
-            bytes: slots * u64::from(cpus) * size_of::<Event>() as u64,
-            drains: 0,
-        },
-        payload: options
-            .payload
-            .as_ref()
-            .map(|p| meta::Payload { protocol: p.protocol.clone(), bytes: p.pieces() * 24 }),
-        ..RunMeta::default()
-    }
-}
-
-/// `window_events`: events written while the cost was measured. The time of runs that the filters turned away counts
-/// too: it is part of what an event costs.
-fn describe_cost(
-    meta: &mut RunMeta,
-    hooks: &[HookState],
-    costs: Result<Vec<cost::ProgramCost>, Error>,
-    window_events: u64,
-) {
-    let costs = costs.unwrap_or_else(|e| {
-        meta.warnings.push(format!("the cost of the hooks was not measured: {e}"));
-        Vec::new()
-    });
-    let mut ns = 0.0;
-    meta.hooks = hooks
-        .iter()
-        .map(|h| {
-            let cost = h.program.and_then(|p| costs.iter().find(|c| c.name == p));
-            if let Some(c) = cost {
-                ns += c.runs as f64 * c.ns_per_run.unwrap_or(0.0);
-            }
-            meta::Hook {
-                name: h.name.into(),
-                probe: h.probe.into(),
-                on: h.program.is_some(),
-                reason: h.reason.clone(),
-                optional: h.need == Need::Optional,
-                ns_per_run: cost.and_then(|c| c.ns_per_run),
-                measured_runs: cost.map_or(0, |c| c.runs),
-                missed: 0,
-            }
-        })
-        .collect();
-    let events = meta.events();
-    meta.overhead.events = events;
-    meta.overhead.ns_per_event = if window_events > 0 { ns / window_events as f64 } else { 0.0 };
-    meta.overhead.hooks_cpu_ns = (meta.overhead.ns_per_event * events as f64) as u64;
-}
-
-fn describe_clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow]) {
-    let verdict = clocks::judge(rows);
-    meta.clock_error_ns = verdict.error_ns;
-    for (at, size) in verdict.steps {
-        meta.warnings.push(format!(
-            "the wall clock was stepped by {:.3} ms, {:.3} s into the recording; lifetimes use CLOCK_MONOTONIC and are not affected",
-            size as f64 / 1e6,
-            at.saturating_sub(meta.start_ns) as f64 / 1e9
-        ));
-    }
 }
 
 /// CPU time of this thread, which does all of the recording.

@@ -13,3 +13,4 @@ pub mod html;
 pub mod load;
 pub mod terminal;
 pub mod units;
+mod words;

@@ -1,8 +1,10 @@
 //! The page: self-contained, safe against hostile names, and with all of its data in it.
 
 use serde_json::Value;
+use tailsight_diagnose::model::{Cluster, CoreContexts, More};
 use tailsight_lifetime::{Leg, Message};
 use tailsight_report::html;
+use tailsight_trace::meta::Device;
 
 use super::synthetic::{self, HOSTILE, Synthetic};
 
@@ -93,6 +95,34 @@ fn a_hostile_task_name_is_only_a_name() {
         .map(|c| c["name"].as_str().expect("text").to_owned())
         .collect();
     assert!(names.iter().any(|n| n == HOSTILE), "{names:?}");
+}
+
+/// Names reach the page in more places than the causes: none of them is more than a name there.
+#[test]
+fn hostile_names_of_groups_devices_and_contexts_are_only_names() {
+    let mut run = synthetic::run(2_000);
+    let context = CoreContexts { cpu: Some(0), share: 1.0, contexts: vec![(format!("sibling:{HOSTILE}"), 1.0)] };
+    run.diagnosis.more = Some(More { cores: [vec![context], vec![]], ..More::default() });
+    let mut chance = run.diagnosis.causes[0].clone();
+    chance.name = HOSTILE.into();
+    run.diagnosis.clusters.push(Cluster {
+        rank: 1,
+        category: chance.category.clone(),
+        name: HOSTILE.into(),
+        role: chance.role,
+        messages: 1,
+        mean_ns: 1,
+        example: 0,
+    });
+    run.diagnosis.not_significant.push(chance);
+    run.diagnosis.against = Some(HOSTILE.into());
+    run.meta.devices.push(Device { name: HOSTILE.into(), driver: HOSTILE.into(), ..Device::default() });
+    let text = page(&run);
+    assert!(!text.contains(HOSTILE) && !text.contains("<img") && !embedded(&text).contains('<'));
+    let d = data(&text);
+    assert_eq!(d["meta"]["devices"][0]["name"], HOSTILE);
+    assert_eq!(d["chance_titles"][0], HOSTILE);
+    assert_eq!(d["contexts"][format!("sibling:{HOSTILE}")], format!("{HOSTILE} (other thread)"));
 }
 
 #[test]

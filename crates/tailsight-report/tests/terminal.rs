@@ -142,9 +142,23 @@ fn rows_that_are_no_causes_and_groups() {
     assert!(row.contains("0.2 %") && !row.contains('/'), "{row}");
     assert!(text.lines().any(|l| l.contains("packet:8088 (inferred)")), "{text}");
     assert!(text.contains("40 mostly nginx (interference), mean 2.00 ms, e.g. message 17"), "{text}");
-    assert!(text.contains("1 of 1 other cause"), "{text}");
+    assert!(text.contains("1 with 1 other cause"), "{text}");
     d.against = Some("before".into());
     assert!(diagnosis(&d, &plain(140)).contains("more than the same slice of before"));
+}
+
+/// What the JSON names with frames is said in words, and has a second line where it does not fit.
+#[test]
+fn a_chain_of_frames_is_said_in_words() {
+    let mut d = example();
+    d.causes[1].category = "lock-wait".into();
+    d.causes[1].name = "lab-holder holds it/sleep:clock_nanosleep".into();
+    let text = diagnosis(&d, &plain(140));
+    assert!(text.contains("lock-wait     held by lab-holder, which slept in clock_nanosleep"), "{text}");
+    let text = diagnosis(&d, &plain(80));
+    let mut rows = text.lines().skip_while(|l| !l.contains("held by lab-holder"));
+    assert!(rows.next().is_some() && rows.next().is_some_and(|l| l.trim().starts_with("which slept in")), "{text}");
+    assert!(!text.contains("holds it"), "{text}");
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub struct RunMeta {
     pub host: Host,
     /// What was recorded.
     pub target: Target,
+    /// Network devices that packets for the target came in on, those with interrupts first, then by packets; empty in
+    /// older runs and where nothing could be read.
+    pub devices: Vec<Device>,
     /// Wall-clock time at the start, ns since the epoch.
     pub started_unix_ns: u64,
     /// First nanosecond of the recording, CLOCK_MONOTONIC.
@@ -88,6 +91,29 @@ pub struct Target {
     pub pids: Vec<u32>,
     /// Its server ports.
     pub ports: Vec<u16>,
+}
+
+/// A network device as it was when the recording ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its index in its network namespace.
+    pub ifindex: u32,
+    /// Whether it is in the network namespace that was recorded from; else it is in the target's, and `/sys/class/net` of
+    /// the host does not show it.
+    pub here: bool,
+    /// Its driver (`virtio_net`, `veth`); empty when not known.
+    pub driver: String,
+    /// Receive queues, 0 when not known.
+    pub rx_queues: u32,
+    /// Transmit queues, 0 when not known.
+    pub tx_queues: u32,
+    /// Its interrupts; none for devices of software.
+    pub irqs: Vec<u32>,
+    /// Packets with data for the target that it received.
+    pub packets: u64,
 }
 
 /// One hook.

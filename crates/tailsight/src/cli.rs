@@ -188,6 +188,9 @@ pub struct Report {
     /// What is asked.
     #[command(flatten)]
     pub question: Question,
+    /// Another run: the same slice of its messages is the reference
+    #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
+    pub against: Option<PathBuf>,
 }
 
 /// `export`.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tailsight_agent::AgentAddress;
+use tailsight_agent::coordinator::Role;
 use tailsight_load::{Arrivals, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::slo::Objective;
 use tailsight_stats::method::Target;
@@ -83,6 +85,33 @@ pub struct Traffic {
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,
+    /// Who sends.
+    #[command(flatten)]
+    pub agents: Agents,
+}
+
+/// Load from other machines instead of this one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Agents (docs/agents.md)")]
+pub struct Agents {
+    /// Let this agent send instead of this host, as `tailsight agent` printed it; repeatable: they share the load
+    #[arg(long, value_name = "HOST:PORT#FINGERPRINT", value_parser = |t: &str| t.parse::<AgentAddress>())]
+    pub agent: Vec<AgentAddress>,
+    /// The agents' token, in a file of mode 600 [default: the environment's TAILSIGHT_AGENT_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_token_file: Option<PathBuf>,
+    /// What each agent does, in their order: symmetric, throughput or latency [default: all symmetric]
+    #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role, requires = "agent")]
+    pub agent_role: Vec<Role>,
+    /// Who signed the certificates of agents that are named without a fingerprint (PEM)
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_ca: Option<PathBuf>,
+    /// Our certificate (PEM), for agents that ask for one
+    #[arg(long, value_name = "FILE", requires_all = ["agent", "agent_key"])]
+    pub agent_certificate: Option<PathBuf>,
+    /// Our certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["agent", "agent_certificate"])]
+    pub agent_key: Option<PathBuf>,
 }
 
 /// `load`.
@@ -93,7 +122,8 @@ pub struct Traffic {
 tailsight load redis://localhost --rate 50k --workload usr -o run.parquet --html run.html\n  \
 tailsight load http://localhost:8080/ --rate 2k --against base.parquet        exit 4 when it is worse\n  \
 tailsight load redis://localhost --rate 20k --slo 'p99<500us'                 exit 4 when it is not met\n  \
-tailsight load memcached://localhost --closed 1                               not an open loop\n\n\
+tailsight load memcached://localhost --closed 1                               not an open loop\n  \
+tailsight load memcached://cache1 --rate 200k --agent 10.0.0.7:7411#AB… --agent 10.0.0.8:7411#CD… --agent-token-file token\n\n\
 Exit codes: 0 a number, 1 failed, 2 contradictory options, 3 N/A, 4 worse or not met. The method: docs/load.md."
 )]
 pub struct Load {
@@ -196,6 +226,15 @@ fn receive(text: &str) -> Result<Receive, String> {
     }
 }
 
+fn role(text: &str) -> Result<Role, String> {
+    match text {
+        "symmetric" => Ok(Role::Symmetric),
+        "throughput" => Ok(Role::Throughput),
+        "latency" => Ok(Role::Latency),
+        _ => Err("expected symmetric, throughput or latency".into()),
+    }
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(Rate::Constant(rate)) => Ok(rate),
@@ -259,6 +298,16 @@ mod tests {
     }
 
     #[test]
+    fn agents_are_named_one_by_one_with_their_roles() {
+        let print = "a".repeat(64);
+        let (one, two) = (format!("10.0.0.7:7411#{print}"), "h:7411");
+        let line = ["redis://h", "--rate", "1k", "--agent", &one, "--agent", two, "--agent-role", "throughput,latency"];
+        let agents = parse(&line).unwrap().traffic.agents;
+        assert_eq!((agents.agent.len(), agents.agent_role), (2, vec![Role::Throughput, Role::Latency]));
+        assert!(agents.agent[0].fingerprint.is_some() && agents.agent[1].fingerprint.is_none());
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         for bad in [
             &["redis://h"][..],
@@ -272,6 +321,10 @@ mod tests {
             &["redis://h", "--rate", "1k", "--arrivals", "closed:1"],
             &["redis://h", "--rate", "1k", "--worse-by", "5%"],
             &["redis://h", "--rate", "1k", "--slo", "p99"],
+            &["redis://h", "--rate", "1k", "--agent", "h"],
+            &["redis://h", "--rate", "1k", "--agent-token-file", "f"],
+            &["redis://h", "--rate", "1k", "--agent", "h:1", "--agent-role", "boss"],
+            &["redis://h", "--rate", "1k", "--agent", "h:1", "--agent-key", "f"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

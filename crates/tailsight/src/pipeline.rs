@@ -69,6 +69,8 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
 /// What the diagnosis must know about the recording.
 pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
     let meta = &run.meta;
+    // Of another network namespace /sys/class/net shows nothing here: commands could not name it.
+    let device = meta.devices.iter().find(|d| d.here);
     tailsight_diagnose::Facts {
         run: run.dir.display().to_string(),
         lost_events: meta.lost(),
@@ -77,10 +79,10 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         events: meta.events(),
         pids: meta.target.pids.clone(),
         ports: meta.target.ports.clone(),
-        devices: Vec::new(),
+        devices: device.iter().map(|d| d.name.clone()).collect(),
         cpus: Some(meta.host.cpus),
         cgroup: cgroup(meta),
-        irqs: Vec::new(),
+        irqs: device.map_or_else(Vec::new, |d| d.irqs.clone()),
         // Hooks that are off by default, or that other hardware has, limit nothing.
         hooks_off: limiting_hooks(run),
         partial: run.partial.clone(),

@@ -7,6 +7,7 @@
 //! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
 
 mod analysis;
+mod client;
 mod docs;
 mod machine;
 mod matched;
@@ -40,13 +41,13 @@ pub struct BenchArgs {
     /// Fewer rounds and shorter windows: shows that everything works, says little about the figures.
     #[arg(long)]
     quick: bool,
-    /// Interleaved rounds of the round trip [default: 7, with --quick 2].
+    /// Interleaved rounds of the round trip, of the client's figures [default: 7, client 5, with --quick 2].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Measured window of each variant in a round [default: 2s, with --quick 1s; at most 2.5s].
     #[arg(long, value_parser = parse_duration)]
     window: Option<Duration>,
-    /// Only these figures.
+    /// Only these figures. `client` takes the best part of an hour and is measured only when it is named, alone.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Figure>,
     /// Leave this hook out of tailsight's recordings of the round trip, to see what it costs. Can be given several times.
@@ -55,7 +56,7 @@ pub struct BenchArgs {
     /// Only these variants of the round trip beside `off`.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<recorder::Tool>,
-    /// Put the tables between the markers of docs/benchmarks.md.
+    /// Put the tables between the markers of docs/benchmarks.md (client: docs/measurement.md).
     #[arg(long)]
     write: bool,
     /// The file that --write changes.
@@ -75,6 +76,8 @@ enum Figure {
     Roundtrip,
     /// Speed and memory of the analysis.
     Analysis,
+    /// The load generator beside its peers: bias against known service times, CPU time a request.
+    Client,
 }
 
 /// What every figure needs.
@@ -113,8 +116,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         .ok()
         .filter(|path| path.is_file())
         .with_context(|| format!("{} is not there; cargo build --release -p tailsight", args.tailsight.display()))?;
+    let client = args.only.contains(&Figure::Client);
+    if client && args.only.len() > 1 {
+        bail!("--only client stands alone: its figures go into another page and want the machine for themselves");
+    }
     if args.write {
-        docs::check(&args.docs)?;
+        if client { client::check()? } else { docs::check(&args.docs)? }
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -127,7 +134,11 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
             .tempdir_in(std::path::absolute(&args.out)?)
             .with_context(|| format!("cannot make a scratch folder in {}", args.out.display()))?,
         quick: args.quick,
-        rounds: args.rounds.unwrap_or(if args.quick { 2 } else { 7 }),
+        rounds: args.rounds.unwrap_or(match (args.quick, client) {
+            (true, _) => 2,
+            (false, true) => 5,
+            (false, false) => 7,
+        }),
         window: args
             .window
             .unwrap_or(Duration::from_secs(if args.quick { 1 } else { 2 }))
@@ -140,6 +151,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let facts = machine::Facts::collect(&bench)?;
     let mut sections: Vec<Section> = Vec::new();
     let outcome = (|| {
+        if client {
+            sections.extend(client::measure(&bench)?);
+        }
         if wanted(Figure::Matched) {
             sections.extend(matched::measure(&bench)?);
         }
@@ -158,12 +172,16 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         }
         return Err(error);
     }
-    let page = docs::page(&bench, &facts, &sections);
+    let page = if client { client::page } else { docs::page }(&bench, &facts, &sections);
     print!("{page}");
     docs::save(&args.out, &page, &facts, &sections)?;
     if args.write {
-        docs::write(&args.docs, &page)?;
-        eprintln!("wrote {}", args.docs.display());
+        if client {
+            client::write(&page)?
+        } else {
+            docs::write(&args.docs, &page)?
+        }
+        eprintln!("wrote {}", if client { client::DOCS.into() } else { args.docs.display().to_string() });
     }
     let count = |verdict| sections.iter().flat_map(|s| &s.rows).filter(|row| row.verdict == verdict).count();
     let (missed, unknown) = (count(Verdict::Miss), count(Verdict::NotQuiet));

@@ -1,7 +1,7 @@
 //! Carries packets between a client's and a server's namespace over two TUN devices, and loses or keeps back some of those
 //! that bring data to the server: what a network does, before the server's host. In: namespaces, the part of packets, a
-//! delay (none: lost). Out: devices `tun-c` and `tun-s`; truth log entries, one a packet, from when it came until it was
-//! passed on (lost: until it came).
+//! delay (none: lost). Out: devices `tun-c` and `tun-s`; truth log entries, one a request in a packet, from when it came
+//! until it was passed on (lost: until it came): late and lost ones apart from those that went through at once.
 
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use super::{FaultArgs, needed, ready};
 use crate::clock::now_ns;
 use crate::truth::{TruthLog, kind};
-use crate::wire::Header;
+use crate::wire::{HEADER, Header};
 use crate::{Error, Result};
 
 /// `_IOW('T', 202, int)`, and flags (`include/uapi/linux/if_tun.h`).
@@ -30,7 +30,6 @@ const IFF_NO_PI: libc::c_short = 0x1000;
 struct Kept {
     until_ns: u64,
     from_ns: u64,
-    id: u32,
     packet: Vec<u8>,
 }
 
@@ -69,17 +68,15 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
         while let Some(length) = read(&mut to_client, &mut buffer) {
             let packet = &buffer[..length];
             let now = now_ns();
-            if let Some(payload) = payload(packet)
-                && rng.random::<f64>() < args.strength
-            {
-                // The request that the segment begins with.
-                let id = Header::parse(payload).map_or(u32::MAX, |header| header.id);
+            let data = payload(packet);
+            if data.is_some() && rng.random::<f64>() < args.strength {
                 match delay {
-                    Some(delay) => kept.push(Kept { until_ns: now + delay, from_ns: now, id, packet: packet.to_vec() }),
-                    None => truth.add(kind::packet(id), now, now),
+                    Some(delay) => kept.push(Kept { until_ns: now + delay, from_ns: now, packet: packet.to_vec() }),
+                    None => log(truth, kind::packet, packet, now, now),
                 }
             } else {
                 pass(&mut to_server, packet).map_err(io)?;
+                log(truth, kind::passed, packet, now, now_ns());
             }
         }
         while let Some(length) = read(&mut to_server, &mut buffer) {
@@ -88,8 +85,18 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
         while kept.peek().is_some_and(|first| first.until_ns <= now_ns()) {
             if let Some(first) = kept.pop() {
                 pass(&mut to_server, &first.packet).map_err(io)?;
-                truth.add(kind::packet(first.id), first.from_ns, now_ns());
+                log(truth, kind::packet, &first.packet, first.from_ns, now_ns());
             }
+        }
+    }
+}
+
+/// An entry for each request in a packet.
+fn log(truth: &TruthLog, kind: fn(u32) -> u64, packet: &[u8], from_ns: u64, to_ns: u64) {
+    // All requests are equally long, and no segment is so full that one is cut.
+    for request in payload(packet).unwrap_or_default().chunks_exact(HEADER) {
+        if let Some(header) = Header::parse(request) {
+            truth.add(kind(header.id), from_ns, to_ns);
         }
     }
 }
@@ -170,7 +177,7 @@ mod tests {
     fn the_one_to_go_first_is_on_top() {
         let mut kept = BinaryHeap::new();
         for until_ns in [5, 1, 3] {
-            kept.push(Kept { until_ns, from_ns: 0, id: 0, packet: Vec::new() });
+            kept.push(Kept { until_ns, from_ns: 0, packet: Vec::new() });
         }
         let order: Vec<u64> = std::iter::from_fn(|| kept.pop()).map(|k| k.until_ns).collect();
         assert_eq!(order, [1, 3, 5]);

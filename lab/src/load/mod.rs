@@ -1,274 +1,102 @@
-//! An open-loop client on one thread. In: [`Workload`]s, a duration. Out: an [`Outcome`] a workload, times in ns.
+//! The lab's loads, by the load generator of the product. In: [`Workload`]s, a duration. Out: an [`Outcome`] a workload,
+//! times in ns.
 //!
-//! Requests are due at times drawn beforehand, whether or not earlier ones were answered, and latency counts from the
-//! time a request was *due*: a slow server cannot slow the load that measures it. Replies that are late still count, for
-//! up to 1 s after the last request was sent; what is missing then is in [`Outcome::unanswered`].
+//! What sends and reads is [`tailsight_load`]; here is only the lab's vocabulary for it: a server, a rate, how many at once,
+//! several of them at the same time. Requests are due at times drawn beforehand, whether or not earlier ones were answered,
+//! and latency counts from the time a request was *due*: a slow server cannot slow the load that measures it. The kernel's
+//! time stamps are left out, for each of them is one more packet's worth of work on hosts whose packets are recorded; a
+//! reply is timed when it is read. Replies that are late still count, for up to 1 s after the last request was sent; what
+//! is missing then is in [`Outcome::unanswered`].
 
-mod arrivals;
-mod datagram;
-mod engine;
-mod framing;
 mod outcome;
-pub(crate) mod poller;
-mod request;
-mod setup;
-mod stream;
+mod plan;
+mod workload;
 
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub(crate) use tailsight_load::now_ns;
+use tailsight_load::{Complaint, Driver, Prepared};
+
 pub use outcome::{Latency, Outcome, Summary};
+pub use workload::{Arrivals, Proto, Workload};
 
 use crate::{Error, Result};
 
-/// What is spoken to the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proto {
-    /// memcached's text protocol over TCP: `get` of a key that was set before.
-    Memcached,
-    /// memcached's text protocol over UDP: `get` of a key that was set before.
-    MemcachedUdp,
-    /// Redis' protocol over TCP: `GET` of a key that was set before.
-    Resp,
-    /// HTTP/1.1 with keep-alive: `GET` of [`Workload::path`].
-    Http1,
-}
-
-impl Proto {
-    /// The name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memcached => "memcached",
-            Self::MemcachedUdp => "memcached-udp",
-            Self::Resp => "resp",
-            Self::Http1 => "http1",
-        }
-    }
-}
-
-impl std::str::FromStr for Proto {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        [Self::Memcached, Self::MemcachedUdp, Self::Resp, Self::Http1]
-            .into_iter()
-            .find(|proto| proto.name() == text)
-            .ok_or_else(|| Error::Parse {
-                what: "protocol",
-                text: text.into(),
-                expected: "memcached, memcached-udp, resp or http1",
-            })
-    }
-}
-
-/// When requests are due.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Arrivals {
-    /// Open loop, exponential gaps.
-    Poisson,
-    /// Open loop, equal gaps.
-    Fixed,
-    /// Closed loop: this many requests outstanding on each connection; the next is due when one is answered.
-    Closed(usize),
-}
-
-impl std::str::FromStr for Arrivals {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text.split_once(':') {
-            None if text == "poisson" => Some(Self::Poisson),
-            None if text == "fixed" => Some(Self::Fixed),
-            Some(("closed", n)) => n.parse().ok().filter(|n| *n > 0).map(Self::Closed),
-            _ => None,
-        }
-        .ok_or_else(|| Error::Parse {
-            what: "arrivals",
-            text: text.into(),
-            expected: "poisson, fixed or closed:N with N outstanding requests a connection",
-        })
-    }
-}
-
-/// One stream of requests to one server.
-#[derive(Debug, Clone)]
-pub struct Workload {
-    /// Its name in results, and part of its keys: no spaces, at most 64 bytes.
-    pub name: String,
-    /// What is spoken.
-    pub proto: Proto,
-    /// The server.
-    pub addr: SocketAddr,
-    /// Connections (UDP: sockets), used in turn.
-    pub connections: usize,
-    /// Requests a second over all connections; not used by [`Arrivals::Closed`].
-    pub rate_per_s: f64,
-    /// When requests are due.
-    pub arrivals: Arrivals,
-    /// Requests sent back to back on one connection at each arrival; the rate stays the same.
-    pub pipeline_burst: usize,
-    /// Size of the values that are set before and then read, bytes (not used by [`Proto::Http1`]).
-    pub value_size: usize,
-    /// What [`Proto::Http1`] asks for.
-    pub path: String,
-    /// Seed of the arrival times.
-    pub seed: u64,
-}
-
-impl Workload {
-    /// Poisson arrivals at 1,000 requests/s over 8 connections, values of 32 bytes, path `/`.
-    #[must_use]
-    pub fn new(proto: Proto, addr: SocketAddr) -> Self {
-        Self {
-            name: proto.name().to_owned(),
-            proto,
-            addr,
-            connections: 8,
-            rate_per_s: 1000.0,
-            arrivals: Arrivals::Poisson,
-            pipeline_burst: 1,
-            value_size: 32,
-            path: "/".to_owned(),
-            seed: 1,
-        }
-    }
-
-    /// The same with another rate, requests/s.
-    #[must_use]
-    pub fn rate(self, rate_per_s: f64) -> Self {
-        Self { rate_per_s, ..self }
-    }
-
-    /// The same with another number of connections.
-    #[must_use]
-    pub fn connections(self, connections: usize) -> Self {
-        Self { connections, ..self }
-    }
-
-    /// Bytes that the server receives from a run of a TCP workload in which `requests` were sent: theirs, one connection
-    /// after the other in turn, and those of the setup (values are set, one request is tried on each connection).
-    #[must_use]
-    pub fn bytes_sent(&self, requests: u64) -> u64 {
-        let connections = self.connections as u64;
-        (0..connections)
-            .map(|i| {
-                let share = requests / connections + u64::from(i < requests % connections);
-                let set = request::set(self, i as usize).map_or(0, |set| set.len() as u64);
-                set + request::get(self, i as usize).len() as u64 * (1 + share)
-            })
-            .sum()
-    }
-
-    /// Refuses what cannot be run.
-    fn validate(&self) -> Result<()> {
-        let closed = matches!(self.arrivals, Arrivals::Closed(_));
-        let refuse =
-            |reason: &str| Err(Error::InvalidWorkload { workload: self.name.clone(), reason: reason.to_owned() });
-        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
-        if self.name.is_empty() || self.name.len() > 64 || !plain(&self.name) {
-            return refuse("its name must be 1 to 64 printable characters without spaces");
-        }
-        if self.connections == 0 || self.connections > 50_000 {
-            return refuse("it needs 1 to 50000 connections");
-        }
-        if !(1..=1024).contains(&self.pipeline_burst) {
-            return refuse("a burst has 1 to 1024 requests");
-        }
-        let rate_known = self.rate_per_s > 0.0 && self.rate_per_s <= 1e7;
-        if !closed && !rate_known {
-            return refuse("its rate must be above 0 and at most 10M requests/s");
-        }
-        if matches!(self.arrivals, Arrivals::Closed(n) if !(1..=65_536).contains(&n)) {
-            return refuse("a closed loop has 1 to 65536 outstanding requests");
-        }
-        if closed && self.proto == Proto::MemcachedUdp {
-            return refuse("UDP has no closed loop here, a lost datagram would stop it; use poisson or fixed");
-        }
-        let limit = if self.proto == Proto::MemcachedUdp { 32 << 10 } else { 512 << 20 };
-        if self.value_size > limit {
-            return refuse("its values are too large (at most 32k over UDP, 512M otherwise)");
-        }
-        if self.proto == Proto::Http1 && !(self.path.starts_with('/') && plain(&self.path)) {
-            return refuse("its path must start with / and hold no spaces");
-        }
-        Ok(())
-    }
-}
+/// How often a run looks whether it is to stop, or a server is gone.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Connects, sets the values, sends one request on each connection, then runs all workloads for `duration`.
 ///
-/// Runs on the calling thread and in its network namespace. With `spin` the thread polls without a pause, which is
-/// exact and takes a whole core; without, it sleeps between events and wakes to the nanosecond timers of the kernel.
-/// When `stop` becomes true, no more requests are sent and what was measured until then is returned. The soft limit of
-/// open files is raised to the hard limit when the connections need it.
+/// The threads that send are started by the calling one and have its network namespace, its cores and its priority; they are
+/// called as it is, with a number behind. With `spin` one thread polls for all workloads without a pause, which is exact and
+/// takes a whole core; without, each workload has a thread that sleeps between events and wakes to the nanosecond timers of
+/// the kernel. When `stop` becomes true, no more requests are sent and what was measured until then is returned, some tens
+/// of milliseconds and the last replies later. The soft limit of open files is raised to the hard limit when the connections
+/// need it.
 ///
 /// # Errors
 /// [`Error::InvalidWorkload`], [`Error::Setup`], [`Error::Malformed`], [`Error::ServerGone`], [`Error::Io`].
 pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<Outcome>> {
     workloads.iter().try_for_each(Workload::validate)?;
-    engine::Engine::new(workloads, duration)?.run(duration, spin, stop)
+    let drivers = start(workloads, duration, spin)?;
+    let mut left = duration.saturating_add(Duration::from_nanos(tailsight_load::LEAD_NS));
+    while !left.is_zero() && !stop.load(Ordering::Relaxed) {
+        // A load that is over before its time has lost its server; the others are then of no use.
+        if drivers.iter().any(|driver| driver.progress().ended) {
+            break;
+        }
+        let before = now_ns();
+        std::thread::sleep(LOOK.min(left));
+        left = left.saturating_sub(Duration::from_nanos(now_ns() - before));
+    }
+    // Those that are through stay so; the others end now, all at once, before anybody waits for replies.
+    if !left.is_zero() {
+        drivers.iter().for_each(Driver::end);
+    }
+    let measured: Vec<tailsight_load::Outcome> = drivers.into_iter().map(Driver::wait).collect();
+    for (workload, outcome) in workloads.iter().zip(&measured) {
+        outcome.complaints.iter().try_for_each(|complaint| fatal(workload, complaint))?;
+    }
+    Ok(workloads.iter().zip(&measured).map(|(workload, outcome)| Outcome::new(workload, outcome)).collect())
 }
 
-/// CLOCK_MONOTONIC, ns: the clock of recordings, so that both can be laid side by side.
-pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing; CLOCK_MONOTONIC exists on every Linux, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// Prepares all workloads, then starts them at one instant.
+fn start(workloads: &[Workload], duration: Duration, spin: bool) -> Result<Vec<Driver>> {
+    let task = plan::task();
+    let plan = |workload: &Workload| plan::of(workload, duration, spin, &task);
+    let prepared: Vec<Prepared> = if spin && workloads.len() > 1 {
+        let plans = workloads.iter().map(plan).collect();
+        Driver::prepare_together(plans).map_err(|(which, error)| plan::refused(&workloads[which], error))?
+    } else {
+        let one = |w: &Workload| Driver::prepare(plan(w)).map_err(|error| plan::refused(w, error));
+        workloads.iter().map(one).collect::<Result<_>>()?
+    };
+    let start_ns = now_ns() + tailsight_load::LEAD_NS;
+    Ok(prepared.into_iter().map(|prepared| prepared.go(start_ns)).collect())
+}
+
+/// What ends a run without a result.
+fn fatal(workload: &Workload, complaint: &Complaint) -> Result<()> {
+    let (name, addr) = (workload.name.clone(), workload.addr);
+    match complaint {
+        Complaint::ServerGone { reason, garbage: true } => {
+            Err(Error::Malformed { workload: name, addr, reason: reason.clone() })
+        }
+        Complaint::ServerGone { reason, .. } => {
+            let (connections, reason) = (workload.connections, reason.clone());
+            Err(Error::ServerGone { workload: name, addr, connections, reason })
+        }
+        Complaint::ClientFailed { reason } => {
+            Err(Error::io(format!("go on with workload {name}"), std::io::Error::other(reason.clone())))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn workload() -> Workload {
-        Workload::new(Proto::Memcached, "127.0.0.1:1".parse().unwrap())
-    }
-
-    #[test]
-    fn protocols_and_arrivals_are_read() {
-        for proto in [Proto::Memcached, Proto::MemcachedUdp, Proto::Resp, Proto::Http1] {
-            assert_eq!(proto.name().parse::<Proto>().unwrap(), proto);
-        }
-        assert!("http2".parse::<Proto>().is_err());
-        assert_eq!("poisson".parse::<Arrivals>().unwrap(), Arrivals::Poisson);
-        assert_eq!("closed:4".parse::<Arrivals>().unwrap(), Arrivals::Closed(4));
-        for bad in ["", "closed", "closed:0", "closed:x", "fixed:3"] {
-            assert!(bad.parse::<Arrivals>().is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn sent_bytes_count_requests_and_setup() {
-        // `get tailsight:memcached:0\r\n` is 27 bytes, the 11th key has one more.
-        let get = 27;
-        let set = "set tailsight:memcached:0 0 0 32\r\n".len() as u64 + 34;
-        assert_eq!(workload().connections(1).bytes_sent(0), set + get);
-        assert_eq!(workload().connections(2).bytes_sent(5), 2 * (set + get) + 5 * get);
-        assert_eq!(workload().connections(11).bytes_sent(11), 11 * (set + 2 * get) + 3);
-    }
-
-    #[test]
-    fn impossible_workloads_are_refused() {
-        let udp = Workload::new(Proto::MemcachedUdp, "127.0.0.1:1".parse().unwrap());
-        let http = Workload::new(Proto::Http1, "127.0.0.1:1".parse().unwrap());
-        assert!(workload().validate().is_ok());
-        for bad in [
-            Workload { name: "a b".into(), ..workload() },
-            Workload { connections: 0, ..workload() },
-            Workload { pipeline_burst: 0, ..workload() },
-            workload().rate(0.0),
-            workload().rate(f64::NAN),
-            Workload { arrivals: Arrivals::Closed(0), ..workload() },
-            Workload { arrivals: Arrivals::Closed(1), ..udp.clone() },
-            Workload { value_size: 40 << 10, ..udp },
-            Workload { path: "x".into(), ..http },
-        ] {
-            assert!(bad.validate().is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn nobody_listening_is_a_setup_error() {
@@ -280,12 +108,11 @@ mod tests {
         assert!(matches!(error, Error::Setup { action: "connect", .. }), "{error}");
     }
 
-    #[test]
-    fn a_server_that_closes_connections_is_connected_again() {
+    /// A server of three replies a connection, which it then closes, as HTTP servers do. Its threads end with the test.
+    fn closing() -> std::net::SocketAddr {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        // Three replies a connection, then it closes, as HTTP servers do. The thread ends with the test process.
         std::thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 std::thread::spawn(move || {
@@ -303,14 +130,26 @@ mod tests {
                 });
             }
         });
-        let mut workload = Workload::new(Proto::Http1, addr).rate(400.0).connections(2);
+        addr
+    }
+
+    #[test]
+    fn a_server_that_closes_connections_is_connected_again() {
+        let mut workload = Workload::new(Proto::Http1, closing()).rate(400.0).connections(2);
         workload.arrivals = Arrivals::Fixed;
         let stop = AtomicBool::new(false);
-        let outcomes = run(&[workload], Duration::from_millis(500), false, &stop).unwrap();
-        let summary = outcomes[0].summary();
-        assert_eq!(summary.intended, 200, "{summary:?}");
-        assert_eq!(summary.received + summary.errors, 200, "{summary:?}");
-        // Two connections without another attempt would give at most 4 after their first exchange.
-        assert!(summary.received > 100, "{summary:?}");
+        // Two that spin share a thread, one that sleeps has its own.
+        let two = [workload.clone(), Workload { name: "other".into(), ..workload.clone() }];
+        for (workloads, spin) in [(&two[..1], false), (&two[..], true)] {
+            let outcomes = run(workloads, Duration::from_millis(500), spin, &stop).unwrap();
+            assert_eq!(outcomes.len(), workloads.len());
+            for outcome in outcomes {
+                let summary = outcome.summary();
+                assert_eq!(summary.intended, 200, "{summary:?}");
+                assert_eq!(summary.received + summary.errors + summary.unanswered, 200, "{summary:?}");
+                // Two connections without another attempt would give at most 4 after their first exchange.
+                assert!(summary.received > 100, "{summary:?}");
+            }
+        }
     }
 }

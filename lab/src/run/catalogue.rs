@@ -27,6 +27,11 @@ fn plan() -> Plan {
     Plan::new(SocketAddr::new(SERVER_V4, PORT), Speech::Synthetic)
 }
 
+/// A load of requests that take long enough to meet a disturbance often while they are served.
+fn spin() -> Plan {
+    Plan { service: Service::Fixed(250_000.0), rate_per_s: 1_500.0, ..plan() }
+}
+
 /// A load in which a part of requests carries flags.
 fn special(part: f64, flags: u16) -> Load {
     Load::Probe(Plan { special: Some(Special { part, flags, service: None }), ..plan() })
@@ -218,13 +223,18 @@ fn outside() -> Vec<Scenario> {
             vec![beside(Fault::Timers, "10ms/100ms", 800.0)],
             &[any("interrupts")],
         ),
-        scenario(
-            "migration",
-            "the application's threads are moved from core to core",
-            vec![beside(Fault::Migrator, "10ms/100ms", 20.0)],
-            // The stopper thread does the move; the rest is the wake-up on the other core.
-            &[any("wakeup-delay"), named("os-threads", "migration")],
-        ),
+        Scenario {
+            app: synthetic("--read-one"),
+            load: Load::Probe(spin()),
+            leg: "service",
+            ..scenario(
+                "migration",
+                "the application's threads are moved from core to core while they work",
+                vec![beside(Fault::Migrator, "10ms/100ms", 200.0)],
+                // The stopper thread does the move; the rest is the wait on the other core, where the mover runs too.
+                &[any("wakeup-delay"), named("os-threads", "migration"), named("interference", "lab-migrator")],
+            )
+        },
     ]
 }
 
@@ -238,7 +248,6 @@ fn inside() -> Vec<Scenario> {
         ..scenario(name, about, vec![], expect)
     };
     let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
-    let spin = Plan { service: Service::Fixed(100_000.0), ..plan() };
     vec![
         service(
             "",
@@ -274,7 +283,7 @@ fn inside() -> Vec<Scenario> {
             logged(LOCK, "server", kind::HELD),
         ),
         service(
-            "--dir DIR",
+            "--read-one --dir DIR",
             "service",
             Load::Probe(Plan {
                 special: Some(Special { part: 0.02, flags: flags::FSYNC, service: None }),
@@ -287,7 +296,7 @@ fn inside() -> Vec<Scenario> {
             logged(DISK, "server", kind::FSYNC),
         ),
         service(
-            "--pages 512",
+            "--read-one --pages 512",
             "service",
             special(0.04, flags::TOUCH),
             "page-faults",
@@ -296,7 +305,7 @@ fn inside() -> Vec<Scenario> {
             logged(PAGING, "server", kind::PAGES),
         ),
         service(
-            "--pages 256",
+            "--read-one --pages 256",
             "service",
             special(0.04, flags::PROTECT),
             "write-barrier",
@@ -307,7 +316,7 @@ fn inside() -> Vec<Scenario> {
         Scenario {
             steps: vec![Step::MemoryLimit(24 << 20)],
             ..service(
-                "--dir DIR --pages 512",
+                "--read-one --dir DIR --pages 512",
                 "service",
                 special(0.06, flags::RECLAIM),
                 "memory-reclaim",
@@ -319,7 +328,7 @@ fn inside() -> Vec<Scenario> {
         service(
             "--read-one --disturb tlb --disturb-schedule 10ms/100ms --inside-cpu 1",
             "service",
-            Load::Probe(spin.clone()),
+            Load::Probe(spin()),
             "tlb-shootdown",
             "another thread unmaps memory",
             &[any("interrupts"), any("steal")],
@@ -328,7 +337,7 @@ fn inside() -> Vec<Scenario> {
         service(
             "--read-one --disturb membarrier --disturb-schedule 10ms/100ms --inside-cpu 1",
             "service",
-            Load::Probe(spin),
+            Load::Probe(spin()),
             "ipi-storm",
             "another thread interrupts the application's core with membarrier",
             // On a virtual machine most of what an interrupt costs is spent outside of it.

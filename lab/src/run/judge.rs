@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use tailsight_lab::probe::Sample;
-use tailsight_lab::truth::Interval;
+use tailsight_lab::truth::{Interval, kind};
 
 use super::scenario::{How, Scenario};
 
@@ -102,9 +102,18 @@ pub fn shares(
     recorded: (u64, u64),
 ) -> Vec<Share> {
     let late = late(logs);
-    // What came late came late before the host: to the host it is a request like any other.
-    let seen: Vec<Sample> =
-        samples.iter().enumerate().filter(|(id, _)| !late.contains(&(*id as u32))).map(|(_, sample)| *sample).collect();
+    let passed = passed(logs);
+    // What came late came late before the host: to the host it is a request like any other. And for the host a request
+    // begins when it comes: after a loss, many wait in the client's host until it may send again.
+    let seen: Vec<Sample> = samples
+        .iter()
+        .enumerate()
+        .filter(|(id, _)| !late.contains(&(*id as u32)))
+        .map(|(id, sample)| Sample {
+            sent_ns: passed.get(&(id as u32)).copied().unwrap_or(sample.sent_ns).max(sample.sent_ns),
+            ..*sample
+        })
+        .collect();
     let shares = scenario.truth.iter().filter_map(|truth| {
         let part: Part = match truth.how {
             How::Overlap { log, kind } => {
@@ -137,10 +146,27 @@ pub fn shares(
     shares.collect()
 }
 
+/// The relay's entries of a kind, by the ids of requests.
+fn relayed(logs: &BTreeMap<String, Vec<Interval>>, kind: u64) -> impl Iterator<Item = (u32, &Interval)> {
+    let entries = logs.get("lab-relay").map(Vec::as_slice).unwrap_or_default();
+    entries.iter().filter_map(move |entry| match kind::parts(entry.kind) {
+        (of, id) if of == kind => Some((id, entry)),
+        _ => None,
+    })
+}
+
 /// The requests whose packets the relay lost or kept back.
 fn late(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeSet<u32> {
-    let entries = logs.get("lab-relay").map(Vec::as_slice).unwrap_or_default();
-    entries.iter().map(|entry| (entry.kind >> 32) as u32).collect()
+    relayed(logs, kind::PACKET).map(|(id, _)| id).collect()
+}
+
+/// When the relay first gave a request to the server's host.
+fn passed(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<u32, u64> {
+    let mut first = BTreeMap::new();
+    for (id, entry) in relayed(logs, kind::PASSED) {
+        first.entry(id).and_modify(|at: &mut u64| *at = entry.end_ns.min(*at)).or_insert(entry.end_ns);
+    }
+    first
 }
 
 /// The true share of tasks that had the application's core, in turns as the raw events have them.
@@ -336,6 +362,16 @@ mod tests {
         let cover = Cover::of(busy(&all));
         assert_eq!(cover.within(30, 70), 40, "all of the second's wait");
         assert_eq!(cover.within(200, 210), 0);
+    }
+
+    #[test]
+    fn a_relayed_request_begins_when_the_host_gets_it() {
+        let entry = |kind, end_ns| Interval { begin_ns: 5, end_ns, kind };
+        let all = vec![entry(kind::passed(3), 90), entry(kind::passed(3), 70), entry(kind::packet(4), 60)];
+        let logs = BTreeMap::from([("lab-relay".to_owned(), all)]);
+        assert_eq!(passed(&logs), BTreeMap::from([(3, 70)]));
+        assert_eq!(late(&logs), BTreeSet::from([4]));
+        assert!(passed(&BTreeMap::new()).is_empty());
     }
 
     #[test]

@@ -40,11 +40,31 @@ impl Epoll {
     }
 
     /// Waits without an end and gives the descriptors that can be read.
-    pub(super) fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> impl Iterator<Item = RawFd> + use<'a> {
+    pub(super) fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
+        self.ready(events, -1)
+    }
+
+    /// Gives the descriptors that can be read now, without waiting.
+    pub(super) fn poll<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
+        self.ready(events, 0)
+    }
+
+    fn ready<'a>(&self, events: &'a mut [libc::epoll_event], ms: i32) -> Ready<'a> {
         // SAFETY: `events` has room for as many events as are asked for and lives over the call.
-        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1) };
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, ms) };
         // An interrupted wait is a wait without events.
-        events[..usize::try_from(n).unwrap_or(0)].iter().map(|event| event.u64 as RawFd)
+        Ready(events[..usize::try_from(n).unwrap_or(0)].iter())
+    }
+}
+
+/// The descriptors that can be read.
+pub(super) struct Ready<'a>(std::slice::Iter<'a, libc::epoll_event>);
+
+impl Iterator for Ready<'_> {
+    type Item = RawFd;
+
+    fn next(&mut self) -> Option<RawFd> {
+        self.0.next().map(|event| event.u64 as RawFd)
     }
 }
 

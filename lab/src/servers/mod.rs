@@ -3,6 +3,7 @@
 //! - `rpc`: the null-RPC server of Tales of the Tail §3.1.1: a thread a connection, 128-byte requests and replies;
 //! - `rpc-epoll`, `rpc-udp`: its event-driven twin on one thread, and its twin over UDP;
 //! - `synthetic`: service times as in Lancet §6, given in the request or drawn here ([`crate::wire`]);
+//! - `ideal`: one FIFO queue with exact service times, for clients that speak memcached, RESP or HTTP/1.1;
 //! - `sink`: a UDP socket that nobody reads: what is sent to it costs its host receive processing and nothing else.
 //!
 //! They run until they are killed, at most for `--for`. The switches of `synthetic` beyond that are the inside half of
@@ -10,9 +11,11 @@
 
 mod effects;
 mod epoll;
+mod ideal;
 mod inside;
 mod null;
 mod service;
+mod speech;
 mod synthetic;
 
 use std::io::Write;
@@ -29,6 +32,7 @@ use crate::units::parse_duration;
 use crate::{Error, Result};
 
 pub use service::Service;
+pub use speech::Speech;
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,6 +45,8 @@ pub enum Kind {
     RpcUdp,
     /// Synthetic service times.
     Synthetic,
+    /// A perfect FIFO queue (M/G/1 where arrivals are Poisson) that known clients can speak to.
+    Ideal,
     /// A UDP socket that nobody reads.
     Sink,
 }
@@ -54,6 +60,7 @@ impl Kind {
             Self::RpcEpoll => "rpc-epoll",
             Self::RpcUdp => "rpc-udp",
             Self::Synthetic => "synthetic",
+            Self::Ideal => "ideal",
             Self::Sink => "sink",
         }
     }
@@ -104,6 +111,9 @@ pub struct ServeArgs {
     /// Spin or sleep for the service time (synthetic).
     #[arg(long, value_enum, default_value = "spin")]
     pub work: Work,
+    /// What is spoken (ideal).
+    #[arg(long, value_enum, default_value = "memcached")]
+    pub speak: Speech,
     /// Service time of requests that bring none: fixed:10us, exponential:10us, bimodal:5us or lognormal:10us.
     #[arg(long, default_value = "fixed:1us")]
     pub service: Service,
@@ -158,6 +168,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
         Kind::RpcEpoll => null::events(args.port)?,
         Kind::RpcUdp => null::datagrams(args.port, args.threads.max(1))?,
         Kind::Synthetic => synthetic::start(args, truth)?,
+        Kind::Ideal => ideal::start(args)?,
         Kind::Sink => sink(args.port)?,
     };
     let mut out = std::io::stdout().lock();

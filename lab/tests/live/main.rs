@@ -83,8 +83,8 @@ fn memcached_over_tcp_v4_and_v6_and_udp() {
 }
 
 #[test]
-fn redis_and_nginx_at_once_from_one_thread() {
-    let Some(pair) = pair("redis_and_nginx_at_once_from_one_thread") else {
+fn redis_and_nginx_at_once() {
+    let Some(pair) = pair("redis_and_nginx_at_once") else {
         return;
     };
     let redis = Server::redis(&pair.server, RedisOpts::default()).unwrap();

@@ -4,10 +4,11 @@
 //! `stop` gives an account for it that spoils the run.
 
 use tailsight_load::{Complaint, Counts, Interval, Progress};
+use tailsight_measure::report::AgentFacts;
 use tailsight_measure::{Ending, Error, Load, Records, sum_rows};
 
 use super::remote::{Fetched, Remote};
-use super::{RemoteLoad, Role};
+use super::{AgentReport, RemoteLoad, Role};
 use crate::AgentError;
 use crate::wire::Summary;
 
@@ -122,6 +123,25 @@ impl Load for RemoteLoad {
     fn stop(&mut self) -> Result<Vec<Ending>, Error> {
         let results = self.end();
         Ok(self.agents.iter().zip(results).map(|(agent, result)| self.ending(agent, result)).collect())
+    }
+
+    fn agents(&self) -> Vec<AgentFacts> {
+        let fact = |report: AgentReport| AgentFacts {
+            agent: report.agent,
+            role: report.role.to_string(),
+            host: report.host,
+            kernel: report.kernel,
+            cores: report.cores,
+            kernel_stamps: report.kernel_stamps,
+            clock_offset_ns: report.clock.offset_ns,
+            clock_bound_ns: report.clock.bound_ns,
+            target: report.target,
+            rate: report.rate,
+            seed: report.seed,
+            start_skew_ns: report.start_skew_ns,
+            gone: report.gone,
+        };
+        self.reports().into_iter().map(fact).collect()
     }
 
     fn one_clock(&self) -> bool {

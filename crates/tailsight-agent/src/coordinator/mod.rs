@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tailsight_load::{Arrivals, Plan, Rate, Schedule, Trust};
+use tailsight_load::{Arrivals, Plan, Rate, Schedule, Trust, now_ns};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -108,6 +108,8 @@ pub struct RemoteLoad {
 
 /// How often leases are held.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// How far ahead the agents are told to begin, ns.
+const GO_NS: u64 = 100_000_000;
 /// How often records are fetched while a load runs.
 const FETCH: Duration = Duration::from_millis(500);
 
@@ -258,7 +260,8 @@ impl RemoteLoad {
         }
     }
 
-    /// Lays the agents' loads: stores the keys through the first agent (once), compares the clocks anew, starts all at once.
+    /// Lays the agents' loads: stores the keys through the first agent (once), compares the clocks anew, gets all ready,
+    /// and lets them begin at one instant.
     pub(crate) fn begin(&mut self) -> Result<(), AgentError> {
         for agent in &self.agents {
             if let Some(reason) = agent.gone() {
@@ -282,20 +285,19 @@ impl RemoteLoad {
             let request = requests[i].clone();
             async move { agent.start(request).await }
         });
+        self.targets = started.into_iter().collect::<Result<_, _>>()?;
+        // All are ready: they begin at one instant, far enough ahead for the slowest to hear of it.
         self.running = true;
-        (self.starts, self.targets) = (Vec::new(), Vec::new());
-        for result in started {
-            match result {
-                Ok((start_ns, target)) => {
-                    self.starts.push(start_ns);
-                    self.targets.push(target);
-                }
-                Err(error) => {
-                    self.end();
-                    return Err(error);
-                }
+        let start_ns = now_ns() + GO_NS;
+        let begun: Result<Vec<u64>, AgentError> =
+            self.all(move |_, agent| async move { agent.go(start_ns).await }).into_iter().collect();
+        self.starts = match begun {
+            Ok(starts) => starts,
+            Err(error) => {
+                self.end();
+                return Err(error);
             }
-        }
+        };
         self.fetching = Arc::new(AtomicBool::new(true));
         for agent in &self.agents {
             let (agent, go_on) = (agent.clone(), self.fetching.clone());

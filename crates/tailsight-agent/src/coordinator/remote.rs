@@ -186,13 +186,21 @@ impl Remote {
         Ok(())
     }
 
-    /// Starts its load; when it began, on our clock, and the address it goes to.
-    pub(crate) async fn start(&self, load: proto::LoadRequest) -> Result<(u64, String), AgentError> {
+    /// Gets its load ready; the address it will go to.
+    pub(crate) async fn start(&self, load: proto::LoadRequest) -> Result<String, AgentError> {
         let reply = self.client.clone().start_load(self.request(load, START)).await;
         let reply = reply.map_err(self.failed("start_load"))?.into_inner();
         *lock(&self.fetched) = Fetched::default();
         *lock(&self.last) = Progress::default();
-        Ok((reply.start_ns.wrapping_add_signed(-self.offset().offset_ns), reply.address))
+        Ok(reply.address)
+    }
+
+    /// Lets the load begin at an instant of our clock, ns; when it does begin, on our clock.
+    pub(crate) async fn go(&self, start_ns: u64) -> Result<u64, AgentError> {
+        let offset = self.offset().offset_ns;
+        let message = proto::GoRequest { session: self.hello.session, start_ns: start_ns.wrapping_add_signed(offset) };
+        let reply = self.client.clone().go(self.request(message, CALL)).await.map_err(self.failed("go"))?;
+        Ok(reply.into_inner().start_ns.wrapping_add_signed(-offset))
     }
 
     pub(crate) async fn measure(&self, samples: u64, sampling_rate: f64) -> Result<(), AgentError> {

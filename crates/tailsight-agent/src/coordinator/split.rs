@@ -22,6 +22,16 @@ pub enum Role {
     Latency,
 }
 
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Symmetric => "symmetric",
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+        })
+    }
+}
+
 impl From<Role> for proto::Role {
     fn from(role: Role) -> Self {
         match role {
@@ -84,6 +94,7 @@ pub(crate) fn split(plan: &Plan, parts: &[Part], latency_rate: Option<f64>) -> R
     for (i, part) in parts.iter().enumerate() {
         let mut own = Plan { seed: seed(plan.seed, i), ..plan.clone() };
         own.max_samples = plan.max_samples.min(part.samples).max(1);
+        own.max_sends = plan.max_sends.min(part.samples).max(1);
         if part.role == Role::Latency {
             own.arrivals = Arrivals::Exponential;
             own.rate = match latency_rate {

@@ -99,11 +99,22 @@ pub struct PrepareReply {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartLoadReply {
-    /// When the schedule began.
-    #[prost(fixed64, tag = "1")]
-    pub start_ns: u64,
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GoRequest {
+    #[prost(fixed64, tag = "1")]
+    pub session: u64,
+    /// When the schedule is to begin; 2 ms from now at the earliest.
+    #[prost(fixed64, tag = "2")]
+    pub start_ns: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GoReply {
+    /// When it begins: later than asked where the request came too late.
+    #[prost(fixed64, tag = "1")]
+    pub start_ns: u64,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct StartMeasureRequest {
@@ -440,7 +451,7 @@ pub mod agent_client {
                 .insert(GrpcMethod::new("tailsight.agent.v1.Agent", "Prepare"));
             self.inner.unary(req, path, codec).await
         }
-        /// Starts the load without recording (Lancet: start_load).
+        /// Connects and gets ready for the load (Lancet: start_load); Go begins it.
         pub async fn start_load(
             &mut self,
             request: impl tonic::IntoRequest<super::LoadRequest>,
@@ -460,6 +471,28 @@ pub mod agent_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("tailsight.agent.v1.Agent", "StartLoad"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Begins the load that is ready, without recording. All agents are told one instant, each on its own clock.
+        pub async fn go(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GoRequest>,
+        ) -> std::result::Result<tonic::Response<super::GoReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tailsight.agent.v1.Agent/Go",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tailsight.agent.v1.Agent", "Go"));
             self.inner.unary(req, path, codec).await
         }
         /// Begins a measurement window while the load goes on (Lancet: start_measure). Sampling rate 0 ends it.
@@ -633,11 +666,16 @@ pub mod agent_server {
             &self,
             request: tonic::Request<super::LoadRequest>,
         ) -> std::result::Result<tonic::Response<super::PrepareReply>, tonic::Status>;
-        /// Starts the load without recording (Lancet: start_load).
+        /// Connects and gets ready for the load (Lancet: start_load); Go begins it.
         async fn start_load(
             &self,
             request: tonic::Request<super::LoadRequest>,
         ) -> std::result::Result<tonic::Response<super::StartLoadReply>, tonic::Status>;
+        /// Begins the load that is ready, without recording. All agents are told one instant, each on its own clock.
+        async fn go(
+            &self,
+            request: tonic::Request<super::GoRequest>,
+        ) -> std::result::Result<tonic::Response<super::GoReply>, tonic::Status>;
         /// Begins a measurement window while the load goes on (Lancet: start_measure). Sampling rate 0 ends it.
         async fn start_measure(
             &self,
@@ -911,6 +949,49 @@ pub mod agent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StartLoadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tailsight.agent.v1.Agent/Go" => {
+                    #[allow(non_camel_case_types)]
+                    struct GoSvc<T: Agent>(pub Arc<T>);
+                    impl<T: Agent> tonic::server::UnaryService<super::GoRequest>
+                    for GoSvc<T> {
+                        type Response = super::GoReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GoRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Agent>::go(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GoSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -104,6 +104,22 @@ fn a_second_load_runs_in_the_same_session_at_another_rate() {
     assert!(agent.log().contains("load started") && agent.log().contains("session closed"), "{}", agent.log());
 }
 
+/// Regression: each agent began when it was ready, one after the other, and the load was not the one asked for until the last.
+#[test]
+fn all_agents_begin_at_one_instant() {
+    let Some((_server, target)) = memcached("127.0.0.1") else { return };
+    let (a, b) = (AgentProcess::start(), AgentProcess::start());
+    let mut load = connect(&[&a.address, &b.address], plan(target)).unwrap();
+    // On one host the clock is one. A host that is busy for 100 ms may make an agent late once, not ten times.
+    let exact = (0..10).any(|_| {
+        load.start().unwrap();
+        let skews: Vec<u64> = load.reports().iter().map(|agent| agent.start_skew_ns).collect();
+        let starts: Vec<u64> = load.stop().unwrap().iter().map(|ending| ending.start_ns).collect();
+        skews == [0, 0] && starts[0] == starts[1]
+    });
+    assert!(exact, "{:?}", load.reports());
+}
+
 #[test]
 fn throughput_agents_load_and_latency_agents_measure() {
     let Some((_server, target)) = memcached("127.0.0.1") else { return };

@@ -5,8 +5,15 @@
 //! the number of events over messages of every number outside the focus (over all of them when those do not tell), by a robust
 //! slope (Theil and Sen's median of slopes over pairs, weighted by their distance) with a bootstrap interval. When the interval
 //! lies above 0, the slope times each message's events is moved from its own work to a row of its own: at most the own time of
-//! each message, and at most the deviation of the own time. A request that works more and meets more of them for other reasons
-//! is counted here too (a longer one meets more timer ticks): that is why the row says `inferred`.
+//! each message, and at most the deviation of the own time.
+//!
+//! The focus holds the slowest messages, so its events cost more than the slope says. What a message's own time exceeds
+//! that of messages with as many events by is moved too, by the attributable fraction: how much more often they exceed their
+//! median by so much than messages without events do theirs. Noise that both have alike stays where it is ([`Excess`]).
+//!
+//! A longer request meets more interrupts for being longer. Only messages count that met more of them than the run's rate
+//! makes plausible ([`Counter::interrupts`]). A request that works more and has more page faults for other reasons is still
+//! counted here: that is why the row says `inferred`.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +56,8 @@ impl Counter {
         }
     }
 
-    /// Interrupts by other cores that began while a message's own thread worked for it: more work does not bring more of
-    /// them of itself, as it does of timer ticks.
+    /// Interrupts by other cores that began while a message's own thread worked for it, where there were more than chance
+    /// explains at the rate at which all messages together met them; none elsewhere.
     pub fn interrupts(lifetimes: &Lifetimes, leg: Leg) -> Counter {
         let of_own: Vec<bool> = lifetimes
             .owners
@@ -61,12 +68,23 @@ impl Counter {
             })
             .collect();
         let mut counts = vec![0; if of_own.contains(&true) { lifetimes.messages.len() } else { 0 }];
+        let mut worked_ns = vec![0_u64; counts.len()];
         for (id, count) in counts.iter_mut().enumerate() {
             each_part(lifetimes, id as u32, leg, |_, part| {
                 if of_own[part.owner as usize] {
                     *count += u32::from(part.count);
                 }
+                if lifetimes.owners[part.owner as usize].context == Context::Own {
+                    worked_ns[id] += part.ns;
+                }
             });
+        }
+        let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+        let rate = sum as f64 / worked_ns.iter().sum::<u64>().max(1) as f64;
+        for (count, ns) in counts.iter_mut().zip(worked_ns) {
+            if plausible(*count, rate * ns as f64) {
+                *count = 0;
+            }
         }
         let path = "own/around-interrupts (inferred)";
         Counter { counts, category: "interrupts", name: "around the handlers of other cores' interrupts", path }
@@ -80,15 +98,74 @@ impl Counter {
 /// Reschedule, call-function and call-function-single, of [`tailsight_trace::event::VECTORS`].
 const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
 
+/// Whether a Poisson process with that many expected gives `count` or more once in a hundred times or oftener.
+fn plausible(count: u32, expected: f64) -> bool {
+    if expected > 500.0 {
+        // exp(-expected) would be 0 before long; there the normal distribution is as good.
+        return (f64::from(count) - expected) / expected.sqrt() < 2.33;
+    }
+    let (mut term, mut below) = ((-expected).exp(), 0.0);
+    for k in 0..count {
+        below += term;
+        term *= expected / f64::from(k + 1);
+    }
+    1.0 - below >= 0.01
+}
+
+/// How own time scatters above the line by number of events: for messages with hardly any, and for those with as many as the
+/// focus has. All messages, the focus too: in both groups the slowest are in the focus. A group that lies above the line as
+/// a whole has other work, which is not the events'; so each group is measured from its own median.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Excess {
+    /// Median of own time less the slope's part in the group with many events, ns.
+    usual_ns: f64,
+    /// Sorted excesses over the group's median of messages with at most the reference's number of events, ns.
+    few: Vec<f64>,
+    /// The same with at least half of the focus's number of events.
+    many: Vec<f64>,
+}
+
+impl Excess {
+    /// Of (events, own time in ns) of all messages. `few` and `many`: the limits of the two groups.
+    fn of(points: &[(f64, f64)], slope_ns: f64, few: f64, many: f64) -> Excess {
+        let group = |is: &dyn Fn(f64) -> bool| {
+            let of = points.iter().filter(|(count, _)| is(*count));
+            let mut all: Vec<f64> = of.map(|(count, ns)| ns - slope_ns * count).collect();
+            all.sort_unstable_by(f64::total_cmp);
+            let median = all.get(all.len() / 2).copied().unwrap_or(0.0);
+            all.iter_mut().for_each(|ns| *ns -= median);
+            (median, all)
+        };
+        let (usual_ns, many) = group(&|count| count >= many && count > few);
+        Excess { usual_ns, few: group(&|count| count <= few).1, many }
+    }
+
+    /// What of a message's time beyond the slope's part, `rest_ns`, is the events', ns: its excess times the attributable
+    /// fraction 1 − P(that much | few) / P(that much | many).
+    fn of_events(&self, rest_ns: f64) -> f64 {
+        let excess = rest_ns - self.usual_ns;
+        if excess <= 0.0 || self.many.len() < FEWEST || self.few.len() < FEWEST {
+            return 0.0;
+        }
+        let exceed = |of: &[f64]| (of.len() - of.partition_point(|x| *x < excess)) as f64;
+        // A message more than were seen in the group without events: never seen is not never.
+        let few = (exceed(&self.few) + 1.0) / (self.few.len() + 1) as f64;
+        let many = exceed(&self.many).max(1.0) / self.many.len() as f64;
+        excess * (1.0 - few / many).max(0.0)
+    }
+}
+
 /// The inferred cost of an event.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// Own time that comes with one more, ns.
     pub slope_ns: f64,
     /// Its 95 % bootstrap interval.
     pub ci95_ns: [f64; 2],
-    /// What is moved for each fault: the slope, or less where that would be more than the deviation.
-    pub moved_ns: f64,
+    /// What a message's own time is beyond the slope.
+    pub excess: Excess,
+    /// The part of it all that is moved: 1, or less where that would be more than the deviation.
+    pub part: f64,
 }
 
 impl Cost {
@@ -96,7 +173,11 @@ impl Cost {
     pub fn of(&self, counter: &Counter, id: u32, work: i64) -> i64 {
         match counter.of(id) {
             0 => 0,
-            count => ((self.moved_ns * f64::from(count)) as i64).min(work),
+            count => {
+                let typical = self.slope_ns * f64::from(count);
+                let cost = typical + self.excess.of_events(work as f64 - typical);
+                ((cost * self.part) as i64).clamp(0, work.max(0))
+            }
         }
     }
 }
@@ -127,7 +208,9 @@ pub(super) fn apply(
     let others = ranked.iter().map(|r| r.1).filter(|id| focus.ids.binary_search(id).is_err());
     let (slope_ns, ci95_ns) = fit(sample(counter, others.collect()))
         .or_else(|| fit(sample(counter, ranked.iter().map(|r| r.1).collect())))?;
-    let mut cost = Cost { slope_ns, ci95_ns, moved_ns: slope_ns };
+    let all: Vec<(f64, f64)> = ranked.iter().map(|r| (count(r.1), work(r.1) as f64)).collect();
+    let excess = Excess::of(&all, slope_ns, mean(reference, count), mean(focus, count) / 2.0);
+    let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
     let moved = |cost: &Cost| {
         let of = |cohort| mean(cohort, |id| cost.of(counter, id, work(id)) as f64);
         of(focus) - of(reference)
@@ -138,7 +221,7 @@ pub(super) fn apply(
         if excess <= 1.0 {
             break;
         }
-        cost.moved_ns /= excess * 1.001;
+        cost.part /= excess * 1.001;
     }
     let moved = moved(&cost);
     if moved > deviation || moved <= options.granularity_ns as f64 {
@@ -229,6 +312,35 @@ fn median_slope(points: &[(f64, f64)], of: &[usize], rng: &mut SplitMix) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_requests_meet_more_interrupts_and_that_is_plausible() {
+        assert!(plausible(0, 0.0) && plausible(2, 0.6) && plausible(9, 6.0));
+        assert!(!plausible(1, 0.001) && !plausible(5, 0.6) && !plausible(2000, 1000.0));
+    }
+
+    #[test]
+    fn an_excess_is_the_events_as_far_as_messages_without_them_do_not_have_it() {
+        let mut rng = SplitMix(3);
+        // 1 us each, plus up to 40 us that only messages with events have; one message in fifty of all is 100 us slow.
+        let points: Vec<(f64, f64)> = (0..5_000)
+            .map(|i| {
+                let count = if i % 10 == 0 { 20.0 } else { 0.0 };
+                let of_events = if count > 0.0 { rng.below(40_000) as f64 } else { 0.0 };
+                let noise = if rng.below(50) == 0 { 100_000.0 } else { rng.below(500) as f64 };
+                (count, 5_000.0 + 1_000.0 * count + of_events + noise)
+            })
+            .collect();
+        let excess = Excess::of(&points, 1_000.0, 0.0, 10.0);
+        // Half of 40 us and of 500 ns is usual in the one group, and no excess.
+        assert!((excess.usual_ns - 25_250.0).abs() < 2_000.0, "{}", excess.usual_ns);
+        let of = |ns: f64| excess.of_events(excess.usual_ns + ns) / ns;
+        assert!(of(15_000.0) > 0.75, "{}", of(15_000.0));
+        assert!(of(70_000.0) < 0.5, "{}", of(70_000.0));
+        assert_eq!(excess.of_events(0.0), 0.0);
+        // Too few to tell.
+        assert_eq!(Excess::of(&points[..100], 1_000.0, 0.0, 10.0).of_events(40_000.0), 0.0);
+    }
 
     #[test]
     fn slopes_are_robust_and_know_when_there_is_none() {

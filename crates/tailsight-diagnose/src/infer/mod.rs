@@ -120,7 +120,7 @@ pub fn infer(
     let faults = of_service
         .then(|| counted::apply(lifetimes, options, &own, &fault_counter, profile, cohorts, ranked, left, &none))
         .flatten();
-    let of_faults = |id: u32| faults.map_or(0, |cost| cost.of(&fault_counter, id, own.ns(lifetimes, id)));
+    let of_faults = |id: u32| faults.as_ref().map_or(0, |cost| cost.of(&fault_counter, id, own.ns(lifetimes, id)));
     let moved = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
     left -= moved(&of_faults);
     let counter = Counter::interrupts(lifetimes, options.leg);
@@ -129,7 +129,7 @@ pub fn infer(
         .flatten();
     let of_both = |id: u32| {
         let faults = of_faults(id);
-        faults + interrupts.map_or(0, |cost| cost.of(&counter, id, own.ns(lifetimes, id) - faults))
+        faults + interrupts.as_ref().map_or(0, |cost| cost.of(&counter, id, own.ns(lifetimes, id) - faults))
     };
     left = deviation - moved(&of_both);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.

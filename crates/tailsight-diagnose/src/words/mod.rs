@@ -4,6 +4,7 @@
 //! are in `data/advice.toml`; commands quote whatever a recorded task may be named.
 
 mod fill;
+mod name;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,6 +18,7 @@ use crate::model::{Cause, Diagnosis};
 use crate::profile::Cohort;
 use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
 use crate::{Facts, Options, glob};
+pub use name::readable;
 
 /// `data/advice.toml`.
 #[derive(Debug, Deserialize)]
@@ -41,7 +43,7 @@ struct Fix {
     role: Option<Role>,
     #[serde(default)]
     only: Vec<String>,
-    /// Not for loopback, veth or bridges.
+    /// Only for devices with interrupts: not for loopback, veth or bridges.
     #[serde(default)]
     hardware: bool,
     r#do: Option<String>,
@@ -116,7 +118,7 @@ impl<'a> Situation<'a> {
             Role::R => "the core where the packet was waiting".to_owned(),
         };
         let mut out = fill::replace(says, |key| match key {
-            "name" => Some(cause.name.clone()),
+            "name" => Some(readable(&cause.category, &cause.name)),
             "app" => Some(self.app.to_owned()),
             "core" => Some(core.clone()),
             _ => None,
@@ -164,7 +166,10 @@ impl<'a> Situation<'a> {
 
     fn fix(&self, fix: &Fix, cause: &Cause) -> Vec<String> {
         let device = self.facts.devices.first().map(String::as_str);
-        if fix.hardware && device.is_some_and(fill::is_virtual) {
+        // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
+        // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
+        let software = |d: &str| fill::is_virtual(d) || self.facts.irqs.is_empty();
+        if fix.hardware && device.is_some_and(software) {
             return vec![];
         }
         let fill = fill::Fill {
@@ -276,7 +281,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
 
 /// The row that stands for the rows which are no causes.
 pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
-    let names: Vec<&str> = rows.iter().map(|r| r.name.as_str()).take(5).collect();
+    let names: Vec<String> = rows.iter().map(|r| readable(&r.category, &r.name)).take(5).collect();
     let more = if rows.len() > names.len() { format!(" and {} more", rows.len() - names.len()) } else { String::new() };
     let sum = |of: fn(&Cause) -> i64| rows.iter().map(of).sum::<i64>();
     Cause {
@@ -301,7 +306,7 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         fix: vec![],
         explanation: format!(
             "differences that may be chance (their 95 % intervals hold 0): {}{more}",
-            names.join(", ")
+            names.join("; ")
         ),
     }
 }
@@ -309,7 +314,7 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
 /// What was inferred, for the reader.
 pub fn inferred(inferred: &Inferred) -> Vec<String> {
     let mut out = vec![];
-    if let Some(cost) = inferred.faults {
+    if let Some(cost) = &inferred.faults {
         let [low, high] = cost.ci95_ns;
         let ns = |ns: f64| human(ns.round() as i64);
         out.push(format!(
@@ -319,7 +324,7 @@ pub fn inferred(inferred: &Inferred) -> Vec<String> {
             ns(high)
         ));
     }
-    if let Some(cost) = inferred.interrupts {
+    if let Some(cost) = &inferred.interrupts {
         let [low, high] = cost.ci95_ns;
         let ns = |ns: f64| human(ns.round() as i64);
         out.push(format!(
@@ -344,7 +349,11 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
         .first()
         .filter(|c| ![UNEXPLAINED, NOT_SIGNIFICANT].contains(&c.category.as_str()) && c.deviation_ns > 0);
     if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
-        out.push(format!("try the first fix of {} ({}), then record again: {fix}", cause.name, cause.category));
+        let what = match readable(&cause.category, &cause.name) {
+            name if name == cause.name => format!("{name} ({})", cause.category),
+            name => format!("{} ({name})", cause.category),
+        };
+        out.push(format!("try the first fix of {what}, then record again: {fix}"));
     }
     if facts.lost_events > 0 {
         out.push("record again for a shorter time, or with larger buffers: events were lost".into());
@@ -412,6 +421,46 @@ mod tests {
                 assert!(command != step, "{category}: {fix:?}");
             }
         }
+    }
+
+    /// The fixes of receive processing on the application core, on these devices with these interrupts.
+    fn receive_fixes(devices: &[&str], irqs: &[u32]) -> Vec<String> {
+        let facts = Facts {
+            devices: devices.iter().map(|d| (*d).to_owned()).collect(),
+            irqs: irqs.to_vec(),
+            cpus: Some(4),
+            ..Facts::default()
+        };
+        let situation = Situation {
+            app: "memcached",
+            facts: &facts,
+            cores: [vec![0], vec![1]],
+            ahead: [0.0; 2],
+            focus_messages: 50,
+            tail: true,
+            total_ns: 1000,
+        };
+        let cause = serde_json::from_value(serde_json::json!({
+            "rank": 1, "category": "receive-processing", "name": "net_rx", "role": "A", "share": 1.0, "deviation_ns": 1000,
+            "ci95_ns": [900, 1100], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
+        }));
+        situation.fixes(&cause.expect("a cause"))
+    }
+
+    /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
+    #[test]
+    fn fixes_name_the_device_and_its_interrupts() {
+        let rps = "for q in /sys/class/net/eth0/queues/rx-*/rps_cpus; do echo d > $q; done  # process packets on other cores \
+                   than 1; undo: for q in /sys/class/net/eth0/queues/rx-*/rps_cpus; do echo 0 > $q; done";
+        let affinity = "for i in 38 39; do echo 0,2-3 > /proc/irq/$i/smp_affinity_list; done  # take the interrupts of eth0 \
+                        on other cores than 1; stop irqbalance first, it moves them back; \
+                        undo: for i in 38 39; do echo 0-3 > /proc/irq/$i/smp_affinity_list; done";
+        assert_eq!(receive_fixes(&["eth0"], &[38, 39]), [rps, affinity]);
+        assert_eq!(receive_fixes(&["eth0"], &[]), [rps]);
+        assert_eq!(receive_fixes(&["veth3"], &[]).len(), 1);
+        let unknown = receive_fixes(&[], &[]);
+        assert!(unknown.iter().all(|f| f.starts_with(TO_FILL_IN) && f.contains("DEV: ")), "{unknown:?}");
+        assert!(unknown[1].contains("IRQS: "), "{unknown:?}");
     }
 
     /// Every fix of every category can be shown, with everything about a run known and with nothing: no `{…}` is left, what

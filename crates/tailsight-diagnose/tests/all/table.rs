@@ -149,7 +149,11 @@ fn default_table() {
             "transmit-processing",
             "sendmsg",
         ),
-        (Transmit, A, owner(Context::Own, &[]), "app-processing", "user"),
+        // Without system-call hooks the call around it is not seen.
+        (Transmit, A, owner(Context::Own, &[]), "transmit-processing", "send"),
+        (Transmit, A, owner(Context::Own, &[Frame::Softirq { vec: 9, inline: true }]), "transmit-processing", "send"),
+        (Transmit, A, owner(Context::Own, &[net_rx(true), packet]), "transmit-processing", "packet:8088"),
+        (Transmit, A, owner(Context::Own, &[sys(Sysno::futex)]), "app-processing", "futex"),
         // Waiting.
         (Receive, A, owner(Context::Idle, &[Frame::WakePending]), "wakeup-delay", "wake-pending"),
         (Receive, A, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "wakeup-delay", "idle"),

@@ -54,7 +54,7 @@ fn explanations_are_plain_sentences_with_numbers() {
     );
     assert_eq!(
         d.causes[1].explanation,
-        "memcached was still busy with messages that came before (memcached/sys:sendmsg): 100 us of the 2.0 ms, \
+        "memcached was still busy with messages that came before (memcached, in sendmsg): 100 us of the 2.0 ms, \
          in 50 of 50 slow messages (10.0 messages ahead on average, usually 0.0)"
     );
     let receive = d.causes.iter().find(|c| c.category == "receive-processing").unwrap();

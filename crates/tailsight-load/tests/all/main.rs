@@ -4,3 +4,4 @@ mod hostile;
 mod plans;
 mod servers;
 mod support;
+mod transports;

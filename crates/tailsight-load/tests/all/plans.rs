@@ -3,7 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tailsight_load::{Arrivals, Cursor, Driver, LoadError, Plan, Protocol, Receive, Schedule, Wait, run};
+use tailsight_load::{
+    Arrivals, Complaint, Cursor, Driver, LEAD_NS, LoadError, Outcome, Plan, Protocol, Receive, Sample, Schedule, Wait,
+    now_ns, run,
+};
 
 use crate::support::{echo, plain, plan, run_checked, scripted};
 
@@ -51,6 +54,77 @@ fn every_way_to_wait_and_read_answers_everything() {
             assert_eq!(outcome.counts.ok, outcome.counts.intended, "{wait} {receive:?} {:?}", outcome.counts);
         }
     }
+}
+
+#[test]
+fn bursts_are_due_at_once_and_leave_together_at_the_rate_asked_for() {
+    let mut plan = plan(server(), Protocol::Echo);
+    (plan.burst, plan.outstanding) = (40, 64);
+    plan.rate = "8k".parse().unwrap();
+    plan.arrivals = Arrivals::Fixed;
+    let outcome = run(plan, &AtomicBool::new(false), |_| {}).unwrap();
+    // 4,000 requests in half a second: 100 bursts.
+    assert_eq!((outcome.counts.intended, outcome.counts.ok), (4000, 4000), "{:?}", outcome.counts);
+    for burst in outcome.samples.chunk_by(|a, b| a.intended_ns == b.intended_ns) {
+        assert_eq!(burst.len(), 40);
+        let first = burst[0];
+        assert!(burst.iter().all(|s| s.connection == first.connection && s.called_ns == first.called_ns));
+        assert!(burst.iter().all(|s| s.flags & Sample::SENT_TOGETHER != 0));
+    }
+    // As an arrival process each burst is one.
+    assert_eq!(outcome.sends.len(), 100);
+    assert!(outcome.complaints.iter().all(|c| !matches!(c, Complaint::RateMissed { .. })), "{:?}", outcome.complaints);
+}
+
+#[test]
+fn bursts_without_room_wait_and_are_counted() {
+    // Nobody answers after the first exchange of each connection.
+    let address = scripted(|_, socket| {
+        let mut first = true;
+        echo(socket, move |bytes, socket| if std::mem::take(&mut first) { plain(bytes, socket) } else { Some(()) });
+    });
+    let mut plan = plan(address, Protocol::Echo);
+    (plan.burst, plan.outstanding, plan.connections, plan.receive) = (8, 20, 1, Receive::Eager);
+    plan.arrivals = Arrivals::Fixed;
+    let counts = run(plan, &AtomicBool::new(false), |_| {}).unwrap().counts;
+    // Two bursts fit, half of one is not sent.
+    assert_eq!((counts.intended, counts.sent, counts.unanswered), (1000, 16, 16), "{counts:?}");
+}
+
+#[test]
+fn loads_that_spin_share_a_thread() {
+    let spinning = |rate: &str, ms: u64| {
+        let mut plan = plan(server(), Protocol::Echo);
+        plan.rate = rate.parse().unwrap();
+        (plan.wait, plan.duration_ns, plan.pin) = (Wait::Spin, Some(ms * 1_000_000), false);
+        plan
+    };
+    let prepared = Driver::prepare_together(vec![spinning("2k", 400), spinning("1k", 200)]).unwrap();
+    let start = now_ns() + LEAD_NS;
+    let drivers: Vec<Driver> = prepared.into_iter().map(|p| p.go(start)).collect();
+    let [long, short]: [Outcome; 2] = drivers.into_iter().map(Driver::wait).collect::<Vec<_>>().try_into().unwrap();
+    for (outcome, expected) in [(&long, 800.0_f64), (&short, 200.0)] {
+        assert_eq!(outcome.counts.ok, outcome.counts.intended, "{:?}", outcome.counts);
+        // Six standard deviations of a Poisson count.
+        assert!((outcome.counts.ok as f64 - expected).abs() < 6.0 * expected.sqrt(), "{:?}", outcome.counts);
+    }
+    // One of both threads did the work, the other slept.
+    let cpu = [&long, &short].map(|o| o.threads[0].treatment.cpu_ns);
+    assert!(cpu[0].min(cpu[1]) * 10 < cpu[0].max(cpu[1]), "{cpu:?}");
+
+    // One that is dropped does not keep the others waiting, and one can be stopped while others go on.
+    let mut prepared =
+        Driver::prepare_together(vec![spinning("1k", 300), spinning("1k", 300), spinning("1k", 60_000)]).unwrap();
+    drop(prepared.remove(0));
+    let drivers: Vec<Driver> = prepared.into_iter().map(|p| p.go(0)).collect();
+    drivers[1].end();
+    for outcome in drivers.into_iter().map(Driver::wait) {
+        assert_eq!(outcome.counts.ok, outcome.counts.intended, "{:?}", outcome.counts);
+    }
+
+    let sleeps = Plan { wait: Wait::Sleep, ..spinning("1k", 100) };
+    let (which, error) = Driver::prepare_together(vec![spinning("1k", 100), sleeps]).unwrap_err();
+    assert!(which == 1 && matches!(error, LoadError::Plan(_)), "{error}");
 }
 
 #[test]
@@ -133,6 +207,22 @@ fn samples_without_room_are_counted() {
     let outcome = run_checked(plan);
     assert!(outcome.samples.len() < 100);
     assert!(outcome.complaints.iter().any(|c| c.to_string().contains("no room")), "{:?}", outcome.complaints);
+}
+
+/// Regression: a core that there is not was left out without a word, and the thread ran anywhere.
+#[test]
+fn a_core_that_there_is_not_is_an_error() {
+    let plan = Plan { cpus: vec![4095], ..plan(server(), Protocol::Echo) };
+    let error = run(plan, &AtomicBool::new(false), |_| {}).unwrap_err();
+    assert!(matches!(&error, LoadError::Plan(reason) if reason.contains("core 4095")), "{error}");
+}
+
+/// Regression: each cause was said twice where a chain of errors is printed.
+#[test]
+fn an_error_says_its_cause_once() {
+    let error = run(plan("unix:/nonexistent/socket", Protocol::Echo), &AtomicBool::new(false), |_| {}).unwrap_err();
+    assert!(error.to_string().contains("No such file"), "{error}");
+    assert!(std::error::Error::source(&error).is_none());
 }
 
 #[test]

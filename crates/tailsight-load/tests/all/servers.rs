@@ -119,11 +119,11 @@ fn nginx_http1_http2_and_tls() {
     );
     std::fs::write(&conf, text).unwrap();
     let Some(_process) = start("nginx", &["-c", conf.to_str().unwrap()], port) else { return };
-    all_ok(Plan { connections: 8, ..plan(format!("127.0.0.1:{port}"), Protocol::Http1) });
+    all_ok(Plan { connections: 32, ..plan(format!("127.0.0.1:{port}"), Protocol::Http1) });
     all_ok(plan(format!("127.0.0.1:{h2}"), Protocol::Http2));
     if keyed {
         let trust = Trust::File(dir.path().join("cert.pem"));
-        let plan = Plan { connections: 8, ..plan(format!("tls://localhost:{tls}"), Protocol::Http1) };
+        let plan = Plan { connections: 32, ..plan(format!("tls://localhost:{tls}"), Protocol::Http1) };
         all_ok(Plan { trust: Trust::Anyone, ..plan.clone() });
         all_ok(Plan { trust, ..plan.clone() });
         // The default trusts the host's authorities, and this certificate has none.

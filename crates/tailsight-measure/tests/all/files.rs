@@ -23,6 +23,7 @@ fn measurement(rows: Vec<Row>) -> Measurement {
         rate: Achieved::default(),
         counts: tailsight_load::Counts::default(),
         client: Client { agents: vec!["a".into(), "b".into()], ..Client::default() },
+        agents: Vec::new(),
         checks: Vec::new(),
         warm_up_ns: None,
         steps: Vec::new(),

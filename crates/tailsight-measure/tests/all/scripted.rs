@@ -22,6 +22,8 @@ struct Scripted {
     pending: Records,
     progress: Progress,
     dies_after: Option<u64>,
+    /// The client's own lateness, ns.
+    late_ns: u64,
     row: Interval,
 }
 
@@ -41,6 +43,7 @@ impl Scripted {
             pending: Records::default(),
             progress: Progress::default(),
             dies_after: None,
+            late_ns: 200,
             row: Interval::default(),
         }
     }
@@ -72,13 +75,13 @@ impl Scripted {
             self.row.sent += 1;
             self.progress.sent += 1;
             if self.sampling > 0.0 {
-                self.pending.sends.push(Sent { intended_ns: intended, called_ns: intended + 200 });
+                self.pending.sends.push(Sent { intended_ns: intended, called_ns: intended + self.late_ns });
                 if self.random.uniform() < self.sampling {
                     self.progress.samples += 1;
                     self.pending.samples.push(Sample {
                         intended_ns: intended,
-                        called_ns: intended + 200,
-                        sent_ns: intended + 300,
+                        called_ns: intended + self.late_ns,
+                        sent_ns: intended + self.late_ns + 100,
                         received_ns: self.free as u64,
                         connection: 0,
                         flags: Sample::RECEIVED_STAMPED,
@@ -189,6 +192,25 @@ fn an_agent_that_dies_leaves_its_samples_and_an_na() {
     let Verdict::NotAvailable { failed, reason, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
     assert_eq!(failed.id, "agent");
     assert!(reason.contains("connection lost"), "{reason}");
+    assert!(m.rows.len() > 100 && m.report.kept.n == m.rows.len(), "{} samples are kept", m.rows.len());
+}
+
+/// Regression: the search went down to a quarter of the rate, again and again, although the client was what was late.
+#[test]
+fn a_search_ends_when_the_client_is_what_is_late() {
+    let mut load = Scripted::new(500.0, 3_000.0);
+    load.late_ns = 50_000_000;
+    let search =
+        Search { objective: "p90<2ms".parse::<Objective>().unwrap(), from: 500.0, to: None, tolerance: 0.1, tries: 24 };
+    let stop = AtomicBool::new(false);
+    let found = highest(&mut load, &question(500.0), &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    assert_eq!(
+        (found.verdict.as_str(), found.bound.as_str(), found.tries.len()),
+        ("not-available", "client", 2),
+        "{found:#?}"
+    );
+    let reason = found.reason.unwrap();
+    assert!(reason.contains("the client, not the server") && reason.contains("--wait spin"), "{reason}");
 }
 
 #[test]

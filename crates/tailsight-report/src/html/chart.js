@@ -61,11 +61,12 @@ function stepNodes(text) {
 const causes = data.diagnosis.causes;
 const SHAPES = ["circle", "square", "triangle", "diamond", "down", "plus", "cross", "star"];
 function isNamed(i) { return i !== null && i !== undefined && i >= 0 && i < causes.length && causes[i].category !== "unexplained" && causes[i].category !== "not-significant"; }
+// A cause's name in words; of a row that is no cause, what it is.
+function causeName(i) { return isNamed(i) ? data.titles[i] || causes[i].category : causes[i] ? causes[i].category.replace("-", " ") : "no named cause"; }
 function causeTitle(i) {
-  if (i === null || i === undefined || !causes[i]) return "no named cause";
+  if (!isNamed(i)) return causeName(i);
   const c = causes[i];
-  if (c.category === "unexplained") return "unexplained";
-  return (c.name && c.name !== c.category ? c.name + ", " : "") + c.category + " (" + c.role + ")";
+  return (c.name && c.name !== c.category ? causeName(i) + ", " : "") + c.category + " (" + c.role + ")";
 }
 // Which causes have a colour of their own: the first eight that add 1 % or more; the rest share one grey.
 const coloured = new Map();

@@ -35,13 +35,25 @@ pub(super) struct Columns {
     pub(super) against_reference: bool,
 }
 
+/// The complete messages by (latency, id).
+fn order(latencies: &[Option<u64>]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..latencies.len() as u32).filter(|&i| latencies[i as usize].is_some()).collect();
+    order.sort_by_key(|&i| (latencies[i as usize], i));
+    order
+}
+
+/// The messages in focus.
+pub(super) fn focus(input: &Input) -> Vec<u32> {
+    let latencies: Vec<_> = input.lifetimes.messages.iter().map(|m| m.latency(input.diagnosis.leg)).collect();
+    slice(&order(&latencies), &input.diagnosis.focus).to_vec()
+}
+
 /// The columns of all messages.
 pub(super) fn columns(input: &Input) -> Columns {
     let lifetimes = input.lifetimes;
     let leg = input.diagnosis.leg;
     let latencies: Vec<Option<u64>> = lifetimes.messages.iter().map(|m| m.latency(leg)).collect();
-    let mut order: Vec<u32> = (0..latencies.len() as u32).filter(|&i| latencies[i as usize].is_some()).collect();
-    order.sort_by_key(|&i| (latencies[i as usize], i));
+    let order = order(&latencies);
     let focus = slice(&order, &input.diagnosis.focus);
 
     let causes = input.diagnosis.causes.len().min(usize::from(NO_CAUSE));

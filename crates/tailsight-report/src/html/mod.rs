@@ -8,15 +8,19 @@
 //! floats), flows 16-bit when they fit: 200,000 messages take less than 3 MB.
 
 mod base64;
+mod classes;
 mod messages;
 mod timeline;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::words::readable;
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
 use tailsight_trace::RunMeta;
 
-use crate::terminal;
+use crate::{terminal, words};
 
 /// What a report is made of.
 #[derive(Clone, Copy)]
@@ -40,6 +44,13 @@ struct Page<'a> {
     lost: String,
     cost: String,
     percentiles: Vec<&'a str>,
+    /// The causes' names in words, by index.
+    titles: Vec<String>,
+    /// Those of the rows that may be chance.
+    chance_titles: Vec<String>,
+    /// What the contexts of `more` are in words.
+    contexts: BTreeMap<&'a str, String>,
+    requests: Option<classes::Requests>,
     meta: &'a RunMeta,
     diagnosis: &'a Diagnosis,
     messages: messages::Columns,
@@ -48,9 +59,10 @@ struct Page<'a> {
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("chart.js"),
     include_str!("tables.js"),
+    include_str!("more.js"),
     include_str!("distribution.js"),
     include_str!("balloon.js"),
     include_str!("timeline.js"),
@@ -68,12 +80,23 @@ pub fn report(input: &Input) -> String {
         lost: terminal::lost(d),
         cost: terminal::cost(d, Some(input.meta)),
         percentiles,
+        titles: d.causes.iter().map(|c| readable(&c.category, &c.name)).collect(),
+        chance_titles: d.not_significant.iter().map(|c| readable(&c.category, &c.name)).collect(),
+        contexts: contexts(d),
+        requests: classes::requests(input),
         meta: input.meta,
         diagnosis: d,
         messages: messages::columns(input),
         timelines: input.paths.iter().filter_map(|(id, path)| timeline::timeline(input, *id, path)).collect(),
     };
     fill(&json(&page))
+}
+
+/// Each context that `more` names, in words.
+fn contexts(d: &Diagnosis) -> BTreeMap<&str, String> {
+    let cores = d.more.iter().flat_map(|m| m.cores.iter().flatten());
+    let names = cores.flat_map(|c| c.contexts.iter().map(|(name, _)| name.as_str()));
+    names.map(|name| (name, words::context(d, name))).collect()
 }
 
 /// The template with each placeholder filled once, in one pass: what is filled in is not searched again.

@@ -15,6 +15,7 @@ function drawHeader() {
     ["Kernel", [h.kernel, h.arch].filter(Boolean).join(" ")],
     ["Processor", [h.cpu_model, h.cpus ? plural(h.cpus, "core") : ""].filter(Boolean).join(", ")],
     ["Source", m.source],
+    ["Compared with", d.against ? "the run " + d.against : ""],
   ];
   for (const [name, value] of facts) if (value) byId("facts").append(el("div", {}, el("dt", {}, name), el("dd", {}, value)));
   const alerts = [...(m.state === "complete" ? [] : ["This run is partial: " + (m.partial || "the recorder did not finish") + "."]), ...d.notes];
@@ -50,7 +51,7 @@ function drawCauses() {
     byId("causes-lede").textContent = "No cause was found: the messages in focus deviate from the reference by nothing that was recorded.";
     return;
   }
-  byId("causes-lede").textContent = "Compared: " + plural(d.focus.messages, "message") + " in focus (mean " + duration(d.focus.mean_ns) + ") with " + plural(d.reference.messages, "reference message") + " (mean " + duration(d.reference.mean_ns) +
+  byId("causes-lede").textContent = "Compared: " + plural(d.focus.messages, "message") + " in focus (mean " + duration(d.focus.mean_ns) + ") with " + plural(d.reference.messages, "reference message") + (d.against ? " of the run " + d.against : "") + " (mean " + duration(d.reference.mean_ns) +
     "). The rows add up to the difference; the named causes explain " + percent(d.coverage.overall) + " of it (in half of the messages " + percent(d.coverage.p50) + " or more, in the worst " + percent(d.coverage.min) + ").";
   table.append(el("thead", {}, el("tr", {}, el("th", {}), el("th", {}, "Cause"), el("th", {}, "Share of the delay"), el("th", { class: "num" }, "Per message"), el("th", { class: "num" }, "95 % interval"), el("th", { class: "num" }, "Messages hit"))));
   const body = el("tbody");
@@ -86,12 +87,12 @@ function causeRows(c, i, top, open) {
   const named = isNamed(i);
   const main = el("tr", { class: named && c.share >= 0 ? "" : "less" },
     el("td", { class: "num" }, named ? String(c.rank) : ""),
-    el("td", { class: "what" }, swatch(i), " ", el("b", {}, c.name && c.name !== c.category ? c.name : c.category),
+    el("td", { class: "what" }, swatch(i), " ", el("b", {}, causeName(i)),
       el("small", {}, named ? [c.name && c.name !== c.category ? c.category + " on the " : "on the ", roleName(c.role), c.inferred ? ", inferred" : ""].join("") : c.category === "unexplained" ? "what the recording cannot tell" : "may be chance")),
     el("td", { class: "share" }, bar(c.share, top, causeColor(i))),
     el("td", { class: "num" }, (c.deviation_ns > 0 ? "+" : "") + duration(c.deviation_ns)),
     el("td", { class: "num" }, c.ci95_ns[0] === c.ci95_ns[1] ? "–" : duration(c.ci95_ns[0]) + " … " + duration(c.ci95_ns[1])),
-    el("td", { class: "num" }, count(c.messages) + " of " + count(data.diagnosis.focus.messages)));
+    el("td", { class: "num" }, c.category === "not-significant" ? "" : count(c.messages) + " of " + count(data.diagnosis.focus.messages)));
   const inner = el("div", { class: "inner" });
   if (c.explanation) inner.append(el("p", {}, rich(c.explanation)));
   const facts = [];
@@ -107,6 +108,7 @@ function causeRows(c, i, top, open) {
     const ids = c.evidence.slice(0, 8).map((id) => el("button", { type: "button", on: { click: () => balloonSelect(id, true) } }, "message " + count(id)));
     columns.append(el("div", {}, el("h4", {}, "Evidence"), facts.map((f) => el("p", {}, f)), rows.length ? el("table", { class: "paths" }, el("tbody", {}, rows)) : "", ids.length ? el("p", { class: "ids" }, "Hit most: ", ids) : ""));
   }
+  if (c.category === "not-significant") inner.append(chance());
   if (columns.children.length) {
     const details = el("details", { open }, el("summary", {}, c.fix.length ? "Fix and evidence" : "Evidence"), columns);
     if (open) details.setAttribute("open", "");
@@ -114,6 +116,14 @@ function causeRows(c, i, top, open) {
   }
   if (!inner.children.length) return [main];
   return [main, el("tr", { class: "detail" + (named && c.share >= 0 ? "" : " less") }, el("td"), el("td", { colspan: 5 }, inner))];
+}
+
+// The rows whose intervals hold 0, one by one.
+function chance() {
+  const rows = data.diagnosis.not_significant || [];
+  if (!rows.length) return "";
+  return el("details", {}, el("summary", {}, "The " + plural(rows.length, "row")), el("table", { class: "paths" }, el("tbody", {}, rows.map((c, i) =>
+    el("tr", {}, el("td", {}, data.chance_titles[i]), el("td", {}, c.category + " on the " + roleName(c.role)), el("td", { class: "num" }, (c.deviation_ns > 0 ? "+" : "") + duration(c.deviation_ns)), el("td", { class: "num" }, duration(c.ci95_ns[0]) + " … " + duration(c.ci95_ns[1])))))));
 }
 
 function drawRecord() {
@@ -124,6 +134,7 @@ function drawRecord() {
   if (cores.length) add("Lost by core", cores.map((c) => "core " + c.cpu + ": " + count(c.lost)).join(", "));
   add("Cost", prose(data.cost));
   if (m.overhead.recorder_cpu_ns) add("Recorder", duration(m.overhead.recorder_cpu_ns) + " of CPU in its own threads");
+  if (m.devices.length) add("Devices", el("ul", {}, m.devices.map((v) => el("li", {}, el("b", {}, v.name), " " + [v.driver, v.rx_queues || v.tx_queues ? plural(v.rx_queues, "receive queue") + ", " + plural(v.tx_queues, "transmit queue") : "", v.irqs.length ? "interrupts " + v.irqs.join(", ") : "no interrupts of its own", v.here ? "" : "in the target's network namespace", plural(v.packets, "packet") + " for the target"].filter(Boolean).join(" · ")))));
   const off = m.hooks.filter((h) => !h.on && !h.optional);
   if (off.length) add("Hooks off", el("ul", {}, off.map((h) => el("li", {}, el("code", {}, h.name), " " + (h.reason || "no reason recorded")))));
   if (m.warnings.length) add("To mind", el("ul", {}, m.warnings.map((w) => el("li", {}, rich(w)))));

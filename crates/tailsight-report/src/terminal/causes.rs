@@ -7,6 +7,7 @@
 
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::Cause;
+use tailsight_diagnose::words::readable;
 use tailsight_lifetime::Role;
 
 use super::text::{bar, clean, cut, paint};
@@ -44,7 +45,7 @@ impl Row {
     fn of(cause: &Cause, focus: u64) -> Row {
         let unexplained = !is_named(cause);
         let category = if cause.category == "not-significant" { clean(&cause.name) } else { clean(&cause.category) };
-        let name = clean(&cause.name) + if cause.inferred { " (inferred)" } else { "" };
+        let name = clean(&readable(&cause.category, &cause.name)) + if cause.inferred { " (inferred)" } else { "" };
         Row {
             rank: if unexplained { String::new() } else { cause.rank.to_string() },
             share: cause.share,
@@ -104,9 +105,13 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
     let category_w = longest(&|r| if r.role.is_empty() { 0 } else { chars(&r.category) }, 5);
     let hit_w = longest(&|r| chars(&r.hit), 3);
     let name_full = longest(&|r| chars(&r.name), 4);
-    // On a narrow terminal the header says "core" and the column only which one.
+    // On a narrow terminal the header says "core" and the column only which one, so that names have room.
     let narrow = style.columns() < 100;
-    let role = |r: &Row| if narrow { r.role.trim_end_matches(" core") } else { r.role };
+    let role = |r: &Row| match r.role {
+        "application core" if narrow => "app",
+        other if narrow => other.trim_end_matches(" core"),
+        other => other,
+    };
     let role_w = longest(&|r| chars(role(r)), 4);
 
     let fixed = 1 + rank_w + 1 + share_w + 2 + 2 + time_w + 2 + role_w + 2 + 2 + 2 + hit_w;
@@ -142,6 +147,8 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
             "0"
         };
         let left = format!(" {:>rank_w$} {:>share_w$}", row.rank, share(row));
+        // A name that is too long goes on in one more line.
+        let [name, rest] = in_two(&row.name, name_w);
         let what = if row.role.is_empty() {
             // No core to name: the text takes the place of the three columns.
             format!(
@@ -150,15 +157,45 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
                 w = role_w + category_w + name_w + 4
             )
         } else {
-            format!(
-                "{:role_w$}  {:category_w$}  {:name_w$}",
-                role(row),
-                cut(&row.category, category_w),
-                cut(&row.name, name_w)
-            )
+            format!("{:role_w$}  {:category_w$}  {:name_w$}", role(row), cut(&row.category, category_w), name)
         };
         let right = format!("{:>time_w$}  {what}  {:>hit_w$}", row.time, row.hit);
         out.push(format!("{}  {painted_bar}  {}", paint(style, code, &left), paint(style, code, right.trim_end())));
+        if !row.role.is_empty() && !rest.is_empty() {
+            let before = 1 + rank_w + 1 + share_w + 2 + bar_w + 2 + time_w + 2 + role_w + 2 + category_w + 2;
+            out.push(" ".repeat(before) + &paint(style, code, &rest));
+        }
     }
     out
+}
+
+/// A text as two lines of so many columns, broken at a space where there is one; what does not fit is cut.
+fn in_two(text: &str, columns: usize) -> [String; 2] {
+    if text.chars().count() <= columns {
+        return [text.to_owned(), String::new()];
+    }
+    // The longest beginning that ends at a space and fits, unless it leaves most of the line empty.
+    let space =
+        text.match_indices(' ').map(|(at, _)| at).take_while(|&at| text[..at].chars().count() <= columns).last();
+    match space.filter(|&at| text[..at].chars().count() * 2 >= columns) {
+        Some(at) => [text[..at].to_owned(), cut(text[at..].trim_start(), columns)],
+        None => [cut(text, columns), String::new()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_two;
+
+    #[test]
+    fn long_names_take_two_lines() {
+        assert_eq!(in_two("nginx", 8), ["nginx", ""]);
+        assert_eq!(in_two("held by lab-holder, which slept", 20), ["held by lab-holder,", "which slept"]);
+        assert_eq!(
+            in_two("held by lab-holder, which slept in futex", 19),
+            ["held by lab-holder,", "which slept in fut…"]
+        );
+        assert_eq!(in_two("a verylongwordthatfitsnowhere", 10), ["a verylon…", ""]);
+        assert_eq!(in_two("ääääää öööööö", 8), ["ääääää", "öööööö"]);
+    }
 }

@@ -11,6 +11,7 @@ mod steps;
 mod text;
 
 use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::words::readable;
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
 
@@ -184,19 +185,18 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
         }
     };
     if !d.causes.is_empty() {
-        item(
-            "Explained:",
-            "1",
-            format!(
-                "{} of the deviation (half of the messages {} or more, the least {})",
-                units::percent(d.coverage.overall),
-                units::percent(d.coverage.p50),
-                units::percent(d.coverage.min)
-            ),
-        );
+        let every = if d.coverage.min >= 0.9995 {
+            "in every message".to_owned()
+        } else {
+            let (half, least) = (units::percent(d.coverage.p50), units::percent(d.coverage.min));
+            format!("half of the messages {half} or more, the least {least}")
+        };
+        item("Explained:", "1", format!("{} of the deviation ({every})", units::percent(d.coverage.overall)));
     }
     if d.clusters.len() > 1 {
-        item("Groups:", "1", groups(d));
+        for (i, group) in groups(d).into_iter().enumerate() {
+            item(if i == 0 { "Groups:" } else { "" }, "1", group);
+        }
     }
     item("Lost:", if d.loss.events > 0 { "1;33" } else { "1" }, lost(d));
     item("Cost:", "1", cost(d, run));
@@ -206,25 +206,25 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
     rows
 }
 
-/// The messages in focus by the cause that most of their delay is, in one sentence.
-fn groups(d: &Diagnosis) -> String {
+/// The messages in focus by the cause that most of their delay is, a line each.
+fn groups(d: &Diagnosis) -> Vec<String> {
     const MOST: usize = 3;
     let one = |c: &tailsight_diagnose::model::Cluster| {
-        let name = if c.name == c.category {
-            clean(&c.category)
-        } else {
-            format!("{} ({})", clean(&c.name), clean(&c.category))
+        let name = match c.category.as_str() {
+            "not-significant" => "differences that may be chance".to_owned(),
+            category if c.name == category => clean(category),
+            category => format!("{} ({})", clean(&readable(category, &c.name)), clean(category)),
         };
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
         format!("{n} mostly {name}, mean {mean}, e.g. message {}", c.example)
     };
-    let mut text = d.clusters.iter().take(MOST).map(one).collect::<Vec<_>>().join("; ");
+    let mut lines: Vec<String> = d.clusters.iter().take(MOST).map(one).collect();
     if d.clusters.len() > MOST {
         let rest: u64 = d.clusters[MOST..].iter().map(|c| c.messages).sum();
-        text +=
-            &format!("; {} of {}", units::count(rest), units::counted((d.clusters.len() - MOST) as u64, "other cause"));
+        let others = units::counted((d.clusters.len() - MOST) as u64, "other cause");
+        lines.push(format!("{} with {others}", units::count(rest)));
     }
-    text
+    lines
 }
 
 /// What was lost, in one sentence.

@@ -4,9 +4,12 @@
 
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{CoreContexts, More};
+use tailsight_diagnose::words::readable;
 
+use super::causes::is_named;
 use super::text::{clean, cut, paint};
 use super::{Style, role_name, units};
+use crate::words;
 
 /// The three tables.
 pub fn more(d: &Diagnosis, style: &Style) -> String {
@@ -20,57 +23,93 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
             }
         }
     };
-    section("Most pervasive causes by percentile (messages hit):", pervasive(d, more));
-    section("Queued ahead of a message in focus (depth, usually; time more than usual):", queue(more));
+    let room = style.columns() - 2;
+    section("Most pervasive causes by percentile:", pervasive(d, more, room));
+    section("Queued ahead of a message:", queue(more));
     let [focus, reference] = &more.cores;
-    section("What ran on each core during the messages in focus:", cores(focus));
-    section("What ran on each core during the reference messages:", cores(reference));
+    section("What ran on each core during the messages in focus:", cores(d, focus, room));
+    section("What ran on each core during the reference messages:", cores(d, reference, room));
     out
 }
 
-fn pervasive(d: &Diagnosis, more: &More) -> Vec<String> {
+/// As many of the items as there is room for, the first one at least; an ellipsis stands for the others.
+fn as_fits(before: String, items: &[String], room: usize) -> String {
+    let mut out = before;
+    for (i, item) in items.iter().enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        let rest = if i + 1 < items.len() { 3 } else { 0 };
+        if i > 0 && out.chars().count() + comma.len() + item.chars().count() + rest > room {
+            out += ", …";
+            break;
+        }
+        out += &format!("{comma}{item}");
+    }
+    out
+}
+
+fn pervasive(d: &Diagnosis, more: &More, room: usize) -> Vec<String> {
     let percentile = |q: f64| format!("p{}", (q * 1e6).round() / 1e4);
     let row = |p: &tailsight_diagnose::model::Pervasive| {
-        let names: Vec<String> = p
-            .causes
-            .iter()
-            .filter_map(|(rank, hit, _)| {
-                let cause = d.causes.get((*rank as usize).checked_sub(1)?)?;
-                Some(format!("{} {}", clean(&cause.name), units::percent(*hit)))
-            })
-            .take(3)
-            .collect();
+        let named = p.causes.iter().filter_map(|(rank, hit, _)| {
+            let cause = d.causes.get((*rank as usize).checked_sub(1)?).filter(|c| is_named(c))?;
+            Some(format!("{} {}", clean(&readable(&cause.category, &cause.name)), units::percent(*hit)))
+        });
         let slice = format!("{}..{}", percentile(p.from), percentile(p.to));
-        format!("{slice:<12} {:>8}  {}", units::duration(p.mean_ns), names.join(", "))
+        let names: Vec<String> = named.take(3).collect();
+        as_fits(format!("{slice:<12} {:>8}  ", units::duration(p.mean_ns)), &names, room)
     };
-    more.pervasive.iter().map(row).collect()
+    let mut rows: Vec<String> = more.pervasive.iter().map(row).collect();
+    if !rows.is_empty() {
+        rows.insert(0, format!("{:<12} {:>8}  messages with more of it than usual", "slice", "mean"));
+    }
+    rows
 }
 
 fn queue(more: &More) -> Vec<String> {
     let row = |q: &tailsight_diagnose::model::Queue| {
         format!(
-            "{:<16} {:<16} {:>7.1} {:>7.1}  {:>9}  in {}",
+            "{:<16} {:<16} {:>8.1} {:>8.1} {:>10} {:>9}",
             q.function,
             role_name(q.role),
             q.depth[0],
             q.depth[1],
             units::signed_duration(q.mean_ns[0] - q.mean_ns[1]),
-            units::counted(q.messages, "message")
+            units::count(q.messages)
         )
     };
-    more.queue.iter().map(row).collect()
+    let mut rows: Vec<String> = more.queue.iter().map(row).collect();
+    if !rows.is_empty() {
+        let head = ["function", "on the", "in focus", "usually", "more time", "messages"];
+        let [function, core, focus, usually, time, messages] = head;
+        rows.insert(0, format!("{function:<16} {core:<16} {focus:>8} {usually:>8} {time:>10} {messages:>9}"));
+    }
+    rows
 }
 
-fn cores(cores: &[CoreContexts]) -> Vec<String> {
+/// The items with commas, in as many lines as they need; later lines begin below the first item.
+fn in_lines(before: String, items: &[String], room: usize) -> Vec<String> {
+    let indent = " ".repeat(before.chars().count());
+    let mut lines = vec![before];
+    for (i, item) in items.iter().enumerate() {
+        let text = if i + 1 < items.len() { format!("{item}, ") } else { item.clone() };
+        let last = lines.last_mut().expect("never empty");
+        if last.len() > indent.len() && last.chars().count() + text.trim_end().chars().count() > room {
+            lines.push(format!("{indent}{text}"));
+        } else {
+            *last += &text;
+        }
+    }
+    lines
+}
+
+fn cores(d: &Diagnosis, cores: &[CoreContexts], room: usize) -> Vec<String> {
     let row = |core: &CoreContexts| {
         let name = core.cpu.map_or("no core".to_owned(), |cpu| format!("core {cpu}"));
-        let contexts: Vec<String> = core
-            .contexts
-            .iter()
-            .take(4)
-            .map(|(name, part)| format!("{} {}", clean(name), units::percent(*part)))
+        let contexts = core.contexts.iter().take(4);
+        let contexts: Vec<String> = contexts
+            .map(|(name, part)| format!("{} {}", clean(&words::context(d, name)), units::percent(*part)))
             .collect();
-        format!("{name:<8} {:>7} of the time: {}", units::percent(core.share), contexts.join(", "))
+        in_lines(format!("{name:<8} {:>7} of the time: ", units::percent(core.share)), &contexts, room)
     };
-    cores.iter().map(row).collect()
+    cores.iter().flat_map(row).collect()
 }

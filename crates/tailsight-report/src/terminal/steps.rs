@@ -7,11 +7,12 @@ use super::text::{clean, wrap};
 
 /// The lines of a step; prose has at most `columns`. `fix` is the first cause's, to be found at the step's end.
 pub(super) fn lines(step: &str, fix: Option<&str>, columns: usize) -> Vec<String> {
-    let held = fix.filter(|fix| step.ends_with(fix)).map(|fix| step.len() - fix.len());
+    // A fix may be advice that no command carries out: that is prose.
+    let held = fix.filter(|fix| fix.contains("  # ") && step.ends_with(fix)).map(|fix| step.len() - fix.len());
     let ours = step.find(": tailsight ").map(|at| at + 2);
     let Some(at) = held.or(ours) else {
         return match step.split_once("  # ") {
-            Some(_) => command(step),
+            Some(_) => command(step, columns),
             None => wrap(step, columns, ""),
         };
     };
@@ -20,7 +21,7 @@ pub(super) fn lines(step: &str, fix: Option<&str>, columns: usize) -> Vec<String
         "" => Vec::new(),
         text => wrap(text, columns, ""),
     };
-    let mut command = command(rest);
+    let mut command = command(rest, columns);
     if let (Some(last), [only]) = (out.last_mut(), command.as_slice())
         && last.chars().count() + 1 + only.chars().count() <= columns
     {
@@ -31,14 +32,14 @@ pub(super) fn lines(step: &str, fix: Option<&str>, columns: usize) -> Vec<String
     out
 }
 
-fn command(text: &str) -> Vec<String> {
+fn command(text: &str, columns: usize) -> Vec<String> {
     let text = clean(text);
     let Some((run, comment)) = text.split_once("  # ") else { return vec![text] };
     let mut out = vec![run.to_owned()];
-    match comment.split_once("; undo: ") {
-        Some((why, undo)) => out.extend([format!("# {why}"), format!("# undo: {undo}")]),
-        None => out.push(format!("# {comment}")),
-    }
+    let (why, undo) = comment.split_once("; undo: ").map_or((comment, None), |(why, undo)| (why, Some(undo)));
+    out.extend(wrap(why, columns.saturating_sub(2), "").into_iter().map(|row| format!("# {row}")));
+    // To be copied like the command.
+    out.extend(undo.map(|undo| format!("# undo: {undo}")));
     out
 }
 
@@ -62,6 +63,14 @@ mod tests {
         let step = "see it: tailsight report run";
         assert_eq!(lines(step, None, 80), [step]);
         assert_eq!(lines(step, None, 20), ["see it:", "tailsight report run"]);
+    }
+
+    #[test]
+    fn a_fix_in_prose_and_the_reason_of_a_command_are_wrapped() {
+        let advice = "give it more cores";
+        assert_eq!(lines(&format!("try: {advice}"), Some(advice), 12), ["try: give it", "more cores"]);
+        let long = "run me  # because it is needed; undo: do not run me again";
+        assert_eq!(lines(long, None, 14), ["run me", "# because it", "# is needed", "# undo: do not run me again"]);
     }
 
     #[test]

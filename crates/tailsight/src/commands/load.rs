@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use tailsight_load::{Arrivals, LoadError, Plan, Rate, Trust};
-use tailsight_measure::{
-    Address, Error, Latency, Local, Measurement, Question, against, measure, report, samples, slo,
-};
+use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
 use tailsight_report::load as shown;
 
 use crate::cli_load::{Load, Traffic};
 use crate::commands::live::Live;
+use crate::commands::source::Source;
 use crate::stop::on_interrupt;
 use crate::{Verdict, terminal};
 
@@ -32,8 +31,8 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
     }
     let stop = on_interrupt();
     let mut live = Live::new(question.max_time);
-    let mut load = Local::new(question.prepared_plan());
-    let measured = measure(&mut load, &question, &stop, &mut |event| live.show(event));
+    let mut source = Source::open(&args.traffic.agents, question.prepared_plan())?;
+    let measured = measure(source.load(), &question, &stop, &mut |event| live.show(event));
     live.end();
     let mut measurement = or_usage(measured)?;
     if let Some((path, stored)) = &baseline
@@ -90,7 +89,9 @@ fn question(args: &Load) -> Result<Question, Error> {
     }
     if let Some(outstanding) = args.closed {
         plan.arrivals = Arrivals::Closed(outstanding);
-        plan.outstanding = plan.outstanding.max(outstanding);
+        if args.traffic.outstanding.is_none() {
+            plan.outstanding = plan.outstanding.max(outstanding);
+        }
     }
     if let Some(path) = &args.replay {
         plan.arrivals = Arrivals::Replay(path.clone());

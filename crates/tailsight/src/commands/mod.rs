@@ -9,4 +9,5 @@ pub mod live;
 pub mod load;
 pub mod record;
 pub mod report;
+pub mod source;
 pub mod sweep;

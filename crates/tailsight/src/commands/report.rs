@@ -1,6 +1,7 @@
 //! `tailsight report`: a run's report as one HTML file.
 
 use anyhow::Context;
+use tailsight_diagnose::Options;
 
 use super::diagnose::not_available_or;
 use crate::cli::Report;
@@ -9,11 +10,13 @@ use crate::{Verdict, pipeline, terminal};
 /// Writes the page and prints its path.
 pub fn run(args: &Report) -> anyhow::Result<Verdict> {
     let options = match pipeline::options(&args.question) {
-        Ok(options) => options,
+        // The page has room for everything.
+        Ok(options) => Options { more: true, ..options },
         Err(error) => return not_available_or(error),
     };
     let opened = pipeline::open(&args.run)?;
-    let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
+    let against = args.against.as_deref().map(pipeline::open).transpose()?;
+    let (diagnosis, causes) = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
         Ok(found) => found,
         Err(error) => return not_available_or(error),
     };

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use tailsight_load::Rate;
 use tailsight_measure::slo::{self, Highest, Search};
 use tailsight_measure::sweep::{self, Rates};
-use tailsight_measure::{Error, Local, Measurement, samples};
+use tailsight_measure::{Error, Measurement, samples};
 use tailsight_report::load::terminal as shown;
 
 use crate::cli_load::Sweep as Args;
 use crate::commands::live::Live;
 use crate::commands::load::{asked, or_usage, plan};
+use crate::commands::source::Source;
 use crate::stop::on_interrupt;
 use crate::{Verdict, terminal};
 
@@ -33,13 +34,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let stop = on_interrupt();
     let live = RefCell::new(Live::new(args.max_time));
-    let mut load = Local::new(question.prepared_plan());
+    let mut source = Source::open(&args.traffic.agents, question.prepared_plan())?;
     let mut files = Files { dir: args.out.clone(), n: 0, failed: None };
     let mut show = |event: &_| live.borrow_mut().show(event);
     let mut result = if let Some(objective) = args.slo {
         let (tolerance, tries) = (args.tolerance, usize::from(args.tries));
         let search = Search { objective, from: args.from, to: args.to, tolerance, tries };
-        let found = slo::highest(&mut load, &question, &search, &stop, &mut show, &mut |one, m| {
+        let found = slo::highest(source.load(), &question, &search, &stop, &mut show, &mut |one, m| {
             files.write(m);
             live.borrow_mut().prefix(format!("after {:.0}/s: ", one.rate));
         });
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             true => Rates::Rising { from: args.from, factor: args.factor, to: args.to },
             false => Rates::List(args.rates.clone()),
         };
-        sweep::sweep(&mut load, &question, &rates, &stop, &mut show, &mut |rate, m| {
+        sweep::sweep(source.load(), &question, &rates, &stop, &mut show, &mut |rate, m| {
             files.write(m);
             live.borrow_mut().prefix(format!("after {rate:.0}/s: "));
         })

@@ -12,16 +12,16 @@ use crate::support::{json, run, shown, stderr, tailsight};
 /// These tests share the cores, but for those that need them alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-fn together() -> RwLockReadGuard<'static, ()> {
+pub fn together() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn alone() -> RwLockWriteGuard<'static, ()> {
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A server that ends with the test.
-struct Server(Child);
+pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -30,12 +30,12 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Starts a program and waits until it listens; `None`, said, where it is not installed.
-fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
+pub fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
     let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(child) = child else {
         println!("SKIPPED: {program} is not installed");
@@ -51,7 +51,7 @@ fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
 }
 
 /// What holds for every measurement that was printed as JSON, number or N/A.
-fn adds_up(output: &Output) -> serde_json::Value {
+pub fn adds_up(output: &Output) -> serde_json::Value {
     let report = json(output);
     let code = output.status.code();
     match report["verdict"]["verdict"].as_str() {
@@ -296,6 +296,8 @@ fn what_is_wrong_from_the_start_is_an_error_that_says_so() {
         2,
         &["4 connections for 8 threads"],
     );
+    fails(&["load", &refused, "--closed", "4", "--outstanding", "2"], 2, &["closed loop with 4 outstanding"]);
+    fails(&["load", &refused, "--rate", "1k", "--cpus", "4095"], 2, &["core 4095 is not one"]);
     fails(&["load", "redis+udp://127.0.0.1:1", "--rate", "1k"], 2, &["datagrams need ids"]);
     fails(&["load", &refused, "--rate", "1k", "--max-time", "1s"], 2, &["2 s or more"]);
     fails(&["load", &refused, "--rate", "1k", "--protocol", "echo"], 2, &["leave one out"]);

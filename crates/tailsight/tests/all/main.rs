@@ -1,6 +1,8 @@
 //! The command line as a user meets it: bad input everywhere, live recordings of real servers where BPF is permitted.
 
+mod agents_live;
 mod bad_input;
+mod gates_live;
 mod live;
 mod load_live;
 mod lost_nothing;

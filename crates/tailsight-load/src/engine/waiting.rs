@@ -1,0 +1,166 @@
+//! Between two sends: reading replies, then sleeping, then polling. In: when the next request is due. Out: replies in the lane.
+//!
+//! Nothing may come between waking up and sending, so a thread that sleeps on the timer alone reads *before* it sleeps, what has
+//! come until then, and only as long as there is time.
+
+use crate::clock::now_ns;
+use crate::connection::{Broken, State};
+use crate::engine::Engine;
+use crate::pacer::sleep_until;
+use crate::poller::Ready;
+
+/// A lazy thread sleeps at most this long on replies, ns.
+const LAZIEST_NS: u64 = 1_000_000;
+/// Reading a connection takes about so long, ns; chores of all connections take longer.
+const READING_NS: u64 = 3_000;
+const CHORES_TAKE_NS: u64 = 30_000;
+/// Chores wait for a pause that is long enough, but not for longer than this, ns.
+const CHORES_WAIT_NS: u64 = 40_000_000;
+
+impl Engine {
+    /// Whether it is time for chores, and the next request is not due in their midst.
+    #[inline]
+    pub(super) fn chores_are_due(&self, now: u64) -> bool {
+        now >= self.chores_ns
+            && (self.full
+                || self.drain.is_some()
+                || now >= self.chores_ns + CHORES_WAIT_NS
+                || self.ahead.front().is_none_or(|due| due.intended_ns > now + CHORES_TAKE_NS))
+    }
+
+    /// Whether replies are left until the thread is awake to send: not when two requests on one connection would share a stamp,
+    /// nor when there is nothing more to send.
+    #[inline]
+    pub(super) fn reads_lazily(&self) -> bool {
+        self.lazy && self.drain.is_none() && !self.full && self.crowded == 0
+    }
+
+    /// Waits until `next`, reading what comes meanwhile.
+    #[inline]
+    pub(super) fn wait(&mut self, now: u64, next: u64) -> std::io::Result<()> {
+        let margin = self.pacer.margin_ns();
+        // Chores that have to wait for a pause are no reason to wake up, but the end of their patience is.
+        let patience = if self.chores_ns > now { 0 } else { CHORES_WAIT_NS };
+        let until = next.min(self.chores_ns.saturating_add(patience));
+        let sleep_to = until.saturating_sub(margin);
+        if self.reads_lazily() && (self.in_flight == 0 || until < now + LAZIEST_NS) {
+            self.harvest(now, until, false);
+            if sleep_to > now_ns() + self.pacer.worth_ns() {
+                sleep_until(sleep_to);
+                self.pacer.woke(sleep_to, now_ns());
+            } else if next <= until {
+                self.pacer.stayed_awake();
+            }
+        } else {
+            if std::mem::take(&mut self.unread) {
+                self.harvest(now, u64::MAX, true);
+            }
+            let timeout = sleep_to.saturating_sub(now_ns());
+            let ready = self.poller.wait(timeout)?;
+            if ready == 0 && timeout > 0 {
+                self.pacer.woke(sleep_to, now_ns());
+            }
+            self.serve(ready);
+            if ready > 0 {
+                return Ok(());
+            }
+        }
+        if margin != u64::MAX && next <= until {
+            while now_ns() < next {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the connections on which replies may have come, oldest requests first, as long as there is time until `until`;
+    /// with `all` those too on which there is probably nothing.
+    #[inline]
+    fn harvest(&mut self, now: u64, until: u64, all: bool) {
+        let (mut misses, mut at) = (0, now);
+        for _ in 0..self.flying.len() {
+            if at.saturating_add(READING_NS) > until {
+                break;
+            }
+            let Some(i) = self.flying.pop_front() else { break };
+            let i = i as usize;
+            let age = at.saturating_sub(self.connections[i].asked_ns());
+            // Younger than any request that was answered lately, and those behind it are younger still.
+            if !all && self.connections[i].in_flight() > 0 && age < self.soonest_ns / 2 {
+                self.flying.push_front(i as u32);
+                break;
+            }
+            if self.connections[i].in_flight() > 0 {
+                let came = self.receive(i);
+                misses += u32::from(!came);
+                self.learn(age, came);
+                at += READING_NS / 2;
+            }
+            if self.connections[i].in_flight() > 0 {
+                self.flying.push_back(i as u32);
+            } else {
+                self.connections[i].listed = false;
+            }
+            // Servers answer about in order: when two have nothing, later ones have less.
+            if misses == 2 && !all {
+                break;
+            }
+        }
+    }
+
+    /// Learns how old a request is, at least, before looking for its reply is worth a system call.
+    #[inline]
+    fn learn(&mut self, age: u64, came: bool) {
+        if age >= LAZIEST_NS {
+            return;
+        }
+        if came {
+            // Fast answers count at once; slow ones only a little, for nobody looked earlier.
+            self.soonest_ns = if age < self.soonest_ns { age } else { self.soonest_ns + (age - self.soonest_ns) / 64 };
+        } else {
+            self.soonest_ns = self.soonest_ns.max(age);
+        }
+    }
+
+    /// Sees to connections that epoll reported as closed; the others are read when it is their turn.
+    pub(super) fn serve_closed(&mut self, ready: usize) {
+        self.unread |= ready > 0;
+        for at in 0..ready {
+            let ready = self.poller.ready(at);
+            let connection = &self.connections[ready.token];
+            if ready.closed() || connection.state != State::Open || connection.wants_write {
+                self.serve_one(ready);
+            }
+        }
+    }
+
+    /// Sees to connections that epoll reported.
+    pub(super) fn serve(&mut self, ready: usize) {
+        for at in 0..ready {
+            let ready = self.poller.ready(at);
+            self.serve_one(ready);
+        }
+    }
+
+    fn serve_one(&mut self, ready: Ready) {
+        let i = ready.token;
+        if ready.writable() && self.connections[i].state == State::Connecting {
+            self.attend(i, |connection, lane| connection.connected(lane).map_err(|e| Broken::Closed(e.to_string())));
+            self.full = false;
+            if let Some(outstanding) = self.plan.arrivals.outstanding() {
+                self.refill(i, outstanding);
+            }
+        }
+        if ready.writable() && (self.connections[i].wants_write || self.connections[i].dirty) {
+            self.connections[i].wants_write = false;
+            self.attend(i, |connection, lane| connection.flush(lane));
+            if !self.connections[i].wants_write {
+                let _ = self.poller.change(self.connections[i].fd(), i, false);
+            }
+        }
+        // A stream's error alone is a send stamp, which is read with its reply.
+        if ready.readable() || ready.error() && self.plan.target.is_datagram() {
+            self.receive(i);
+        }
+    }
+}

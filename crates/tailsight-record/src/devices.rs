@@ -1,0 +1,58 @@
+//! The network devices that the target's packets came in on, for run.json.
+//!
+//! In: packets by interface index, as the receive hook saw them, and a process of the target. Out: [`Device`] rows. An
+//! index counts within its network namespace and the hook does not say which: it is looked up in the target's first, then
+//! in ours. What cannot be read is left out; a recording never fails for it.
+
+use std::collections::HashMap;
+
+use tailsight_host::{Root, device};
+use tailsight_trace::meta::Device;
+
+/// Most devices that are written down.
+const MOST: usize = 8;
+
+/// Devices with packets of the target: those with interrupts first, then by packets.
+pub fn of_target(pid: Option<u32>, packets: &HashMap<u32, u64>) -> Vec<Device> {
+    if packets.is_empty() {
+        return Vec::new();
+    }
+    let root = Root::host();
+    let theirs = pid.filter(|&p| device::is_elsewhere(p)).and_then(|p| device::of_process(&root, p).ok());
+    known(packets, &theirs.unwrap_or_default(), &device::here(&root))
+}
+
+fn known(packets: &HashMap<u32, u64>, theirs: &[device::Device], ours: &[device::Device]) -> Vec<Device> {
+    let row = |(&ifindex, &packets): (&u32, &u64)| {
+        let of = |all: &[device::Device]| all.iter().find(|d| d.ifindex == ifindex).cloned();
+        let (found, here) = of(theirs).map(|d| (d, false)).or_else(|| Some((of(ours)?, true)))?;
+        let device::Device { name, ifindex, driver, rx_queues, tx_queues, irqs } = found;
+        Some(Device { name, ifindex, here, driver, rx_queues, tx_queues, irqs, packets })
+    };
+    let mut rows: Vec<Device> = packets.iter().filter_map(row).collect();
+    rows.sort_by_key(|d| (d.irqs.is_empty(), std::cmp::Reverse(d.packets), d.ifindex));
+    rows.truncate(MOST);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_looked_up_where_the_target_is_first() {
+        let device = |name: &str, ifindex, irqs: &[u32]| device::Device {
+            name: name.into(),
+            ifindex,
+            irqs: irqs.to_vec(),
+            ..device::Device::default()
+        };
+        let (theirs, ours) =
+            ([device("lo", 1, &[]), device("veth0", 9, &[])], [device("lo", 1, &[]), device("eth0", 2, &[38, 39])]);
+        let packets = HashMap::from([(9, 500), (2, 400), (1, 700), (77, 1)]);
+        let found = known(&packets, &theirs, &ours);
+        let rows: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.here, d.packets, d.irqs.len())).collect();
+        assert_eq!(rows, [("eth0", true, 400, 2), ("lo", false, 700, 0), ("veth0", false, 500, 0)]);
+        assert!(of_target(None, &HashMap::new()).is_empty());
+    }
+}

@@ -1,0 +1,68 @@
+//! The round trip of one request that finds an idle server, by code that shares nothing with the load generator under test.
+//! In: an ideal server, its language. Out: round trips, ns: from before the send call to the return of the receive call.
+//!
+//! One connection, one request at a time, a pause between them; the thread polls its socket and asks for no kernel stamps.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tailsight_lab::clock::{now_ns, spin_until};
+use tailsight_lab::servers::Speech;
+
+use super::super::Bench;
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sends `n` requests, one every `gap_ns` or later, from the calling thread and its network namespace.
+pub fn round_trips(bench: &Bench, addr: SocketAddr, speech: Speech, n: usize, gap_ns: u64) -> anyhow::Result<Vec<u64>> {
+    let mut socket =
+        TcpStream::connect_timeout(&addr, PATIENCE).with_context(|| format!("cannot connect to {addr}"))?;
+    socket.set_nodelay(true)?;
+    socket.set_nonblocking(true)?;
+    // The value is stored first, so that a read finds 32 bytes, as those of the load generators do.
+    let value = "v".repeat(32);
+    let (set, stored, get, end) = match speech {
+        Speech::Memcached => (format!("set k 0 0 32\r\n{value}\r\n"), "STORED\r\n", "get k\r\n", "END\r\n"),
+        Speech::Resp => {
+            let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$32\r\n{value}\r\n");
+            (set, "+OK\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "v\r\n")
+        }
+        Speech::Http1 => (String::new(), "", "GET / HTTP/1.1\r\nHost: ideal\r\n\r\n", "ideal\n"),
+    };
+    if !set.is_empty() {
+        exchange(&mut socket, set.as_bytes(), stored.as_bytes())?;
+    }
+    let mut all = Vec::with_capacity(n);
+    for _ in 0..n {
+        bench.check()?;
+        let begin = now_ns();
+        exchange(&mut socket, get.as_bytes(), end.as_bytes())?;
+        all.push(now_ns() - begin);
+        spin_until(begin + gap_ns);
+    }
+    Ok(all)
+}
+
+/// Sends a request and polls until its reply has come, which ends with `end`.
+fn exchange(socket: &mut TcpStream, request: &[u8], end: &[u8]) -> anyhow::Result<()> {
+    socket.write_all(request).context("cannot send to the ideal server")?;
+    let mut reply = [0; 512];
+    let (mut filled, mut deadline) = (0, None);
+    while !reply[..filled].ends_with(end) {
+        match socket.read(&mut reply[filled..]) {
+            Ok(0) => bail!("the ideal server closed, or said `{}`", reply[..filled].escape_ascii()),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + PATIENCE) {
+                    bail!("the ideal server did not answer in {} s", PATIENCE.as_secs());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context("cannot receive from the ideal server"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! `lab bench --only client`: the proof of the load generator against the real thing, beside its peers. In: root, two
+//! cores, the peers that are installed. Out: the last two sections of docs/measurement.md.
+//!
+//! - [`bias`]: the measured distribution beside the idealised server's, with known service times;
+//! - [`price`]: CPU time a request and lateness, against memcached, nginx and Redis.
+//!
+//! Every load generator, ours too, is run as a whole process on core 1 of its own namespace; servers are on core 0 of
+//! another. A run in which other programs took more than 1 % of a core is made again.
+
+mod base;
+mod bias;
+mod model;
+mod parse;
+mod price;
+mod run;
+mod tools;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::Bench;
+use super::machine::Facts;
+use super::table::{Section, table};
+use run::{QUIET, Shot};
+use tools::{Job, Shape, Tool};
+
+const BEGIN: &str =
+    "<!-- client:begin (written by `lab bench --only client --write`; do not edit between the markers) -->";
+const END: &str = "<!-- client:end -->";
+/// The page of these figures.
+pub const DOCS: &str = "docs/measurement.md";
+/// How long all runs together wait for others to be quiet.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Measures both sections.
+pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
+    let mut patience = if bench.quick { PATIENCE / 20 } else { PATIENCE };
+    let mut against = bias::measure(bench, &mut patience)?;
+    let price = price::measure(bench, &mut patience)?;
+    against.notes += &commands(bench)?;
+    Ok(vec![against, price])
+}
+
+/// Runs that count although others used the machine.
+fn noisy(shots: &[Shot]) -> usize {
+    shots.iter().filter(|shot| shot.others > QUIET).count()
+}
+
+/// A run as raw data.
+fn shot_json(shot: &Shot) -> Value {
+    let f = &shot.figures;
+    let quantiles: Vec<_> = f.quantiles.iter().map(|q| q.map(|range| [range.low, range.high])).collect();
+    let verdict = match &f.verdict {
+        None => Value::Null,
+        Some(Ok((low, high))) => json!({"lower_us": low, "upper_us": high}),
+        Some(Err(id)) => json!({"failed": id}),
+    };
+    json!({"requests": f.requests, "errors": f.errors, "per_s": f.per_s, "mean_us": f.mean_us, "percentiles_us": quantiles,
+           "late_p99_us": f.late_p99_us, "verdict": verdict, "threads_us": f.threads_us, "cpu_s": shot.cpu_s,
+           "us_a_request": shot.us_a_request(), "others": shot.others})
+}
+
+/// Versions and command lines, to be run again by hand.
+fn commands(bench: &Bench) -> anyhow::Result<String> {
+    let folder = run::folder(bench)?;
+    let tools = [Tool::Tailsight].into_iter().chain(Tool::PEERS);
+    let rows = tools.map(|tool| {
+        let closed = matches!(tool, Tool::Wrk | Tool::RedisBenchmark);
+        let job = Job {
+            tailsight: Path::new("tailsight"),
+            folder: Path::new(&folder),
+            addr: std::net::SocketAddr::new(tailsight_lab::netns::SERVER_V4, 7000),
+            speech: tailsight_lab::servers::Speech::Http1,
+            shape: if closed { Shape::Closed(1, 1) } else { Shape::Rate(10_000.0) },
+            seconds: if bench.quick { 2 } else { 5 },
+            guess_per_s: 16_000.0,
+            cpu: super::rig::LOAD_CPU,
+            samples: true,
+        };
+        let line = tool.command(&job).map_or_else(|e| e.to_string(), |words| words.join(" "));
+        let line = line.replace(&format!("{}/", folder.display()), "");
+        vec![tool.name().to_owned(), run::version(tool, &bench.tailsight), format!("`{line}`")]
+    });
+    Ok(format!("\nThe clients and one command line of each:\n\n{}", table(&["client", "version", "command"], rows)))
+}
+
+/// All tables.
+pub fn page(bench: &Bench, facts: &Facts, sections: &[Section]) -> String {
+    let mut text = facts.markdown();
+    text += &format!(
+        "\nCommand: `lab bench --only client`{}. Rounds: {}. Values are medians over the rounds `[smallest..largest]`.{}\n\n",
+        if bench.quick { " with `--quick`" } else { "" },
+        bench.rounds,
+        if bench.quick { " **A `--quick` run: it shows that everything works, not how well.**" } else { "" },
+    );
+    for section in sections {
+        text += &section.markdown();
+    }
+    text
+}
+
+/// Puts the tables between the markers of the page.
+pub fn write(page: &str) -> anyhow::Result<()> {
+    let text = read()?;
+    std::fs::write(DOCS, replace(&text, page)?).with_context(|| format!("cannot write {DOCS}"))
+}
+
+/// Fails before anything is measured when the page could not be written after it.
+pub fn check() -> anyhow::Result<()> {
+    replace(&read()?, "").map(|_| ())
+}
+
+fn read() -> anyhow::Result<String> {
+    std::fs::read_to_string(DOCS)
+        .with_context(|| format!("cannot read {DOCS}; run this from the top of the repository"))
+}
+
+/// The text with its marked part replaced.
+fn replace(text: &str, page: &str) -> anyhow::Result<String> {
+    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else {
+        bail!("the markers `{BEGIN}` and `{END}` are not both in {DOCS}");
+    };
+    let begin = begin + BEGIN.len();
+    if end < begin {
+        bail!("the end marker stands before the begin marker in {DOCS}");
+    }
+    Ok(format!("{}\n\n{}\n\n{}", &text[..begin], page.trim(), &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_marked_part_changes_and_can_change_again() {
+        let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let once = replace(&text, "new\n").unwrap();
+        assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
+        assert_eq!(replace(&once, "new").unwrap(), once);
+        assert!(replace("nothing", "x").is_err());
+        assert!(replace(&format!("{END}{BEGIN}"), "x").is_err());
+    }
+
+    #[test]
+    fn the_page_has_the_markers() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCS);
+        assert!(replace(&std::fs::read_to_string(page).unwrap(), "").is_ok());
+    }
+}
