@@ -213,9 +213,11 @@ impl Engine {
         } else {
             self.send_due(now);
             let next = self.ahead.front().map_or(u64::MAX, |due| due.intended_ns);
-            // Late requests are still sent, unless no connection takes them, or for longer than replies are waited for.
+            // Late requests are still sent for as long as replies are waited for, and for a third of that when no
+            // connection takes them: the replies that make room may only be late themselves.
             let sent_all = self.schedule.is_none() || next >= self.end_ns;
-            let given_up = self.full || now >= self.end_ns.saturating_add(self.plan.drain_ns);
+            let patience = if self.full { self.plan.drain_ns / 3 } else { self.plan.drain_ns };
+            let given_up = now >= self.end_ns.saturating_add(patience);
             if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
                 // A replay may be over before the plan's time.
                 self.end_ns = self.end_ns.min(now);
@@ -223,7 +225,11 @@ impl Engine {
                 self.drain = Some(now + self.plan.drain_ns);
                 return None;
             }
-            if self.full { self.end_ns.max(now + 1) } else { next.min(self.end_ns) }
+            match self.full {
+                true if now < self.end_ns => self.end_ns,
+                true => self.end_ns.saturating_add(patience),
+                false => next.min(self.end_ns),
+            }
         };
         self.wait(now, next).err().map(|e| Ended::Failed(e.to_string()))
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tailsight_load::{Complaint, LoadError, Plan, Protocol, Status, run};
 
-use crate::support::{echo, plain, plan, run_checked, scripted};
+use crate::support::{alone, echo, plain, plan, run_checked, scripted};
 
 #[test]
 fn replies_split_byte_by_byte_are_whole_replies() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         echo(socket, |bytes, socket| bytes.chunks(1).try_for_each(|byte| socket.write_all(byte)).ok());
     });
@@ -21,6 +22,7 @@ fn replies_split_byte_by_byte_are_whole_replies() {
 
 #[test]
 fn many_replies_in_one_read_are_a_sample_each() {
+    let _alone = alone();
     // Answers in lumps of 20 ms: dozens of requests of a connection at once.
     let address = scripted(|_, socket| {
         echo(socket, |bytes, socket| {
@@ -37,6 +39,7 @@ fn many_replies_in_one_read_are_a_sample_each() {
 
 #[test]
 fn a_server_that_closes_is_connected_anew_and_the_rest_is_counted() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         let mut left = 50;
         echo(socket, move |bytes, socket| {
@@ -56,6 +59,7 @@ fn a_server_that_closes_is_connected_anew_and_the_rest_is_counted() {
 
 #[test]
 fn a_server_that_stops_answering_ends_in_unanswered_requests() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         let mut left = 20;
         echo(socket, move |bytes, socket| {
@@ -79,6 +83,7 @@ fn a_server_that_stops_answering_ends_in_unanswered_requests() {
 
 #[test]
 fn garbage_from_the_start_is_refused_before_the_load() {
+    let _alone = alone();
     let address = scripted(|_, socket| echo(socket, |_, socket| socket.write_all(b"\0\xff nonsense \r\n\r\n").ok()));
     for protocol in
         [Protocol::MemcachedText, Protocol::MemcachedBinary, Protocol::Resp, Protocol::Http1, Protocol::Http2]
@@ -91,6 +96,7 @@ fn garbage_from_the_start_is_refused_before_the_load() {
 
 #[test]
 fn garbage_in_the_middle_and_half_an_answer_are_counted() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         let mut count = 0;
         echo(socket, move |bytes, socket| {
@@ -131,6 +137,7 @@ fn garbage_in_the_middle_and_half_an_answer_are_counted() {
 
 #[test]
 fn wrong_replies_are_found() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         let mut count = 0_u32;
         echo(socket, move |bytes, socket| {
@@ -148,6 +155,7 @@ fn wrong_replies_are_found() {
 
 #[test]
 fn a_server_that_goes_away_ends_the_load_with_its_samples() {
+    let _alone = alone();
     let address = scripted(|number, mut socket| {
         // The first four connections serve a while; later ones are closed at once.
         if number > 4 {
@@ -171,6 +179,7 @@ fn a_server_that_goes_away_ends_the_load_with_its_samples() {
 
 #[test]
 fn datagrams_that_vanish_are_lost_after_a_time() {
+    let _alone = alone();
     let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     std::thread::spawn(move || {

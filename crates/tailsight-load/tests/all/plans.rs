@@ -8,7 +8,7 @@ use tailsight_load::{
     now_ns, run,
 };
 
-use crate::support::{echo, plain, plan, run_checked, scripted};
+use crate::support::{alone, echo, plain, plan, run_checked, scripted};
 
 /// A server that echoes.
 fn server() -> std::net::SocketAddr {
@@ -17,6 +17,7 @@ fn server() -> std::net::SocketAddr {
 
 #[test]
 fn intended_times_are_the_schedule_of_the_seed() {
+    let _alone = alone();
     for (arrivals, threads) in [("exponential", 1), ("fixed", 2), ("mmpp:8,0.1,10ms", 2)] {
         let mut plan = plan(server(), Protocol::Echo);
         plan.arrivals = arrivals.parse().unwrap();
@@ -36,6 +37,7 @@ fn intended_times_are_the_schedule_of_the_seed() {
 
 #[test]
 fn a_replay_is_sent_once_with_its_gaps() {
+    let _alone = alone();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "100.0\n100.001\n100.001\n100.0505\n").unwrap();
     let mut plan = plan(server(), Protocol::Echo);
@@ -48,6 +50,7 @@ fn a_replay_is_sent_once_with_its_gaps() {
 
 #[test]
 fn every_way_to_wait_and_read_answers_everything() {
+    let _alone = alone();
     for wait in [Wait::Auto, Wait::Sleep, Wait::Poll(20_000), Wait::Spin] {
         for receive in [Receive::Eager, Receive::Auto] {
             let outcome = run_checked(Plan { wait, receive, ..plan(server(), Protocol::Echo) });
@@ -58,6 +61,7 @@ fn every_way_to_wait_and_read_answers_everything() {
 
 #[test]
 fn bursts_are_due_at_once_and_leave_together_at_the_rate_asked_for() {
+    let _alone = alone();
     let mut plan = plan(server(), Protocol::Echo);
     (plan.burst, plan.outstanding) = (40, 64);
     plan.rate = "8k".parse().unwrap();
@@ -78,6 +82,7 @@ fn bursts_are_due_at_once_and_leave_together_at_the_rate_asked_for() {
 
 #[test]
 fn bursts_without_room_wait_and_are_counted() {
+    let _alone = alone();
     // Nobody answers after the first exchange of each connection.
     let address = scripted(|_, socket| {
         let mut first = true;
@@ -93,6 +98,7 @@ fn bursts_without_room_wait_and_are_counted() {
 
 #[test]
 fn loads_that_spin_share_a_thread() {
+    let _alone = alone();
     let spinning = |rate: &str, ms: u64| {
         let mut plan = plan(server(), Protocol::Echo);
         plan.rate = rate.parse().unwrap();
@@ -129,6 +135,7 @@ fn loads_that_spin_share_a_thread() {
 
 #[test]
 fn a_closed_loop_keeps_its_requests_outstanding() {
+    let _alone = alone();
     for arrivals in [Arrivals::Closed(8), Arrivals::Batch(8)] {
         let mut plan = plan(server(), Protocol::Echo);
         plan.arrivals = arrivals;
@@ -141,6 +148,7 @@ fn a_closed_loop_keeps_its_requests_outstanding() {
 
 #[test]
 fn a_closed_loop_goes_on_after_its_connection_was_closed() {
+    let _alone = alone();
     let address = scripted(|_, socket| {
         let mut left = 20;
         echo(socket, move |bytes, socket| {
@@ -158,6 +166,7 @@ fn a_closed_loop_goes_on_after_its_connection_was_closed() {
 
 #[test]
 fn sampling_keeps_a_random_share_and_counts_all() {
+    let _alone = alone();
     let mut plan = plan(server(), Protocol::Echo);
     plan.sampling = 0.25;
     plan.rate = "8k".parse().unwrap();
@@ -176,6 +185,7 @@ fn sampling_keeps_a_random_share_and_counts_all() {
 
 #[test]
 fn more_is_measured_while_the_load_goes_on() {
+    let _alone = alone();
     let mut plan = plan(server(), Protocol::Echo);
     plan.duration_ns = None;
     plan.sampling = 0.0;
@@ -201,6 +211,7 @@ fn more_is_measured_while_the_load_goes_on() {
 
 #[test]
 fn samples_without_room_are_counted() {
+    let _alone = alone();
     let mut plan = plan(server(), Protocol::Echo);
     plan.max_samples = 10;
     plan.sampling = 0.999_999;
@@ -212,7 +223,8 @@ fn samples_without_room_are_counted() {
 /// Regression: a core that there is not was left out without a word, and the thread ran anywhere.
 #[test]
 fn a_core_that_there_is_not_is_an_error() {
-    let plan = Plan { cpus: vec![4095], ..plan(server(), Protocol::Echo) };
+    let _alone = alone();
+    let plan = Plan { cpus: vec![4095], pin: true, ..plan(server(), Protocol::Echo) };
     let error = run(plan, &AtomicBool::new(false), |_| {}).unwrap_err();
     assert!(matches!(&error, LoadError::Plan(reason) if reason.contains("core 4095")), "{error}");
 }
@@ -220,6 +232,7 @@ fn a_core_that_there_is_not_is_an_error() {
 /// Regression: each cause was said twice where a chain of errors is printed.
 #[test]
 fn an_error_says_its_cause_once() {
+    let _alone = alone();
     let error = run(plan("unix:/nonexistent/socket", Protocol::Echo), &AtomicBool::new(false), |_| {}).unwrap_err();
     assert!(error.to_string().contains("No such file"), "{error}");
     assert!(std::error::Error::source(&error).is_none());
@@ -227,6 +240,7 @@ fn an_error_says_its_cause_once() {
 
 #[test]
 fn nobody_there_is_an_error_that_says_so() {
+    let _alone = alone();
     let stop = AtomicBool::new(false);
     let port = crate::support::free_port();
     let refused = run(plan(format!("127.0.0.1:{port}"), Protocol::Echo), &stop, |_| {}).unwrap_err();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tailsight_load::{Plan, Protocol, Sample, Trust};
 
-use crate::support::{Process, free_port, plan, run_checked, start};
+use crate::support::{Process, alone, free_port, plan, run_checked, start};
 
 fn memcached() -> Option<(Process, u16, tempfile::TempDir)> {
     let port = free_port();
@@ -23,6 +23,7 @@ fn all_ok(plan: Plan) {
 
 #[test]
 fn memcached_text_meta_binary_and_udp() {
+    let _alone = alone();
     let Some((_process, port, _dir)) = memcached() else { return };
     for (target, protocol, workload) in [
         ("tcp", Protocol::MemcachedText, "keys=1000;sets=0.1"),
@@ -40,6 +41,7 @@ fn memcached_text_meta_binary_and_udp() {
 
 #[test]
 fn memcached_over_a_unix_socket() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let child = std::process::Command::new("memcached").args(["-u", "root", "-s"]).arg(&path).spawn();
@@ -59,6 +61,7 @@ fn memcached_over_a_unix_socket() {
 
 #[test]
 fn redis_in_both_versions_and_over_ipv6_names() {
+    let _alone = alone();
     let port = free_port();
     let text = port.to_string();
     let Some(_process) = start("redis-server", &["--port", &text, "--save", "", "--bind", "127.0.0.1"], port) else {
@@ -74,6 +77,7 @@ fn redis_in_both_versions_and_over_ipv6_names() {
 
 #[test]
 fn kernel_stamps_lie_within_the_clocks_and_are_nearly_always_there() {
+    let _alone = alone();
     let Some((_process, port, _dir)) = memcached() else { return };
     let outcome = run_checked(plan(format!("127.0.0.1:{port}"), Protocol::MemcachedText));
     let with = |flag: u32| outcome.samples.iter().filter(|s| s.flags & flag != 0).count();
@@ -89,6 +93,7 @@ fn kernel_stamps_lie_within_the_clocks_and_are_nearly_always_there() {
 
 #[test]
 fn nginx_http1_http2_and_tls() {
+    let _alone = alone();
     let (port, h2, tls) = (free_port(), free_port(), free_port());
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().display();

@@ -4,9 +4,17 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tailsight_load::{Outcome, Plan, Protocol, run};
+
+/// One load at a time: several that spin at once on two cores would measure each other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    // A test that failed while it held it says nothing about the others.
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A child process that ends with the test.
 pub struct Process(pub Child);

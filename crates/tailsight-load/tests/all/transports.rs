@@ -9,7 +9,7 @@ use tailsight_load::{Plan, Protocol, Trust};
 use tailsight_protocol::wire::r2p2::{self, Head, Policy, Type};
 use tailsight_protocol::wire::synthetic::{ReplyHead, Request};
 
-use crate::support::{echo, free_port, plan, run_checked, scripted, start};
+use crate::support::{alone, echo, free_port, plan, run_checked, scripted, start};
 
 /// A server of R2P2 requests of one packet: each is answered by what `serve` makes of it, in as many packets as that takes.
 fn r2p2_server(mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> SocketAddr {
@@ -48,6 +48,7 @@ fn synthetic(request: &[u8]) -> Vec<u8> {
 
 #[test]
 fn r2p2_carries_echo_memcached_and_the_synthetic_protocol() {
+    let _alone = alone();
     all_ok(plan(format!("r2p2://{}", r2p2_server(<[u8]>::to_vec)), Protocol::Echo));
     // Replies of several packets.
     let mut stored: std::collections::HashMap<Vec<u8>, Vec<u8>> = std::collections::HashMap::new();
@@ -77,6 +78,7 @@ fn r2p2_carries_echo_memcached_and_the_synthetic_protocol() {
 
 #[test]
 fn the_synthetic_protocol_over_tcp() {
+    let _alone = alone();
     let address = scripted(|_, mut socket| {
         let (mut have, mut buffer) = (Vec::new(), [0; 4096]);
         while let Ok(read @ 1..) = socket.read(&mut buffer) {
@@ -116,6 +118,7 @@ fn certificate() -> Option<tempfile::TempDir> {
 
 #[test]
 fn redis_with_tls() {
+    let _alone = alone();
     let Some(dir) = certificate() else { return };
     let (port, file) = (free_port(), |name: &str| dir.path().join(name).display().to_string());
     let (text, cert, key) = (port.to_string(), file("cert.pem"), file("key.pem"));
@@ -144,6 +147,7 @@ fn redis_with_tls() {
 
 #[test]
 fn nginx_http2_with_tls() {
+    let _alone = alone();
     let Some(dir) = certificate() else { return };
     let (port, root) = (free_port(), dir.path().display());
     let text = format!(
@@ -180,6 +184,7 @@ fn wrong(plan: Plan) {
 /// Values that are right but for one byte in each fifth reply once the load runs.
 #[test]
 fn wrong_values_are_found_in_every_protocol_with_values() {
+    let _alone = alone();
     let mut count = 0_u32;
     let spoil = move |mut reply: Vec<u8>, at: usize| {
         count += 1;

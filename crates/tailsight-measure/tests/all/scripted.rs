@@ -232,7 +232,8 @@ fn a_sweep_finds_saturation_and_the_search_finds_the_objective() {
     let found = highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
     assert_eq!(found.verdict, "met", "{found:#?}");
     let rate = found.rate.unwrap();
-    assert!((1_500.0..1_950.0).contains(&rate), "{found:#?}");
+    // Never above the truth; below it as far as a confirmation that failed by chance takes it.
+    assert!((1_200.0..1_950.0).contains(&rate), "{found:#?}");
     assert!(found.confidence.unwrap() >= 0.95);
     let search = Search { objective: "p50<10us".parse().unwrap(), ..search };
     assert_eq!(highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap().verdict, "not-met");

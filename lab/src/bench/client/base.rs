@@ -1,4 +1,5 @@
-//! The round trip of one request that finds an idle server, by code that shares nothing with the load generator under test.
+//! The round trip of one request that finds an idle server, by code that shares only the clock with the load
+//! generator under test.
 //! In: an ideal server, its language. Out: round trips, ns: from before the send call to the return of the receive call.
 //!
 //! One connection, one request at a time, a pause between them; the thread polls its socket and asks for no kernel stamps.
@@ -11,13 +12,17 @@ use anyhow::{Context, bail};
 use tailsight_lab::clock::{now_ns, spin_until};
 use tailsight_lab::servers::Speech;
 
-use super::super::Bench;
-
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends `n` requests, one every `gap_ns` or later, from the calling thread and its network namespace.
-pub fn round_trips(bench: &Bench, addr: SocketAddr, speech: Speech, n: usize, gap_ns: u64) -> anyhow::Result<Vec<u64>> {
+pub fn round_trips(
+    check: impl Fn() -> anyhow::Result<()>,
+    addr: SocketAddr,
+    speech: Speech,
+    n: usize,
+    gap_ns: u64,
+) -> anyhow::Result<Vec<u64>> {
     let mut socket =
         TcpStream::connect_timeout(&addr, PATIENCE).with_context(|| format!("cannot connect to {addr}"))?;
     socket.set_nodelay(true)?;
@@ -37,7 +42,7 @@ pub fn round_trips(bench: &Bench, addr: SocketAddr, speech: Speech, n: usize, ga
     }
     let mut all = Vec::with_capacity(n);
     for _ in 0..n {
-        bench.check()?;
+        check()?;
         let begin = now_ns();
         exchange(&mut socket, get.as_bytes(), end.as_bytes())?;
         all.push(now_ns() - begin);
@@ -65,4 +70,33 @@ fn exchange(socket: &mut TcpStream, request: &[u8], end: &[u8]) -> anyhow::Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use tailsight_lab::servers::{ServeArgs, serve};
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    #[test]
+    fn a_round_trip_takes_the_service_time_and_more_in_every_language() {
+        for (name, speech) in [("memcached", Speech::Memcached), ("resp", Speech::Resp), ("http1", Speech::Http1)] {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let port = free.port().to_string();
+            let words = ["x", "ideal", "--speak", name, "--service", "fixed:300us", "--port", &port];
+            let args = Only::parse_from(words).serve;
+            std::thread::spawn(move || serve(&args));
+            while TcpStream::connect(free).is_err() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let all = round_trips(|| Ok(()), free, speech, 20, 400_000).unwrap();
+            assert!(all.len() == 20 && all.iter().all(|ns| *ns >= 300_000), "{name}: {all:?}");
+        }
+    }
 }
