@@ -67,6 +67,8 @@ const INTRUDER: &[Cause] = &[named("interference", "lab-intruder")];
 const STOPPED: &[Cause] = &[any("stopped")];
 const LOCK: &[Cause] = &[any("lock-wait")];
 const DISK: &[Cause] = &[any("disk-wait")];
+/// The call of fsync: the disk, and its wake-ups.
+const SYNCED: &[Cause] = &[any("disk-wait"), any("wakeup-delay")];
 const PAGING: &[Cause] = &[any("paging")];
 const SETUP: &[Cause] = &[any("connection-setup")];
 const AHEAD: &[Cause] = &[any("hol-blocking")];
@@ -230,7 +232,7 @@ fn outside() -> Vec<Scenario> {
             ..scenario(
                 "migration",
                 "the application's threads are moved from core to core while they work",
-                vec![beside(Fault::Migrator, "10ms/100ms", 200.0)],
+                vec![beside(Fault::Migrator, "20ms/100ms", 800.0)],
                 // The stopper thread does the move; the rest is the wait on the other core, where the mover runs too.
                 &[any("wakeup-delay"), named("os-threads", "migration"), named("interference", "lab-migrator")],
             )
@@ -293,7 +295,7 @@ fn inside() -> Vec<Scenario> {
             "fsync",
             "2 % of requests wait for fsync",
             DISK,
-            logged(DISK, "server", kind::FSYNC),
+            logged(SYNCED, "server", kind::FSYNC),
         ),
         service(
             "--read-one --pages 512",
@@ -371,14 +373,14 @@ fn network() -> Vec<Scenario> {
     vec![
         relayed(
             "packet-loss",
-            "1 % of packets to the server are lost: those behind them wait for the retransmission",
-            Step::Relay { part: 0.01, delay_us: 0 },
+            "3 % of packets to the server are lost: those behind them wait for the retransmission",
+            Step::Relay { part: 0.03, delay_us: 0 },
             2,
         ),
         relayed(
             "reordering",
-            "1 % of packets to the server come 3 ms late: those behind them wait for them",
-            Step::Relay { part: 0.01, delay_us: 3_000 },
+            "3 % of packets to the server come 3 ms late: those behind them wait for them",
+            Step::Relay { part: 0.03, delay_us: 3_000 },
             2,
         ),
     ]

@@ -102,18 +102,7 @@ pub fn shares(
     recorded: (u64, u64),
 ) -> Vec<Share> {
     let late = late(logs);
-    let passed = passed(logs);
-    // What came late came late before the host: to the host it is a request like any other. And for the host a request
-    // begins when it comes: after a loss, many wait in the client's host until it may send again.
-    let seen: Vec<Sample> = samples
-        .iter()
-        .enumerate()
-        .filter(|(id, _)| !late.contains(&(*id as u32)))
-        .map(|(id, sample)| Sample {
-            sent_ns: passed.get(&(id as u32)).copied().unwrap_or(sample.sent_ns).max(sample.sent_ns),
-            ..*sample
-        })
-        .collect();
+    let seen = as_seen(samples, logs);
     let shares = scenario.truth.iter().filter_map(|truth| {
         let part: Part = match truth.how {
             How::Overlap { log, kind } => {
@@ -144,6 +133,39 @@ pub fn shares(
         })
     });
     shares.collect()
+}
+
+/// The requests as the server's host sees them.
+pub fn as_seen(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> Vec<Sample> {
+    let (late, passed) = (late(logs), passed(logs));
+    // What came late came late before the host: to the host it is a request like any other. And for the host a request
+    // begins when it comes: after a loss, many wait in the client's host until it may send again.
+    let seen = |(id, sample): (usize, &Sample)| {
+        let id = id as u32;
+        let sent_ns = passed.get(&id).copied().unwrap_or(0).max(sample.sent_ns);
+        (!late.contains(&id)).then_some(Sample { sent_ns, ..*sample })
+    };
+    samples.iter().enumerate().filter_map(seen).collect()
+}
+
+/// The part of the focus's deviation that is of requests which no entry of any truth log touches; `None` without entries.
+pub fn untouched(
+    scenario: &Scenario,
+    seen: &[Sample],
+    logs: &BTreeMap<String, Vec<Interval>>,
+    recorded: (u64, u64),
+) -> Option<f64> {
+    let entries = logs.values().flatten().filter(|entry| kind::parts(entry.kind).0 != kind::PASSED);
+    let cover = Cover::new(entries);
+    if cover.intervals.is_empty() {
+        return None;
+    }
+    let touched = |from, to, _: &Sample| if cover.within(from, to) > 0 { to - from } else { 0 };
+    let (all, reference) = slices(seen, scenario.leg, recorded)?;
+    let usual = mean(&reference, &|from, to, _| to - from);
+    let excess = |of: &[Leg<'_>]| of.iter().map(|((from, to), _)| (to - from) as f64 - usual).sum::<f64>();
+    let out: Vec<Leg<'_>> = all.iter().copied().filter(|((from, to), s)| touched(*from, *to, s) == 0).collect();
+    (excess(&all) > 0.0).then(|| excess(&out) / excess(&all))
 }
 
 /// The relay's entries of a kind, by the ids of requests.
@@ -191,6 +213,27 @@ fn leg(sample: &Sample, leg: &str) -> Option<(u64, u64)> {
     (from > 0 && to > from).then_some((from, to))
 }
 
+/// The leg of a request, and the request.
+type Leg<'a> = ((u64, u64), &'a Sample);
+
+/// The legs of the slices that the diagnosis compares, focus and reference; `None` with too few samples.
+fn slices<'a>(samples: &'a [Sample], which: &str, recorded: (u64, u64)) -> Option<(Vec<Leg<'a>>, Vec<Leg<'a>>)> {
+    let inside = |(from, to): &(u64, u64)| recorded.0 <= *from && *to <= recorded.1;
+    let mut legs: Vec<Leg<'a>> =
+        samples.iter().filter_map(|sample| Some((leg(sample, which).filter(inside)?, sample))).collect();
+    legs.sort_by_key(|((from, to), _)| to - from);
+    let slice = |from: f64, to: f64| {
+        let n = legs.len() as f64;
+        legs[(n * from).round() as usize..(n * to).round() as usize].to_vec()
+    };
+    let (focus, reference) = (slice(0.99, 1.0), slice(0.45, 0.55));
+    (!focus.is_empty() && !reference.is_empty()).then_some((focus, reference))
+}
+
+fn mean(slice: &[Leg<'_>], of: &dyn Fn(u64, u64, &Sample) -> u64) -> f64 {
+    slice.iter().map(|((from, to), sample)| of(*from, *to, sample) as f64).sum::<f64>() / slice.len() as f64
+}
+
 /// The true share of what `part` gives; `None` with too few samples or without a deviation.
 fn share(
     samples: &[Sample],
@@ -198,24 +241,10 @@ fn share(
     recorded: (u64, u64),
     part: impl Fn(u64, u64, &Sample) -> u64,
 ) -> Option<f64> {
-    let inside = |(from, to): &(u64, u64)| recorded.0 <= *from && *to <= recorded.1;
-    let mut legs: Vec<((u64, u64), &Sample)> =
-        samples.iter().filter_map(|sample| Some((leg(sample, which).filter(inside)?, sample))).collect();
-    legs.sort_by_key(|((from, to), _)| to - from);
-    let slice = |from: f64, to: f64| {
-        let n = legs.len() as f64;
-        &legs[(n * from).round() as usize..(n * to).round() as usize]
-    };
-    let (focus, reference) = (slice(0.99, 1.0), slice(0.45, 0.55));
-    if focus.is_empty() || reference.is_empty() {
-        return None;
-    }
-    let mean = |slice: &[((u64, u64), &Sample)], of: &dyn Fn(u64, u64, &Sample) -> u64| {
-        slice.iter().map(|((from, to), sample)| of(*from, *to, sample) as f64).sum::<f64>() / slice.len() as f64
-    };
+    let (focus, reference) = slices(samples, which, recorded)?;
     let length = |from: u64, to: u64, _: &Sample| to - from;
-    let deviation = mean(focus, &length) - mean(reference, &length);
-    (deviation > 0.0).then(|| (mean(focus, &part) - mean(reference, &part)) / deviation)
+    let deviation = mean(&focus, &length) - mean(&reference, &length);
+    (deviation > 0.0).then(|| (mean(&focus, &part) - mean(&reference, &part)) / deviation)
 }
 
 /// When a server of one worker served: from each receive call to the next one when that request was there before this
@@ -348,6 +377,20 @@ mod tests {
             assert!((shares[0].truth - expected).abs() < 1e-9, "{shares:?}");
             assert_eq!(shares[0].is_right(), fault == 50, "{shares:?}");
         }
+    }
+
+    #[test]
+    fn requests_that_no_fault_met_are_told_apart() {
+        let (samples, log) = samples(100);
+        let recorded = (0, u64::MAX);
+        let of = |entries: &[Interval]| {
+            let logs = BTreeMap::from([("lab-hog".to_owned(), entries.to_vec())]);
+            untouched(&scenario("cpu-hog"), &samples, &logs, recorded)
+        };
+        assert_eq!(of(&log), Some(0.0));
+        // Ten slow requests, of which three were hit; the fault is nowhere else.
+        assert!((of(&log[..3]).unwrap() - 0.7).abs() < 1e-9);
+        assert_eq!(of(&[]), None, "nothing is known");
     }
 
     #[test]

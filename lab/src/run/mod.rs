@@ -110,6 +110,8 @@ pub struct Outcome {
     pub messages: u64,
     /// The share of other programs of this machine on the application's core, by raw events and the client's samples.
     pub others_share: Option<f64>,
+    /// The part of the focus's deviation that is of requests which the fault, by its truth log, never met.
+    pub untouched_share: Option<f64>,
     /// Places in the raw events where a switch of tasks was not recorded.
     pub breaks: usize,
     /// Events that the recorder lost.
@@ -149,6 +151,7 @@ impl Outcome {
             coverage: None,
             messages: 0,
             others_share: None,
+            untouched_share: None,
             breaks: 0,
             lost_events: 0,
             client_ns: None,
@@ -281,13 +284,17 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
     let causes = judge::causes(diagnosis);
     let shares = judge::shares(scenario, &causes, &take.samples, &take.truth, recorded);
     let found = check::check(&mut run, &causes, scenario.leg)?;
-    let others_share = judge::share_of_turns(scenario, &take.samples, &found.others, recorded);
+    let seen = judge::as_seen(&take.samples, &take.truth);
+    let others_share = judge::share_of_turns(scenario, &seen, &found.others, recorded);
+    let untouched_share = judge::untouched(scenario, &seen, &take.truth, recorded);
     let right = judge::first_is_right(scenario, &causes) && (!scenario.expect.is_empty() || found.absent.is_empty());
     let number = |key: &str| diagnosis["coverage"][key].as_f64();
     Ok(Outcome {
         verdict: match right {
             true => Verdict::Right,
             false if disturbed(scenario, &shares, others_share) => Verdict::Disturbed,
+            // Most of the focus never met the fault.
+            false if untouched_share.is_some_and(|share| share > 0.5) => Verdict::Disturbed,
             false => Verdict::Wrong,
         },
         reason: None,
@@ -297,6 +304,7 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
         checked_causes: found.checked,
         coverage: (|| Some(Coverage { overall: number("overall")?, p50: number("p50")?, min: number("min")? }))(),
         others_share,
+        untouched_share,
         breaks: found.breaks,
         messages: diagnosis["messages"]["total"].as_u64().unwrap_or(0),
         causes,

@@ -37,6 +37,8 @@ use super::state::State;
 pub const SERVER_CPU: usize = 0;
 /// The core of the client, of faults beside the application, and of the recorder.
 pub const CLIENT_CPU: usize = 1;
+/// Pages that nginx is asked for at once: about two milliseconds of a core, for which its neighbour waits.
+const NGINX_BURST: usize = 64;
 /// The port that a flood goes to.
 const SINK_PORT: u16 = 7999;
 /// How long a program of ours may take to be ready.
@@ -318,7 +320,8 @@ impl Rig<'_> {
         }
         if let Some(rate) = pages {
             let addr = SocketAddr::new(SERVER_V4, NginxOpts::default().port);
-            workloads.push(Workload { seed, ..Workload::new(Proto::Http1, addr).rate(rate).connections(16) });
+            let pages = Workload::new(Proto::Http1, addr).rate(rate).connections(16);
+            workloads.push(Workload { seed, pipeline_burst: NGINX_BURST, ..pages });
         }
         let body = move || -> anyhow::Result<Measured> {
             pair.client.enter_thread()?;

@@ -11,13 +11,14 @@
 //! that of messages with as many events by is moved too, by the attributable fraction: how much more often they exceed their
 //! median by so much than messages without events do theirs. Noise that both have alike stays where it is ([`Excess`]).
 //!
-//! A longer request meets more interrupts for being longer. Only messages count that met more of them than the run's rate
-//! makes plausible ([`Counter::interrupts`]). A request that works more and has more page faults for other reasons is still
-//! counted here: that is why the row says `inferred`.
+//! A longer request meets more interrupts and migrations for being longer. Were that all, the slope would be the variance of own
+//! time over its mean, as messages without events have it. Where it is not more than twice that, only those messages count
+//! that met more events than the run's rate makes plausible. A request that works more and has more page faults for other
+//! reasons is still counted here: that is why the row says `inferred`.
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
 
 use super::{OwnWork, ROLE, mean};
 use crate::Options;
@@ -37,12 +38,16 @@ const FEWEST: usize = 20;
 pub struct Counter {
     /// How many, by message.
     pub counts: Vec<u32>,
+    /// The same where that is more than chance explains and 0 elsewhere, of events that a longer message meets more of.
+    unusual: Option<Vec<u32>>,
     /// The category that their cost goes to.
     pub category: &'static str,
     /// The cause's name.
     pub name: &'static str,
     /// The path of the row.
     pub path: &'static str,
+    /// The beginning of a sentence about the cost of one.
+    pub note: &'static str,
 }
 
 impl Counter {
@@ -50,44 +55,44 @@ impl Counter {
     pub fn faults(lifetimes: &Lifetimes) -> Counter {
         Counter {
             counts: lifetimes.faults.clone(),
+            unusual: None,
             category: "paging",
             name: "page faults",
             path: "own/page-fault (inferred)",
+            note: "the time of page faults is inferred, not measured; a fault takes",
         }
     }
 
-    /// Interrupts by other cores that began while a message's own thread worked for it, where there were more than chance
-    /// explains at the rate at which all messages together met them; none elsewhere.
+    /// Interrupts by other cores that began while a message's own thread worked for it.
     pub fn interrupts(lifetimes: &Lifetimes, leg: Leg) -> Counter {
-        let of_own: Vec<bool> = lifetimes
-            .owners
-            .iter()
-            .map(|o| {
-                let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
-                o.context == Context::Own && o.frames.last().is_some_and(from_others)
-            })
-            .collect();
-        let mut counts = vec![0; if of_own.contains(&true) { lifetimes.messages.len() } else { 0 }];
-        let mut worked_ns = vec![0_u64; counts.len()];
-        for (id, count) in counts.iter_mut().enumerate() {
-            each_part(lifetimes, id as u32, leg, |_, part| {
-                if of_own[part.owner as usize] {
-                    *count += u32::from(part.count);
-                }
-                if lifetimes.owners[part.owner as usize].context == Context::Own {
-                    worked_ns[id] += part.ns;
-                }
-            });
+        let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
+        let is = |o: &Owner| o.context == Context::Own && o.frames.last().is_some_and(from_others);
+        let (counts, unusual) = met(lifetimes, leg, is);
+        Counter {
+            counts,
+            unusual: Some(unusual),
+            category: "interrupts",
+            name: "around the handlers of other cores' interrupts",
+            path: "own/around-interrupts (inferred)",
+            note: "what other cores' interrupts cost around their handlers is inferred, not measured; one costs",
         }
-        let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-        let rate = sum as f64 / worked_ns.iter().sum::<u64>().max(1) as f64;
-        for (count, ns) in counts.iter_mut().zip(worked_ns) {
-            if plausible(*count, rate * ns as f64) {
-                *count = 0;
-            }
+    }
+
+    /// How often the kernel's migration thread took a message's thread from its core: on the other core it finds cold caches,
+    /// which no event tells.
+    pub fn migrations(lifetimes: &Lifetimes, leg: Leg) -> Counter {
+        let (counts, unusual) = met(lifetimes, leg, |o| match &o.context {
+            Context::Foreign { comm, kernel: true } => o.frames.is_empty() && comm.starts_with("migration/"),
+            _ => false,
+        });
+        Counter {
+            counts,
+            unusual: Some(unusual),
+            category: "os-threads",
+            name: "migration (cold caches)",
+            path: "own/after-migration (inferred)",
+            note: "what migrations cost the thread afterwards is inferred, not measured; one costs",
         }
-        let path = "own/around-interrupts (inferred)";
-        Counter { counts, category: "interrupts", name: "around the handlers of other cores' interrupts", path }
     }
 
     fn of(&self, id: u32) -> u32 {
@@ -97,6 +102,37 @@ impl Counter {
 
 /// Reschedule, call-function and call-function-single, of [`tailsight_trace::event::VECTORS`].
 const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
+
+/// How many of these owners' parts began in each message; and the same where that is more than chance explains at the rate
+/// at which all messages together met them, none elsewhere.
+fn met(lifetimes: &Lifetimes, leg: Leg, is: impl Fn(&Owner) -> bool) -> (Vec<u32>, Vec<u32>) {
+    let wanted: Vec<bool> = lifetimes.owners.iter().map(is).collect();
+    let mut counts = vec![0; if wanted.contains(&true) { lifetimes.messages.len() } else { 0 }];
+    let mut worked_ns = vec![0_u64; counts.len()];
+    for (id, count) in counts.iter_mut().enumerate() {
+        each_part(lifetimes, id as u32, leg, |_, part| {
+            if wanted[part.owner as usize] {
+                *count += u32::from(part.count);
+            }
+            if lifetimes.owners[part.owner as usize].context == Context::Own {
+                worked_ns[id] += part.ns;
+            }
+        });
+    }
+    let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let rate = sum as f64 / worked_ns.iter().sum::<u64>().max(1) as f64;
+    let unusual = |(&count, ns): (&u32, u64)| if plausible(count, rate * ns as f64) { 0 } else { count };
+    let unusual = counts.iter().zip(worked_ns).map(unusual).collect();
+    (counts, unusual)
+}
+
+/// The slope that own time has over the number of events when a longer message only meets more of them, ns: the variance of
+/// own time over its mean, of the messages without any. `None` without such.
+fn by_length(points: &[(f64, f64)]) -> Option<f64> {
+    let of: Vec<f64> = points.iter().filter(|(count, _)| *count == 0.0).map(|(_, ns)| *ns).collect();
+    let mean = of.iter().sum::<f64>() / of.len().max(1) as f64;
+    (mean > 0.0).then(|| of.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / of.len() as f64 / mean)
+}
 
 /// Whether a Poisson process with that many expected gives `count` or more once in a hundred times or oftener.
 fn plausible(count: u32, expected: f64) -> bool {
@@ -188,28 +224,40 @@ pub(super) fn apply(
     lifetimes: &Lifetimes,
     options: &Options,
     own: &OwnWork,
-    counter: &Counter,
+    counter: &mut Counter,
     profile: &mut Profile,
     (focus, reference): (&Cohort, &Cohort),
     ranked: &[(u64, u32)],
     deviation: f64,
     taken: &dyn Fn(u32) -> i64,
 ) -> Option<Cost> {
-    let count = |id: u32| f64::from(counter.of(id));
-    if mean(focus, count) <= mean(reference, count) {
-        return None;
-    }
     let work = |id: u32| own.ns(lifetimes, id) - taken(id);
-    let fit = |ids: Vec<u32>| {
-        let points: Vec<(f64, f64)> = ids.iter().map(|&id| (count(id), work(id) as f64)).collect();
-        slope(&points, options.seed).filter(|(_, [low, _])| *low > 0.0)
+    let points = |counter: &Counter, ids: &[u32]| -> Vec<(f64, f64)> {
+        ids.iter().map(|&id| (f64::from(counter.of(id)), work(id) as f64)).collect()
     };
+    let everyone: Vec<u32> = ranked.iter().map(|r| r.1).collect();
     // The focus was chosen by latency: whatever else is slow in it would bend the slope.
-    let others = ranked.iter().map(|r| r.1).filter(|id| focus.ids.binary_search(id).is_err());
-    let (slope_ns, ci95_ns) = fit(sample(counter, others.collect()))
-        .or_else(|| fit(sample(counter, ranked.iter().map(|r| r.1).collect())))?;
-    let all: Vec<(f64, f64)> = ranked.iter().map(|r| (count(r.1), work(r.1) as f64)).collect();
-    let excess = Excess::of(&all, slope_ns, mean(reference, count), mean(focus, count) / 2.0);
+    let others: Vec<u32> = everyone.iter().copied().filter(|id| focus.ids.binary_search(id).is_err()).collect();
+    let line = |counter: &Counter| {
+        let count = |id: u32| f64::from(counter.of(id));
+        let fit = |ids: &[u32]| {
+            let some = points(counter, &sample(counter, ids.to_vec()));
+            slope(&some, options.seed).filter(|(_, [low, _])| *low > 0.0)
+        };
+        (mean(focus, count) > mean(reference, count)).then(|| fit(&others).or_else(|| fit(&everyone))).flatten()
+    };
+    let mut found = line(counter);
+    if let Some(unusual) = counter.unusual.take()
+        && let Some((slope_ns, _)) = found
+        && by_length(&points(counter, &everyone)).is_none_or(|by_length| slope_ns <= 2.0 * by_length)
+    {
+        counter.counts = unusual;
+        found = line(counter);
+    }
+    let (slope_ns, ci95_ns) = found?;
+    let counter: &Counter = counter;
+    let count = |id: u32| f64::from(counter.of(id));
+    let excess = Excess::of(&points(counter, &everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0);
     let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
     let moved = |cost: &Cost| {
         let of = |cohort| mean(cohort, |id| cost.of(counter, id, work(id)) as f64);
@@ -317,6 +365,28 @@ mod tests {
     fn longer_requests_meet_more_interrupts_and_that_is_plausible() {
         assert!(plausible(0, 0.0) && plausible(2, 0.6) && plausible(9, 6.0));
         assert!(!plausible(1, 0.001) && !plausible(5, 0.6) && !plausible(2000, 1000.0));
+    }
+
+    #[test]
+    fn a_slope_by_length_alone_is_known() {
+        // Three in a hundred requests take 2 ms instead of 5 us, and meet an event every millisecond for that.
+        let mut rng = SplitMix(7);
+        let points: Vec<(f64, f64)> = (0..20_000)
+            .map(|_| {
+                let ns = if rng.below(100) < 3 { 2_000_000 } else { 5_000 };
+                let met = (0..ns / 1_000).filter(|_| rng.below(1_000) == 0).count();
+                (met as f64, ns as f64)
+            })
+            .collect();
+        let (best, _) = slope(&points, 1).unwrap();
+        let by_length = by_length(&points).unwrap();
+        assert!(best < 2.0 * by_length, "{best} {by_length}");
+        // 10 us each, on requests that take 250 us.
+        let caused: Vec<(f64, f64)> = (0..20_000)
+            .map(|_| (rng.below(4) as f64, rng.below(20_000) as f64))
+            .map(|(count, noise)| (count, 250_000.0 + 10_000.0 * count + noise))
+            .collect();
+        assert!(slope(&caused, 1).unwrap().0 > 2.0 * super::by_length(&caused).unwrap());
     }
 
     #[test]

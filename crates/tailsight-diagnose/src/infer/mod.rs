@@ -1,5 +1,5 @@
-//! What the events have no duration for: the cost of page faults and of interrupts around their handlers, and what another
-//! class of requests costs.
+//! What the events have no duration for: the cost of page faults, of interrupts around their handlers and of migrations, and
+//! what another class of requests costs.
 //!
 //! In: the profile of two cohorts. Out: the same profile, in which part of the application's own time was moved to rows of
 //! its own, message by message and to the nanosecond: nothing is added, nothing is lost. Only time of the thread's own work
@@ -89,16 +89,14 @@ impl OwnWork {
 /// What was inferred.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inferred {
-    /// The cost of a page fault, when it was moved.
-    pub faults: Option<counted::Cost>,
-    /// The cost of an interrupt by another core around its handler, when it was moved.
-    pub interrupts: Option<counted::Cost>,
+    /// What events cost that have a number and no duration, where it was moved, with a sentence's beginning about each.
+    pub costs: Vec<(&'static str, counted::Cost)>,
     /// What the classes were formed by, when they made a difference.
     pub classes: Option<&'static str>,
 }
 
-/// Moves the cost of page faults and of interrupts, then the difference between classes of requests. `ranked`: all complete messages by
-/// (latency, id).
+/// Moves the cost of events without a duration, one kind after the other, then the difference between classes of requests.
+/// `ranked`: all complete messages by (latency, id).
 pub fn infer(
     lifetimes: &Lifetimes,
     options: &Options,
@@ -108,37 +106,47 @@ pub fn infer(
     same_run: bool,
 ) -> Inferred {
     let own = OwnWork::new(lifetimes, profile, options);
-    let deviation =
-        mean(cohorts.0, |id| own.ns(lifetimes, id) as f64) - mean(cohorts.1, |id| own.ns(lifetimes, id) as f64);
+    let worked = |id: u32| own.ns(lifetimes, id);
+    let excess = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
+    let deviation = excess(&worked);
     if deviation <= options.granularity_ns as f64 {
         return Inferred::default();
     }
-    let mut left = deviation;
-    let none = |_: u32| 0;
-    let of_service = matches!(options.leg, Leg::Service | Leg::Total);
-    let fault_counter = Counter::faults(lifetimes);
-    let faults = of_service
-        .then(|| counted::apply(lifetimes, options, &own, &fault_counter, profile, cohorts, ranked, left, &none))
-        .flatten();
-    let of_faults = |id: u32| faults.as_ref().map_or(0, |cost| cost.of(&fault_counter, id, own.ns(lifetimes, id)));
-    let moved = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
-    left -= moved(&of_faults);
-    let counter = Counter::interrupts(lifetimes, options.leg);
-    let interrupts = (left > options.granularity_ns as f64)
-        .then(|| counted::apply(lifetimes, options, &own, &counter, profile, cohorts, ranked, left, &of_faults))
-        .flatten();
-    let of_both = |id: u32| {
-        let faults = of_faults(id);
-        faults + interrupts.as_ref().map_or(0, |cost| cost.of(&counter, id, own.ns(lifetimes, id) - faults))
-    };
-    left = deviation - moved(&of_both);
+    let counters = [
+        matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes)),
+        // A migration brings interrupts with it: it comes first.
+        Some(Counter::migrations(lifetimes, options.leg)),
+        Some(Counter::interrupts(lifetimes, options.leg)),
+    ];
+    // Own work that was moved before, by message.
+    let mut moved = vec![0_i64; lifetimes.messages.len()];
+    let mut costs = vec![];
+    for mut counter in counters.into_iter().flatten() {
+        let left = deviation - excess(&|id| moved[id as usize]);
+        if left <= options.granularity_ns as f64 {
+            break;
+        }
+        let taken = |id: u32| moved[id as usize];
+        let found = counted::apply(lifetimes, options, &own, &mut counter, profile, cohorts, ranked, left, &taken);
+        if let Some(cost) = found {
+            for (id, moved) in moved.iter_mut().enumerate() {
+                let id = id as u32;
+                if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
+                    *moved += cost.of(&counter, id, worked(id) - *moved);
+                }
+            }
+            costs.push((counter.note, cost));
+        }
+    }
+    let left = deviation - excess(&|id| moved[id as usize]);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     let classes = if same_run && left > options.granularity_ns as f64 {
-        cohorts::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &of_both)
+        let taken = |id: u32| moved[id as usize];
+        cohorts::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &taken)
     } else {
         None
     };
-    Inferred { faults, interrupts, classes }
+    Inferred { costs, classes }
 }
 
 fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {

@@ -314,25 +314,10 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
 /// What was inferred, for the reader.
 pub fn inferred(inferred: &Inferred) -> Vec<String> {
     let mut out = vec![];
-    if let Some(cost) = &inferred.faults {
+    for (note, cost) in &inferred.costs {
         let [low, high] = cost.ci95_ns;
         let ns = |ns: f64| human(ns.round() as i64);
-        out.push(format!(
-            "the time of page faults is inferred, not measured: {} of own time a fault ({} to {}) over this run's messages",
-            ns(cost.slope_ns),
-            ns(low),
-            ns(high)
-        ));
-    }
-    if let Some(cost) = &inferred.interrupts {
-        let [low, high] = cost.ci95_ns;
-        let ns = |ns: f64| human(ns.round() as i64);
-        out.push(format!(
-            "what other cores' interrupts cost around their handlers is inferred, not measured: {} of own time each ({} to {})",
-            ns(cost.slope_ns),
-            ns(low),
-            ns(high)
-        ));
+        out.push(format!("{note} {} of own time ({} to {})", ns(cost.slope_ns), ns(low), ns(high)));
     }
     if let Some(what) = inferred.classes {
         out.push(format!("the usual own time depends on the {what}: each message is compared with its like"));
