@@ -332,7 +332,7 @@ fn inside() -> Vec<Scenario> {
             "service",
             Load::Probe(spin()),
             "tlb-shootdown",
-            "another thread unmaps memory",
+            "another thread changes the protection of memory",
             &[any("interrupts"), any("steal")],
             vec![],
         ),

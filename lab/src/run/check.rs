@@ -132,7 +132,9 @@ impl Look {
 /// How a cause shows in the raw events; `None` when no event of today's recorder could show it.
 fn look(names: &Names, cause: &Named) -> Option<Look> {
     // `lab-hog/user` is the task lab-hog with what it did; a kernel thread's name goes on with its core (`kworker/0:1`).
+    // What is inferred says so in brackets (`migration (cold caches)`).
     let stem = cause.name.split(" in ").next().unwrap_or(&cause.name);
+    let stem = stem.strip_suffix(" (cold caches)").unwrap_or(stem);
     let kernel = cause.category == "os-threads";
     Some(match cause.category.as_str() {
         "interference" | "os-threads" | "profiler" => {

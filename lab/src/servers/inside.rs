@@ -62,12 +62,13 @@ fn hold(lock: &Mutex<u64>, schedule: Schedule, truth: Option<&TruthLog>) {
 
 /// Interrupts the other cores of this process in bursts.
 fn disturb(what: Disturb, schedule: Schedule, truth: Option<&TruthLog>) {
+    let page = page();
     loop {
         let (begin, end) = schedule.wait();
         let place = truth.and_then(|truth| truth.begin(kind::STORM, begin));
         while now_ns() < end {
             match what {
-                Disturb::Tlb => map_and_unmap(),
+                Disturb::Tlb => protect_and_allow(page),
                 // Registered above: the command cannot fail from here on.
                 Disturb::Membarrier => drop(membarrier(MEMBARRIER)),
             }
@@ -78,15 +79,26 @@ fn disturb(what: Disturb, schedule: Schedule, truth: Option<&TruthLog>) {
     }
 }
 
-/// Maps a page, writes to it and unmaps it: every core that runs this process must forget it.
-fn map_and_unmap() {
+/// A page that is there.
+fn page() -> *mut libc::c_void {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new private mapping of a page, used and unmapped here only.
+    // SAFETY: a new private mapping of a page, never unmapped, written to by this thread only.
     unsafe {
         let page = libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
         if page != libc::MAP_FAILED {
             std::ptr::write_volatile(page.cast::<u8>(), 1);
-            libc::munmap(page, 4096);
+        }
+        page
+    }
+}
+
+/// Takes the right to write to a page away and gives it back: every core that runs this process must forget the page.
+fn protect_and_allow(page: *mut libc::c_void) {
+    // SAFETY: the mapping of `page`, which nobody else uses; a failed mapping makes the calls fail.
+    unsafe {
+        libc::mprotect(page, 4096, libc::PROT_READ);
+        if libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE) == 0 {
+            std::ptr::write_volatile(page.cast::<u8>(), 1);
         }
     }
 }

@@ -87,7 +87,7 @@ pub enum Work {
 /// What a thread of the synthetic server does to the others, from another core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Disturb {
-    /// Unmaps memory: TLB shoot-downs interrupt every core that runs this process.
+    /// Changes the protection of memory: TLB shoot-downs interrupt every core that runs this process.
     Tlb,
     /// `membarrier`: interrupts every core that runs this process.
     Membarrier,

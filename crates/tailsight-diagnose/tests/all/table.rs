@@ -139,6 +139,9 @@ fn default_table() {
             "receive-processing",
             "packet:8088",
         ),
+        // Regression: a flood that the thread's own softirqs worked off was its own work.
+        (Receive, A, owner(Context::Own, &[net_rx(true), packet]), "receive-processing", "packet:8088"),
+        (Service, A, owner(Context::Own, &[net_rx(true), packet]), "receive-processing", "packet:8088"),
         (Service, A, owner(Context::Own, &[]), "app-processing", "user"),
         (Service, A, owner(Context::Own, &[sys(Sysno::futex)]), "app-processing", "futex"),
         (Transmit, A, owner(Context::Own, &[sys(Sysno::sendmsg)]), "transmit-processing", "sendmsg"),
