@@ -46,7 +46,7 @@ pub struct CaseStudyArgs {
     #[arg(long, value_parser = parse_rate, default_value = "10k")]
     rate: f64,
     /// Requests a second to nginx, in bursts.
-    #[arg(long, value_parser = parse_rate, default_value = "10k")]
+    #[arg(long, value_parser = parse_rate, default_value = "20k")]
     nginx_rate: f64,
     /// Print everything as JSON instead of the page.
     #[arg(long)]

@@ -58,7 +58,8 @@ struct Names(BTreeMap<String, usize>);
 impl Names {
     fn publish(&mut self, cause: &Named) -> String {
         let (category, name) = (&cause.category, &cause.name);
-        let known = KNOWN.iter().any(|known| name.starts_with(known));
+        let task = name.strip_prefix("packet:").unwrap_or(name);
+        let known = KNOWN.iter().any(|known| task.starts_with(known));
         if name.is_empty() || known || !matches!(category.as_str(), "interference" | "profiler" | "receive-processing")
         {
             return format!("{category} {name}").trim().to_owned();
