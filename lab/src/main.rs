@@ -4,6 +4,7 @@
 
 mod bench;
 mod case_study;
+mod marked;
 mod run;
 
 use std::io::Write;

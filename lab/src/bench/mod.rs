@@ -7,8 +7,8 @@
 //! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
 
 mod analysis;
-mod client;
-mod docs;
+pub(crate) mod client;
+pub(crate) mod docs;
 mod machine;
 mod matched;
 mod peers;
@@ -17,7 +17,7 @@ mod rig;
 mod roundtrip;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +81,7 @@ enum Figure {
 }
 
 /// What every figure needs.
-struct Bench {
+pub(crate) struct Bench {
     tailsight: PathBuf,
     /// Scratch files: runs and recordings.
     scratch: tempfile::TempDir,
@@ -120,8 +120,10 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if client && args.only.len() > 1 {
         bail!("--only client stands alone: its figures go into another page and want the machine for themselves");
     }
+    let (marked, docs) =
+        if client { (client::MARKED, Path::new(client::DOCS)) } else { (self::docs::MARKED, args.docs.as_path()) };
     if args.write {
-        if client { client::check()? } else { docs::check(&args.docs)? }
+        marked.check(docs)?;
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -172,16 +174,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         }
         return Err(error);
     }
-    let page = if client { client::page } else { docs::page }(&bench, &facts, &sections);
+    let page = if client { client::page } else { self::docs::page }(&bench, &facts, &sections);
     print!("{page}");
-    docs::save(&args.out, &page, &facts, &sections)?;
+    self::docs::save(&args.out, &page, &facts, &sections)?;
     if args.write {
-        if client {
-            client::write(&page)?
-        } else {
-            docs::write(&args.docs, &page)?
-        }
-        eprintln!("wrote {}", if client { client::DOCS.into() } else { args.docs.display().to_string() });
+        marked.write(docs, &page)?;
+        eprintln!("wrote {}", docs.display());
     }
     let count = |verdict| sections.iter().flat_map(|s| &s.rows).filter(|row| row.verdict == verdict).count();
     let (missed, unknown) = (count(Verdict::Miss), count(Verdict::NotQuiet));

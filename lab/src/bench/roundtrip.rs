@@ -25,7 +25,7 @@ const RECORDING: Duration = Duration::from_secs(4);
 
 /// A round in which programs that are not ours took more than this of a core during a window is measured again.
 /// (Requests that meet a program of others wait for ms: 1 % of the time is all of p99.)
-const QUIET: f64 = 0.01;
+pub(super) const QUIET: f64 = 0.01;
 
 /// How long all rounds together wait for others to be quiet.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -142,7 +142,7 @@ fn rounds(
 }
 
 /// Waits until others leave the machine alone for half a second, as long as `patience` lasts.
-fn wait_for_quiet(bench: &Bench, patience: &mut Duration, ours: &[u32]) -> anyhow::Result<()> {
+pub(super) fn wait_for_quiet(bench: &Bench, patience: &mut Duration, ours: &[u32]) -> anyhow::Result<()> {
     const LOOK: Duration = Duration::from_millis(500);
     let mut said = false;
     while !patience.is_zero() {

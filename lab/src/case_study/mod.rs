@@ -8,7 +8,7 @@
 
 mod decide;
 mod figures;
-mod page;
+pub(crate) mod page;
 mod rig;
 
 use std::collections::BTreeMap;
@@ -144,7 +144,7 @@ pub fn run(args: &CaseStudyArgs) -> anyhow::Result<ExitCode> {
         bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
     }
     if let Some(file) = &args.write {
-        page::check(file)?;
+        page::MARKED.check(file)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
@@ -163,7 +163,7 @@ pub fn run(args: &CaseStudyArgs) -> anyhow::Result<ExitCode> {
         print!("{}", page::page(&findings, &mut page::Names::default()));
     }
     if let Some(file) = &args.write {
-        page::write(file, &page::page(&findings, &mut page::Names::published()))?;
+        page::MARKED.write(file, &page::page(&findings, &mut page::Names::published()))?;
         eprintln!("wrote {}", file.display());
     }
     let answered = findings.rounds.iter().any(|round| round.said.is_empty());

@@ -6,14 +6,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use crate::marked::Marked;
 
 use super::decide::Cause;
 use super::figures::{self, NAMES};
 use super::{Findings, Round};
 
-const BEGIN: &str = "<!-- case-study:begin -->";
-const END: &str = "<!-- case-study:end -->";
+/// The part of docs/case-study.md that is written here.
+pub const MARKED: Marked = Marked { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
 /// Programs whose names may be published.
 const KNOWN: &[&str] = &["lab", "nginx", "memcached", "tailsight"];
 /// Causes shown of each round.
@@ -198,26 +198,6 @@ fn table(findings: &Findings) -> String {
     text
 }
 
-/// Fails unless the file has both markers.
-pub fn check(file: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    split(&text).map(|_| ()).with_context(|| format!("{} cannot take the table", file.display()))
-}
-
-/// Puts the page between the markers.
-pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let (before, after) = split(&text)?;
-    std::fs::write(file, format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", page.trim()))
-        .with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// What comes before and behind the markers.
-fn split(text: &str) -> anyhow::Result<(&str, &str)> {
-    let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    parts.map_or_else(|| bail!("it needs a line {BEGIN} and below it a line {END}"), Ok)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Configuration;
@@ -297,19 +277,5 @@ mod tests {
             let cells: Vec<usize> = rows.trim().lines().map(|row| row.matches('|').count()).collect();
             assert!(cells.iter().all(|n| *n == cells[0]), "{cells:?} in {rows}");
         }
-    }
-
-    #[test]
-    fn the_page_goes_between_the_markers_and_can_be_written_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("page.md");
-        std::fs::write(&file, format!("before\n{BEGIN}\nold\n{END}\nbehind\n")).unwrap();
-        check(&file).unwrap();
-        write(&file, "new").unwrap();
-        write(&file, "newer\n").unwrap();
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(text, format!("before\n{BEGIN}\n\nnewer\n\n{END}\nbehind\n"));
-        std::fs::write(&file, "none").unwrap();
-        assert!(check(&file).is_err());
     }
 }

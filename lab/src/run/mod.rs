@@ -11,7 +11,7 @@ mod judge;
 mod scenario;
 mod stage;
 mod state;
-mod table;
+pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -188,7 +188,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
     }
     if let Some(file) = &args.write {
-        table::check(file)?;
+        table::MARKED.check(file)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
@@ -228,7 +228,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         std::fs::write(out.join("accuracy.json"), serde_json::to_vec_pretty(&outcomes)?)?;
     }
     if let Some(file) = &args.write {
-        table::write(file, &page)?;
+        table::MARKED.write(file, &page)?;
         eprintln!("wrote {}", file.display());
     }
     let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);

@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
-use anyhow::{Context, bail};
+use crate::marked::Marked;
 
 use super::Outcome;
 use super::judge::{Named, Verdict};
 use super::scenario::Scenario;
 
-const BEGIN: &str = "<!-- accuracy:begin -->";
-const END: &str = "<!-- accuracy:end -->";
+/// The part of docs/accuracy.md that is written here.
+pub const MARKED: Marked = Marked { begin: "<!-- accuracy:begin -->", end: "<!-- accuracy:end -->" };
 /// Names of programs that may be published: ours, and the servers of the scenarios.
 const KNOWN: &[&str] = &["lab", "nginx", "memcached", "redis-server", "tailsight"];
 
@@ -167,29 +166,6 @@ fn sums(outcomes: &[Outcome], repeat: u32) -> String {
     )
 }
 
-/// Fails unless the file has both markers.
-pub fn check(file: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    split(&text).map(|_| ()).with_context(|| format!("{} cannot take the table", file.display()))
-}
-
-/// Puts the page between the markers.
-pub fn write(file: &Path, page: &str) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let (before, after) = split(&text)?;
-    std::fs::write(file, format!("{before}{BEGIN}\n\n{page}\n{END}{after}"))
-        .with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// What comes before and behind the markers.
-fn split(text: &str) -> anyhow::Result<(&str, &str)> {
-    let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    match parts {
-        Some(parts) => Ok(parts),
-        None => bail!("it needs a line {BEGIN} and below it a line {END}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::catalogue;
@@ -226,19 +202,5 @@ mod tests {
         assert!(page.contains("not run: because (1)") && page.contains("80/90"), "{page}");
         assert!(page.contains("right first cause, scenarios with a fault: 1 of 2 (50 %)"), "{page}");
         assert!(page.contains("1 runs not possible"), "{page}");
-    }
-
-    #[test]
-    fn the_page_goes_between_the_markers() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("page.md");
-        std::fs::write(&file, format!("before\n{BEGIN}\nold\n{END}\nbehind\n")).unwrap();
-        check(&file).unwrap();
-        write(&file, "new").unwrap();
-        write(&file, "newer").unwrap();
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(text, format!("before\n{BEGIN}\n\nnewer\n{END}\nbehind\n"));
-        std::fs::write(&file, "none").unwrap();
-        assert!(check(&file).is_err());
     }
 }

@@ -18,18 +18,21 @@ mod tools;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::Bench;
 use super::machine::Facts;
+use super::roundtrip::QUIET;
 use super::table::{Section, table};
-use run::{QUIET, Shot};
+use crate::marked::Marked;
+use run::Shot;
 use tools::{Job, Shape, Tool};
 
-const BEGIN: &str =
-    "<!-- client:begin (written by `lab bench --only client --write`; do not edit between the markers) -->";
-const END: &str = "<!-- client:end -->";
+/// The part of the page that is written here.
+pub const MARKED: Marked = Marked {
+    begin: "<!-- client:begin (written by `lab bench --only client --write`; do not edit between the markers) -->",
+    end: "<!-- client:end -->",
+};
 /// The page of these figures.
 pub const DOCS: &str = "docs/measurement.md";
 /// How long all runs together wait for others to be quiet.
@@ -100,53 +103,4 @@ pub fn page(bench: &Bench, facts: &Facts, sections: &[Section]) -> String {
         text += &section.markdown();
     }
     text
-}
-
-/// Puts the tables between the markers of the page.
-pub fn write(page: &str) -> anyhow::Result<()> {
-    let text = read()?;
-    std::fs::write(DOCS, replace(&text, page)?).with_context(|| format!("cannot write {DOCS}"))
-}
-
-/// Fails before anything is measured when the page could not be written after it.
-pub fn check() -> anyhow::Result<()> {
-    replace(&read()?, "").map(|_| ())
-}
-
-fn read() -> anyhow::Result<String> {
-    std::fs::read_to_string(DOCS)
-        .with_context(|| format!("cannot read {DOCS}; run this from the top of the repository"))
-}
-
-/// The text with its marked part replaced.
-fn replace(text: &str, page: &str) -> anyhow::Result<String> {
-    let (Some(begin), Some(end)) = (text.find(BEGIN), text.find(END)) else {
-        bail!("the markers `{BEGIN}` and `{END}` are not both in {DOCS}");
-    };
-    let begin = begin + BEGIN.len();
-    if end < begin {
-        bail!("the end marker stands before the begin marker in {DOCS}");
-    }
-    Ok(format!("{}\n\n{}\n\n{}", &text[..begin], page.trim(), &text[end..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_marked_part_changes_and_can_change_again() {
-        let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let once = replace(&text, "new\n").unwrap();
-        assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
-        assert_eq!(replace(&once, "new").unwrap(), once);
-        assert!(replace("nothing", "x").is_err());
-        assert!(replace(&format!("{END}{BEGIN}"), "x").is_err());
-    }
-
-    #[test]
-    fn the_page_has_the_markers() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCS);
-        assert!(replace(&std::fs::read_to_string(page).unwrap(), "").is_ok());
-    }
 }

@@ -15,13 +15,12 @@ use tailsight_lab::servers::{Service, Speech};
 
 use super::super::Bench;
 use super::super::rig::{LOAD_CPU, Others, SERVER_CPU};
+use super::super::roundtrip::{QUIET, wait_for_quiet};
 use super::parse::Figures;
 use super::tools::{Job, Tool};
 
 /// How much longer than asked a tool may take: start, preload, computing.
 const GRACE: Duration = Duration::from_secs(30);
-/// A run in which programs that are not ours took more than this of a core is made again.
-pub const QUIET: f64 = 0.01;
 /// How often a run is made again.
 const AGAIN: u32 = 2;
 
@@ -144,27 +143,6 @@ fn wait(bench: &Bench, mut child: Child, limit: Duration) -> anyhow::Result<Ende
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Waits until others leave the machine alone for half a second, as long as `patience` lasts.
-fn wait_for_quiet(bench: &Bench, patience: &mut Duration, ours: &[u32]) -> anyhow::Result<()> {
-    const LOOK: Duration = Duration::from_millis(500);
-    let mut said = false;
-    while !patience.is_zero() {
-        bench.check()?;
-        let before = Others::now(ours)?;
-        std::thread::sleep(LOOK);
-        let others = Others::now(ours)?.since(&before)?;
-        if others <= QUIET {
-            break;
-        }
-        if !said {
-            eprintln!("bench: other programs take {:.0} % of a core, waiting for them", 100.0 * others);
-            said = true;
-        }
-        *patience = patience.saturating_sub(LOOK);
-    }
-    Ok(())
 }
 
 /// An ideal server of ours (`lab serve ideal`) on the servers' core. Killed and waited for when dropped.
