@@ -141,8 +141,8 @@ pub struct Config {
     pub arrivals: Arrivals,
     /// Relative error of the sent and answered rates that is accepted beside counting noise.
     pub load_tolerance: f64,
-    /// Largest lateness of the client (sent less intended) at the 99th percentile, ns. `None`: the narrowest width asked,
-    /// and where no width is asked a tenth of the target percentile.
+    /// How far the client's lateness (sent less intended) may move a target percentile, ns. `None`: the width asked for it,
+    /// and where no width is asked a tenth of the percentile.
     pub max_lateness_ns: Option<f64>,
     /// Largest fraction of requests that may fail or be lost.
     pub max_errors: f64,

@@ -9,7 +9,9 @@ pub fn reason(check: &Check) -> String {
     let what = match check.id {
         CheckId::Load => "the asked load was not reached and kept",
         CheckId::Errors => "too many requests failed or were lost",
-        CheckId::ClientLateness => "the client itself was late: its own delay is as large as what is to be measured",
+        CheckId::ClientLateness => {
+            "the client itself was late: that alone may move the percentile by as much as is to be resolved"
+        }
         CheckId::Arrivals => "requests were not sent with the specified inter-arrival times",
         CheckId::ArrivalsSuperposed => "the agents' streams together do not have the specified inter-arrival times",
         CheckId::ArrivalIndependence => {

@@ -123,6 +123,10 @@ fn a_wrong_batch_drops_everything_and_the_last_restart_is_final() {
         for send in late.agents[0].windows.iter_mut().flatten() {
             send.sent_ns += 50_000_000;
         }
+        for sample in &mut late.agents[0].samples {
+            sample.sent_ns += 50_000_000;
+            sample.latency_ns += 50_000_000.0;
+        }
         method.on_batch(late);
         if restart < 3 {
             assert!(matches!(method.step(), Step::Load { .. }), "{:?}", method.step());
@@ -133,6 +137,33 @@ fn a_wrong_batch_drops_everything_and_the_last_restart_is_final() {
     let Step::Done(verdict) = method.step() else { panic!("not refused") };
     assert_eq!(refused(&verdict).failed.id, CheckId::ClientLateness);
     assert_eq!(verdict.restarts.len(), 2);
+}
+
+/// A median is known well while one request in eighty leaves late; the tail is not.
+#[test]
+fn lateness_counts_by_what_it_does_to_the_percentile() {
+    let verdict_of = |target: &str| {
+        let mut method = Method::new(config(target)).expect("sound");
+        let mut world = World::new(Server::Exponential, 0.5, Fault::None, 7);
+        loop {
+            match method.step() {
+                Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
+                Step::Measure { samples, sampling_rate } => {
+                    let mut batch = world.batch(samples, sampling_rate);
+                    for sample in batch.agents[0].samples.iter_mut().step_by(80) {
+                        sample.sent_ns += 400_000;
+                        sample.latency_ns += 400_000.0;
+                    }
+                    method.on_batch(batch);
+                }
+                Step::Done(verdict) => return *verdict,
+            }
+        }
+    };
+    let lateness = |verdict: &Verdict| verdict.checks.iter().all(|c| c.id != CheckId::ClientLateness || c.passed);
+    assert!(lateness(&verdict_of("p50:5%@95")));
+    let tail = verdict_of("p99:5%@95");
+    assert_eq!(refused(&tail).failed.id, CheckId::ClientLateness);
 }
 
 #[test]
