@@ -143,7 +143,7 @@ fn nginx_is_measured() {
     let port = free_port();
     let d = dir.path().display();
     let conf = format!(
-        "worker_processes 1; daemon off; pid {d}/pid; error_log {d}/log; events {{ worker_connections 128; }}\n\
+        "daemon off; master_process off; pid {d}/pid; error_log {d}/log; events {{ worker_connections 128; }}\n\
          http {{ access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} location /no {{ return 500; }} }} }}"
     );
     let path = dir.path().join("nginx.conf");
