@@ -21,6 +21,8 @@ pub struct HookChoice {
     pub add: Vec<String>,
     /// Hooks to leave out.
     pub remove: Vec<String>,
+    /// Attach an empty program to each, to measure what hooks cost by themselves; nothing is recorded.
+    pub empty: bool,
 }
 
 /// What became of a hook.
@@ -112,12 +114,13 @@ pub struct Loaded<'obj> {
 
 impl<'obj> Loaded<'obj> {
     /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores, and the first
-    /// `payload_pieces` pieces of 24 bytes of each segment kept. Nothing is recorded before [`Loaded::set_recording`].
+    /// `payload_pieces` pieces of 24 bytes of each segment kept; of `choice` only `empty` is looked at. Nothing is recorded before [`Loaded::set_recording`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
     pub fn load(
         storage: &'obj mut MaybeUninit<OpenObject>,
+        choice: &HookChoice,
         hooks: &mut [HookState],
         cpus: u32,
         slots: u64,
@@ -139,6 +142,7 @@ impl<'obj> Loaded<'obj> {
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
         rodata.payload_pieces = payload_pieces;
+        rodata.empty_programs = u32::from(choice.empty);
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
             _ => failed("loading the probes into the kernel", e),
@@ -252,7 +256,8 @@ mod tests {
     fn optional_hooks_are_off_until_asked_for() {
         let off = choose(&HookChoice::default(), |_| true).unwrap();
         assert!(off.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_none());
-        let choice = HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["sched_waking".into()] };
+        let choice =
+            HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["sched_waking".into()], empty: false };
         let on = choose(&choice, |_| true).unwrap();
         assert!(on.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_some());
         assert!(on.iter().find(|h| h.name == "sched_waking").unwrap().program.is_none());

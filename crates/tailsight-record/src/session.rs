@@ -41,8 +41,10 @@ const COST_WINDOW: Duration = Duration::from_millis(50);
 /// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
 /// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How often the recorder looks at the buffers.
+/// How often the recorder looks at the buffers at most.
 const TICK: Duration = Duration::from_millis(20);
+/// And at least; so seldom while the buffers are far from full, for each look takes a core from whoever runs there.
+const LONG_TICK: Duration = Duration::from_millis(100);
 /// How often it looks whether the target is still there, and for its ports until they are known.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often it looks for processes and ports that are new: reading /proc takes milliseconds of a core.
@@ -151,8 +153,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let mut meta = describe::first(options, &app, cpus, slots);
 
     let mut storage = MaybeUninit::uninit();
-    let mut loaded =
-        Loaded::load(&mut storage, &mut hooks, cpus, slots, options.payload.as_ref().map_or(0, Payload::pieces))?;
+    let pieces = options.payload.as_ref().map_or(0, Payload::pieces);
+    let mut loaded = Loaded::load(&mut storage, &options.hooks, &mut hooks, cpus, slots, pieces)?;
     let buffers = Buffers::create(slots, cpus)?;
     loaded.set_chunks(&buffers.fds())?;
     // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
@@ -192,6 +194,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let mut last_scan = started;
     let mut last_clock = started;
     let mut last_drain = started;
+    let (mut pause, mut fullest_before, mut last_fill) = (TICK, 0, started);
     let mut ended_early = None;
     loop {
         let left = options.duration.map(|d| d.saturating_sub(started.elapsed()));
@@ -202,9 +205,9 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
             ended_early = Some("interrupted".to_owned());
             break;
         }
-        std::thread::sleep(left.map_or(TICK, |l| l.min(TICK)));
+        std::thread::sleep(left.map_or(pause, |l| l.min(pause)));
         let now = std::time::Instant::now();
-        if now - last_clock > Duration::from_millis(100) {
+        if now - last_clock >= LONG_TICK {
             clock_rows.push(clocks::compare());
             last_clock = now;
         }
@@ -212,7 +215,10 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         progress(Progress::Recording { elapsed: started.elapsed(), events, lost });
         let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
         // A short recording is drained after its end, unless the buffers would not hold it.
-        let urgent = fullest > if long { slots / 2 } else { slots / 8 * 7 };
+        let limit = if long { slots / 2 } else { slots / 8 * 7 };
+        let urgent = fullest > limit;
+        pause = until_full(fullest.checked_sub(fullest_before), now - last_fill, limit.saturating_sub(fullest));
+        (fullest_before, last_fill) = (fullest, now);
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - last_drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
             let gentle = (!urgent).then(Gentle::begin);
@@ -435,6 +441,14 @@ fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
         .fold((0, 0, 0), |(n, lost, most), h| (n + h.n, lost + h.lost, most.max(buffer::waiting(h))))
 }
 
+/// How long the recorder may sleep: half the time until the fullest buffer reaches its limit, when it goes on filling as it
+/// did. `growth`: events since the last look, which was `over` ago; none when it was emptied meanwhile.
+fn until_full(growth: Option<u64>, over: Duration, room: u64) -> Duration {
+    let Some(growth) = growth else { return TICK };
+    let full_s = over.as_secs_f64() * room as f64 / growth.max(1) as f64;
+    Duration::from_secs_f64(full_s / 2.0).clamp(TICK, LONG_TICK)
+}
+
 fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
     bss.follow_children = 1;
@@ -529,4 +543,20 @@ fn default_buffer_bytes() -> u64 {
     let kib =
         text.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorder_looks_more_often_as_a_buffer_fills() {
+        let over = Duration::from_millis(20);
+        assert_eq!(until_full(Some(0), over, 1 << 20), LONG_TICK);
+        // A million a second with room for two million; with room for a hundred thousand; with none.
+        assert_eq!(until_full(Some(20_000), over, 2_000_000), LONG_TICK);
+        assert_eq!(until_full(Some(20_000), over, 100_000), Duration::from_millis(50));
+        assert_eq!(until_full(Some(20_000), over, 0), TICK);
+        assert_eq!(until_full(None, over, 2_000_000), TICK);
+    }
 }

@@ -121,6 +121,9 @@ pub struct Record {
     /// Leave a hook out; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_leave)]
     pub without_hook: Vec<String>,
+    /// Attach an empty program to every hook and record nothing, to measure what hooks cost by themselves
+    #[arg(long, hide = true)]
+    pub empty_hooks: bool,
     /// Print run.json
     #[arg(long)]
     pub json: bool,

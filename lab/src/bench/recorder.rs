@@ -34,6 +34,8 @@ const BPFTRACE_KEYS: u64 = 6_000_000;
 pub enum Tool {
     /// Nothing, once more: shows what the differences between two equal things are here.
     Control,
+    /// `tailsight record --empty-hooks`: programs that return at once at the same hooks, the least that they can cost.
+    Empty,
     /// `tailsight record`.
     Tailsight,
     /// `perf record`.
@@ -44,12 +46,13 @@ pub enum Tool {
 
 impl Tool {
     /// Every variant that is laid beside `off`.
-    pub const ALL: [Self; 4] = [Self::Control, Self::Tailsight, Self::Perf, Self::Bpftrace];
+    pub const ALL: [Self; 5] = [Self::Control, Self::Empty, Self::Tailsight, Self::Perf, Self::Bpftrace];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Control => "off again",
+            Self::Empty => "empty hooks",
             Self::Tailsight => "tailsight",
             Self::Perf => "perf",
             Self::Bpftrace => "bpftrace",
@@ -99,10 +102,13 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut command = match tool {
         Tool::Control => return Ok(None),
-        Tool::Tailsight => {
+        Tool::Tailsight | Tool::Empty => {
             let mut command = Command::new(&job.bench.tailsight);
             command.args(["record", "--pid", &job.server.pid().to_string(), "--out", "run", "--duration"]);
             command.arg(format!("{}ms", job.time.as_millis()));
+            if tool == Tool::Empty {
+                command.arg("--empty-hooks");
+            }
             job.without_hook.iter().for_each(|hook| {
                 command.args(["--without-hook", hook]);
             });
@@ -139,7 +145,7 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     let child = spawn_tied(command, None, Signal::SIGTERM)?;
     let mut running = Running { tool, child, ended: false, folder, dump: job.dump, bench: job.bench };
     match tool {
-        Tool::Tailsight => running.wait_for(|r| r.log("stderr").contains("recording for"))?,
+        Tool::Tailsight | Tool::Empty => running.wait_for(|r| r.log("stderr").contains("recording for"))?,
         // The first ticks show that the program is attached; its probes are attached in the same step.
         Tool::Bpftrace => running.wait_for(|r| r.log("stdout").matches("tick").count() >= 3)?,
         Tool::Perf => {
@@ -209,7 +215,7 @@ impl Running<'_> {
         }
         match self.tool {
             Tool::Control => Ok(Recorded::default()),
-            Tool::Tailsight => {
+            Tool::Tailsight | Tool::Empty => {
                 let meta = Run::open(&self.folder.join("run"))
                     .with_context(|| format!("tailsight said: {}", self.words()))?
                     .meta;

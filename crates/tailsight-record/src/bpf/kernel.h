@@ -110,6 +110,16 @@ struct irqaction {
 struct work_struct {
 	void (*func)(struct work_struct *);
 };
+/* Only their names are used: the probes know the layout of what goes over the wire. */
+struct iphdr {
+	__u8 protocol;
+};
+struct ipv6hdr {
+	__u8 nexthdr;
+};
+struct tcphdr {
+	__be16 source;
+};
 struct pt_regs {
 #if defined(__TARGET_ARCH_arm64)
 	__s32 syscallno;

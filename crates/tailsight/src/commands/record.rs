@@ -18,7 +18,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         duration,
         out: args.out.clone(),
         buffer_bytes: args.buffer,
-        hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone() },
+        hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
         payload: payload(args),
         version: env!("CARGO_PKG_VERSION").into(),
     };

@@ -4,17 +4,15 @@
  * events: SyncBegin, SyncEnd */
 
 SEC("tp_btf/ext4_sync_file_enter")
-int BPF_PROG(ext4_sync_file_enter)
+int HOOK(ext4_sync_file_enter)
 {
-	if (current_is_target())
-		emit(TS_SYNC_BEGIN, 0, 0, 0, 0);
+	emit_if_target(TS_SYNC_BEGIN, 0, 0, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
-int BPF_PROG(ext4_sync_file_exit, struct inode *inode, int ret)
+int HOOK(ext4_sync_file_exit, struct inode *inode, int ret)
 {
-	if (current_is_target())
-		emit(TS_SYNC_END, 0, 0, ret, 0);
+	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
 	return 0;
 }

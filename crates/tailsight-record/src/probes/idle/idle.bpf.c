@@ -4,7 +4,7 @@
  * events: CpuIdle */
 
 SEC("tp_btf/cpu_idle")
-int BPF_PROG(cpu_idle, unsigned int state, unsigned int cpu)
+int HOOK(cpu_idle, unsigned int state, unsigned int cpu)
 {
 	emit(TS_CPU_IDLE, 0, state, 0, 0);
 	return 0;

@@ -4,21 +4,21 @@
  * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, NapiPoll, Steal */
 
 SEC("tp_btf/softirq_entry")
-int BPF_PROG(softirq_entry, unsigned int vec)
+int HOOK(softirq_entry, unsigned int vec)
 {
 	emit(TS_SOFTIRQ_ENTRY, 0, vec, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/softirq_exit")
-int BPF_PROG(softirq_exit, unsigned int vec)
+int HOOK(softirq_exit, unsigned int vec)
 {
 	emit(TS_SOFTIRQ_EXIT, 0, vec, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
+int HOOK(irq_handler_entry, int irq, struct irqaction *action)
 {
 	struct text name = {};
 	bpf_probe_read_kernel_str(&name, sizeof(name), action->name);
@@ -27,14 +27,14 @@ int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
 }
 
 SEC("tp_btf/irq_handler_exit")
-int BPF_PROG(irq_handler_exit, int irq)
+int HOOK(irq_handler_exit, int irq)
 {
 	emit(TS_IRQ_EXIT, 0, irq, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/napi_poll")
-int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
+int HOOK(napi_poll, struct napi_struct *napi, int work, int budget)
 {
 	struct net_device *dev = napi->dev;
 	emit(TS_NAPI_POLL, 0, pair(work, budget), dev ? dev->ifindex : 0, 0);
@@ -43,14 +43,14 @@ int BPF_PROG(napi_poll, struct napi_struct *napi, int work, int budget)
 
 /* The tick reads the core's steal clock, so the event comes at its end. */
 SEC("tp_btf/local_timer_entry")
-int BPF_PROG(local_timer_entry, int vector)
+int HOOK(local_timer_entry, int vector)
 {
 	emit(TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/local_timer_exit")
-int BPF_PROG(local_timer_exit, int vector)
+int HOOK(local_timer_exit, int vector)
 {
 	if (!recording)
 		return 0;
@@ -62,13 +62,13 @@ int BPF_PROG(local_timer_exit, int vector)
 /* One pair of programs a system vector (x86). */
 #define VECTOR(name, which)                                                                                            \
 	SEC("tp_btf/" #name "_entry")                                                                                  \
-	int BPF_PROG(name##_entry, int vector)                                                                         \
+	int HOOK(name##_entry, int vector)                                                                             \
 	{                                                                                                              \
 		emit(TS_VECTOR_ENTRY, which, 0, 0, 0);                                                                 \
 		return 0;                                                                                              \
 	}                                                                                                              \
 	SEC("tp_btf/" #name "_exit")                                                                                   \
-	int BPF_PROG(name##_exit, int vector)                                                                          \
+	int HOOK(name##_exit, int vector)                                                                              \
 	{                                                                                                              \
 		emit(TS_VECTOR_EXIT, which, 0, 0, 0);                                                                  \
 		return 0;                                                                                              \

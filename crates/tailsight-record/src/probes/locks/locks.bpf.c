@@ -4,17 +4,15 @@
  * events: ContentionBegin, ContentionEnd */
 
 SEC("tp_btf/contention_begin")
-int BPF_PROG(contention_begin, void *lock, unsigned int flags)
+int HOOK(contention_begin, void *lock, unsigned int flags)
 {
-	if (current_is_target())
-		emit(TS_CONTENTION_BEGIN, 0, flags, 0, 0);
+	emit_if_target(TS_CONTENTION_BEGIN, 0, flags, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/contention_end")
-int BPF_PROG(contention_end, void *lock, int ret)
+int HOOK(contention_end, void *lock, int ret)
 {
-	if (current_is_target())
-		emit(TS_CONTENTION_END, 0, 0, ret, 0);
+	emit_if_target(TS_CONTENTION_END, 0, 0, ret, 0);
 	return 0;
 }

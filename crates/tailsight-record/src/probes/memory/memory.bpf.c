@@ -6,30 +6,28 @@
  * events: FaultUser, FaultKernel, MigratePages, NumaMove, ReclaimBegin, ReclaimEnd */
 
 SEC("tp_btf/page_fault_user")
-int BPF_PROG(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
+int HOOK(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
 {
-	if (current_is_target())
-		emit(TS_FAULT_USER, 0, 0, error, 0);
+	emit_if_target(TS_FAULT_USER, 0, 0, error, 0);
 	return 0;
 }
 
 SEC("tp_btf/page_fault_kernel")
-int BPF_PROG(page_fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
+int HOOK(page_fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
 {
-	if (current_is_target())
-		emit(TS_FAULT_KERNEL, 0, 0, error, 0);
+	emit_if_target(TS_FAULT_KERNEL, 0, 0, error, 0);
 	return 0;
 }
 
 SEC("tp_btf/mm_migrate_pages")
-int BPF_PROG(mm_migrate_pages, unsigned long moved, unsigned long failed)
+int HOOK(mm_migrate_pages, unsigned long moved, unsigned long failed)
 {
 	emit(TS_MIGRATE_PAGES, 0, moved, failed, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_move_numa")
-int BPF_PROG(sched_move_numa, struct task_struct *p, int from, int to)
+int HOOK(sched_move_numa, struct task_struct *p, int from, int to)
 {
 	emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
 	return 0;
@@ -38,17 +36,15 @@ int BPF_PROG(sched_move_numa, struct task_struct *p, int from, int to)
 /* One pair of programs a kind of reclaim. */
 #define RECLAIM(begin, end, which)                                                                                     \
 	SEC("tp_btf/" #begin)                                                                                          \
-	int BPF_PROG(begin)                                                                                            \
+	int HOOK(begin)                                                                                                \
 	{                                                                                                              \
-		if (current_is_target())                                                                               \
-			emit(TS_RECLAIM_BEGIN, which, 0, 0, 0);                                                        \
+		emit_if_target(TS_RECLAIM_BEGIN, which, 0, 0, 0);									\
 		return 0;                                                                                              \
 	}                                                                                                              \
 	SEC("tp_btf/" #end)                                                                                            \
-	int BPF_PROG(end)                                                                                              \
+	int HOOK(end)                                                                                                  \
 	{                                                                                                              \
-		if (current_is_target())                                                                               \
-			emit(TS_RECLAIM_END, which, 0, 0, 0);                                                          \
+		emit_if_target(TS_RECLAIM_END, which, 0, 0, 0);									\
 		return 0;                                                                                              \
 	}
 

@@ -30,7 +30,7 @@ static __always_inline void emit_hardware_time(struct sk_buff *skb)
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
-int BPF_PROG(napi_gro_receive_entry, struct sk_buff *skb)
+int HOOK(napi_gro_receive_entry, struct sk_buff *skb)
 {
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
@@ -41,7 +41,7 @@ int BPF_PROG(napi_gro_receive_entry, struct sk_buff *skb)
 }
 
 SEC("tp_btf/netif_rx_entry")
-int BPF_PROG(netif_rx_entry, struct sk_buff *skb)
+int HOOK(netif_rx_entry, struct sk_buff *skb)
 {
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
@@ -51,7 +51,7 @@ int BPF_PROG(netif_rx_entry, struct sk_buff *skb)
 }
 
 SEC("tp_btf/netif_receive_skb")
-int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
+int HOOK(netif_receive_skb, struct sk_buff *skb)
 {
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
@@ -67,7 +67,7 @@ int BPF_PROG(netif_receive_skb, struct sk_buff *skb)
 }
 
 SEC("tp_btf/kfree_skb")
-int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, int reason)
+int HOOK(kfree_skb, struct sk_buff *skb, void *location, int reason)
 {
 	struct packet p;
 	__u16 offset = skb->network_header;

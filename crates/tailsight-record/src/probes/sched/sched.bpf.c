@@ -66,14 +66,12 @@ static __always_inline __u64 sleep_of(void *ctx, struct task_struct *task)
 	return pair((__s32)nr < 0 ? 0xffffffff : nr + 1, id < 0 ? 0 : id + 1);
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+static __always_inline void tell_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
+					unsigned int prev_state)
 {
 	__u16 flags = preempt ? TS_SWITCH_PREEMPTED : 0;
 	__u64 how = 0;
 
-	if (!recording)
-		return 0;
 	tell_steal(prev);
 	if (is_target_tgid(prev->tgid)) {
 		if (is_throttled(prev))
@@ -84,19 +82,29 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 			how = sleep_of(ctx, bpf_get_current_task_btf());
 		}
 	}
-	emit(TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);
+	emit_of(pair(prev->pid, prev->tgid), TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);
+}
+
+SEC("tp_btf/sched_switch")
+int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (recording)
+		tell_switch(ctx, preempt, prev, next, prev_state);
+	struct head *head = this_core();
+	if (head)
+		head->who = pair(next->pid, next->tgid);
 	return 0;
 }
 
 SEC("tp_btf/sched_waking")
-int BPF_PROG(sched_waking, struct task_struct *p)
+int HOOK(sched_waking, struct task_struct *p)
 {
 	emit(TS_SCHED_WAKING, 0, pair(p->pid, p->thread_info.cpu), p->tgid, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup")
-int BPF_PROG(sched_wakeup, struct task_struct *p)
+int HOOK(sched_wakeup, struct task_struct *p)
 {
 	if (is_target_tgid(p->tgid))
 		emit(TS_SCHED_WAKEUP, 0, pair(p->pid, p->thread_info.cpu), 0, 0);
@@ -104,7 +112,7 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 }
 
 SEC("tp_btf/sched_migrate_task")
-int BPF_PROG(sched_migrate_task, struct task_struct *p, int to)
+int HOOK(sched_migrate_task, struct task_struct *p, int to)
 {
 	emit(TS_SCHED_MIGRATE, 0, p->pid, pair(p->thread_info.cpu, to), 0);
 	return 0;

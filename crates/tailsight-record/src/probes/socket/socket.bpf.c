@@ -12,9 +12,11 @@ static __always_inline bool is_ours(const struct sock *sk)
 	return is_inet(sk) && is_target_port(sk->__sk_common.skc_num);
 }
 
+/* The cookie that the socket has, or a new one. */
 static __always_inline __u32 cookie_of(const struct sock *sk)
 {
-	return bpf_get_socket_cookie((void *)sk);
+	__u64 cookie = sk->__sk_common.skc_cookie.counter;
+	return cookie ?: bpf_get_socket_cookie((void *)sk);
 }
 
 enum position { RCV_NXT, COPIED, WRITTEN };
@@ -24,14 +26,13 @@ static __always_inline __u32 position_of(const struct sock *sk, enum position wh
 {
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock((void *)sk);
-	if (!tp)
-		return 0;
+	/* These hooks see whole sockets only, never a request or a time-wait stub. */
+	const struct tcp_sock *tp = (const struct tcp_sock *)AS(struct tcp_sock, sk);
 	return which == RCV_NXT ? tp->rcv_nxt : which == COPIED ? tp->copied_seq : tp->write_seq;
 }
 
 SEC("tp_btf/sk_data_ready")
-int BPF_PROG(sk_data_ready, struct sock *sk)
+int HOOK(sk_data_ready, struct sock *sk)
 {
 	struct flow flow;
 	if (!is_ours(sk))
@@ -42,49 +43,51 @@ int BPF_PROG(sk_data_ready, struct sock *sk)
 }
 
 SEC("tp_btf/sock_recv_length")
-int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int flags)
+int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	struct flow flow;
-	if (ret <= 0 || (flags & MSG_PEEK) || !is_ours(sk) || !current_is_target())
+	__u64 who;
+	if (ret <= 0 || (flags & MSG_PEEK) || !is_ours(sk) || !(who = target_here()))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)), pair(ret, cookie_of(sk)));
+	emit_of(who, TS_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)), pair(ret, cookie_of(sk)));
 	return 0;
 }
 
 /* Inside the copy loop, so several times in a long send: the first one of a call counts. */
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(tcp_sendmsg_locked, const struct sock *sk)
+int HOOK(tcp_sendmsg_locked, const struct sock *sk)
 {
 	struct flow flow;
-	if (!is_ours(sk) || !current_is_target())
+	__u64 who;
+	if (!is_ours(sk) || !(who = target_here()))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
+	emit_of(who, TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
 	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
-int BPF_PROG(sock_send_length, struct sock *sk, int ret, int flags)
+int HOOK(sock_send_length, struct sock *sk, int ret, int flags)
 {
 	struct flow flow;
-	if (ret <= 0 || !is_ours(sk) || !current_is_target())
+	__u64 who;
+	if (ret <= 0 || !is_ours(sk) || !(who = target_here()))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_SEND, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), pair(ret, cookie_of(sk)));
+	emit_of(who, TS_SEND, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), pair(ret, cookie_of(sk)));
 	return 0;
 }
 
 SEC("tp_btf/skb_copy_datagram_iovec")
-int BPF_PROG(skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
+int HOOK(skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 {
-	if (current_is_target())
-		emit(TS_SKB_COPY, 0, len, 0, 0);
+	emit_if_target(TS_SKB_COPY, 0, len, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(inet_sock_set_state, const struct sock *sk, int old, int new)
+int HOOK(inet_sock_set_state, const struct sock *sk, int old, int new)
 {
 	struct flow flow;
 	if (!is_ours(sk))
@@ -93,8 +96,8 @@ int BPF_PROG(inet_sock_set_state, const struct sock *sk, int old, int new)
 	emit(TS_SOCK_STATE, flow.flags, flow.addrs, pair(flow.ports, (__u8)old | (__u32)(__u8)new << 8), cookie_of(sk));
 	if (new == TCP_ESTABLISHED && (flow.flags & TS_FLOW_V6)) {
 		__u64 local[2], remote[2];
-		bpf_probe_read_kernel(local, 16, &sk->__sk_common.skc_v6_rcv_saddr);
-		bpf_probe_read_kernel(remote, 16, &sk->__sk_common.skc_v6_daddr);
+		read_address6(local, &sk->__sk_common.skc_v6_rcv_saddr);
+		read_address6(remote, &sk->__sk_common.skc_v6_daddr);
 		emit(TS_FLOW_ADDR6, 0, flow.addrs, local[0], local[1]);
 		emit(TS_FLOW_ADDR6, 1, flow.addrs, remote[0], remote[1]);
 	}

@@ -4,17 +4,15 @@
  * events: SyscallEnter, SyscallExit */
 
 SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+int HOOK(sys_enter, struct pt_regs *regs, long nr)
 {
-	if (current_is_target())
-		emit(TS_SYSCALL_ENTER, 0, nr, 0, 0);
+	emit_if_target(TS_SYSCALL_ENTER, 0, nr, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+int HOOK(sys_exit, struct pt_regs *regs, long ret)
 {
-	if (current_is_target())
-		emit(TS_SYSCALL_EXIT, 0, 0, ret, 0);
+	emit_if_target(TS_SYSCALL_EXIT, 0, 0, ret, 0);
 	return 0;
 }

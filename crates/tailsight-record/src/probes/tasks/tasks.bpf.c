@@ -8,7 +8,7 @@ struct text {
 };
 
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+int HOOK(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct text comm;
 	__u32 tgid = child->tgid;
@@ -20,23 +20,27 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *p)
+int HOOK(sched_process_exec, struct task_struct *p)
 {
 	struct text comm;
+	/* A thread that is not its process's first takes that one's id here. */
+	struct head *head = this_core();
+	if (head)
+		head->who = bpf_get_current_pid_tgid();
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *p)
+int HOOK(sched_process_exit, struct task_struct *p)
 {
 	emit(TS_TASK_EXIT, 0, pair(p->pid, p->tgid), 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/task_rename")
-int BPF_PROG(task_rename, struct task_struct *p, const char *name)
+int HOOK(task_rename, struct task_struct *p, const char *name)
 {
 	struct text comm = {};
 	bpf_probe_read_kernel_str(&comm, sizeof(comm), name);

@@ -20,7 +20,7 @@ static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p
 }
 
 SEC("tp_btf/net_dev_queue")
-int BPF_PROG(net_dev_queue, struct sk_buff *skb)
+int HOOK(net_dev_queue, struct sk_buff *skb)
 {
 	struct packet p;
 	__u32 at;
@@ -30,7 +30,7 @@ int BPF_PROG(net_dev_queue, struct sk_buff *skb)
 }
 
 SEC("tp_btf/net_dev_start_xmit")
-int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb)
+int HOOK(net_dev_start_xmit, struct sk_buff *skb)
 {
 	struct packet p;
 	__u32 at;
@@ -42,7 +42,7 @@ int BPF_PROG(net_dev_start_xmit, struct sk_buff *skb)
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(tcp_retransmit_skb, const struct sock *sk)
+int HOOK(tcp_retransmit_skb, const struct sock *sk)
 {
 	struct flow flow;
 	if (!is_ours(sk))

@@ -4,14 +4,14 @@
  * events: WorkStart, WorkEnd */
 
 SEC("tp_btf/workqueue_execute_start")
-int BPF_PROG(workqueue_execute_start, struct work_struct *work)
+int HOOK(workqueue_execute_start, struct work_struct *work)
 {
 	emit(TS_WORK_START, 0, (__u64)work->func, 0, 0);
 	return 0;
 }
 
 SEC("tp_btf/workqueue_execute_end")
-int BPF_PROG(workqueue_execute_end)
+int HOOK(workqueue_execute_end)
 {
 	emit(TS_WORK_END, 0, 0, 0, 0);
 	return 0;
