@@ -75,8 +75,10 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
                     None => log(truth, kind::packet, packet, now, now),
                 }
             } else {
+                // The host has it from here on: what it does with it is inside of the call.
+                let at = now_ns();
                 pass(&mut to_server, packet).map_err(io)?;
-                log(truth, kind::passed, packet, now, now_ns());
+                log(truth, kind::passed, packet, now, at);
             }
         }
         while let Some(length) = read(&mut to_server, &mut buffer) {
@@ -84,8 +86,9 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
         }
         while kept.peek().is_some_and(|first| first.until_ns <= now_ns()) {
             if let Some(first) = kept.pop() {
+                let at = now_ns();
                 pass(&mut to_server, &first.packet).map_err(io)?;
-                log(truth, kind::packet, &first.packet, first.from_ns, now_ns());
+                log(truth, kind::packet, &first.packet, first.from_ns, at);
             }
         }
     }

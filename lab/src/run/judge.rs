@@ -5,7 +5,7 @@
 //!
 //!     share = (mean part in focus − mean part in reference) / (mean leg in focus − mean leg in reference)
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tailsight_lab::probe::Sample;
@@ -101,7 +101,6 @@ pub fn shares(
     logs: &BTreeMap<String, Vec<Interval>>,
     recorded: (u64, u64),
 ) -> Vec<Share> {
-    let late = late(logs);
     let seen = as_seen(samples, logs);
     let shares = scenario.truth.iter().filter_map(|truth| {
         let part: Part = match truth.how {
@@ -111,13 +110,11 @@ pub fn shares(
             }
             How::Service => Box::new(|from, to, s| u64::from(s.service_ns).min(to - from)),
             How::Recovery => {
-                let mut covers: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
-                for sample in late.iter().filter_map(|id| samples.get(*id as usize)) {
-                    covers.entry(sample.connection).or_default().push((sample.sent_ns, sample.stamps.received_ns));
-                }
-                let covers: BTreeMap<u32, Cover> =
-                    covers.into_iter().map(|(connection, all)| (connection, Cover::of(all))).collect();
-                Box::new(move |from, to, s| covers.get(&s.connection).map_or(0, |cover| cover.within(from, to)))
+                let whole = whole(samples, logs);
+                Box::new(move |from, to, s| {
+                    let whole = whole.get(&(s.connection, from)).copied().unwrap_or(from);
+                    whole.clamp(from, to) - from
+                })
             }
             How::Others => {
                 let cover = Cover::of(busy(samples));
@@ -135,17 +132,23 @@ pub fn shares(
     shares.collect()
 }
 
-/// The requests as the server's host sees them.
+/// The requests as the server's host sees them. Behind a relay one begins when the host first gets it, whatever became of
+/// its packet before; requests of one packet are one message there, as they are in a diagnosis without a protocol.
 pub fn as_seen(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> Vec<Sample> {
-    let (late, passed) = (late(logs), passed(logs));
-    // What came late came late before the host: to the host it is a request like any other. And for the host a request
-    // begins when it comes: after a loss, many wait in the client's host until it may send again.
-    let seen = |(id, sample): (usize, &Sample)| {
-        let id = id as u32;
-        let sent_ns = passed.get(&id).copied().unwrap_or(0).max(sample.sent_ns);
-        (!late.contains(&id)).then_some(Sample { sent_ns, ..*sample })
-    };
-    samples.iter().enumerate().filter_map(seen).collect()
+    if !logs.contains_key(RELAY) {
+        return samples.to_vec();
+    }
+    let arrived = arrived(logs);
+    let mut seen: BTreeMap<(u32, u64), Sample> = BTreeMap::new();
+    for (id, sample) in samples.iter().enumerate() {
+        let Some(&sent_ns) = arrived.get(&(id as u32)) else { continue };
+        let message = seen.entry((sample.connection, sent_ns)).or_insert(Sample { sent_ns, ..*sample });
+        // Received when the last of them is.
+        if sample.stamps.received_ns > message.stamps.received_ns {
+            *message = Sample { sent_ns, ..*sample };
+        }
+    }
+    seen.into_values().collect()
 }
 
 /// The part of the focus's deviation that is of requests which no entry of any truth log touches; `None` without entries.
@@ -168,27 +171,40 @@ pub fn untouched(
     (excess(&all) > 0.0).then(|| excess(&out) / excess(&all))
 }
 
-/// The relay's entries of a kind, by the ids of requests.
-fn relayed(logs: &BTreeMap<String, Vec<Interval>>, kind: u64) -> impl Iterator<Item = (u32, &Interval)> {
-    let entries = logs.get("lab-relay").map(Vec::as_slice).unwrap_or_default();
-    entries.iter().filter_map(move |entry| match kind::parts(entry.kind) {
-        (of, id) if of == kind => Some((id, entry)),
-        _ => None,
-    })
-}
+/// The log of packets on their way.
+const RELAY: &str = "lab-relay";
 
-/// The requests whose packets the relay lost or kept back.
-fn late(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeSet<u32> {
-    relayed(logs, kind::PACKET).map(|(id, _)| id).collect()
-}
-
-/// When the relay first gave a request to the server's host.
-fn passed(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<u32, u64> {
+/// When the server's host first got each request: its first packet that was passed on, or the one kept back until then.
+fn arrived(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<u32, u64> {
     let mut first = BTreeMap::new();
-    for (id, entry) in relayed(logs, kind::PASSED) {
-        first.entry(id).and_modify(|at: &mut u64| *at = entry.end_ns.min(*at)).or_insert(entry.end_ns);
+    for entry in logs.get(RELAY).map(Vec::as_slice).unwrap_or_default() {
+        let came = match kind::parts(entry.kind) {
+            (kind::PASSED, id) => Some(id),
+            // One that was lost ends where it began.
+            (kind::PACKET, id) if entry.end_ns > entry.begin_ns => Some(id),
+            _ => None,
+        };
+        if let Some(id) = came {
+            first.entry(id).and_modify(|at: &mut u64| *at = entry.end_ns.min(*at)).or_insert(entry.end_ns);
+        }
     }
     first
+}
+
+/// By connection and arrival of a message: when all bytes up to its own were at the host. TCP gives an application nothing
+/// before (RFC 9293 section 3.10.7.4); the time between is the hole's, and what comes after it is not.
+fn whole(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<(u32, u64), u64> {
+    let arrived = arrived(logs);
+    let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut whole = BTreeMap::new();
+    // In the order of the connection's bytes: requests are numbered as they are sent.
+    for (id, sample) in samples.iter().enumerate() {
+        let Some(&at) = arrived.get(&(id as u32)) else { continue };
+        let latest = latest.entry(sample.connection).or_default();
+        *latest = at.max(*latest);
+        whole.insert((sample.connection, at), *latest);
+    }
+    whole
 }
 
 /// The true share of tasks that had the application's core, in turns as the raw events have them.
@@ -407,14 +423,46 @@ mod tests {
         assert_eq!(cover.within(200, 210), 0);
     }
 
+    /// Four requests on one connection, 10 apart: the second is lost and comes again at 70, the third comes in time, the
+    /// fourth in one packet with the second. The server reads all of them at 90.
+    fn held_back() -> (Vec<Sample>, BTreeMap<String, Vec<Interval>>) {
+        let request = |sent_ns, received_ns| {
+            let stamps = Stamps { received_ns, began_ns: received_ns, ended_ns: received_ns + 1 };
+            Sample { sent_ns, stamps, ..Sample::default() }
+        };
+        let samples = vec![request(10, 15), request(20, 90), request(30, 90), request(40, 90)];
+        let entry = |kind, begin_ns, end_ns| Interval { begin_ns, end_ns, kind };
+        let log = vec![
+            entry(kind::passed(0), 11, 12),
+            entry(kind::packet(1), 21, 21),
+            entry(kind::passed(2), 31, 32),
+            entry(kind::passed(1), 69, 70),
+            entry(kind::passed(3), 69, 70),
+            // A retransmission that nobody needed.
+            entry(kind::passed(2), 79, 80),
+        ];
+        (samples, BTreeMap::from([(RELAY.to_owned(), log)]))
+    }
+
     #[test]
-    fn a_relayed_request_begins_when_the_host_gets_it() {
-        let entry = |kind, end_ns| Interval { begin_ns: 5, end_ns, kind };
-        let all = vec![entry(kind::passed(3), 90), entry(kind::passed(3), 70), entry(kind::packet(4), 60)];
-        let logs = BTreeMap::from([("lab-relay".to_owned(), all)]);
-        assert_eq!(passed(&logs), BTreeMap::from([(3, 70)]));
-        assert_eq!(late(&logs), BTreeSet::from([4]));
-        assert!(passed(&BTreeMap::new()).is_empty());
+    fn a_relayed_request_begins_when_the_host_gets_it_and_one_packet_is_one_message() {
+        let (samples, logs) = held_back();
+        assert_eq!(arrived(&logs), BTreeMap::from([(0, 12), (1, 70), (2, 32), (3, 70)]));
+        let seen = as_seen(&samples, &logs);
+        assert_eq!(seen.iter().map(|s| s.sent_ns).collect::<Vec<_>>(), [12, 32, 70]);
+        // Kept back, not lost: it came when it was passed on.
+        let late = Interval { begin_ns: 5, end_ns: 60, kind: kind::packet(4) };
+        assert_eq!(arrived(&BTreeMap::from([(RELAY.to_owned(), vec![late])])), BTreeMap::from([(4, 60)]));
+        assert_eq!(as_seen(&samples, &BTreeMap::new()), samples, "no relay: as the client has them");
+    }
+
+    /// The truth used to give the hole all the time until the application had read the missing request, and to the ones
+    /// that came before it on the connection too: up to 16 points more than TCP held anything back.
+    #[test]
+    fn a_hole_ends_when_the_missing_bytes_are_there_and_holds_only_what_is_behind_it() {
+        let (samples, logs) = held_back();
+        let whole = whole(&samples, &logs);
+        assert_eq!(whole, BTreeMap::from([((0, 12), 12), ((0, 32), 70), ((0, 70), 70)]));
     }
 
     #[test]

@@ -95,8 +95,7 @@ pub enum How {
     Service,
     /// The time in which the server, which has one worker, served requests that it received before this one.
     Others,
-    /// The time in which a packet before the request on its connection was on its way, by the relay's log. Requests that
-    /// were lost or kept back themselves are left out: their host knows nothing of that.
+    /// The time from when the host had the request until it had all those before it on the connection, by the relay's log.
     Recovery,
 }
 

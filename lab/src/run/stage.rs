@@ -26,6 +26,7 @@ use tailsight_lab::probe::{self, Sample};
 use tailsight_lab::process::{pin_thread, spawn_tied};
 use tailsight_lab::server::{MemcachedOpts, NginxOpts, Server};
 use tailsight_lab::truth::{Interval, TruthLog};
+use tailsight_lab::wire::Stamps;
 
 use super::Lab;
 use super::catalogue::PORT;
@@ -134,8 +135,24 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     let (samples, outcomes) = rig.end()?;
     let truth = rig.truth()?;
     drop(rig);
+    keep_samples(folder, &samples)?;
     let (diagnosis, said) = diagnose(lab, &run, scenario.leg, folder)?;
     Ok(Take { diagnosis, said, samples, outcomes, truth, run })
+}
+
+/// Writes the client's samples beside the truth logs, a line each in order of sending: with them a kept run can be judged
+/// again. Times in CLOCK_MONOTONIC ns.
+fn keep_samples(folder: &Path, samples: &[Sample]) -> anyhow::Result<()> {
+    let file = folder.join("samples.csv");
+    let mut text = String::from("id,connection,due,sent,received,began,ended,answered,service,flags\n");
+    for (id, s) in samples.iter().enumerate() {
+        let Stamps { received_ns, began_ns, ended_ns } = s.stamps;
+        text += &format!(
+            "{id},{},{},{},{received_ns},{began_ns},{ended_ns},{},{},{}\n",
+            s.connection, s.due_ns, s.sent_ns, s.answered_ns, s.service_ns, s.flags
+        );
+    }
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// What the scenario needs and this machine may not have: control groups by controller.
