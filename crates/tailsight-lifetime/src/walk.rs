@@ -68,6 +68,11 @@ impl Owners {
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
         let mut frames = scan.tree.frames(node);
+        // A core gives itself to nobody while one that waits for it is there: it was idle for as long as that one waited,
+        // however it became so.
+        if seen == Seen::WakePending {
+            frames.retain(|f| *f != Frame::Unseen);
+        }
         let context = match seen {
             _ if frames.contains(&Frame::Unseen) => Context::Unknown,
             Seen::Own => Context::Own,
@@ -76,7 +81,7 @@ impl Owners {
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
-        let told = |f: &Frame| is_interrupt_level(*f) || matches!(f, Frame::Stolen | Frame::Unseen);
+        let told = |f: &Frame| is_interrupt_level(*f) || *f == Frame::Stolen;
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
         }

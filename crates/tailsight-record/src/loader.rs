@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, OpenObject};
+use libbpf_rs::{Link, MapCore, OpenObject, ProgramInput, libbpf_sys};
 
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
@@ -131,7 +131,8 @@ impl<'obj> Loaded<'obj> {
         let mut open = TailsightSkelBuilder::default().open(storage).map_err(|e| failed("opening the probes", e))?;
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let on = name == "baseline" || hooks.iter().any(|h| h.program == Some(name.as_str()));
+            let on = ["baseline", "current_task"].contains(&name.as_str())
+                || hooks.iter().any(|h| h.program == Some(name.as_str()));
             program.set_autoload(on);
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
@@ -196,6 +197,15 @@ impl<'obj> Loaded<'obj> {
         // The kernel side reads this word on every event: a volatile store keeps it one store.
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.recording, u32::from(on)) };
+    }
+
+    /// Has every core say who runs on it: the events before a core's first switch are that task's. A kernel before 5.10, or
+    /// a core that is offline, says nothing; then its first event does, later.
+    pub fn tell_current(&self, cpus: u32) {
+        for cpu in 0..cpus {
+            let input = ProgramInput { cpu, flags: libbpf_sys::BPF_F_TEST_RUN_ON_CPU, ..ProgramInput::default() };
+            let _ = self.skel.progs.current_task.test_run(input);
+        }
     }
 
     /// Detaches every program.

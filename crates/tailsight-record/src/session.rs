@@ -183,6 +183,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let mut clock_rows = vec![clocks::compare()];
     meta.start_ns = clocks::monotonic_ns();
     loaded.set_recording(true);
+    loaded.tell_current(cpus);
 
     let mut session =
         Drain { collector: Collector::new(), pending: Vec::new(), drains: 0, failed: None, start_ns: meta.start_ns };

@@ -168,6 +168,8 @@ kinds! {
     SyncBegin = 66, "ext4_sync_file_enter", "";
     /// The file is on its disk.
     SyncEnd = 67, "ext4_sync_file_exit", "b: return value";
+    /// Who has this core as the recording starts: `tid`, before any switch says so.
+    Current = 68, "recorder", "";
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", "aux: 24-byte piece number | direction (1 out) << 7 | low byte of the sequence number << 8; a, b, c: 24 bytes";
 }

@@ -2,7 +2,7 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Facts, Flow, Leg, Lifetimes, Message};
+use tailsight_lifetime::{Analysis, Context, Facts, Flow, Frame, Leg, Lifetimes, Message};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
@@ -226,4 +226,56 @@ fn a_stage_that_is_first_missing_after_many_messages_is_exported() {
     let lifetimes = Lifetimes::from_parts("server", messages, vec![flow], vec![], parts);
     let dir = tempfile::tempdir().unwrap();
     tailsight_lifetime::tables::write(dir.path(), &lifetimes).unwrap();
+}
+
+/// The time of an owner in the receive leg of the only message, ns.
+fn received_in(analysis: &Analysis, is: impl Fn(&Context, &[Frame]) -> bool) -> u64 {
+    let path = analysis.path(0, Leg::Receive);
+    let owner = |id: u32| &analysis.lifetimes.owners[id as usize];
+    path.iter().filter(|s| is(&owner(s.owner).context, &owner(s.owner).frames)).map(|s| s.to_ns - s.from_ns).sum()
+}
+
+/// A message arrives for a server that sleeps: its thread is woken at 500.
+fn arriving() -> Vec<Event> {
+    vec![
+        event(2, Kind::Current, 0, 0, [0, 0, 0]),
+        packet(10, Kind::RxStack, 0, 100, 50, 2),
+        handoff(11, 0, 150),
+        event(500, Kind::SchedWaking, 0, 0, [u64::from(SERVER), u64::from(SERVER), 0]),
+    ]
+}
+
+/// A neighbour had the server's core since before the recording, and left it without an event: the first messages had a
+/// millisecond without an owner, and a coverage of 0.
+#[test]
+fn who_had_a_core_before_its_first_event_was_not_known() {
+    let reading = |from: &[Event]| [from, &[recv(1000, 0, 150, 50)]].concat();
+    let known = event(1, Kind::Current, 0, 7, [0, 0, 0]);
+    let neighbour =
+        |analysis: &Analysis| received_in(analysis, |context, _| matches!(context, Context::Foreign { .. }));
+    let unknown = |analysis: &Analysis| received_in(analysis, |context, _| *context == Context::Unknown);
+    let with = analyse(vec![reading(&[known]), arriving()]);
+    assert_eq!((neighbour(&with), unknown(&with)), (500, 0));
+    // A run of an older recorder: nobody said so, and nobody is blamed.
+    let without = analyse(vec![reading(&[]), arriving()]);
+    assert_eq!((neighbour(&without), unknown(&without)), (0, 500));
+}
+
+/// A task left the server's core without an event and the core became idle. Since when is not known, but that it was while
+/// the server's thread waited for it is: up to nine tenths of a message had no owner.
+#[test]
+fn a_core_that_became_idle_unseen_was_unknown_to_the_thread_that_waited_for_it() {
+    let reading = vec![
+        event(1, Kind::SchedSwitch, 0, 0, [7 << 32, 0, 0]),
+        event(900, Kind::VectorEntry, 3, 0, [0, 0, 0]),
+        event(910, Kind::VectorExit, 3, 0, [0, 0, 0]),
+        event(920, Kind::SchedSwitch, 0, 0, [u64::from(SERVER) << 32, 0, 0]),
+        recv(950, 0, 150, 50),
+    ];
+    let analysis = analyse(vec![reading, arriving()]);
+    let pending = received_in(&analysis, |context, frames| {
+        *context == Context::Idle && frames.last() == Some(&Frame::WakePending)
+    });
+    assert_eq!(pending, 400 + 10, "from the wake-up to the interrupt, and from its end to the switch");
+    assert_eq!(received_in(&analysis, |context, _| *context == Context::Unknown), 0);
 }

@@ -30,5 +30,14 @@ int BPF_PROG(baseline)
 	return 0;
 }
 
+/* Attached to nothing: run once on each core as the recording starts. Who has a core is else not known before its first
+ * event, and a task may hold one for milliseconds without any. */
+SEC("raw_tp")
+int current_task(void *ctx)
+{
+	emit(TS_CURRENT, 0, 0, 0, 0);
+	return 0;
+}
+
 /* The helpers used are GPL-only. */
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
