@@ -87,6 +87,10 @@ pub struct Facts {
     pub cgroup: Option<String>,
     /// Interrupts of the devices, when known (for the fixes).
     pub irqs: Vec<u32>,
+    /// A process in the target's network namespace, when that is another one than the recorder's (for the fixes).
+    pub netns: Option<u32>,
+    /// A process in the network namespace of the first device, likewise.
+    pub device_netns: Option<u32>,
     /// Hooks that this recording did not have.
     pub hooks_off: Vec<String>,
     /// Why the run is partial, when it is.

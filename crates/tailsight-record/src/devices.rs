@@ -19,15 +19,16 @@ pub fn of_target(pid: Option<u32>, packets: &HashMap<u32, u64>) -> Vec<Device> {
     }
     let root = Root::host();
     let theirs = pid.filter(|&p| device::is_elsewhere(p)).and_then(|p| device::of_process(&root, p).ok());
-    known(packets, &theirs.unwrap_or_default(), &device::here(&root))
+    known(packets, &theirs.unwrap_or_default(), &device::here(&root), pid.unwrap_or_default())
 }
 
-fn known(packets: &HashMap<u32, u64>, theirs: &[device::Device], ours: &[device::Device]) -> Vec<Device> {
+fn known(packets: &HashMap<u32, u64>, theirs: &[device::Device], ours: &[device::Device], target: u32) -> Vec<Device> {
     let row = |(&ifindex, &packets): (&u32, &u64)| {
         let of = |all: &[device::Device]| all.iter().find(|d| d.ifindex == ifindex).cloned();
         let (found, here) = of(theirs).map(|d| (d, false)).or_else(|| Some((of(ours)?, true)))?;
         let device::Device { name, ifindex, driver, rx_queues, tx_queues, irqs } = found;
-        Some(Device { name, ifindex, here, driver, rx_queues, tx_queues, irqs, packets })
+        let pid = if here { 0 } else { target };
+        Some(Device { name, ifindex, here, pid, driver, rx_queues, tx_queues, irqs, packets })
     };
     let mut rows: Vec<Device> = packets.iter().filter_map(row).collect();
     rows.sort_by_key(|d| (d.irqs.is_empty(), std::cmp::Reverse(d.packets), d.ifindex));
@@ -50,9 +51,9 @@ mod tests {
         let (theirs, ours) =
             ([device("lo", 1, &[]), device("veth0", 9, &[])], [device("lo", 1, &[]), device("eth0", 2, &[38, 39])]);
         let packets = HashMap::from([(9, 500), (2, 400), (1, 700), (77, 1)]);
-        let found = known(&packets, &theirs, &ours);
-        let rows: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.here, d.packets, d.irqs.len())).collect();
-        assert_eq!(rows, [("eth0", true, 400, 2), ("lo", false, 700, 0), ("veth0", false, 500, 0)]);
+        let found = known(&packets, &theirs, &ours, 41);
+        let rows: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.here, d.pid, d.packets, d.irqs.len())).collect();
+        assert_eq!(rows, [("eth0", true, 0, 400, 2), ("lo", false, 41, 700, 0), ("veth0", false, 41, 500, 0)]);
         assert!(of_target(None, &HashMap::new()).is_empty());
     }
 }

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reference = if focus.0 < 0.99 { (0.2, 0.6) } else { (0.45, 0.55) };
     let options = Options { focus, reference, leg: Leg::Total, more: true, ..Options::default() };
     let meta = &run.meta;
-    let device = meta.devices.iter().find(|d| d.here);
+    let device = meta.devices.first();
     let facts = Facts {
         run: dir.into(),
         lost_events: meta.lost(),
@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cpus: Some(meta.host.cpus),
         devices: device.iter().map(|d| d.name.clone()).collect(),
         irqs: device.map_or_else(Vec::new, |d| d.irqs.clone()),
+        device_netns: device.filter(|d| !d.here).map(|d| d.pid),
         ..Facts::default()
     };
     let other = arg(5)

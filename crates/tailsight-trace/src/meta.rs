@@ -104,6 +104,8 @@ pub struct Device {
     /// Whether it is in the network namespace that was recorded from; else it is in the target's, and `/sys/class/net` of
     /// the host does not show it.
     pub here: bool,
+    /// When it is not here: a process of the target in its network namespace, to enter that by; else 0.
+    pub pid: u32,
     /// Its driver (`virtio_net`, `veth`); empty when not known.
     pub driver: String,
     /// Receive queues, 0 when not known.

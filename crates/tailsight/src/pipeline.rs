@@ -69,8 +69,12 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
 /// What the diagnosis must know about the recording.
 pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
     let meta = &run.meta;
-    // Of another network namespace /sys/class/net shows nothing here: commands could not name it.
-    let device = meta.devices.iter().find(|d| d.here);
+    let device = meta.devices.first();
+    // Commands enter another network namespace by a process in it; runs of older versions do not say by which.
+    let inside = |d: &tailsight_trace::meta::Device| {
+        let pid = Some(d.pid).filter(|&pid| pid != 0).or_else(|| meta.target.pids.first().copied());
+        pid.filter(|_| !d.here)
+    };
     tailsight_diagnose::Facts {
         run: run.dir.display().to_string(),
         lost_events: meta.lost(),
@@ -83,6 +87,8 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         cpus: Some(meta.host.cpus),
         cgroup: cgroup(meta),
         irqs: device.map_or_else(Vec::new, |d| d.irqs.clone()),
+        netns: meta.devices.iter().find_map(inside),
+        device_netns: device.and_then(inside),
         // Hooks that are off by default, or that other hardware has, limit nothing.
         hooks_off: limiting_hooks(run),
         partial: run.partial.clone(),

@@ -4,6 +4,8 @@
 //! and a name with characters that cannot be shown fills nothing. A value that the run does not know is shown as a word in
 //! capitals, with how to find it.
 
+use super::name::base;
+
 /// The values of one cause.
 pub struct Fill<'a> {
     /// The cause's name.
@@ -22,6 +24,12 @@ pub struct Fill<'a> {
     pub cgroup: Option<&'a str>,
     /// Interrupts of the devices.
     pub irqs: &'a [u32],
+    /// A process in the target's network namespace, when that is another one than the recorder's.
+    pub netns: Option<u32>,
+    /// A process in the device's, likewise.
+    pub device_netns: Option<u32>,
+    /// The namespace that the whole command is run in, when that is another one.
+    pub inside: Option<u32>,
 }
 
 /// A text with its values, and the words in it that stand for values which this run does not know.
@@ -79,8 +87,12 @@ impl Fill<'_> {
         let unknown = |word: &'static str, how: &'static str| Value::Unknown(word, how);
         match key {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
-            "comm" => printable(self.name).map(quote).into(),
-            "pattern" => printable(self.name).map(|n| quote(&escape(n))).into(),
+            "comm" => printable(base(self.name)).map(quote).into(),
+            "key" => Value::Known(file_name(base(self.name))),
+            "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
+            // Before a program's name within a step.
+            "in" => Value::Known(enter(self.netns)),
+            "device_in" => Value::Known(enter(self.device_netns)),
             "pid" => pid
                 .map(|p| Value::Known(p.to_string()))
                 .unwrap_or(unknown("PID", "the target's process id, see pgrep -a or ss -ltnp")),
@@ -161,9 +173,13 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// A name as an extended regular expression.
-fn escape(text: &str) -> String {
-    text.chars().flat_map(|c| r"\.+*?()[]{}|^$".contains(c).then_some('\\').into_iter().chain([c])).collect()
+/// A name as a part of a file's name.
+fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+fn enter(netns: Option<u32>) -> String {
+    netns.map_or(String::new(), |pid| format!("nsenter -t {pid} -n "))
 }
 
 /// Cores as a list, e.g. `0,2-4`.
@@ -191,6 +207,20 @@ fn mask(cores: &[u32]) -> String {
 mod tests {
     use super::*;
 
+    const NONE: Fill<'_> = Fill {
+        name: "n",
+        app: "m",
+        pids: &[],
+        device: None,
+        cores: &[],
+        cpus: None,
+        cgroup: None,
+        irqs: &[],
+        netns: None,
+        device_netns: None,
+        inside: None,
+    };
+
     #[test]
     fn names_cannot_leave_their_quotes() {
         assert_eq!(quote("nginx"), "nginx");
@@ -199,11 +229,13 @@ mod tests {
         assert_eq!(quote("$(reboot)"), "'$(reboot)'");
         assert_eq!(quote("-rf"), "'-rf'");
         assert_eq!(quote(""), "''");
-        let fill =
-            Fill { name: "a\nb", app: "m", pids: &[], device: None, cores: &[], cpus: None, cgroup: None, irqs: &[] };
-        assert_eq!(fill.one("pgrep -x {pattern}", None), None);
+        let fill = Fill { name: "a\nb", ..NONE };
+        assert_eq!(fill.one("grep -Fx -e {comm}", None), None);
         let fill = Fill { name: "tokio (w)", ..fill };
-        assert_eq!(text(&fill, "pgrep -x {pattern}", None), r"pgrep -x 'tokio \(w\)'");
+        assert_eq!(text(&fill, "grep -Fx -e {comm} >> {key}", None), "grep -Fx -e 'tokio (w)' >> tokio__w_");
+        // A task is called what it is called, not what the nesting rule added.
+        let fill = Fill { name: "lab/hog/softirq:net_rx", ..fill };
+        assert_eq!(text(&fill, "grep -Fx -e {comm} >> {key}", None), "grep -Fx -e lab/hog >> lab_hog");
         // A value that looks like a placeholder stays as it is.
         let fill = Fill { name: "{pid}", ..fill };
         assert_eq!(text(&fill, "see {name}", Some(7)), "see {pid}");
@@ -218,14 +250,12 @@ mod tests {
     /// What a run does not know is a word that no command takes, with how to find it; never a guess.
     #[test]
     fn unknown_values_are_words_with_how_to_find_them() {
-        let fill =
-            Fill { name: "n", app: "m", pids: &[], device: None, cores: &[], cpus: None, cgroup: None, irqs: &[] };
-        let filled = fill.one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
+        let filled = NONE.one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
         assert_eq!(filled.text, "ethtool -C DEV on CPU, not OTHER_CPUS of DEV PID PIDS IRQ");
         let words: Vec<&str> = filled.find.iter().map(|(word, _)| *word).collect();
         assert_eq!(words, ["DEV", "CPU", "OTHER_CPUS", "PID", "PIDS", "IRQ"]);
         // The machine's cores alone do not say which ones are others.
-        let fill = Fill { cpus: Some(4), ..fill };
+        let fill = Fill { cpus: Some(4), ..NONE };
         assert_eq!(fill.one("{other_mask} of {all_mask}", None).unwrap().text, "OTHER_MASK of f");
         assert_eq!(fill.one("{nonsense}", None), None);
     }
@@ -243,16 +273,7 @@ mod tests {
         assert_eq!(list(&[0, 2, 3, 4, 7]), "0,2-4,7");
         assert_eq!(mask(&[0, 1, 3]), "b");
         assert_eq!(mask(&[0, 33]), "2,00000001");
-        let fill = Fill {
-            name: "n",
-            app: "m",
-            pids: &[1, 2],
-            device: None,
-            cores: &[0, 1],
-            cpus: Some(2),
-            cgroup: None,
-            irqs: &[],
-        };
+        let fill = Fill { pids: &[1, 2], cores: &[0, 1], cpus: Some(2), ..NONE };
         assert_eq!(fill.one("{other_cpus}", None), None, "no other core is left");
         assert_eq!(text(&fill, "{all_cpus} {all_mask} {cpu} {pids}", None), "0-1 3 0-1 1,2");
     }

@@ -3,6 +3,7 @@
 //! In: a [`Cause`] with its numbers, and what is known about the run. Out: plain sentences and commands, filled in. The texts
 //! are in `data/advice.toml`; commands quote whatever a recorded task may be named.
 
+mod change;
 mod fill;
 mod name;
 
@@ -43,13 +44,24 @@ struct Fix {
     role: Option<Role>,
     #[serde(default)]
     only: Vec<String>,
-    /// Only for devices with interrupts: not for loopback, veth or bridges.
-    #[serde(default)]
-    hardware: bool,
+    /// Only for devices with interrupts (`true`), or only for those without: loopback, veth, bridges.
+    hardware: Option<bool>,
+    /// In which network namespace the command is to be run, when that is another one than the recorder's.
+    inside: Option<change::Inside>,
+    /// A command and its undo by what they change, instead of `do` and `undo`.
+    change: Option<change::Change>,
     r#do: Option<String>,
     undo: Option<String>,
     why: Option<String>,
     step: Option<String>,
+}
+
+impl Fix {
+    /// The command and its undo.
+    fn commands(&self) -> Option<(String, String)> {
+        let written = || Some((self.r#do.clone()?, self.undo.clone()?));
+        self.change.as_ref().map_or_else(written, |change| Some(change.commands()))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -159,8 +171,8 @@ impl<'a> Situation<'a> {
         let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
             return vec![];
         };
-        let fits =
-            |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || glob::any(&f.only, &cause.name));
+        let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, name::base(&cause.name));
+        let fits = |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || is(&f.only));
         advice.fix.iter().filter(fits).flat_map(|f| self.fix(f, cause)).collect()
     }
 
@@ -169,18 +181,28 @@ impl<'a> Situation<'a> {
         // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
         // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
         let software = |d: &str| fill::is_virtual(d) || self.facts.irqs.is_empty();
-        if fix.hardware && device.is_some_and(software) {
+        if let (Some(hardware), Some(device)) = (fix.hardware, device)
+            && hardware == software(device)
+        {
             return vec![];
         }
+        let facts = self.facts;
         let fill = fill::Fill {
             name: &cause.name,
             app: self.app,
-            pids: &self.facts.pids,
+            pids: &facts.pids,
             device,
             cores: &self.cores[usize::from(cause.role == Role::A)],
-            cpus: self.facts.cpus,
-            cgroup: self.facts.cgroup.as_deref(),
-            irqs: &self.facts.irqs,
+            cpus: facts.cpus,
+            cgroup: facts.cgroup.as_deref(),
+            irqs: &facts.irqs,
+            netns: facts.netns,
+            device_netns: facts.device_netns,
+            inside: match fix.inside {
+                Some(change::Inside::Target) => facts.netns,
+                Some(change::Inside::Device) => facts.device_netns,
+                None => None,
+            },
         };
         fill_fix(fix, &fill)
     }
@@ -195,7 +217,7 @@ fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
         let filled = fill.one(step, fill.pids.first().copied());
         return filled.map(|f| format!("{}{}", f.text, found(" (", &f.find, ")"))).into_iter().collect();
     }
-    let (Some(run), Some(undo), Some(why)) = (&fix.r#do, &fix.undo, &fix.why) else { return vec![] };
+    let (Some((run, undo)), Some(why)) = (fix.commands(), &fix.why) else { return vec![] };
     // One command a process where the command names one, else one.
     let pids: Vec<Option<u32>> = if run.contains("{pid}") && !fill.pids.is_empty() {
         fill.pids.iter().copied().map(Some).collect()
@@ -205,19 +227,23 @@ fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
     let all = pids.len();
     let mut out = vec![];
     for pid in pids.into_iter().take(3) {
-        let (Some(run), Some(undo), Some(why)) = (fill.one(run, pid), fill.one(undo, pid), fill.one(why, pid)) else {
+        let (Some(run), Some(undo), Some(why)) = (fill.one(&run, pid), fill.one(&undo, pid), fill.one(why, pid)) else {
             continue;
         };
+        let enter = |text: String| fill.inside.map_or_else(|| text.clone(), |pid| change::inside(&text, pid));
         let mut find = run.find;
         for word in undo.find.into_iter().chain(why.find) {
             if !find.contains(&word) {
                 find.push(word);
             }
         }
-        let more = if out.len() == 2 && all > 3 { format!("; and {} more processes", all - 3) } else { String::new() };
+        // Not behind the undo, which is to be copied.
+        let more =
+            if out.len() == 2 && all > 3 { format!("; so for {} more processes", all - 3) } else { String::new() };
         // A command that misses a value is text to be completed, and says so first: it must not be pasted as it is.
         let mark = if find.is_empty() { "" } else { TO_FILL_IN };
-        out.push(format!("{mark}{}  # {}{}; undo: {}{more}", run.text, why.text, found("; ", &find, ""), undo.text));
+        let (run, undo) = (enter(run.text), enter(undo.text));
+        out.push(format!("{mark}{run}  # {}{more}{}; undo: {undo}", why.text, found("; ", &find, "")));
     }
     out
 }
@@ -401,19 +427,23 @@ mod tests {
         for (category, advice) in &ADVICE.categories {
             assert!(!advice.fix.is_empty(), "{category} has no fix");
             for fix in &advice.fix {
-                let command = fix.r#do.is_some() && fix.undo.is_some() && fix.why.is_some() && fix.step.is_none();
-                let step = fix.step.is_some() && fix.r#do.is_none() && fix.undo.is_none() && fix.why.is_none();
+                let written = fix.r#do.is_some() && fix.undo.is_some() && fix.change.is_none();
+                let changed = fix.r#do.is_none() && fix.undo.is_none() && fix.change.is_some();
+                let command = (written || changed) && fix.why.is_some() && fix.step.is_none();
+                let step = fix.step.is_some() && fix.commands().is_none() && fix.why.is_none();
                 assert!(command != step, "{category}: {fix:?}");
             }
         }
     }
 
-    /// The fixes of receive processing on the application core, on these devices with these interrupts.
-    fn receive_fixes(devices: &[&str], irqs: &[u32]) -> Vec<String> {
+    /// The fixes of receive processing on the application core: the device, its interrupts, a process in its namespace.
+    fn receive_fixes(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<String> {
         let facts = Facts {
             devices: devices.iter().map(|d| (*d).to_owned()).collect(),
             irqs: irqs.to_vec(),
             cpus: Some(4),
+            netns,
+            device_netns: netns,
             ..Facts::default()
         };
         let situation = Situation {
@@ -435,17 +465,33 @@ mod tests {
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
     #[test]
     fn fixes_name_the_device_and_its_interrupts() {
-        let rps = "for q in /sys/class/net/eth0/queues/rx-*/rps_cpus; do echo d > $q; done  # process packets on other cores \
-                   than 1; undo: for q in /sys/class/net/eth0/queues/rx-*/rps_cpus; do echo 0 > $q; done";
-        let affinity = "for i in 38 39; do echo 0,2-3 > /proc/irq/$i/smp_affinity_list; done  # take the interrupts of eth0 \
-                        on other cores than 1; stop irqbalance first, it moves them back; \
-                        undo: for i in 38 39; do echo 0-3 > /proc/irq/$i/smp_affinity_list; done";
-        assert_eq!(receive_fixes(&["eth0"], &[38, 39]), [rps, affinity]);
-        assert_eq!(receive_fixes(&["eth0"], &[]), [rps]);
-        assert_eq!(receive_fixes(&["veth3"], &[]).len(), 1);
-        let unknown = receive_fixes(&[], &[]);
+        let rps = "for f in /sys/class/net/eth0/queues/rx-*/rps_cpus; do s=/run/tailsight$(echo $f | tr / .); [ -s $s ] || \
+                   sed \"s/.*\\[\\(.*\\)\\].*/\\1/\" $f > $s && echo d > $f; done  # process packets on other cores than 1; \
+                   undo: for f in /sys/class/net/eth0/queues/rx-*/rps_cpus; do s=/run/tailsight$(echo $f | tr / .); \
+                   cat $s > $f && rm $s; done";
+        let affinity = "for i in 38 39; do f=/proc/irq/$i/smp_affinity_list; s=/run/tailsight.irq.$i; [ -s $s ] || \
+                        cat $f > $s && echo 0,2-3 > $f; done  # take the interrupts of eth0 on other cores than 1; stop \
+                        irqbalance first, it moves them back; undo: for i in 38 39; do s=/run/tailsight.irq.$i; \
+                        cat $s > /proc/irq/$i/smp_affinity_list && rm $s; done";
+        assert_eq!(receive_fixes(&["eth0"], &[38, 39], None), [rps, affinity]);
+        assert_eq!(receive_fixes(&["eth0"], &[], None), [rps]);
+        assert_eq!(receive_fixes(&["veth3"], &[], None).len(), 1);
+        let unknown = receive_fixes(&[], &[], None);
         assert!(unknown.iter().all(|f| f.starts_with(TO_FILL_IN) && f.contains("DEV: ")), "{unknown:?}");
         assert!(unknown[1].contains("IRQS: "), "{unknown:?}");
+    }
+
+    /// Commands for a device in another network namespace said DEV. They enter the namespace, and see its /sys: the one
+    /// that is mounted shows the devices of the host. Interrupts are the machine's, wherever the device is.
+    #[test]
+    fn a_device_of_another_network_namespace_is_named_and_entered() {
+        let fixes = receive_fixes(&["eth0"], &[38], Some(77));
+        let enter = "nsenter -t 77 -n unshare -m sh -c 'mount -t sysfs sysfs /sys && for f in /sys/class/net/eth0/";
+        let (run, undo) = fixes[0].split_once("; undo: ").expect("an undo");
+        assert!(run.starts_with(enter) && undo.starts_with(enter), "{fixes:?}");
+        assert!(run.contains("s=/run/tailsight.77$(echo $f | tr / .)"), "apart from the host's eth0: {run}");
+        assert!(fixes[1].starts_with("for i in 38;"), "{fixes:?}");
+        assert_eq!(receive_fixes(&["veth3"], &[], Some(77)).len(), 1, "no interrupts, no coalescing");
     }
 
     /// Every fix of every category can be shown, with everything about a run known and with nothing: no `{…}` is left, what
@@ -461,6 +507,9 @@ mod tests {
             cpus: Some(4),
             cgroup: Some("/a"),
             irqs: &[24],
+            netns: Some(41),
+            device_netns: Some(41),
+            inside: None,
         };
         let nothing = fill::Fill {
             name: "x",
@@ -471,6 +520,9 @@ mod tests {
             cpus: None,
             cgroup: None,
             irqs: &[],
+            netns: None,
+            device_netns: None,
+            inside: None,
         };
         let words =
             ["CGROUP", "IRQS", "PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
@@ -484,21 +536,23 @@ mod tests {
                     assert_eq!(shown.len(), 1, "{category}: {fix:?}");
                     assert!(!shown[0].contains(['{', '}']), "{category}: {}", shown[0]);
                     let missing = words.iter().any(|w| shown[0].contains(&format!("{w}: ")));
-                    let command = fix.r#do.is_some();
+                    let command = fix.commands().is_some();
                     assert_eq!(shown[0].starts_with(TO_FILL_IN), command && missing, "{category}: {}", shown[0]);
-                    assert_eq!(shown[0].contains("; undo: "), fix.r#do.is_some(), "{category}: {}", shown[0]);
+                    assert_eq!(shown[0].contains("; undo: "), command, "{category}: {}", shown[0]);
                     for word in split(&shown[0]).iter().filter(|w| words.contains(&w.as_str())) {
                         let explained = shown[0].contains(&format!("{word}: "));
                         // A step may name a word of its own, like the N of /proc/irq/N.
-                        let own = [&fix.step, &fix.r#do].into_iter().flatten().any(|t| split(t).contains(word));
+                        let own = fix.step.iter().chain(&fix.r#do).any(|t| split(t).contains(word));
                         assert!(explained || own, "{category}: {word} in {}", shown[0]);
                     }
                 }
             }
             // Whatever the cause is called, wherever it is met and however the packets came, something can be done.
             for role in [Role::A, Role::R] {
-                let any =
-                    advice.fix.iter().any(|f| f.only.is_empty() && !f.hardware && f.role.is_none_or(|r| r == role));
+                let any = advice
+                    .fix
+                    .iter()
+                    .any(|f| f.only.is_empty() && f.hardware.is_none() && f.role.is_none_or(|r| r == role));
                 assert!(any, "{category} {role:?} has no fix for a name that no fix is limited to");
             }
         }

@@ -62,6 +62,11 @@ pub fn readable(category: &str, name: &str) -> String {
     out
 }
 
+/// The name without the frames that the nesting rule added: whose it is.
+pub fn base(name: &str) -> &str {
+    first_frame(name).map_or(name, |at| &name[..at])
+}
+
 /// Where the slash before the first frame is.
 fn first_frame(name: &str) -> Option<usize> {
     let is_frame = |text: &str| {

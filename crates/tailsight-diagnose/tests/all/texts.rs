@@ -75,34 +75,49 @@ fn explanations_are_plain_sentences_with_numbers() {
 
 #[test]
 fn fixes_are_filled_in_with_their_undo() {
+    let pin = |cpus: &str| {
+        format!(
+            "for t in $(grep -lsFx -e nginx /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5); do \
+             echo $t $(sed -n s/^Cpus_allowed_list:.//p /proc/$t/status) >> /run/tailsight.nginx.cpus; \
+             taskset -cp {cpus} $t; done  # keep nginx off core 1"
+        )
+    };
+    let unpin = "; undo: tac /run/tailsight.nginx.cpus | while read t c; do taskset -cp $c $t; done; \
+                 rm /run/tailsight.nginx.cpus";
+    let first = |pid: &str| {
+        format!(
+            "for t in $(ls /proc/{pid}/task); do echo $t $(sed 's/.*) //' /proc/$t/stat | cut -d' ' -f38,39) >> \
+             /run/tailsight.{pid}.policy; done; chrt -a -f -p 1 {pid}  # let memcached run before ordinary tasks; one that \
+             spins can then starve its core"
+        )
+    };
+    let unfirst = |pid: &str| {
+        format!(
+            "; undo: chrt -a -o -p 0 {pid}; tac /run/tailsight.{pid}.policy | while read t n p; do case $p in 1) o=-f;; \
+             2) o=-r;; 3) o=-b;; 5) o=-i;; *) o=-o;; esac; chrt $o -p $n $t; done; rm /run/tailsight.{pid}.policy"
+        )
+    };
     let d = diagnosis(&options(), &facts());
+    let step = "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than another \
+                core helps against it";
     assert_eq!(
         d.causes[0].fix,
-        [
-            "for p in $(pgrep -x nginx); do taskset -acp 0,2-3 $p; done  # keep nginx off core 1; \
-             undo: for p in $(pgrep -x nginx); do taskset -acp 0-3 $p; done",
-            "chrt -a -f -p 1 41  # let memcached run before ordinary tasks; one that spins can then starve its core; \
-             undo: chrt -a -o -p 0 41",
-            "chrt -a -f -p 1 42  # let memcached run before ordinary tasks; one that spins can then starve its core; \
-             undo: chrt -a -o -p 0 42",
-            "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than another \
-             core helps against it",
-        ]
+        [pin("0,2-3") + unpin, first("41") + &unfirst("41"), first("42") + &unfirst("42"), step.to_owned()]
     );
     // Nothing is made up: without the number of cores and without processes, words stand for them.
+    let pid = "; PID: the target's process id, see pgrep -a or ss -ltnp";
     assert_eq!(
         diagnosis(&options(), &Facts::default()).causes[0].fix[..2],
         [
-            "fill in: for p in $(pgrep -x nginx); do taskset -acp OTHER_CPUS $p; done  # keep nginx off core 1; \
-             OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e; \
-             ALL_CPUS: what /sys/devices/system/cpu/online says; \
-             undo: for p in $(pgrep -x nginx); do taskset -acp ALL_CPUS $p; done",
-            "fill in: chrt -a -f -p 1 PID  # let memcached run before ordinary tasks; one that spins can then starve its core; \
-             PID: the target's process id, see pgrep -a or ss -ltnp; undo: chrt -a -o -p 0 PID",
+            format!(
+                "fill in: {}; OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e{unpin}",
+                pin("OTHER_CPUS")
+            ),
+            format!("fill in: {}{pid}{}", first("PID"), unfirst("PID")),
         ]
     );
     assert!(
-        d.next[0].starts_with("try the first fix of nginx (interference), then record again: for p in"),
+        d.next[0].starts_with("try the first fix of nginx (interference), then record again: for t in"),
         "{:?}",
         d.next
     );
