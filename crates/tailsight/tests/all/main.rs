@@ -2,6 +2,7 @@
 
 mod agents_live;
 mod bad_input;
+mod fixes_live;
 mod gates_live;
 mod live;
 mod load_live;
