@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tailsight_lab::load::{Proto, Workload};
 use tailsight_lab::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
+use tailsight_trace::event::Kind;
 
 use crate::support::{Live, address, check_run, json, run, shown};
 
@@ -22,6 +23,12 @@ fn record_and_check(live: &Live, target: &[&str], workload: Workload, least: usi
     assert!(incomplete as usize <= 40 + messages / 1000, "{incomplete} of {messages} not matched");
     assert_eq!(received, messages);
     assert!(answered as f64 >= 0.99 * (messages as f64 - 40.0), "{answered} of {messages} answered");
+    // Each core has said who had it as the recording started.
+    let events = tailsight_trace::Run::open(Path::new(&out)).unwrap().events().unwrap();
+    for core in &events {
+        let current = core.events.iter().filter(|e| e.kind() == Some(Kind::Current)).count();
+        assert_eq!(current, 1, "core {}", core.cpu);
+    }
     out
 }
 
