@@ -25,8 +25,7 @@ struct head {
 	__u64 gap_from;  /* time of the first loss that no Lost event tells yet; 0: none */
 	__u64 gap_count; /* losses since */
 	__u64 steal;     /* stolen time of this core that Steal events have told, ns since boot */
-	__u64 who;       /* thread (low half) and process on this core, as the last switch said; 0: idle, or none yet */
-	__u64 pad[9];
+	__u64 pad[10];
 };
 
 #define CHUNK_LOG2 16
@@ -83,19 +82,6 @@ static __always_inline bool is_target_port(__u16 port)
 	return target_ports[port >> 6] >> (port & 63) & 1;
 }
 
-static __always_inline struct head *this_core(void)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	return cpu < MAX_CPUS ? &heads[cpu] : (struct head *)0;
-}
-
-/* The thread that runs here. The scheduler's probe leaves it beside the buffer's head, which is at hand anyway: asking the
- * kernel takes 9 ns, every event needs it and some need it twice. */
-static __always_inline __u64 who_runs(const struct head *head)
-{
-	return head->who ?: bpf_get_current_pid_tgid();
-}
-
 /* One event; `ts` 0: now. Returns without a word when the buffers are not there yet. */
 static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
 				__u64 b, __u64 c)
@@ -146,7 +132,7 @@ static __noinline int lose(__u32 cpu)
 	return 0;
 }
 
-/* One event of thread `who` (0: whoever runs), where there is room. */
+/* One event while thread `who` (its process in the high half) runs here, where there is room. */
 static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
 	if (!recording && !(kind >= TS_TASK_FORK && kind <= TS_TASK_RENAME && naming))
@@ -161,21 +147,18 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	}
 	if (head->gap_from)
 		tell_gap(cpu);
-	put(head, cpu, 0, who ?: who_runs(head), kind, aux, a, b, c);
+	put(head, cpu, 0, who, kind, aux, a, b, c);
 }
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
-	emit_of(0, kind, aux, a, b, c);
+	emit_of(bpf_get_current_pid_tgid(), kind, aux, a, b, c);
 }
 
-/* The thread that runs here when it is one of the target's, else 0. */
+/* The thread that runs here when it is one of the target's, else 0. The kernel is asked once an event: a call takes 9 ns. */
 static __always_inline __u64 target_here(void)
 {
-	struct head *head = this_core();
-	if (!head)
-		return 0;
-	__u64 who = who_runs(head);
+	__u64 who = bpf_get_current_pid_tgid();
 	return is_target_tgid(who >> 32) ? who : 0;
 }
 

@@ -90,9 +90,6 @@ int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struc
 {
 	if (recording)
 		tell_switch(ctx, preempt, prev, next, prev_state);
-	struct head *head = this_core();
-	if (head)
-		head->who = pair(next->pid, next->tgid);
 	return 0;
 }
 

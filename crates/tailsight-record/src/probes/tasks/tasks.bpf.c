@@ -23,10 +23,6 @@ SEC("tp_btf/sched_process_exec")
 int HOOK(sched_process_exec, struct task_struct *p)
 {
 	struct text comm;
-	/* A thread that is not its process's first takes that one's id here. */
-	struct head *head = this_core();
-	if (head)
-		head->who = bpf_get_current_pid_tgid();
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
 	return 0;
