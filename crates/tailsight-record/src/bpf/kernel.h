@@ -52,7 +52,7 @@ struct task_struct {
 	char comm[16];
 	struct sched_entity se;
 	bool throttled; /* since 6.18: a task is throttled on its way to user space, not its whole group's queue */
-	unsigned in_iowait : 1;
+	unsigned in_iowait : 1; /* a bit field: only with BPF_CORE_READ_BITFIELD */
 };
 struct net_device {
 	int ifindex;

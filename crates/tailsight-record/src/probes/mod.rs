@@ -107,4 +107,37 @@ mod tests {
             assert!(!probe.name.is_empty());
         }
     }
+
+    /// `prev->in_iowait` was read as an ordinary field: libbpf moved the byte to where the running kernel has it, the bit
+    /// inside stayed where our own declaration has it, and sleeps that a wake-up from another core had ended before were
+    /// taken for waits for a disk.
+    #[test]
+    fn bit_fields_of_the_kernel_are_read_with_their_position_in_it() {
+        let bpf = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let kernel = std::fs::read_to_string(format!("{bpf}/bpf/kernel.h")).unwrap();
+        let bit_field = |line: &str| {
+            let (declared, width) = line.split(';').next()?.split_once(" : ")?;
+            width.trim().parse::<u8>().ok()?;
+            declared.split_whitespace().last().map(str::to_owned)
+        };
+        let fields: Vec<String> = kernel.lines().filter_map(bit_field).collect();
+        assert!(fields.contains(&"in_iowait".to_owned()), "{fields:?}");
+        let mut sources = vec![format!("{bpf}/bpf/common.h")];
+        sources.extend(std::fs::read_dir(format!("{bpf}/probes")).unwrap().flatten().flat_map(|probe| {
+            let files = std::fs::read_dir(probe.path()).into_iter().flatten().flatten();
+            files.map(|f| f.path().display().to_string()).filter(|f| f.ends_with(".c")).collect::<Vec<_>>()
+        }));
+        let mut read = 0;
+        for source in sources {
+            let text = std::fs::read_to_string(&source).unwrap();
+            for line in text.lines().filter(|l| !l.trim_start().starts_with(['*', '/'])) {
+                for field in &fields {
+                    let plain = [format!("->{field}"), format!(".{field}")].iter().any(|access| line.contains(access));
+                    assert!(!plain, "{source}: {line}");
+                    read += usize::from(line.contains("BPF_CORE_READ_BITFIELD(") && line.contains(field.as_str()));
+                }
+            }
+        }
+        assert!(read > 0, "nobody reads {fields:?}");
+    }
 }

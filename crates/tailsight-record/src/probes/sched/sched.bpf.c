@@ -77,7 +77,9 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 		if (is_throttled(prev))
 			flags |= TS_SWITCH_THROTTLED;
 		if (!preempt && prev_state) {
-			if (prev->in_iowait)
+			/* Not as an ordinary field: that moves the byte to where this kernel has it, but not the bit
+			 * in it, and reads another flag (sched_remote_wakeup). */
+			if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
 				flags |= TS_SWITCH_IO_WAIT;
 			how = sleep_of(ctx, bpf_get_current_task_btf());
 		}
