@@ -197,7 +197,7 @@ impl Core {
                 }
             }
             // A boundary that serving windows may need when system calls are not recorded.
-            Kind::Recv => {
+            Kind::Recv | Kind::Send => {
                 let node = self.node;
                 self.enter(ts, node, false);
             }

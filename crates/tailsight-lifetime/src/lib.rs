@@ -20,6 +20,7 @@ pub mod threads;
 pub mod tree;
 pub mod walk;
 pub mod when;
+pub mod windows;
 
 use std::collections::BTreeMap;
 

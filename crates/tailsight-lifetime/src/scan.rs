@@ -14,7 +14,7 @@ use crate::matching::udp::Datagrams;
 use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
-use crate::model::{Flow, Message, flags, syscall_name};
+use crate::model::{Flow, Message, flags};
 use crate::points::Points;
 use crate::requests::Framing;
 use crate::requests::capture::{Captures, Open, may_interrupt};
@@ -22,17 +22,7 @@ use crate::requests::classes::RequestClass;
 use crate::requests::flow::Framed;
 use crate::threads::Threads;
 use crate::tree::{NodeId, Tree};
-
-/// A stretch of a thread's time in which it served the messages of one receive call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// The receive call's entry.
-    pub from: u64,
-    /// The next receive call's entry, or the wait for more work.
-    pub to: u64,
-    /// Messages that the receive call returned.
-    pub messages: u32,
-}
+use crate::windows::{CALL_NS, Window, Windows};
 
 /// Everything the pass found.
 #[derive(Debug)]
@@ -104,8 +94,7 @@ struct Scanner<'a> {
     tree: Tree,
     cores: Vec<Core>,
     threads: Threads,
-    open_windows: FxHashMap<u32, Window>,
-    windows: FxHashMap<u32, Vec<Window>>,
+    windows: Windows,
     tcp: FxHashMap<FlowKey, TcpFlow>,
     datagrams: Datagrams,
     udp_replies: UdpReplies,
@@ -116,9 +105,6 @@ struct Scanner<'a> {
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
     found: Found,
-    waits: FxHashMap<u32, bool>,
-    /// Whether a sleep, by system call and stack, is a wait for work.
-    sleeps: FxHashMap<(u32, u32), bool>,
     /// When a thread ended its last send, if it has received nothing since: then it turned to other work.
     last_send: FxHashMap<u32, u64>,
     /// Since when a thread is in a send call on TCP, where the kernel tells.
@@ -184,8 +170,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
             .map(|cpu| Core::new(sources.iter().find(|s| s.cpu() as usize == cpu).map_or(0, |s| s.events())))
             .collect(),
         threads: Threads::new(facts.names.clone()),
-        open_windows: FxHashMap::default(),
-        windows: FxHashMap::default(),
+        windows: Windows::default(),
         tcp: FxHashMap::default(),
         datagrams: Datagrams::default(),
         udp_replies: UdpReplies::default(),
@@ -194,8 +179,6 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
         found: Found::default(),
-        waits: FxHashMap::default(),
-        sleeps: FxHashMap::default(),
         last_send: FxHashMap::default(),
         sending: FxHashMap::default(),
         losses: Losses::default(),
@@ -235,7 +218,7 @@ impl Scanner<'_> {
             }
             Kind::Send => self.sent(event),
             Kind::FaultUser | Kind::FaultKernel => self.points.fault(event),
-            Kind::SyscallEnter => self.maybe_close_window(event.tid, event.a as u32, event.ts),
+            Kind::SyscallEnter => self.windows.enters(event.tid, event.a as u32, event.ts),
             Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
             _ => {}
         }
@@ -309,8 +292,8 @@ impl Scanner<'_> {
     fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
-        // done for others; else the call's end.
-        let turned = self.last_send.remove(&tid);
+        // done for others and as long ago as such a call takes; else the call's end.
+        let turned = self.last_send.remove(&tid).filter(|sent| event.ts - sent < CALL_NS);
         let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);
         let call = RecvCall { ts: event.ts, entered, cpu, tid };
         let key = FlowKey::of(event);
@@ -352,14 +335,14 @@ impl Scanner<'_> {
         };
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
-            self.close_window(tid, entered);
-            self.open_windows.insert(tid, Window { from: entered, to: u64::MAX, messages: range.end - range.start });
+            self.windows.received(tid, entered);
         }
     }
 
     fn sent(&mut self, event: &Event) {
         let tid = event.tid;
         self.last_send.insert(tid, event.ts);
+        self.windows.sent(tid, event.ts);
         let begun = self.sending.remove(&tid);
         let call = SendCall {
             entered: self.threads.syscall_since(tid).or(begun).unwrap_or(event.ts),
@@ -430,44 +413,18 @@ impl Scanner<'_> {
         frame.map(|f| f.id)
     }
 
-    /// A thread that asks for more work has finished what it had.
-    fn maybe_close_window(&mut self, tid: u32, nr: u32, ts: u64) {
-        if self.open_windows.contains_key(&tid) && *self.waits.entry(nr).or_insert_with(|| waits_for_work(nr)) {
-            self.close_window(tid, ts);
-        }
-    }
-
-    /// A thread of the target falls asleep: in a wait for more work, or in a receive call that found none.
+    /// A thread of the target falls asleep.
     fn slept(&mut self, event: &Event) {
         let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
         self.last_send.remove(&tid);
-        if nr == u32::MAX || !self.open_windows.contains_key(&tid) {
-            return;
-        }
-        let key = (nr - 1, event.c_hi());
-        let facts = self.facts;
-        let waits = *self.sleeps.entry(key).or_insert_with(|| {
-            let stack = facts.symbols.get(facts.names.stack(key.1) as usize);
-            let in_socket = stack.is_some_and(|s| RECEIVE_WAITS.iter().any(|f| s.contains(f)));
-            in_socket || waits_for_work(key.0) || RECEIVE_CALLS.contains(&syscall_name(key.0).as_str())
-        });
-        if waits {
-            self.close_window(tid, ts);
-        }
-    }
-
-    fn close_window(&mut self, tid: u32, at: u64) {
-        if let Some(mut window) = self.open_windows.remove(&tid) {
-            window.to = at.max(window.from);
-            self.windows.entry(tid).or_default().push(window);
+        if nr != u32::MAX {
+            let facts = self.facts;
+            let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
+            self.windows.slept(tid, nr - 1, ts, (event.c_hi(), stack));
         }
     }
 
     fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
-        let open: Vec<u32> = self.open_windows.keys().copied().collect();
-        for tid in open {
-            self.close_window(tid, end_ns);
-        }
         for cpu in 0..self.cores.len() as u16 {
             let open = self.captures.as_mut().and_then(|(_, captures)| captures.close(cpu));
             if let Some(packet) = open.filter(|p| p.out) {
@@ -484,7 +441,8 @@ impl Scanner<'_> {
         }
         self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
-        self.mark_serving();
+        let windows = self.windows.finish(end_ns, &self.found.messages, &mut self.found.extras);
+        mark_serving(&self.tree, &mut self.cores, &windows);
         self.cores.iter_mut().for_each(Core::complete);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
@@ -519,7 +477,7 @@ impl Scanner<'_> {
             tree: self.tree,
             cores: self.cores,
             threads: self.threads,
-            windows: self.windows,
+            windows,
             messages: sorted,
             extras,
             flows: self.flows,
@@ -531,28 +489,28 @@ impl Scanner<'_> {
             end_ns,
         }
     }
+}
 
-    /// Marks the segments in which a thread of the target ran inside one of its serving windows. Windows begin and end
-    /// at events of the thread itself, which are segment borders wherever the thread ran.
-    fn mark_serving(&mut self) {
-        let mut threads: Vec<(&[Window], usize)> = Vec::with_capacity(self.windows.len());
-        let mut by_tid: FxHashMap<u32, usize> = FxHashMap::default();
-        for (&tid, windows) in &self.windows {
-            by_tid.insert(tid, threads.len());
-            threads.push((windows, 0));
-        }
-        let serves: Vec<Option<usize>> =
-            (0..self.tree.len()).map(|node| by_tid.get(&self.tree.task_of(node as NodeId)).copied()).collect();
-        for core in &mut self.cores {
-            threads.iter_mut().for_each(|(_, at)| *at = 0);
-            for segment in &mut core.segments {
-                let Some(thread) = serves[segment.node as usize] else { continue };
-                let (windows, at) = &mut threads[thread];
-                while windows.get(*at).is_some_and(|w| w.to <= segment.from) {
-                    *at += 1;
-                }
-                segment.serving = windows.get(*at).is_some_and(|w| w.from <= segment.from);
+/// Marks the segments in which a thread of the target ran inside one of its serving windows. Windows begin and end
+/// at events of the thread itself, which are segment borders wherever the thread ran.
+fn mark_serving(tree: &Tree, cores: &mut [Core], windows: &FxHashMap<u32, Vec<Window>>) {
+    let mut threads: Vec<(&[Window], usize)> = Vec::with_capacity(windows.len());
+    let mut by_tid: FxHashMap<u32, usize> = FxHashMap::default();
+    for (&tid, windows) in windows {
+        by_tid.insert(tid, threads.len());
+        threads.push((windows, 0));
+    }
+    let serves: Vec<Option<usize>> =
+        (0..tree.len()).map(|node| by_tid.get(&tree.task_of(node as NodeId)).copied()).collect();
+    for core in cores {
+        threads.iter_mut().for_each(|(_, at)| *at = 0);
+        for segment in &mut core.segments {
+            let Some(thread) = serves[segment.node as usize] else { continue };
+            let (windows, at) = &mut threads[thread];
+            while windows.get(*at).is_some_and(|w| w.to <= segment.from) {
+                *at += 1;
             }
+            segment.serving = windows.get(*at).is_some_and(|w| w.from <= segment.from);
         }
     }
 }
@@ -563,17 +521,3 @@ fn index_of(index: &mut FxHashMap<FlowKey, u32>, flows: &mut Vec<Flow>, key: Flo
         flows.len() as u32 - 1
     })
 }
-
-/// System calls in which a server waits for its next work. Receive calls are no such: a thread-a-connection server
-/// waits in them, but each that returns data opens a window of its own.
-fn waits_for_work(nr: u32) -> bool {
-    let name = syscall_name(nr);
-    ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "io_uring_enter"]
-        .contains(&name.as_str())
-}
-
-/// Calls that sleep only when there is nothing to receive.
-const RECEIVE_CALLS: [&str; 5] = ["recvfrom", "recvmsg", "recvmmsg", "accept", "accept4"];
-
-/// Functions in which read(2) and the like wait for data of a socket.
-const RECEIVE_WAITS: [&str; 2] = ["sk_wait_data", "__skb_wait_for_more_packets"];

@@ -312,8 +312,10 @@ impl Threads {
                 }
             }
             Kind::TaskFork if self.names.is_target(event.a_lo()) => {
+                // Its maker made it runnable; before that, what was to become its work was its maker's.
+                let maker = Waker { tid: event.tid, cpu, interrupt: false };
                 if let Some(thread) = self.of_target(event.a_lo()) {
-                    thread.enter(ts, State::Runnable { cpu, throttled: false }, None);
+                    thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
                 }
             }
             // Any event of a thread that we never saw being switched in: it runs here.

@@ -11,6 +11,7 @@ use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role,
 use crate::scan::Scan;
 use crate::threads::{Sleep, State, Stretch, Waker, is_interrupt_level};
 use crate::tree::NodeId;
+use crate::windows;
 
 /// How many wakers are followed from one sleep.
 const WAKER_DEPTH: u32 = 8;
@@ -104,6 +105,13 @@ impl Owners {
         let id = self.intern(Owner { context: Context::Blocked, frames });
         self.blocked.insert((how, woken_by), id);
         id
+    }
+
+    /// A sleep of the message's thread while it served others.
+    fn ahead_asleep(&mut self, how: Sleep, woken_by: u32) -> OwnerId {
+        let asleep = self.blocked(how, woken_by);
+        let frames = self.list[asleep as usize].frames.clone();
+        self.intern(Owner { context: Context::Ahead, frames })
     }
 
     /// A sleep of another thread of the application while it was waited for.
@@ -475,8 +483,18 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             Some(i) => i,
             None => {
                 let begin = stretches.first().map_or(to, |s| s.from.min(to));
-                let owner = self.owners.unknown();
-                self.emit(from, begin, None, role, owner, true);
+                // Before a thread was made, its work was its maker's.
+                match stretches.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
+                    Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
+                        let setup = focus.setup.then_some(Frame::ConnectionSetup);
+                        let focus = Focus { because: focus.because.or(setup), ..focus };
+                        self.thread(maker.tid, from, begin, focus, depth + 1);
+                    }
+                    _ => {
+                        let owner = self.owners.unknown();
+                        self.emit(from, begin, None, role, owner, true);
+                    }
+                }
                 at = begin;
                 0
             }
@@ -535,7 +553,16 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 woken_by = names.symbol(waker.tid);
             }
         }
+        // It waits for an answer that it needs for the messages before this one.
+        let ahead = depth == 0
+            && focus.because.is_none()
+            && from < focus.own_from
+            && !how.uninterruptible
+            && !how.io
+            && windows::waits_for_data(how.nr)
+            && windows::serving(&self.scan.windows, focus.tid, since);
         let owner = match focus.because {
+            None if ahead => self.owners.ahead_asleep(how, woken_by),
             // A thread that others wait for sleeps itself.
             Some(because) => self.owners.waited_asleep(names.comm(focus.tid), because, how, woken_by),
             None => self.owners.blocked(how, woken_by),

@@ -6,4 +6,5 @@ mod framed;
 mod golden;
 mod properties;
 mod regressions;
+mod serving;
 mod simulator;

@@ -100,6 +100,8 @@ fn context_name(analysis: &Analysis, owner: OwnerId) -> String {
             if asleep { "blocked".into() } else { "own".into() }
         }
         Context::Own => "own".into(),
+        // Asleep for an answer that messages before need; the books know sleeps and not what for.
+        Context::Ahead if matches!(owner.frames.first(), Some(Frame::SleepIn { .. })) => "blocked".into(),
         Context::Ahead => "ahead".into(),
         Context::Idle => "idle".into(),
         Context::Blocked => "blocked".into(),
@@ -112,6 +114,21 @@ fn context_name(analysis: &Analysis, owner: OwnerId) -> String {
 /// The walk's owners against the machine's own account of each nanosecond of the receive leg.
 fn check_account(analysis: &Analysis, truth: &truth::Truth) -> Result<(), TestCaseError> {
     let mut truths = delivered(truth);
+    // Since when a thread works at what another one received for it is known by its replies, and which reply is whose is
+    // not always: then only who had the time is compared, not for whom it worked.
+    let pool = truth.messages.iter().any(|m| m.recv.zip(m.send).is_some_and(|(recv, send)| recv.tid != send.1));
+    let plain = |context: String| if pool && context == "ahead" { "own".to_owned() } else { context };
+    let join = |list: Vec<(u64, u64, String)>| {
+        let mut joined: Vec<(u64, u64, String)> = Vec::new();
+        for (from, to, context) in list {
+            let context = plain(context);
+            match joined.last_mut() {
+                Some(last) if last.2 == context => last.1 = to,
+                _ => joined.push((from, to, context)),
+            }
+        }
+        joined
+    };
     for message in &analysis.lifetimes.messages {
         let same = truths.iter().position(|t| {
             let recv = t.recv.map_or(0, |r| r.at);
@@ -124,15 +141,9 @@ fn check_account(analysis: &Analysis, truth: &truth::Truth) -> Result<(), TestCa
         if truth.came_again(of) {
             continue;
         }
-        let expected = truth.receive_account(of);
-        let mut got: Vec<(u64, u64, String)> = Vec::new();
-        for span in analysis.path(message.id, Leg::Receive) {
-            let context = context_name(analysis, span.owner);
-            match got.last_mut() {
-                Some(last) if last.2 == context => last.1 = span.to_ns,
-                _ => got.push((span.from_ns, span.to_ns, context)),
-            }
-        }
+        let expected = join(truth.receive_account(of));
+        let path = analysis.path(message.id, Leg::Receive);
+        let got = join(path.iter().map(|s| (s.from_ns, s.to_ns, context_name(analysis, s.owner))).collect());
         prop_assert_eq!(got, expected, "receive leg of {:?}", message);
     }
     Ok(())

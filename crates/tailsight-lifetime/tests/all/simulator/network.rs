@@ -343,5 +343,7 @@ impl Machine {
             (u64::from(REPLY_ISN.wrapping_add(f.written as u32)) << 32, 1000 + flow as u64)
         };
         self.on_socket(c, Kind::Send, flow, position, bytes | cookie << 32);
+        let (at, tid) = (self.truth.times.last().copied().unwrap_or(0), self.cores[c].task);
+        self.truth.sends.entry(tid).or_default().push(at);
     }
 }

@@ -70,6 +70,8 @@ pub struct Truth {
     pub places: HashMap<u32, Vec<Change>>,
     /// For each thread: from a receive call that returned messages to the next, or to the wait for more.
     pub windows: HashMap<u32, Vec<(u64, u64)>>,
+    /// For each thread: when its send calls had taken their data.
+    pub sends: HashMap<u32, Vec<u64>>,
     pub messages: Vec<Message>,
     /// For each batch of replies: sends that are still to come.
     pub batches: Vec<usize>,
@@ -148,7 +150,7 @@ impl Truth {
         let i = changes.partition_point(|c| c.at <= t) - 1;
         match changes[i].place {
             Place::Running(_) => {
-                let serving = self.windows.get(&tid).is_some_and(|w| w.iter().any(|w| w.0 <= t && t < w.1));
+                let serving = self.serving(tid, t);
                 if serving && t < entered { "ahead".into() } else { "own".into() }
             }
             Place::Ready(cpu) => self.on_core(cpu, t),
@@ -166,6 +168,17 @@ impl Truth {
                 "blocked".into()
             }
         }
+    }
+
+    /// Whether a thread works for messages at `t`: until it takes or waits for the next ones; until its last send when that
+    /// is long before.
+    fn serving(&self, tid: u32, t: u64) -> bool {
+        let Some(window) = self.windows.get(&tid).and_then(|w| w.iter().find(|w| w.0 <= t && t < w.1)) else {
+            return false;
+        };
+        let sends = self.sends.get(&tid).map_or(&[][..], Vec::as_slice);
+        let last = sends.iter().rfind(|s| (window.0..=window.1).contains(*s));
+        last.is_none_or(|last| t < *last || window.1 - last < 50_000)
     }
 
     fn stays_interrupted(&self, cpu: u16, from: u64, until: u64) -> bool {
