@@ -7,6 +7,15 @@ OUT ?=
 .NOTPARALLEL:
 .PHONY: help demo test build release lint bench accuracy setup clean
 
+# A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
+# its work: that is make's code for "asked (-q), and not done". The script says why.
+ifneq ($(filter demo,$(MAKECMDGOALS)),)
+ifneq ($(shell id -u),0)
+said := $(shell scripts/demo.sh >&2)
+MAKEFLAGS += --question
+endif
+endif
+
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
 	@echo
