@@ -26,10 +26,13 @@ struct Name {
 }
 
 impl Names {
-    /// From the rows of tasks.arrow; the last name of a thread counts.
+    /// From the rows of tasks.arrow; the last name of a thread counts. The rows are in the order of the cores' buffers: a
+    /// thread that went to another core between two names may have the later one first.
     pub fn new(rows: &[TaskRow]) -> Names {
         let mut names = Names::default();
-        for row in rows {
+        let mut in_time: Vec<&TaskRow> = rows.iter().collect();
+        in_time.sort_by_key(|row| row.from_ns);
+        for row in in_time {
             if row.target {
                 names.targets.insert(row.tid);
             }
@@ -175,5 +178,20 @@ pub fn name_flows(flows: &mut [Flow], facts: &Facts) {
             let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
             flow.name = format!("{proto} [{}]:{} <- [{}]:{}", s.local_addr, s.local_port, s.remote_addr, s.remote_port);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that took its core before it became gzip was blamed for gzip's work: each core's names come in a row.
+    #[test]
+    fn the_last_name_in_time_counts_not_the_last_row() {
+        let row = |from_ns, comm: &str| TaskRow { from_ns, tid: 9, tgid: 9, comm: comm.into(), ..TaskRow::default() };
+        let names = Names::new(&[row(0, "python3"), row(20, "gzip"), row(10, "taskset")]);
+        assert_eq!(names.comm(9), "gzip");
+        // Two names at once: the later row.
+        assert_eq!(Names::new(&[row(10, "sh"), row(10, "gzip")]).comm(9), "gzip");
     }
 }

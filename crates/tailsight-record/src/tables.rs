@@ -66,6 +66,8 @@ pub fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, 
     let kernel: std::collections::HashSet<u32> = snapshot.iter().filter(|t| t.kernel).map(|t| t.tid).collect();
     let mut rows = snapshot;
     rows.extend(born);
+    // Names come core by core, not in time.
+    rows.sort_by_key(|t| t.from_ns);
     for row in &mut rows {
         row.target = targets.binary_search(&row.tgid).is_ok();
         row.kernel |= kernel.contains(&row.tid);
@@ -119,5 +121,14 @@ mod tests {
         let rows = task_rows(vec![row(5, 5)], vec![renamed, row(6, 5)], vec![], &[5]);
         let names: Vec<_> = rows.iter().map(|r| (r.tid, r.comm.as_str(), r.target)).collect();
         assert_eq!(names, vec![(5, "t5", true), (6, "t6", true)]);
+    }
+
+    /// gzip was named after the program that started it on the other core.
+    #[test]
+    fn names_are_in_time_whichever_core_told_first() {
+        let named = |from_ns, comm: &str| TaskRow { from_ns, comm: comm.into(), ..row(9, 9) };
+        let rows = task_rows(vec![row(9, 9)], vec![], vec![named(20, "gzip"), named(10, "taskset")], &[]);
+        let names: Vec<_> = rows.iter().map(|r| r.comm.as_str()).collect();
+        assert_eq!(names, vec!["t9", "taskset", "gzip"]);
     }
 }

@@ -211,13 +211,14 @@ fn waits_explained() {
         "__schedule;schedule;jbd2_log_wait_commit;ext4_sync_file;__x64_sys_fsync;do_syscall_64",
         "__schedule;io_schedule;folio_wait_bit_common;filemap_fault;__do_fault;exc_page_fault;asm_exc_page_fault",
         "__schedule;my_driver_wait",
+        "__schedule;schedule;anon_pipe_write;vfs_write;ksys_write;__x64_sys_write;do_syscall_64",
     ]
     .map(str::to_owned)
     .to_vec();
     let nap = |nr: u32, uninterruptible, io| Frame::SleepIn { nr, uninterruptible, io };
     let (fault, epoll) = (nap(u32::MAX - 1, false, false), nap(Sysno::epoll_wait as u32, false, false));
     let (fsync, unknown) = (nap(Sysno::fsync as u32, true, false), nap(u32::MAX, false, false));
-    let futex = nap(Sysno::futex as u32, false, false);
+    let (futex, write) = (nap(Sysno::futex as u32, false, false), nap(Sysno::write as u32, false, false));
     let read = nap(Sysno::read as u32, true, true);
     let stack = |symbol| Frame::Stack { symbol };
     let woken = Frame::WokenBy { symbol: 1 };
@@ -255,6 +256,10 @@ fn waits_explained() {
         (Service, owner(Blocked, &[nap(u32::MAX - 1, true, true), stack(5)]), "paging", "major-fault"),
         (Service, owner(Blocked, &[fsync, stack(4), woken]), "disk-wait", "journal"),
         (Receive, owner(Blocked, &[epoll, stack(3)]), "wakeup-delay", "not woken yet"),
+        // The log of the reply before goes to a full pipe, whose stack is a wait for a peer as epoll_wait's is.
+        (Receive, owner(Blocked, &[write, stack(7)]), "hol-blocking", "memcached"),
+        (Receive, owner(Blocked, &[write, stack(7), woken]), "hol-blocking", "memcached"),
+        (Service, owner(Blocked, &[write, stack(7)]), "app-processing", "waits in write"),
         (Service, owner(Blocked, &[epoll, stack(3)]), "app-processing", "waits in epoll_wait"),
         (Service, owner(Blocked, &[epoll, stack(3), woken]), "app-processing", "waits in epoll_wait for jbd2"),
         (Service, owner(Blocked, &[unknown, woken]), "app-processing", "waits for jbd2"),
