@@ -285,6 +285,17 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     if diagnosis.focus.messages < 100 {
         out.push(format!("the focus holds only {} messages: the intervals are wide", diagnosis.focus.messages));
     }
+    for row in diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE) {
+        out.push(format!(
+            "{} has {:.0} % of the deviation, in {} of {} messages{}: too seldom to tell it from chance in this run (its interval \
+             holds 0), so it is not among the causes; record longer",
+            readable(&row.category, &row.name),
+            100.0 * row.share,
+            row.messages,
+            diagnosis.focus.messages,
+            row.evidence.first().map_or(String::new(), |id| format!(", most in message {id}")),
+        ));
+    }
     if facts.clock_error_ns > options.granularity_ns {
         out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
     }
@@ -304,6 +315,9 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     }
     out
 }
+
+/// The share of the deviation from which a row that is no cause has a note of its own.
+const RARE_BUT_LARGE: f64 = 0.25;
 
 /// The row that stands for the rows which are no causes.
 pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {

@@ -93,6 +93,21 @@ fn what_may_be_chance_is_no_cause() {
     assert!(d.not_significant.is_empty() && cause(&d, "not-significant").is_none());
 }
 
+/// A retransmission of 200 ms in one message of the focus was most of the deviation and stood nowhere but in a sum.
+#[test]
+fn what_is_rare_but_large_has_a_note() {
+    let d =
+        service(&busy(|i| if i == 2000 { vec![a(2, 500_000), a(4, 30_000_000)] } else { vec![a(2, 500_000)] }), false);
+    assert!(cause(&d, "disk-wait").is_none(), "{:?}", d.causes);
+    let disk = d.not_significant.iter().find(|c| c.category == "disk-wait").unwrap();
+    assert_eq!((disk.messages, (100.0 * disk.share).round()), (1, 43.0), "{disk:?}");
+    let note = d.notes.iter().find(|n| n.contains("43 % of the deviation")).expect("a note");
+    assert!(note.contains("in 1 of 80 messages, most in message 2000: too seldom to tell it from chance"), "{note}");
+    // What is not large has none.
+    let d = service(&busy(|i| if i == 2000 { vec![a(2, 500_000), a(4, 90_000)] } else { vec![a(2, 500_000)] }), false);
+    assert!(!d.notes.iter().any(|n| n.contains("chance")), "{:?}", d.notes);
+}
+
 /// Messages with 0 to 29 faults of `each` ns; every 50th has 200 more.
 fn faulting(each: u64) -> Lifetimes {
     let mut rng = SplitMix(11);
