@@ -7,6 +7,7 @@
 use super::name::base;
 
 /// The values of one cause.
+#[derive(Default)]
 pub struct Fill<'a> {
     /// The cause's name.
     pub name: &'a str,
@@ -207,19 +208,9 @@ fn mask(cores: &[u32]) -> String {
 mod tests {
     use super::*;
 
-    const NONE: Fill<'_> = Fill {
-        name: "n",
-        app: "m",
-        pids: &[],
-        device: None,
-        cores: &[],
-        cpus: None,
-        cgroup: None,
-        irqs: &[],
-        netns: None,
-        device_netns: None,
-        inside: None,
-    };
+    fn none() -> Fill<'static> {
+        Fill { name: "n", app: "m", ..Fill::default() }
+    }
 
     #[test]
     fn names_cannot_leave_their_quotes() {
@@ -229,7 +220,7 @@ mod tests {
         assert_eq!(quote("$(reboot)"), "'$(reboot)'");
         assert_eq!(quote("-rf"), "'-rf'");
         assert_eq!(quote(""), "''");
-        let fill = Fill { name: "a\nb", ..NONE };
+        let fill = Fill { name: "a\nb", ..none() };
         assert_eq!(fill.one("grep -Fx -e {comm}", None), None);
         let fill = Fill { name: "tokio (w)", ..fill };
         assert_eq!(text(&fill, "grep -Fx -e {comm} >> {key}", None), "grep -Fx -e 'tokio (w)' >> tokio__w_");
@@ -250,12 +241,13 @@ mod tests {
     /// What a run does not know is a word that no command takes, with how to find it; never a guess.
     #[test]
     fn unknown_values_are_words_with_how_to_find_them() {
-        let filled = NONE.one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
+        let filled =
+            none().one("ethtool -C {dev} on {cpu}, not {other_cpus} of {dev} {pid} {pids} {irq}", None).unwrap();
         assert_eq!(filled.text, "ethtool -C DEV on CPU, not OTHER_CPUS of DEV PID PIDS IRQ");
         let words: Vec<&str> = filled.find.iter().map(|(word, _)| *word).collect();
         assert_eq!(words, ["DEV", "CPU", "OTHER_CPUS", "PID", "PIDS", "IRQ"]);
         // The machine's cores alone do not say which ones are others.
-        let fill = Fill { cpus: Some(4), ..NONE };
+        let fill = Fill { cpus: Some(4), ..none() };
         assert_eq!(fill.one("{other_mask} of {all_mask}", None).unwrap().text, "OTHER_MASK of f");
         assert_eq!(fill.one("{nonsense}", None), None);
     }
@@ -273,7 +265,7 @@ mod tests {
         assert_eq!(list(&[0, 2, 3, 4, 7]), "0,2-4,7");
         assert_eq!(mask(&[0, 1, 3]), "b");
         assert_eq!(mask(&[0, 33]), "2,00000001");
-        let fill = Fill { pids: &[1, 2], cores: &[0, 1], cpus: Some(2), ..NONE };
+        let fill = Fill { pids: &[1, 2], cores: &[0, 1], cpus: Some(2), ..none() };
         assert_eq!(fill.one("{other_cpus}", None), None, "no other core is left");
         assert_eq!(text(&fill, "{all_cpus} {all_mask} {cpu} {pids}", None), "0-1 3 0-1 1,2");
     }

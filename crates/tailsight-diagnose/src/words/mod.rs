@@ -287,7 +287,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     }
     for row in diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE) {
         out.push(format!(
-            "{} has {:.0} % of the deviation, in {} of {} messages{}: too seldom to tell it from chance in this run (its interval \
+            "{} has {:.0} % of the deviation, in {} of {} messages{}: too uneven to tell it from chance in this run (its interval \
              holds 0), so it is not among the causes; record longer",
             readable(&row.category, &row.name),
             100.0 * row.share,
@@ -525,19 +525,7 @@ mod tests {
             device_netns: Some(41),
             inside: None,
         };
-        let nothing = fill::Fill {
-            name: "x",
-            app: "the target",
-            pids: &[],
-            device: None,
-            cores: &[],
-            cpus: None,
-            cgroup: None,
-            irqs: &[],
-            netns: None,
-            device_netns: None,
-            inside: None,
-        };
+        let nothing = fill::Fill { name: "x", app: "the target", ..fill::Fill::default() };
         let words =
             ["CGROUP", "IRQS", "PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
         let split = |text: &str| -> Vec<String> {

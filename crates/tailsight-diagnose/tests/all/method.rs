@@ -102,7 +102,7 @@ fn what_is_rare_but_large_has_a_note() {
     let disk = d.not_significant.iter().find(|c| c.category == "disk-wait").unwrap();
     assert_eq!((disk.messages, (100.0 * disk.share).round()), (1, 43.0), "{disk:?}");
     let note = d.notes.iter().find(|n| n.contains("43 % of the deviation")).expect("a note");
-    assert!(note.contains("in 1 of 80 messages, most in message 2000: too seldom to tell it from chance"), "{note}");
+    assert!(note.contains("in 1 of 80 messages, most in message 2000: too uneven to tell it from chance"), "{note}");
     // What is not large has none.
     let d = service(&busy(|i| if i == 2000 { vec![a(2, 500_000), a(4, 90_000)] } else { vec![a(2, 500_000)] }), false);
     assert!(!d.notes.iter().any(|n| n.contains("chance")), "{:?}", d.notes);
