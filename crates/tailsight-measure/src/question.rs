@@ -103,6 +103,10 @@ impl Question {
         }
         let mut config = Config::new(self.targets.clone(), self.specified());
         config.seed = self.plan.seed;
+        config.since = match self.latency {
+            Latency::Response => method::Since::Due,
+            Latency::Service => method::Since::Sent,
+        };
         let requests = self.expected_requests().unwrap_or(config.max_requests as f64).min(MOST_REQUESTS);
         config.max_requests = (requests as u64).max(1);
         // A slow load must record more of its requests, or the first batch alone would take all the time.

@@ -1,17 +1,41 @@
 //! Were the requests sent as the workload specifies? (Lancet §4.3: every agent tests its inter-transmission intervals.)
 //!
+//! What a send was late by is taken off as far as it is below a [`GRACE`] of the width asked. A server that takes requests in
+//! order answers none later than the latest of them was sent late (Lindley's recursion is monotone and does not expand), so
+//! such deviations move no percentile by more than the grace; and all of the lateness is in the interval besides.
+//!
 //! In: windows of consecutive sends. Out: [`Check`]s for each agent and for the superposed stream, whose p-values are held
 //! against `alpha_arrivals` divided by their number. Gaps are ns.
 
-use super::model::{AgentBatch, Arrivals, Batch, Config, Send};
+use super::model::{AgentBatch, Arrivals, Batch, Config, Send, Target};
 use super::verdict::{Check, CheckId};
 use crate::Error;
 use crate::anderson::{self, Anderson};
+use crate::quantile::{quantile, sorted};
 use crate::random::{Random, mix};
 use crate::spearman::autocorrelation;
 
 /// Share of the gaps of a fixed schedule that may be off by more than the tolerance.
 const FIXED_OUTSIDE: f64 = 0.01;
+
+/// Lateness is passed over up to this part of the narrowest interval asked.
+const GRACE: f64 = 0.25;
+
+/// How much lateness is passed over, ns: nothing where the batch has no samples to take the percentile from.
+fn grace_ns(batch: &Batch, config: &Config) -> i64 {
+    let all = sorted(batch.agents.iter().flat_map(|a| &a.samples).map(|s| s.latency_ns).collect());
+    let width = |target: &Target| {
+        let estimate = quantile(&all, target.quantile)?;
+        Some(target.max_width_ns(estimate).min(estimate / 10.0))
+    };
+    let narrowest = config.targets.iter().filter_map(width).reduce(f64::min).unwrap_or(0.0);
+    (GRACE * narrowest.max(0.0)) as i64
+}
+
+/// When a request was sent, for the tests: at its due time if it was late by the grace at most, else that much earlier.
+fn taken(send: &Send, grace: i64) -> i64 {
+    send.sent_ns - (send.sent_ns - send.intended_ns).clamp(0, grace)
+}
 
 /// All checks of the arrivals of a batch; `round` varies the random choice of gaps.
 pub fn arrivals(batch: &Batch, config: &Config, round: u64) -> Vec<Check> {
@@ -19,12 +43,13 @@ pub fn arrivals(batch: &Batch, config: &Config, round: u64) -> Vec<Check> {
         return Vec::new();
     }
     let mut random = Random::new(mix(config.seed, 0x6761_7073 ^ round));
+    let grace = grace_ns(batch, config);
     let mut checks: Vec<Check> = Vec::new();
     for agent in &batch.agents {
-        checks.extend(agent_checks(agent, config, &mut random));
+        checks.extend(agent_checks(agent, grace, config, &mut random));
     }
     if batch.one_clock && batch.agents.len() > 1 {
-        checks.push(superposed(batch, config, &mut random));
+        checks.push(superposed(batch, grace, config, &mut random));
     }
     let tests = checks.iter().filter(|c| c.threshold_is_p).count().max(1);
     for check in checks.iter_mut().filter(|c| c.threshold_is_p) {
@@ -34,14 +59,14 @@ pub fn arrivals(batch: &Batch, config: &Config, round: u64) -> Vec<Check> {
     checks
 }
 
-fn agent_checks(agent: &AgentBatch, config: &Config, random: &mut Random) -> Vec<Check> {
+fn agent_checks(agent: &AgentBatch, grace: i64, config: &Config, random: &mut Random) -> Vec<Check> {
     let subject = Some(agent.agent.clone());
-    let sent = gaps(&agent.windows, |s| s.sent_ns);
+    let sent = gaps(&agent.windows, |s| taken(s, grace));
     let intended = gaps(&agent.windows, |s| s.intended_ns);
     let chosen = choose(sent.len(), config.max_gaps, random);
     let pick = |from: &[f64]| -> Vec<f64> { chosen.iter().map(|i| from[*i]).collect() };
     if let Arrivals::Fixed { tolerance } = config.arrivals {
-        return vec![fixed(subject, &sent, &intended, tolerance)];
+        return vec![fixed(subject, &gaps(&agent.windows, |s| s.sent_ns), &intended, tolerance)];
     }
     let (test, result) = match config.arrivals {
         Arrivals::Exponential => ("Anderson-Darling, exponential, estimated mean", anderson::exponential(&pick(&sent))),
@@ -51,17 +76,17 @@ fn agent_checks(agent: &AgentBatch, config: &Config, random: &mut Random) -> Vec
     };
     let mut checks = vec![tested(CheckId::Arrivals, test, subject.clone(), &result, sent.len())];
     if matches!(config.arrivals, Arrivals::Exponential | Arrivals::Lognormal | Arrivals::Pareto) {
-        checks.push(independent_gaps(agent, subject, config.max_gaps, random));
+        checks.push(independent_gaps(agent, grace, subject, config.max_gaps, random));
     }
     checks
 }
 
 /// A renewal process has gaps that know nothing of each other; a client that catches up in bursts has not.
-fn independent_gaps(agent: &AgentBatch, subject: Option<String>, max: usize, random: &mut Random) -> Check {
+fn independent_gaps(agent: &AgentBatch, grace: i64, subject: Option<String>, max: usize, random: &mut Random) -> Check {
     let longest = agent.windows.iter().max_by_key(|w| w.len()).map(Vec::as_slice).unwrap_or_default();
     let length = longest.len().min(max + 1);
     let start = if longest.len() > length { random.below(longest.len() - length) } else { 0 };
-    let gaps = gaps(&[longest[start..start + length].to_vec()], |s| s.sent_ns);
+    let gaps = gaps(&[longest[start..start + length].to_vec()], |s| taken(s, grace));
     let result = autocorrelation(&gaps);
     Check {
         id: CheckId::ArrivalIndependence,
@@ -76,9 +101,9 @@ fn independent_gaps(agent: &AgentBatch, subject: Option<String>, max: usize, ran
     }
 }
 
-fn superposed(batch: &Batch, config: &Config, random: &mut Random) -> Check {
+fn superposed(batch: &Batch, grace: i64, config: &Config, random: &mut Random) -> Check {
     // Only times at which every agent was sending belong to the superposed stream: its windows' common extent.
-    let streams = |of: fn(&Send) -> i64| -> Vec<f64> {
+    let streams = |of: &dyn Fn(&Send) -> i64| -> Vec<f64> {
         let windows = batch.agents.iter().map(|a| a.windows.len()).min().unwrap_or(0);
         let mut all = Vec::new();
         for w in 0..windows {
@@ -90,14 +115,14 @@ fn superposed(batch: &Batch, config: &Config, random: &mut Random) -> Check {
         }
         all
     };
-    let sent = streams(|s| s.sent_ns);
+    let sent = streams(&|s| taken(s, grace));
     let pick =
         |from: &[f64], chosen: &[usize]| -> Vec<f64> { chosen.iter().filter_map(|i| from.get(*i)).copied().collect() };
     let chosen = choose(sent.len(), config.max_gaps, random);
     let (test, result) = if config.arrivals == Arrivals::Exponential {
         ("Anderson-Darling, exponential, estimated mean", anderson::exponential(&pick(&sent, &chosen)))
     } else {
-        let intended = streams(|s| s.intended_ns);
+        let intended = streams(&|s| s.intended_ns);
         let other = choose(intended.len(), config.max_gaps, random);
         (
             "Anderson-Darling, sent against intended gaps",
@@ -145,8 +170,10 @@ fn fixed(subject: Option<String>, sent: &[f64], intended: &[f64], tolerance: f64
     }
 }
 
+/// Requests that left in one call have a gap below the resolution of the clock, not none: of a zero the logarithm is infinite,
+/// and a single one would decide the test.
 fn gaps(windows: &[Vec<Send>], of: impl Fn(&Send) -> i64) -> Vec<f64> {
-    windows.iter().flat_map(|w| w.windows(2).map(|pair| (of(&pair[1]) - of(&pair[0])).max(0) as f64)).collect()
+    windows.iter().flat_map(|w| w.windows(2).map(|pair| (of(&pair[1]) - of(&pair[0])).max(1) as f64)).collect()
 }
 
 /// Up to `most` indices of `n`, at random, each once, in order.

@@ -30,7 +30,7 @@ mod system;
 pub mod verdict;
 mod words;
 
-pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Slice, Target, Width, percentile_name};
+pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Since, Slice, Target, Width, percentile_name};
 pub use verdict::{Check, CheckId, IntervalMethod, Number, Outcome, PercentileResult, Refusal, Verdict, WarmUp};
 
 use crate::Error;

@@ -132,6 +132,29 @@ pub enum Arrivals {
     ClosedLoop,
 }
 
+/// From when the latency under study counts, and with it on which side of the measured latency the truth lies when the client
+/// was late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Since {
+    /// From when a request was due (response time): all of the lateness is inside, so the truth is not above what was measured
+    /// and above it less the lateness.
+    Due,
+    /// From when it was sent (service time): the lateness is hidden, so the truth is not below what was measured and below it
+    /// plus the lateness.
+    Sent,
+}
+
+impl Since {
+    /// What is to be added to a latency, as a part of the lateness, to reach the other end of where the truth lies.
+    pub fn other_end(self) -> f64 {
+        match self {
+            Self::Due => -1.0,
+            Self::Sent => 1.0,
+        }
+    }
+}
+
 /// What is asked of the method. [`Config::new`] has the defaults; every threshold of the verdict is here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -139,6 +162,8 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// The specified arrival process.
     pub arrivals: Arrivals,
+    /// From when latencies count.
+    pub since: Since,
     /// Relative error of the sent and answered rates that is accepted beside counting noise.
     pub load_tolerance: f64,
     /// How far the client's lateness (sent less intended) may move a target percentile, ns. `None`: the width asked for it,
@@ -182,6 +207,7 @@ impl Config {
         Self {
             targets,
             arrivals,
+            since: Since::Due,
             load_tolerance: 0.02,
             max_lateness_ns: None,
             max_errors: 0.001,

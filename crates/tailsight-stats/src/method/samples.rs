@@ -3,12 +3,13 @@
 //! In: samples in order of their intended times. Out: a [`Look`]: the checks and either the numbers or how many samples more
 //! would be needed. Latencies are ns.
 
-use super::model::{Config, Sample, Target, percentile_name};
+use super::model::{Arrivals, Config, Sample, Target, percentile_name};
+use super::system::other_end;
 use super::verdict::{Check, CheckId, IntervalMethod, Number, PercentileResult, WarmUp};
 use crate::adf::{Lags, Trend, adf};
 use crate::drift::drift;
 use crate::effective::{Batches, batches, dependent_interval_sorted, effective_size_at};
-use crate::quantile::{interval, quantile, rank, samples_for_width, samples_to_support};
+use crate::quantile::{interval, quantile, rank, samples_for_width, samples_to_support, sorted};
 use crate::random::mix;
 use crate::spearman::{Ranked, autocorrelation_of_ranks, clustering_of};
 use crate::warmup::detect;
@@ -254,6 +255,7 @@ fn conclude(
 ) {
     let seed = mix(config.seed, salt);
     let inflations = inflations(kept, ranked, config);
+    let moved = moved(samples, &ranked.sorted, config);
     let mut independent = None;
     let mut factor = 1;
     let mut last = Vec::new();
@@ -281,7 +283,7 @@ fn conclude(
     if let Some(thinned) = independent {
         look.thinning = Some(factor);
         let rate = recording_rate / factor as f64;
-        match intervals(&thinned, config, rate, |target| {
+        match intervals(&thinned, &moved, config, rate, |target| {
             let i = interval(&thinned, target.quantile, spent(target.level))?;
             Some((i.lower, i.upper, IntervalMethod::OrderStatistic))
         }) {
@@ -293,7 +295,7 @@ fn conclude(
             Err((failed, needed)) => by_thinning = Some((failed, needed.saturating_mul(factor))),
         }
     }
-    let by_size = intervals(&ranked.sorted, config, recording_rate, |target| {
+    let by_size = intervals(&ranked.sorted, &moved, config, recording_rate, |target| {
         let (i, e) = dependent_interval_sorted(kept, &ranked.sorted, target.quantile, spent(target.level))?;
         let how = IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches };
         Some((i.lower, i.upper, how))
@@ -315,11 +317,20 @@ fn conclude(
     };
 }
 
+/// By how much the client's lateness may have moved each target, ns; below zero where the truth may be lower.
+fn moved(samples: &[Sample], ordered: &[f64], config: &Config) -> Vec<f64> {
+    let late = config.arrivals != Arrivals::ClosedLoop;
+    let other = if late { sorted(samples.iter().map(|s| other_end(s, config)).collect()) } else { Vec::new() };
+    let by = |target: &Target| Some(quantile(&other, target.quantile)? - quantile(ordered, target.quantile)?);
+    config.targets.iter().map(|target| by(target).unwrap_or(0.0)).collect()
+}
+
 type Intervals = Result<(Number, Vec<Check>), (Check, usize)>;
 
 /// The interval of every target; or the check that failed and how many such samples would be needed.
 fn intervals(
     ordered: &[f64],
+    moved: &[f64],
     config: &Config,
     sampling_rate: f64,
     of: impl Fn(&Target) -> Option<(f64, f64, IntervalMethod)>,
@@ -328,11 +339,13 @@ fn intervals(
     let mut percentiles = Vec::new();
     let mut checks = Vec::new();
     let mut worst: Option<(Check, usize)> = None;
-    for target in &config.targets {
+    for (target, moved) in config.targets.iter().zip(moved) {
         let value_ns = quantile(ordered, target.quantile).unwrap_or(f64::NAN);
         let wanted = target.max_width_ns(value_ns);
         let found = of(target);
-        let width = found.map_or(f64::INFINITY, |(lower, upper, _)| upper - lower);
+        // The interval holds what chance and the client's lateness may have done; more samples narrow only the first.
+        let chance = found.map_or(f64::INFINITY, |(lower, upper, _)| upper - lower);
+        let width = chance + moved.abs();
         let narrow = found.is_some() && width <= wanted;
         let name = Some(percentile_name(target.quantile));
         let test = format!("width of the {} % interval, ns", target.level * 100.0);
@@ -340,12 +353,16 @@ fn intervals(
         checks.push(check.clone());
         match found {
             Some((lower_ns, upper_ns, how)) if narrow => {
+                let (lower_ns, upper_ns) = (lower_ns + moved.min(0.0), upper_ns + moved.max(0.0));
                 percentiles.push(PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n });
             }
             _ => {
+                // Lateness that leaves little room asks for samples without end; a sixteenth of the width is the least that
+                // is projected for, and such a run ends N/A by its interval.
+                let room = (wanted - moved.abs()).max(wanted / 16.0);
                 let supported = samples_to_support(target.quantile, spent(target.level));
                 let needed =
-                    if width.is_finite() { samples_for_width(n, width, wanted) } else { (2 * n).max(supported) };
+                    if width.is_finite() { samples_for_width(n, chance, room) } else { (2 * n).max(supported) };
                 let needed = (needed as f64 * MARGIN) as usize;
                 if worst.as_ref().is_none_or(|(_, most)| needed > *most) {
                     worst = Some((check, needed));

@@ -100,10 +100,10 @@ pub fn errors(batch: &Batch, config: &Config) -> Check {
     }
 }
 
-/// The client's own lateness, by what it may do to the percentiles asked: a latency that counts from when a request was due
-/// holds all of it, one that counts from when it was sent hides it, and the truth lies between. So the quantiles with and
-/// without it may not be further apart than what is to be resolved. A server that keeps the client from sending in time
-/// (a loop that is not open) moves them far apart.
+/// The client's own lateness, by what it may do to the percentiles asked. A latency that counts from when a request was due
+/// holds all of it, one that counts from when it was sent hides it ([`Since`](super::Since)); the truth lies between that and
+/// the same without (with) it, so those two quantiles may not be further apart than what is to be resolved. A server that keeps
+/// the client from sending in time (a loop that is not open) moves them far apart.
 pub fn lateness(batch: &Batch, config: &Config) -> Vec<Check> {
     if config.arrivals == Arrivals::ClosedLoop {
         return Vec::new();
@@ -111,19 +111,20 @@ pub fn lateness(batch: &Batch, config: &Config) -> Vec<Check> {
     batch.agents.iter().map(|agent| lateness_of(agent, config)).collect()
 }
 
+/// The other end of where a sample's latency lies when the client was late, ns.
+pub fn other_end(sample: &Sample, config: &Config) -> f64 {
+    sample.latency_ns + config.since.other_end() * (sample.sent_ns - sample.intended_ns).max(0) as f64
+}
+
 fn lateness_of(agent: &AgentBatch, config: &Config) -> Check {
-    let shifted = |by: f64| {
-        let of = |s: &Sample| s.latency_ns + by * (s.sent_ns - s.intended_ns).max(0) as f64;
-        sorted(agent.samples.iter().map(of).collect())
-    };
-    let (less, as_is, more) = (shifted(-1.0), shifted(0.0), shifted(1.0));
+    let as_is = sorted(agent.samples.iter().map(|s| s.latency_ns).collect());
+    let other = sorted(agent.samples.iter().map(|s| other_end(s, config)).collect());
     // Of several percentiles the one that is moved the most, as a part of its width.
     let worst = config.targets.iter().filter_map(|target| {
-        let at = |all: &[f64]| quantile(all, target.quantile);
-        let (less, as_is, more) = (at(&less)?, at(&as_is)?, at(&more)?);
-        let width = target.max_width_ns(as_is);
-        let width = if width.is_finite() { width } else { as_is / 10.0 };
-        Some(((as_is - less).max(more - as_is), config.max_lateness_ns.unwrap_or(width)))
+        let (here, there) = (quantile(&as_is, target.quantile)?, quantile(&other, target.quantile)?);
+        let width = target.max_width_ns(here);
+        let width = if width.is_finite() { width } else { here / 10.0 };
+        Some(((there - here).abs(), config.max_lateness_ns.unwrap_or(width)))
     });
     let (statistic, threshold) =
         worst.max_by(|a, b| (a.0 * b.1).total_cmp(&(b.0 * a.1))).unwrap_or((0.0, f64::INFINITY));

@@ -166,6 +166,92 @@ fn lateness_counts_by_what_it_does_to_the_percentile() {
     assert_eq!(refused(&tail).failed.id, CheckId::ClientLateness);
 }
 
+/// Measures a server whose client is late as `late` says (per request, ns), against its punctual twin.
+fn with_lateness(target: &str, seed: u64, late: impl Fn(usize) -> i64) -> Verdict {
+    let mut method = Method::new(config(target)).expect("sound");
+    let mut world = World::new(Server::Exponential, 0.2, Fault::None, seed);
+    loop {
+        match method.step() {
+            Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
+            Step::Measure { samples, sampling_rate } => {
+                let mut batch = world.batch(samples, sampling_rate);
+                for (i, sample) in batch.agents[0].samples.iter_mut().enumerate() {
+                    sample.sent_ns += late(i);
+                    sample.latency_ns += late(i) as f64;
+                }
+                for (i, send) in batch.agents[0].windows.iter_mut().flatten().enumerate() {
+                    send.sent_ns += late(i);
+                }
+                method.on_batch(batch);
+            }
+            Step::Done(verdict) => return *verdict,
+        }
+    }
+}
+
+/// Regression: lateness up to the width asked was accepted and the interval knew nothing of it, so that the truth, the
+/// percentile of a punctual client, lay outside.
+#[test]
+fn an_accepted_interval_holds_what_lateness_may_have_done() {
+    let truth = Server::Exponential;
+    let exact = with_lateness("p50:20%@95", 11, |_| 0);
+    let Outcome::Number(exact) = exact.outcome else { panic!("{exact:?} of {truth:?}") };
+    let exact = exact.percentiles[0].value_ns;
+    let late = (0.08 * exact) as i64;
+    let verdict = with_lateness("p50:20%@95", 11, |_| late);
+    let Outcome::Number(number) = verdict.outcome else { panic!("{verdict:?}") };
+    let p = &number.percentiles[0];
+    assert!(p.lower_ns <= exact && exact <= p.upper_ns, "{exact} {p:?}");
+    assert!(p.upper_ns - p.lower_ns >= late as f64 && p.upper_ns - p.lower_ns <= 0.2 * p.value_ns, "{p:?}");
+}
+
+/// Regression: a response time holds the lateness once; the check added it a second time, and few requests that were late by
+/// less than the percentile refused what they had not moved.
+#[test]
+fn lateness_below_the_percentile_is_counted_once() {
+    let mut world = World::new(Server::Exponential, 0.2, Fault::None, 5);
+    let batch = world.batch(10_000, 1.0);
+    let mut all: Vec<f64> = batch.agents[0].samples.iter().map(|s| s.latency_ns).collect();
+    all.sort_by(f64::total_cmp);
+    let p99 = all[9_900];
+    // 2 % are late by 0.7 of the p99: on top of their own short latency that is mostly below it, twice that is above.
+    let late = |i: usize| if i % 50 == 0 { (0.7 * p99) as i64 } else { 0 };
+    let shifts = |since| {
+        let mut method = Method::new(Config { since, max_restarts: 0, ..config("p99:10%@95") }).expect("sound");
+        let mut world = World::new(Server::Exponential, 0.2, Fault::None, 5);
+        method.on_load(&[world.load(1.0)]);
+        let mut batch = world.batch(10_000, 1.0);
+        for (i, sample) in batch.agents[0].samples.iter_mut().enumerate() {
+            sample.sent_ns += late(i);
+            sample.latency_ns += late(i) as f64;
+        }
+        method.on_batch(batch);
+        let of = |c: &&Check| c.id == CheckId::ClientLateness;
+        method.checks().iter().find(of).expect("made").statistic
+    };
+    let (due, sent) = (shifts(Since::Due), shifts(Since::Sent));
+    assert!(due < 0.5 * sent, "{due} {sent} {p99}");
+}
+
+/// Regression: no client sends two requests at once, so gaps shorter than a send were never as specified, and Anderson-Darling
+/// refused every fast Poisson stream over microseconds that move no percentile. Lateness that matters still fails.
+#[test]
+fn arrivals_are_held_to_the_width_asked() {
+    let arrivals = |tick: f64| {
+        let mut method = Method::new(Config { max_restarts: 0, ..config("p99:10%@95") }).expect("sound");
+        let mut world = World::new(Server::Exponential, 0.5, Fault::Ticks(tick), 3);
+        method.on_load(&[world.load(1.0)]);
+        method.on_batch(world.batch(10_000, 0.2));
+        method
+            .checks()
+            .iter()
+            .filter(|c| matches!(c.id, CheckId::Arrivals | CheckId::ArrivalIndependence))
+            .all(|c| c.passed)
+    };
+    assert!(arrivals(1_000.0));
+    assert!(!arrivals(10_000.0));
+}
+
 #[test]
 fn failures_of_the_system_are_named() {
     let cases = [
