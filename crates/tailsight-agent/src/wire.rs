@@ -34,6 +34,9 @@ pub struct Summary {
     pub counts: Counts,
     /// The client's own lateness, ns.
     pub lateness: Histogram,
+    /// Of it, what the threads were idle for and woke too late, ns.
+    #[serde(default)]
+    pub overslept: Histogram,
     /// How each loading thread was treated by the scheduler.
     pub threads: Vec<Treatment>,
     /// How exactly the agent's own clocks were compared with each other, at worst, ns.
@@ -49,6 +52,7 @@ impl From<&Outcome> for Summary {
             end_ns: outcome.end_ns,
             counts: outcome.counts,
             lateness: outcome.lateness.clone(),
+            overslept: outcome.overslept.clone(),
             threads: outcome.threads.iter().map(|t| t.treatment).collect(),
             clock_error_ns: outcome.threads.iter().map(|t| t.clock_error_ns).max().unwrap_or(0),
             complaints: outcome.complaints.clone(),

@@ -211,6 +211,13 @@ impl Driver {
         window as u16
     }
 
+    /// From now on threads that wait as [`Wait::Auto`] poll without a pause, which takes their cores whole. Gives whether that
+    /// changes anything: not for other ways to wait, nor where it would leave no core for anybody else.
+    pub fn be_punctual(&self) -> bool {
+        let fits = self.plan.wait == Wait::Auto && host::allowed_cpus().len() > self.plan.threads as usize;
+        fits && !self.control.punctual.swap(true, Ordering::Relaxed)
+    }
+
     /// How it stands.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -288,7 +295,12 @@ impl Driver {
             .map(|thread| thread.join().unwrap_or_else(|_| ThreadReport::panicked()))
             .collect();
         let cpu_ns = process_cpu_ns().saturating_sub(self.cpu_before_ns);
-        Outcome::new(self.plan.clone(), self.start_ns, cpu_ns, reports, &self.published)
+        let mut plan = self.plan.clone();
+        if self.control.punctual.load(Ordering::Relaxed) {
+            // The accounts are of a thread that polls, which is not out of CPU when it takes its core.
+            Arc::make_mut(&mut plan).wait = Wait::Spin;
+        }
+        Outcome::new(plan, self.start_ns, cpu_ns, reports, &self.published)
     }
 }
 
@@ -408,6 +420,7 @@ impl ThreadReport {
         self.lazy = engine.is_lazy();
         self.margin_ns = engine.margin_ns();
         self.lateness = engine.lane.lateness.clone();
+        self.overslept = engine.lane.overslept.clone();
         self.blocked_max_ns = engine.lane.blocked_max_ns;
         self.clock_steps = engine.lane.wall.steps;
         self.clock_step_max_ns = engine.lane.wall.largest_step_ns;

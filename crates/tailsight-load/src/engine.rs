@@ -190,8 +190,12 @@ impl Engine {
     /// at once. Gives why the load is over when it is.
     pub(crate) fn turn(&mut self) -> Option<Ended> {
         let now = now_ns();
+        self.lane.woke_ns = now;
         if self.chores_are_due(now) {
             self.chores_ns = now + CHORES_NS;
+            if self.lane.control.punctual.load(Ordering::Relaxed) {
+                self.pacer.be_punctual();
+            }
             if let Err(error) = self.chores(now) {
                 return Some(Ended::Failed(error.to_string()));
             }

@@ -22,6 +22,8 @@ pub(crate) struct Control {
     pub(crate) threshold: AtomicU64,
     /// Number of the measurement window.
     pub(crate) window: AtomicU32,
+    /// Threads that wait as `auto` poll from now on.
+    pub(crate) punctual: AtomicBool,
 }
 
 impl Control {
@@ -102,6 +104,12 @@ pub(crate) struct Lane {
     pub(crate) prepared_stamped: u64,
     /// The client's lateness over all requests but the blocked ones, ns.
     pub(crate) lateness: Histogram,
+    /// Of that, the part for which the thread was idle and ended its waiting too late, ns; the rest it was busy with other
+    /// requests.
+    pub(crate) overslept: Histogram,
+    /// When the last waiting began (`u64::MAX`: there was none) and when it ended, ns.
+    pub(crate) idle_from_ns: u64,
+    pub(crate) woke_ns: u64,
     /// The largest lateness since the last interval row.
     pub(crate) late_max_ns: u64,
     /// How long blocked requests waited at most, ns.
@@ -124,6 +132,9 @@ impl Lane {
             prepared: [0; 8],
             prepared_stamped: 0,
             lateness: Histogram::default(),
+            overslept: Histogram::default(),
+            idle_from_ns: u64::MAX,
+            woke_ns: 0,
             late_max_ns: 0,
             blocked_max_ns: 0,
             buffer: vec![0; 128 << 10].into_boxed_slice(),
@@ -143,6 +154,7 @@ impl Lane {
             self.blocked_max_ns = self.blocked_max_ns.max(late);
         } else {
             self.lateness.add(late);
+            self.overslept.add(self.woke_ns.saturating_sub(intended_ns.max(self.idle_from_ns)));
             self.late_max_ns = self.late_max_ns.max(late);
         }
         if self.control.threshold.load(Ordering::Relaxed) > 0 && !self.published.sends.is_full() {

@@ -68,6 +68,8 @@ pub struct ThreadReport {
     pub treatment: Treatment,
     /// Its lateness over all requests but those that were blocked, ns.
     pub lateness: Histogram,
+    /// Of its lateness, what it was idle for and woke too late; the rest it was busy with other requests, ns.
+    pub overslept: Histogram,
     /// The longest that a request waited for a connection with room, ns.
     pub blocked_max_ns: u64,
     /// How long before due times it stopped sleeping at the end, ns.
@@ -119,6 +121,8 @@ pub struct Outcome {
     pub intervals: Vec<Vec<Interval>>,
     /// The client's own lateness over all requests but those that were blocked, ns.
     pub lateness: Histogram,
+    /// Of it, what the threads were idle for and woke too late; the rest they were busy with other requests, ns.
+    pub overslept: Histogram,
     /// The threads.
     pub threads: Vec<ThreadReport>,
     /// CPU time of the whole process, user and system, from the first request to the end of the drain, ns.
@@ -136,7 +140,7 @@ impl Outcome {
         published: &[Arc<Published>],
     ) -> Self {
         let mut counts = Counts::default();
-        let (mut samples, mut lateness) = (Vec::new(), Histogram::default());
+        let (mut samples, mut lateness, mut overslept) = (Vec::new(), Histogram::default(), Histogram::default());
         for lane in published {
             let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
             counts.sent += load(&lane.sent);
@@ -157,6 +161,7 @@ impl Outcome {
         counts.intended = counts.sent + counts.unsent;
         samples.sort_by_key(|sample| sample.intended_ns);
         threads.iter().for_each(|thread| lateness.merge(&thread.lateness));
+        threads.iter().for_each(|thread| overslept.merge(&thread.overslept));
         let parts: Vec<&[Send]> = published.iter().map(|lane| lane.sends.since(0)).collect();
         let mut sends = merge(&parts, true).0;
         firsts_of_bursts(&mut sends, plan.burst);
@@ -169,6 +174,7 @@ impl Outcome {
             sends,
             intervals: published.iter().map(|lane| lane.intervals.since(0).to_vec()).collect(),
             lateness,
+            overslept,
             threads,
             cpu_ns,
             complaints: Vec::new(),

@@ -40,7 +40,7 @@ impl Pacer {
     #[inline]
     pub(crate) fn margin_ns(&self) -> u64 {
         match self.wait {
-            Wait::Sleep => 0,
+            Wait::Sleep | Wait::Batch(_) => 0,
             Wait::Poll(ns) => ns,
             Wait::Spin => u64::MAX,
             Wait::Auto => (self.late_p99_ns + OWN_NS - self.goal_ns).clamp(0.0, LONGEST_NS) as u64,
@@ -52,8 +52,24 @@ impl Pacer {
     #[inline]
     pub(crate) fn worth_ns(&self) -> u64 {
         match self.wait {
-            Wait::Sleep => 0,
+            Wait::Sleep | Wait::Batch(_) => 0,
             _ => (self.late_ns + OWN_NS - self.margin_ns() as f64).max(WORTH_SLEEPING_NS) as u64,
+        }
+    }
+
+    /// From now on an `auto` thread polls all the time.
+    pub(crate) fn be_punctual(&mut self) {
+        if self.wait == Wait::Auto {
+            self.wait = Wait::Spin;
+        }
+    }
+
+    /// How long a thread that has nothing due lets requests gather before it looks again, ns.
+    #[inline]
+    pub(crate) fn gather_ns(&self) -> u64 {
+        match self.wait {
+            Wait::Batch(ns) => ns,
+            _ => 0,
         }
     }
 
@@ -133,6 +149,17 @@ mod tests {
         assert_eq!(pacer.margin_ns(), 0);
         assert!((15_000..=16_000).contains(&pacer.worth_ns()), "{}", pacer.worth_ns());
         assert_eq!(Pacer::new(Wait::Sleep).worth_ns(), 0);
+    }
+
+    /// Regression: on hosts whose sleeps end late the run was N/A although polling was possible.
+    #[test]
+    fn only_an_auto_thread_is_made_to_poll() {
+        for (wait, margin) in [(Wait::Auto, u64::MAX), (Wait::Sleep, 0), (Wait::Poll(7), 7), (Wait::Batch(9), 0)] {
+            let mut pacer = Pacer::new(wait);
+            pacer.be_punctual();
+            assert_eq!(pacer.margin_ns(), margin, "{wait}");
+        }
+        assert_eq!((Pacer::new(Wait::Batch(9)).gather_ns(), Pacer::new(Wait::Sleep).gather_ns()), (9, 0));
     }
 
     #[test]

@@ -23,18 +23,27 @@ pub enum Wait {
     Poll(u64),
     /// Polls all the time, which takes the core whole: `spin`.
     Spin,
+    /// Sleeps so many ns at least between two turns, and sends together what came due meanwhile: `batch:1ms`. The cheapest,
+    /// for load that is not measured; the server sees bursts.
+    Batch(u64),
 }
 
 impl FromStr for Wait {
     type Err = LoadError;
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
-        match (input, input.strip_prefix("poll:").and_then(duration_ns)) {
-            ("auto", _) => Ok(Self::Auto),
-            ("sleep", _) => Ok(Self::Sleep),
-            ("spin", _) => Ok(Self::Spin),
-            (_, Some(ns)) => Ok(Self::Poll(ns)),
-            _ => Err(LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME or spin")),
+        let timed = |name: &str| input.strip_prefix(name).and_then(duration_ns);
+        match input {
+            "auto" => Ok(Self::Auto),
+            "sleep" => Ok(Self::Sleep),
+            "spin" => Ok(Self::Spin),
+            _ => timed("poll:")
+                .map(Self::Poll)
+                // Beyond 10 ms the chores would come late.
+                .or(timed("batch:").filter(|ns| (1..=10_000_000).contains(ns)).map(Self::Batch))
+                .ok_or_else(|| {
+                    LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME, spin or batch:TIME (up to 10ms)")
+                }),
         }
     }
 }
@@ -46,6 +55,7 @@ impl fmt::Display for Wait {
             Self::Sleep => f.write_str("sleep"),
             Self::Poll(ns) => write!(f, "poll:{}", write_duration(*ns)),
             Self::Spin => f.write_str("spin"),
+            Self::Batch(ns) => write!(f, "batch:{}", write_duration(*ns)),
         }
     }
 }
@@ -250,7 +260,9 @@ impl Plan {
         }
         if !(1..=self.outstanding).contains(&self.burst) {
             let (burst, limit) = (self.burst, self.outstanding);
-            return refuse(format!("bursts of {burst} requests; from one to what may be outstanding, {limit}, can be"));
+            return refuse(format!(
+                "bursts of {burst} requests, but at most {limit} may be outstanding on a connection; allow more, or send fewer at once"
+            ));
         }
         if self.burst > 1 && self.arrivals.is_closed() {
             return refuse("bursts in a closed loop; `batch:REQUESTS` sends several at once and waits for them".into());

@@ -285,8 +285,11 @@ fn kept(rows: &[Row], latency: Latency) -> Kept {
 fn lateness(endings: &[Ending]) -> Lateness {
     let mut all = Histogram::default();
     endings.iter().for_each(|e| all.merge(&e.lateness));
+    let mut overslept = Histogram::default();
+    endings.iter().for_each(|e| overslept.merge(&e.overslept));
     let max = (all.count() > 0).then(|| all.max());
-    Lateness { n: all.count(), p50: all.quantile(0.5), p99: all.quantile(0.99), p99_9: all.quantile(0.999), max }
+    let (p50, p99, p99_9) = (all.quantile(0.5), all.quantile(0.99), all.quantile(0.999));
+    Lateness { n: all.count(), p50, p99, p99_9, max, overslept_p99: overslept.quantile(0.99) }
 }
 
 /// Rates over the rows of all agents after the first 100 ms.

@@ -38,6 +38,9 @@ pub struct Ending {
     pub counts: Counts,
     /// The client's own lateness over all requests, ns.
     pub lateness: Histogram,
+    /// Of it, what its threads were idle for and woke too late; the rest they were busy with other requests, ns.
+    #[serde(default)]
+    pub overslept: Histogram,
     /// CPU time of the loading threads from the first request to the end of the drain, ns.
     pub cpu_ns: u64,
     /// How each thread was treated by the scheduler.
@@ -92,6 +95,12 @@ pub trait Load: Send {
     /// # Errors
     /// When an agent is gone; the others are stopped all the same.
     fn stop(&mut self) -> Result<Vec<Ending>, Error>;
+
+    /// The client was late where it matters: from now on it spares no CPU to be on time, if it can. Gives whether that changes
+    /// anything.
+    fn be_punctual(&mut self) -> bool {
+        false
+    }
 
     /// Whether all agents' times are one clock, so that their streams can be laid over each other.
     fn one_clock(&self) -> bool;

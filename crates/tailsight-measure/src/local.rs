@@ -83,6 +83,10 @@ impl Load for Local {
         Ok(self.driver.take().map(|driver| ending(&driver.stop())).into_iter().collect())
     }
 
+    fn be_punctual(&mut self) -> bool {
+        self.driver.as_ref().is_some_and(Driver::be_punctual)
+    }
+
     fn one_clock(&self) -> bool {
         true
     }
@@ -95,6 +99,7 @@ fn ending(outcome: &Outcome) -> Ending {
         end_ns: outcome.end_ns,
         counts: outcome.counts,
         lateness: outcome.lateness.clone(),
+        overslept: outcome.overslept.clone(),
         cpu_ns: outcome.threads.iter().map(|t| t.treatment.cpu_ns).sum(),
         threads: outcome.threads.iter().map(|t| t.treatment).collect(),
         clock_error_ns: outcome.threads.iter().map(|t| t.clock_error_ns).max().unwrap_or(0),

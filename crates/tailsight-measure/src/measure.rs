@@ -275,7 +275,10 @@ impl Run<'_> {
         let what = match self.method.step() {
             Step::Load { .. } => {
                 self.epoch_batch = self.batches + 1;
-                "dropped: the measurement begins anew".to_owned()
+                let late = self.method.checks().into_iter().any(|c| !c.passed && is_punctuality(&c));
+                let polls =
+                    if late && load.be_punctual() { "; from here on the client polls and does not sleep" } else { "" };
+                format!("dropped: the measurement begins anew{polls}")
             }
             Step::Measure { samples, sampling_rate } => {
                 let failed = self.method.checks().into_iter().find(|c| !c.passed);
@@ -379,6 +382,14 @@ impl Run<'_> {
         }
         self.rows.sort_by_key(|row| row.sample.intended_ns);
     }
+}
+
+/// Whether a client that never sleeps might pass.
+fn is_punctuality(check: &Check) -> bool {
+    use tailsight_stats::method::CheckId;
+    let of_time =
+        [CheckId::ClientLateness, CheckId::Arrivals, CheckId::ArrivalsSuperposed, CheckId::ArrivalIndependence];
+    of_time.contains(&check.id)
 }
 
 /// A check in words that fit behind "measured …:".

@@ -103,6 +103,7 @@ impl Question {
         }
         let mut config = Config::new(self.targets.clone(), self.specified());
         config.seed = self.plan.seed;
+        config.burst = self.plan.burst;
         config.since = match self.latency {
             Latency::Response => method::Since::Due,
             Latency::Service => method::Since::Sent,

@@ -238,6 +238,10 @@ pub struct Lateness {
     pub p99_9: Option<u64>,
     /// The largest.
     pub max: Option<u64>,
+    /// 99th percentile of the part of the lateness for which the client was idle and woke too late. The rest it was busy
+    /// sending and reading other requests.
+    #[serde(default)]
+    pub overslept_p99: Option<u64>,
 }
 
 /// Rates while measuring.

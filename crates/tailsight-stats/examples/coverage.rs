@@ -1,7 +1,8 @@
 //! Coverage of the whole method by Monte Carlo: how often the interval of a p99 that was *not refused* holds the true p99, and
-//! how often experiments that are wrong are refused. Prints markdown; `--json FILE` writes the same as JSON.
+//! how often experiments that are wrong are refused, and what is believed of clients that are late. Prints markdown;
+//! `--json FILE` writes the same as JSON.
 //!
-//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--only TEXT]`
+//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late] [--only TEXT]`
 
 #[path = "support/sim.rs"]
 mod sim;
@@ -171,6 +172,48 @@ fn bad(experiments: usize, only: &str) -> Vec<serde_json::Value> {
     rows
 }
 
+/// Clients that are late: does what is believed hold the percentile of a punctual client?
+fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
+    let cases: [(&str, Fault); 5] = [
+        ("late client: a send takes 1 us", Fault::LateClient(1_000.0, 0.0, 0.0)),
+        ("late client: a send takes 4 us", Fault::LateClient(4_000.0, 0.0, 0.0)),
+        ("late client: 1 us, and 0.1 % woken 100 us late", Fault::LateClient(1_000.0, 0.001, 100_000.0)),
+        ("late client: 1 us, and 0.3 % woken 100 us late", Fault::LateClient(1_000.0, 0.003, 100_000.0)),
+        ("late client: 1 us, and 2 % woken 100 us late", Fault::LateClient(1_000.0, 0.02, 100_000.0)),
+    ];
+    println!("\n| client | server | load | experiments | believed | coverage | too low / too high | refused by |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut rows = Vec::new();
+    for (name, fault) in cases.into_iter().filter(|(name, _)| name.contains(only)) {
+        for (server, load) in [(Server::Exponential, 0.2), (Server::Exponential, 0.5), (Server::Lognormal, 0.5)] {
+            let p99 = truth(server, load, 0.99, truth_requests, 7);
+            let verdicts = all(server, load, fault, experiments);
+            let (mut believed, mut low, mut high) = (0, 0, 0);
+            for verdict in &verdicts {
+                if let Outcome::Number(number) = &verdict.outcome {
+                    let p = &number.percentiles[0];
+                    believed += 1;
+                    low += usize::from(p.upper_ns < p99);
+                    high += usize::from(p.lower_ns > p99);
+                }
+            }
+            let reasons = refusals(&verdicts);
+            let holds = believed - low - high;
+            let coverage =
+                if believed == 0 { "–".into() } else { format!("{:.1} %", 100.0 * holds as f64 / believed as f64) };
+            println!(
+                "| {name} | {} | {:.0} % | {experiments} | {believed} | **{coverage}** | {low} / {high} | {} |",
+                server.name(),
+                load * 100.0,
+                listed(&reasons)
+            );
+            rows.push(json!({"case": name, "server": server.name(), "load": load, "experiments": experiments,
+                "believed": believed, "holds": holds, "too_low": low, "too_high": high, "refused": reasons}));
+        }
+    }
+    rows
+}
+
 fn only_of(arguments: &[String]) -> &str {
     arguments.iter().position(|a| a == "--only").and_then(|i| arguments.get(i + 1)).map_or("", String::as_str)
 }
@@ -188,10 +231,11 @@ fn main() {
     let (experiments, requests) = (number("--experiments", 2_000) as usize, number("--truth", 400_000_000));
     let only = only_of(&arguments);
     let part = value("--part").map_or("both", String::as_str);
-    let good = if part == "bad" { Vec::new() } else { good(experiments, requests, only) };
-    let bad = if part == "good" { Vec::new() } else { bad(experiments, only) };
+    let late = if matches!(part, "both" | "late") { late(experiments, requests, only) } else { Vec::new() };
+    let good = if matches!(part, "bad" | "late") { Vec::new() } else { good(experiments, requests, only) };
+    let bad = if matches!(part, "good" | "late") { Vec::new() } else { bad(experiments, only) };
     if let Some(file) = value("--json") {
-        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad})).expect("plain data");
+        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad, "late": late})).expect("plain data");
         std::fs::write(file, text).expect("the JSON file can be written");
     }
 }

@@ -58,9 +58,15 @@ pub struct Traffic {
     /// Which latency is judged: response (from when a request was due) or service (from when it was sent)
     #[arg(long, value_name = "WHICH", value_parser = ["response", "service"], default_value = "response")]
     pub latency: String,
-    /// How a thread waits: auto, sleep, poll:TIME or spin (takes its core whole, is punctual)
+    /// How a thread waits: auto, sleep, poll:TIME, spin (takes its core whole, is punctual) or batch:TIME (in bursts, is cheap)
     #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto")]
     pub wait: Wait,
+    /// The same in one word: precise (--wait spin), cheap (--wait batch:1ms: load in bursts, not for measuring) or auto
+    #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait")]
+    pub pace: Option<Wait>,
+    /// Requests due at once at each arrival, sent on one connection in one call; the rate of requests stays the same
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub burst: u32,
     /// When replies are read: auto, eager (a reply wakes the thread), lazy (kernel stamps, read when sending)
     #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto")]
     pub receive: Receive,
@@ -226,6 +232,15 @@ fn receive(text: &str) -> Result<Receive, String> {
     }
 }
 
+fn pace(text: &str) -> Result<Wait, String> {
+    match text {
+        "auto" => Ok(Wait::Auto),
+        "precise" => Ok(Wait::Spin),
+        "cheap" => Ok(Wait::Batch(1_000_000)),
+        _ => Err("expected auto, precise or cheap".into()),
+    }
+}
+
 fn role(text: &str) -> Result<Role, String> {
     match text {
         "symmetric" => Ok(Role::Symmetric),
@@ -319,6 +334,9 @@ mod tests {
             &["redis://h", "--rate", "1k", "--ci", "99"],
             &["redis://h", "--rate", "1k", "--get-ratio", "30:1"],
             &["redis://h", "--rate", "1k", "--arrivals", "closed:1"],
+            &["redis://h", "--rate", "1k", "--pace", "fast"],
+            &["redis://h", "--rate", "1k", "--pace", "precise", "--wait", "sleep"],
+            &["redis://h", "--rate", "1k", "--burst", "0"],
             &["redis://h", "--rate", "1k", "--worse-by", "5%"],
             &["redis://h", "--rate", "1k", "--slo", "p99"],
             &["redis://h", "--rate", "1k", "--agent", "h"],

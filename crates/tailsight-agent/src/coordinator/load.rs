@@ -57,6 +57,7 @@ impl RemoteLoad {
                 end_ns: here(summary.end_ns),
                 counts: summary.counts,
                 lateness: summary.lateness,
+                overslept: summary.overslept,
                 cpu_ns: summary.threads.iter().map(|t| t.cpu_ns).sum(),
                 threads: summary.threads,
                 clock_error_ns: summary.clock_error_ns + agent.offset().bound_ns,

@@ -41,11 +41,15 @@ impl Engine {
         let margin = self.pacer.margin_ns();
         // Chores that have to wait for a pause are no reason to wake up, but the end of their patience is.
         let patience = if self.chores_ns > now { 0 } else { CHORES_WAIT_NS };
-        let until = next.min(self.chores_ns.saturating_add(patience));
+        let gathered = if next > now { next.max(now + self.pacer.gather_ns()) } else { next };
+        let until = gathered.min(self.chores_ns.saturating_add(patience));
+        self.lane.idle_from_ns = u64::MAX;
         let sleep_to = until.saturating_sub(margin);
         if self.reads_lazily() && (self.in_flight == 0 || until < now + LAZIEST_NS) {
             self.harvest(now, until, false);
-            if sleep_to > now_ns() + self.pacer.worth_ns() {
+            let idle_from = now_ns();
+            self.lane.idle_from_ns = idle_from;
+            if sleep_to > idle_from + self.pacer.worth_ns() {
                 sleep_until(sleep_to);
                 self.pacer.woke(sleep_to, now_ns());
             } else if next <= until {
@@ -55,13 +59,16 @@ impl Engine {
             if std::mem::take(&mut self.unread) {
                 self.harvest(now, u64::MAX, true);
             }
-            let timeout = sleep_to.saturating_sub(now_ns());
+            let idle_from = now_ns();
+            let timeout = sleep_to.saturating_sub(idle_from);
+            self.lane.idle_from_ns = idle_from;
             let ready = self.poller.wait(timeout)?;
             if ready == 0 && timeout > 0 {
                 self.pacer.woke(sleep_to, now_ns());
             }
             self.serve(ready);
             if ready > 0 {
+                self.lane.idle_from_ns = u64::MAX;
                 return Ok(());
             }
         }

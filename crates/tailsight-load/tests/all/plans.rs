@@ -51,12 +51,52 @@ fn a_replay_is_sent_once_with_its_gaps() {
 #[test]
 fn every_way_to_wait_and_read_answers_everything() {
     let _alone = alone();
-    for wait in [Wait::Auto, Wait::Sleep, Wait::Poll(20_000), Wait::Spin] {
+    for wait in [Wait::Auto, Wait::Sleep, Wait::Poll(20_000), Wait::Spin, Wait::Batch(1_000_000)] {
         for receive in [Receive::Eager, Receive::Auto] {
             let outcome = run_checked(Plan { wait, receive, ..plan(server(), Protocol::Echo) });
             assert_eq!(outcome.counts.ok, outcome.counts.intended, "{wait} {receive:?} {:?}", outcome.counts);
         }
     }
+}
+
+/// What came due while the thread let requests gather is late because it slept; what comes due behind requests of the same
+/// time is late because the thread was busy with them.
+#[test]
+fn lateness_is_told_apart_by_what_the_thread_did() {
+    let _alone = alone();
+    let mut batched = plan(server(), Protocol::Echo);
+    (batched.wait, batched.rate) = (Wait::Batch(10_000_000), "4k".parse().unwrap());
+    let slept = run(batched, &AtomicBool::new(false), |_| {}).unwrap();
+    // Nine in ten came due in a sleep and were late by a tenth of it at least.
+    assert!(slept.overslept.quantile(0.5).unwrap() > 1_000_000, "{:?}", slept.overslept.quantile(0.5));
+    assert!(slept.overslept.quantile(0.5) <= slept.lateness.quantile(0.5));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // All but the first of each group find the thread sending the ones before.
+    let group = |g: u32| (0..1000).map(move |i| format!("{:.9}\n", f64::from(g) * 0.05 + f64::from(i) * 1e-8));
+    std::fs::write(file.path(), (0..8).flat_map(group).collect::<String>()).unwrap();
+    let mut crowded = plan(server(), Protocol::Echo);
+    (crowded.arrivals, crowded.wait) = (Arrivals::Replay(file.path().into()), Wait::Spin);
+    let busy = run(crowded, &AtomicBool::new(false), |_| {}).unwrap();
+    let (late, overslept) = (busy.lateness.quantile(0.5).unwrap(), busy.overslept.quantile(0.5).unwrap());
+    assert!(overslept * 10 < late, "{overslept} of {late}");
+}
+
+/// Regression: a host whose sleeps end late gave N/A at every try although a core was free to poll on.
+#[test]
+fn a_load_is_made_punctual_while_it_runs() {
+    let _alone = alone();
+    let driver = |wait| Driver::start(Plan { wait, ..plan(server(), Protocol::Echo) }).unwrap();
+    let auto = driver(Wait::Auto);
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(auto.be_punctual(), cores > 1);
+    assert!(!auto.be_punctual(), "it is already");
+    let outcome = auto.wait();
+    assert_eq!(outcome.plan.wait, if cores > 1 { Wait::Spin } else { Wait::Auto });
+    assert_eq!(outcome.counts.ok, outcome.counts.intended);
+    // What was asked for by name stays.
+    let sleeps = driver(Wait::Sleep);
+    assert!(!sleeps.be_punctual());
+    assert_eq!(sleeps.stop().plan.wait, Wait::Sleep);
 }
 
 #[test]

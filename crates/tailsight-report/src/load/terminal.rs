@@ -214,8 +214,17 @@ fn unique(words: impl Iterator<Item = String>) -> String {
 fn client(r: &Report) -> String {
     let c = &r.client;
     let price = c.cpu_ns_per_request.map_or("N/A".into(), ns);
+    let late = match (r.lateness_ns.p99, r.lateness_ns.overslept_p99) {
+        (Some(p99), Some(woke)) => {
+            let (p99, woke) = (ns(p99 as f64), ns(woke as f64));
+            format!(
+                "; late by {p99} at p99, by {woke} where it was idle and woke too late, else busy with other requests"
+            )
+        }
+        _ => String::new(),
+    };
     format!(
-        "client: {price} of CPU a request; busiest of {} used {} of its core and waited {} for it; {} of receive times are the kernel's",
+        "client: {price} of CPU a request{late}; busiest of {} used {} of its core and waited {} for it; {} of receive times are the kernel's",
         counted(c.threads as u64, "thread"),
         percent(c.busiest_thread),
         percent(c.starved_thread),

@@ -87,6 +87,9 @@ pub enum Fault {
     Ticks(f64),
     /// Poisson, the rate switching between ×1.5 and ×0.5 about every 1,000 requests.
     Bursty,
+    /// The client is busy with each request for this long (ns), and with this share of them for an exponential of this mean more;
+    /// requests that come due meanwhile leave late, in order.
+    LateClient(f64, f64, f64),
     /// 5 % of the requests are not sent.
     MissedLoad,
 }
@@ -103,6 +106,7 @@ pub struct World {
     now: f64,
     measuring_since: Option<f64>,
     server_free: f64,
+    client_free: f64,
     /// When each connection is free again, and which is next (a ring: replies come in order).
     connections: Vec<f64>,
     next_connection: usize,
@@ -128,6 +132,7 @@ impl World {
             now: 0.0,
             measuring_since: None,
             server_free: 0.0,
+            client_free: 0.0,
             connections,
             next_connection: 0,
             walk: 0.0,
@@ -181,6 +186,12 @@ impl World {
         if let Fault::Ticks(tick) = self.fault {
             sent = (intended / tick).ceil() * tick;
         }
+        if let Fault::LateClient(cost, share, stall) = self.fault {
+            // A stall is before the send, as of a thread that is not woken.
+            let stalled = if self.random.uniform() < share { -stall * self.random.uniform().ln() } else { 0.0 };
+            sent = intended.max(self.client_free) + stalled;
+            self.client_free = sent + cost;
+        }
         if !self.connections.is_empty() {
             sent = sent.max(self.connections[self.next_connection]);
             if matches!(self.fault, Fault::HiddenConnections(_)) {
@@ -222,10 +233,13 @@ impl World {
             }
             let (intended_ns, sent_ns) = (intended as i64, sent as i64);
             let place = agent.requests as usize;
+            // What a late client did is known of every request, as in a real batch.
+            let spacing = if matches!(self.fault, Fault::LateClient(..)) { usize::MAX } else { spacing };
+            let length = if spacing == usize::MAX { usize::MAX } else { WINDOW };
             if place.is_multiple_of(spacing) {
                 agent.windows.push(Vec::with_capacity(WINDOW));
             }
-            if place % spacing < WINDOW
+            if place % spacing < length
                 && let Some(window) = agent.windows.last_mut()
             {
                 window.push(Send { intended_ns, sent_ns });

@@ -172,13 +172,14 @@ impl Method {
     }
 
     /// What the agents measured since the last call.
-    pub fn on_batch(&mut self, batch: Batch) {
+    pub fn on_batch(&mut self, mut batch: Batch) {
         if !matches!(self.step, Step::Measure { .. }) {
             return;
         }
         self.rounds += 1;
         let requests: u64 = batch.agents.iter().map(|a| a.requests).sum();
         self.requests += requests;
+        system::reach(&mut batch, &self.config);
         self.system = self.check_system(&batch);
         if let Some(failed) = self.system.iter().find(|c| !c.passed).cloned() {
             return self.restart(failed);

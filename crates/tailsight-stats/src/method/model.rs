@@ -162,6 +162,8 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// The specified arrival process.
     pub arrivals: Arrivals,
+    /// Requests that arrive at once; their counts vary so many times as much.
+    pub burst: u32,
     /// From when latencies count.
     pub since: Since,
     /// Relative error of the sent and answered rates that is accepted beside counting noise.
@@ -207,6 +209,7 @@ impl Config {
         Self {
             targets,
             arrivals,
+            burst: 1,
             since: Since::Due,
             load_tolerance: 0.02,
             max_lateness_ns: None,
@@ -262,7 +265,7 @@ impl Config {
 pub struct Sample {
     /// When the schedule meant it to leave, ns.
     pub intended_ns: i64,
-    /// When it left, ns.
+    /// When it left, ns. In what [`super::Method`] keeps, as late as the latest request that it may have waited behind.
     pub sent_ns: i64,
     /// The latency under study, ns: response time (from intended) or service time (from sent), as the caller decides.
     pub latency_ns: f64,

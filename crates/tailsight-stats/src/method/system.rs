@@ -2,7 +2,7 @@
 //!
 //! In: what the agents report for a batch. Out: [`Check`]s. Counts are requests, times ns.
 
-use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Slice};
+use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Since, Slice};
 use super::verdict::{Check, CheckId};
 use crate::quantile::{quantile, sorted};
 use crate::special::normal_quantile;
@@ -70,10 +70,10 @@ fn kept(agent: &str, slices: &[Slice], config: &Config) -> Check {
     }
 }
 
-/// Variance over mean of the counts. Poisson's is 1; that of heavier gaps is taken from the slices.
+/// Variance over mean of the counts. Poisson's is 1, or the size of the bursts where several arrive at once; that of heavier gaps is taken from the slices.
 fn dispersion(slices: &[Slice], config: &Config) -> f64 {
     if !matches!(config.arrivals, Arrivals::Lognormal | Arrivals::Pareto) || slices.len() < 4 {
-        return 1.0;
+        return f64::from(config.burst.max(1));
     }
     let counts: Vec<f64> = slices.iter().filter(|s| s.target > 0).map(|s| s.sent as f64).collect();
     let n = counts.len() as f64;
@@ -109,6 +109,43 @@ pub fn lateness(batch: &Batch, config: &Config) -> Vec<Check> {
         return Vec::new();
     }
     batch.agents.iter().map(|agent| lateness_of(agent, config)).collect()
+}
+
+/// Makes each sample as late as the latest request that it may have waited behind, where response times are studied: sent at
+/// most a percentile under study before it (the deepest one). While a queue holds, a late request delays all behind it by
+/// its own lateness at most (Lindley), those that left on time too. Without this, stalls of a client made intervals that are
+/// too high: the catching up after a stall is a burst that no punctual client would have sent.
+pub fn reach(batch: &mut Batch, config: &Config) {
+    if config.arrivals == Arrivals::ClosedLoop || config.since != Since::Due {
+        return;
+    }
+    for agent in &mut batch.agents {
+        let ordered = sorted(agent.samples.iter().map(|s| s.latency_ns).collect());
+        let deepest = config.targets.iter().filter_map(|t| quantile(&ordered, t.quantile)).fold(0.0, f64::max);
+        let horizon = deepest.max(0.0) as i64;
+        let late = |intended: i64, sent: i64| (sent, sent.saturating_sub(intended).max(0));
+        let sends = agent.windows.iter().flatten().map(|s| late(s.intended_ns, s.sent_ns));
+        let mut sends: Vec<(i64, i64)> =
+            sends.chain(agent.samples.iter().map(|s| late(s.intended_ns, s.sent_ns))).collect();
+        sends.sort_unstable();
+        agent.samples.sort_by_key(|s| s.sent_ns);
+        // The largest lateness in a window that slides: candidates fall from front to back.
+        let mut candidates: std::collections::VecDeque<(i64, i64)> = std::collections::VecDeque::new();
+        let mut next = sends.into_iter().peekable();
+        for sample in &mut agent.samples {
+            while let Some(send) = next.next_if(|(sent, _)| *sent <= sample.sent_ns) {
+                while candidates.back().is_some_and(|(_, late)| *late <= send.1) {
+                    candidates.pop_back();
+                }
+                candidates.push_back(send);
+            }
+            while candidates.front().is_some_and(|(sent, _)| *sent < sample.sent_ns.saturating_sub(horizon)) {
+                candidates.pop_front();
+            }
+            let late = candidates.front().map_or(0, |(_, late)| *late);
+            sample.sent_ns = sample.sent_ns.max(sample.intended_ns.saturating_add(late));
+        }
+    }
 }
 
 /// The other end of where a sample's latency lies when the client was late, ns.

@@ -146,7 +146,8 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.connections = traffic.connections;
     plan.outstanding = traffic.outstanding.unwrap_or(plan.outstanding);
     plan.threads = traffic.threads;
-    plan.wait = traffic.wait;
+    plan.wait = traffic.pace.unwrap_or(traffic.wait);
+    plan.burst = traffic.burst;
     plan.receive = traffic.receive;
     plan.busy_poll_us = traffic.busy_poll;
     plan.cpus = traffic.cpus.clone();
