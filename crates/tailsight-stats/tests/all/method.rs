@@ -219,6 +219,23 @@ fn an_accepted_interval_holds_what_lateness_may_have_done() {
     assert!(p.upper_ns - p.lower_ns >= late as f64 && p.upper_ns - p.lower_ns <= 0.2 * p.value_ns, "{p:?}");
 }
 
+/// Regression: requests that left on time behind late ones counted as punctual; of 59 believed intervals of a client that stalled
+/// now and then, 12 were too high.
+#[test]
+fn who_waits_behind_a_late_request_counts_as_late() {
+    let mut world = World::new(Server::Exponential, 0.2, Fault::None, 5);
+    let mut method = Method::new(config("p99:10%@95")).expect("sound");
+    method.on_load(&[world.load(1.0)]);
+    let mut batch = world.batch(10_000, 0.2);
+    let at = batch.agents[0].samples[5_000].intended_ns;
+    batch.agents[0].windows.push(vec![Send { intended_ns: at - 50_001, sent_ns: at - 1 }]);
+    method.on_batch(batch);
+    let late: Vec<i64> = method.samples().iter().filter(|s| s.sent_ns > s.intended_ns).map(|s| s.intended_ns).collect();
+    assert!(late.contains(&at) && late.iter().all(|t| (at - 1..at + 200_000).contains(t)), "{at} {late:?}");
+    let behind = method.samples().iter().find(|s| s.intended_ns == at).expect("kept");
+    assert_eq!(behind.sent_ns - behind.intended_ns, 50_000);
+}
+
 /// Regression: a response time holds the lateness once; the check added it a second time, and few requests that were late by
 /// less than the percentile refused what they had not moved.
 #[test]
