@@ -211,11 +211,17 @@ impl Driver {
         window as u16
     }
 
+    /// Whether the threads of such a plan sleep where they could poll: not for other ways to wait than [`Wait::Auto`], nor where
+    /// polling would leave no core for anybody else.
+    #[must_use]
+    pub fn could_be_punctual(plan: &Plan) -> bool {
+        plan.wait == Wait::Auto && host::allowed_cpus().len() > plan.threads as usize
+    }
+
     /// From now on threads that wait as [`Wait::Auto`] poll without a pause, which takes their cores whole. Gives whether that
-    /// changes anything: not for other ways to wait, nor where it would leave no core for anybody else.
+    /// changes anything.
     pub fn be_punctual(&self) -> bool {
-        let fits = self.plan.wait == Wait::Auto && host::allowed_cpus().len() > self.plan.threads as usize;
-        fits && !self.control.punctual.swap(true, Ordering::Relaxed)
+        Self::could_be_punctual(&self.plan) && !self.control.punctual.swap(true, Ordering::Relaxed)
     }
 
     /// How it stands.

@@ -75,7 +75,8 @@ fn agent(records: &Records, window: Window, latency: Latency) -> AgentBatch {
     let sample = |s: &Sample| {
         latency_ns(s, latency).map(|ns| method::Sample {
             intended_ns: s.intended_ns as i64,
-            sent_ns: s.sent_ns as i64,
+            // Not the kernel's stamp: the way through the kernel takes as long for a client that is on time.
+            sent_ns: s.called_ns as i64,
             latency_ns: ns as f64,
         })
     };
@@ -134,5 +135,7 @@ mod tests {
         assert_eq!((sends[0].intended_ns, sends[sends.len() - 1].intended_ns), (60 * ms as i64, 300 * ms as i64));
         assert_eq!(agent.samples.len(), 2, "an error is no latency");
         assert_eq!(agent.samples[0].latency_ns, 47.0);
+        let late = agent.samples[0].sent_ns - agent.samples[0].intended_ns;
+        assert_eq!(late, 2, "what the kernel took to send is not the client's lateness");
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
             failed: (&refusal.failed).into(),
             reason: refusal.reason.clone(),
             hint: refusal.hint.clone(),
+            bounds: refusal.bounds.iter().map(Known::from).collect(),
         },
         None => refused(
             "client",
@@ -71,8 +72,8 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
             Latency::Response => &mut response_ns,
             Latency::Service => &mut service_ns,
         };
-        for q in &run.question.percentiles {
-            let known = run.method.percentile(*q, LEVEL);
+        let known = run.method.percentiles(&run.question.percentiles, LEVEL);
+        for (q, known) in run.question.percentiles.iter().zip(known) {
             let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
             asked.percentiles.insert(name(*q), estimate);
         }
@@ -118,7 +119,9 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
 fn bears(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Number { .. } => true,
-        Verdict::NotAvailable { failed, .. } => matches!(failed.id.as_str(), "interval-width" | "independence"),
+        Verdict::NotAvailable { failed, bounds, .. } => {
+            !bounds.is_empty() || matches!(failed.id.as_str(), "interval-width" | "independence")
+        }
     }
 }
 
@@ -142,7 +145,7 @@ fn refused(
         p_value: None,
         n,
     };
-    Verdict::NotAvailable { failed, reason: reason.into(), hint: hint.into() }
+    Verdict::NotAvailable { failed, reason: reason.into(), hint: hint.into(), bounds: Vec::new() }
 }
 
 /// What an early end makes of the verdict.
@@ -183,15 +186,19 @@ fn halted(halt: Option<&Halt>, verdict: &Verdict, counts: Counts) -> Option<Verd
             )),
         },
         Halt::OutOfTime | Halt::Ended => match verdict {
-            Verdict::NotAvailable { failed, reason, hint } if *halt? == Halt::Ended => Some(Verdict::NotAvailable {
-                failed: failed.clone(),
-                reason: reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1),
-                hint: hint.clone(),
-            }),
-            Verdict::NotAvailable { failed, reason, hint } => Some(Verdict::NotAvailable {
+            Verdict::NotAvailable { failed, reason, hint, bounds } if *halt? == Halt::Ended => {
+                Some(Verdict::NotAvailable {
+                    failed: failed.clone(),
+                    reason: reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1),
+                    hint: hint.clone(),
+                    bounds: bounds.clone(),
+                })
+            }
+            Verdict::NotAvailable { failed, reason, hint, bounds } => Some(Verdict::NotAvailable {
                 failed: failed.clone(),
                 reason: reason.clone(),
                 hint: format!("allow more with --max-time, or: {hint}"),
+                bounds: bounds.clone(),
             }),
             Verdict::Number { .. } => None,
         },
@@ -199,13 +206,16 @@ fn halted(halt: Option<&Halt>, verdict: &Verdict, counts: Counts) -> Option<Verd
 }
 
 /// Whether the client's accounts say more than the method's verdict: anything does beside a number; beside an N/A, that there was
-/// no server or no client any more, or no CPU for what the load was short of.
+/// no server or no client any more, or no CPU for what the load was short of, unless bounds are known all the same.
 fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
     let id = |v: &Verdict| match v {
         Verdict::Number { .. } => String::new(),
         Verdict::NotAvailable { failed, .. } => failed.id.clone(),
     };
+    let bounded = matches!(verdict, Verdict::NotAvailable { bounds, .. } if !bounds.is_empty());
     match (id(spoiled).as_str(), id(verdict).as_str()) {
+        // What is known in spite of the client is known.
+        ("client-cpu", _) if bounded => false,
         (_, "") | ("server-gone" | "client", _) => true,
         ("client-cpu", short) => ["load", "client-lateness", "arrivals", "arrival-independence"].contains(&short),
         _ => false,

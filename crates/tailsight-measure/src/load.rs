@@ -96,6 +96,11 @@ pub trait Load: Send {
     /// When an agent is gone; the others are stopped all the same.
     fn stop(&mut self) -> Result<Vec<Ending>, Error>;
 
+    /// Whether the client spares CPU that would make it be more on time.
+    fn spares(&self) -> bool {
+        false
+    }
+
     /// The client was late where it matters: from now on it spares no CPU to be on time, if it can. Gives whether that changes
     /// anything.
     fn be_punctual(&mut self) -> bool {

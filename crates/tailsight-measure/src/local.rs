@@ -3,7 +3,7 @@
 //! The threads share one schedule, of which each takes every n-th request, so only their streams together have the arrival
 //! process asked for: they are one agent, and what they record is merged.
 
-use tailsight_load::{Cursor, Driver, Interval, Outcome, Plan, Progress, Rate};
+use tailsight_load::{Cursor, Driver, Interval, Outcome, Plan, Progress, Rate, Wait};
 
 use crate::Error;
 use crate::load::{Ending, Load, Records};
@@ -83,8 +83,17 @@ impl Load for Local {
         Ok(self.driver.take().map(|driver| ending(&driver.stop())).into_iter().collect())
     }
 
+    fn spares(&self) -> bool {
+        Driver::could_be_punctual(&self.plan)
+    }
+
     fn be_punctual(&mut self) -> bool {
-        self.driver.as_ref().is_some_and(Driver::be_punctual)
+        let changed = self.driver.as_ref().is_some_and(Driver::be_punctual);
+        if changed {
+            // The next load of a sweep need not be late first.
+            self.plan.wait = Wait::Spin;
+        }
+        changed
     }
 
     fn one_clock(&self) -> bool {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tailsight_load::{Interval, Progress, Sample};
-use tailsight_stats::method::{Accepted, Batch, Check, Method, Slice, Step, Stop, percentile_name};
+use tailsight_stats::method::{
+    Accepted, Batch, Check, Config, Method, Slice, Step, Stop, is_punctuality, percentile_name,
+};
 
 use crate::Error;
 use crate::batch::{Window, batch, latency_ns, slices};
@@ -115,7 +117,7 @@ pub fn measure(
     stop: &AtomicBool,
     event: &mut dyn FnMut(&Event),
 ) -> Result<Measurement, Error> {
-    let method = Method::new(question.config()?)?;
+    let method = Method::new(Config { client_spares: load.spares(), ..question.config()? })?;
     let began_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     load.start()?;
     let start_ns = load.now_ns();
@@ -275,7 +277,7 @@ impl Run<'_> {
         let what = match self.method.step() {
             Step::Load { .. } => {
                 self.epoch_batch = self.batches + 1;
-                let late = self.method.checks().into_iter().any(|c| !c.passed && is_punctuality(&c));
+                let late = self.method.checks().into_iter().any(|c| !c.passed && is_punctuality(c.id));
                 let polls =
                     if late && load.be_punctual() { "; from here on the client polls and does not sleep" } else { "" };
                 format!("dropped: the measurement begins anew{polls}")
@@ -382,14 +384,6 @@ impl Run<'_> {
         }
         self.rows.sort_by_key(|row| row.sample.intended_ns);
     }
-}
-
-/// Whether a client that never sleeps might pass.
-fn is_punctuality(check: &Check) -> bool {
-    use tailsight_stats::method::CheckId;
-    let of_time =
-        [CheckId::ClientLateness, CheckId::Arrivals, CheckId::ArrivalsSuperposed, CheckId::ArrivalIndependence];
-    of_time.contains(&check.id)
 }
 
 /// A check in words that fit behind "measured …:".

@@ -33,6 +33,8 @@ pub struct Question {
     pub max_time: Duration,
     /// Percentiles to report besides, as far as the sample supports them, inside 0..1.
     pub percentiles: Vec<f64>,
+    /// Whether arrivals are held to the times sent as they are, with no lateness passed over.
+    pub strict: bool,
 }
 
 /// Gaps of a fixed schedule may be off by this share of the gap, and by [`FIXED_NS`] anyway: below that no timer is exact.
@@ -53,6 +55,7 @@ impl Question {
             latency: Latency::Response,
             max_time: Duration::from_secs(60),
             percentiles: vec![0.5, 0.9, 0.99, 0.999],
+            strict: false,
         }
     }
 
@@ -104,6 +107,7 @@ impl Question {
         let mut config = Config::new(self.targets.clone(), self.specified());
         config.seed = self.plan.seed;
         config.burst = self.plan.burst;
+        config.strict_arrivals = self.strict;
         config.since = match self.latency {
             Latency::Response => method::Since::Due,
             Latency::Service => method::Since::Sent,

@@ -105,6 +105,9 @@ pub enum Verdict {
         reason: String,
         /// One sentence: what would help.
         hint: String,
+        /// What the samples do say, where only the width is not as asked: each percentile with the interval that there is.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        bounds: Vec<Known>,
     },
 }
 

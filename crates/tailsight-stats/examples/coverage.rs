@@ -181,20 +181,30 @@ fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
         ("late client: 1 us, and 0.3 % woken 100 us late", Fault::LateClient(1_000.0, 0.003, 100_000.0)),
         ("late client: 1 us, and 2 % woken 100 us late", Fault::LateClient(1_000.0, 0.02, 100_000.0)),
     ];
-    println!("\n| client | server | load | experiments | believed | coverage | too low / too high | refused by |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "\n| client | server | load | experiments | believed | coverage | too low / too high | refused by | of these with bounds | that hold it |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     let mut rows = Vec::new();
     for (name, fault) in cases.into_iter().filter(|(name, _)| name.contains(only)) {
         for (server, load) in [(Server::Exponential, 0.2), (Server::Exponential, 0.5), (Server::Lognormal, 0.5)] {
             let p99 = truth(server, load, 0.99, truth_requests, 7);
             let verdicts = all(server, load, fault, experiments);
-            let (mut believed, mut low, mut high) = (0, 0, 0);
+            let (mut believed, mut low, mut high, mut bounded, mut bounding) = (0, 0, 0, 0, 0);
             for verdict in &verdicts {
-                if let Outcome::Number(number) = &verdict.outcome {
-                    let p = &number.percentiles[0];
-                    believed += 1;
-                    low += usize::from(p.upper_ns < p99);
-                    high += usize::from(p.lower_ns > p99);
+                match &verdict.outcome {
+                    Outcome::Number(number) => {
+                        let p = &number.percentiles[0];
+                        believed += 1;
+                        low += usize::from(p.upper_ns < p99);
+                        high += usize::from(p.lower_ns > p99);
+                    }
+                    Outcome::NotAvailable(refusal) => {
+                        for p in &refusal.bounds {
+                            bounded += 1;
+                            bounding += usize::from(p.lower_ns <= p99 && p99 <= p.upper_ns);
+                        }
+                    }
                 }
             }
             let reasons = refusals(&verdicts);
@@ -202,13 +212,14 @@ fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
             let coverage =
                 if believed == 0 { "–".into() } else { format!("{:.1} %", 100.0 * holds as f64 / believed as f64) };
             println!(
-                "| {name} | {} | {:.0} % | {experiments} | {believed} | **{coverage}** | {low} / {high} | {} |",
+                "| {name} | {} | {:.0} % | {experiments} | {believed} | **{coverage}** | {low} / {high} | {} | {bounded} | {bounding} |",
                 server.name(),
                 load * 100.0,
                 listed(&reasons)
             );
             rows.push(json!({"case": name, "server": server.name(), "load": load, "experiments": experiments,
-                "believed": believed, "holds": holds, "too_low": low, "too_high": high, "refused": reasons}));
+                "believed": believed, "holds": holds, "too_low": low, "too_high": high, "refused": reasons,
+                "bounded": bounded, "bounds_hold": bounding}));
         }
     }
     rows

@@ -58,6 +58,9 @@ pub struct Traffic {
     /// Which latency is judged: response (from when a request was due) or service (from when it was sent)
     #[arg(long, value_name = "WHICH", value_parser = ["response", "service"], default_value = "response")]
     pub latency: String,
+    /// Test arrivals on the times sent as they are, with no lateness passed over (Lancet to the letter)
+    #[arg(long)]
+    pub strict: bool,
     /// How a thread waits: auto, sleep, poll:TIME, spin (takes its core whole, is punctual) or batch:TIME (in bursts, is cheap)
     #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto")]
     pub wait: Wait,

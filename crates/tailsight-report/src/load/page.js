@@ -11,7 +11,9 @@ function drawHead() {
   for (const [k, v] of [["load", rate], ["arrivals", r.plan.arrivals], ["connections", r.plan.connections], ["samples", count(data.samples)], ["requests", count(r.counts.sent)], ["client", r.client.cpu_ns_per_request === null ? "N/A" : duration(r.client.cpu_ns_per_request) + " of CPU a request"]])
     byId("facts").append(el("div", {}, el("dt", {}, k), el("dd", {}, String(v))));
   const note = (text) => byId("alerts").append(el("p", { class: "note" }, prose(text)));
-  if (!number) note("What would help: " + r.verdict.hint + ". The curves below are of the samples kept; they are no result.");
+  const bounds = r.verdict.bounds || [];
+  for (const p of bounds) note("What is known: the " + p.percentile + " " + latencyName + " is between " + duration(p.lower_ns) + " and " + duration(p.upper_ns) + " at " + +(100 * p.level).toFixed(2) + " %, which is wider than asked.");
+  if (!number) note("What would help: " + r.verdict.hint + "." + (bounds.length ? "" : " The curves below are of the samples kept; they are no result."));
   for (const p of number ? r.verdict.percentiles : []) if (p.how.method === "effective-sample-size") note("Neighbouring samples depend on each other at every affordable sampling rate: the interval of " + p.percentile + " is that of " + count(p.how.effective_n) + " independent samples (effective sample size).");
   if (r.restarts.length) note("The measurement began anew " + plural(r.restarts.length, "time") + ": " + [...new Set(r.restarts)].join("; ") + ".");
   r.complaints.forEach((c) => note(c.text[0].toUpperCase() + c.text.slice(1) + "."));

@@ -99,8 +99,11 @@ fn verdict(out: &mut Text, r: &Report) {
                 }
             }
         }
-        Verdict::NotAvailable { failed, reason, hint } => {
+        Verdict::NotAvailable { failed, reason, hint, bounds } => {
             out.wrapped(&format!("N/A: {reason}"), &format!("{BOLD};{WARN}"));
+            for p in bounds {
+                out.wrapped(&format!("  what is known: {}", bound(p, latency_name(r.latency))), BOLD);
+            }
             out.wrapped(&format!("  test: {}", evidence(failed)), "");
             out.wrapped(&format!("  what would help: {hint}"), "");
             let kept = &r.kept;
@@ -123,6 +126,16 @@ fn number(p: &Known, latency: &str) -> String {
         ns(p.lower_ns),
         ns(p.upper_ns)
     )
+}
+
+/// An interval that is wider than was asked.
+fn bound(p: &Known, latency: &str) -> String {
+    let width = (100.0 * (p.upper_ns - p.lower_ns) / p.value_ns.max(1.0)).ceil();
+    let wider = format!("; `--ci {}:{width}%` would have been met", p.percentile);
+    let (lower, upper, level) = (ns(p.lower_ns), ns(p.upper_ns), percent_down(p.level));
+    // Wider than the value itself is nothing to ask for.
+    let wider = if width <= 100.0 { wider.as_str() } else { "" };
+    format!("{} {latency} between {lower} and {upper} at {level}{wider}", p.percentile)
 }
 
 /// How an interval was made, where it is not the plain one.
@@ -175,14 +188,18 @@ fn depth(name: &str) -> f64 {
 
 /// A check with its numbers: `relative error …: 0.21, threshold 0.02, n 1,234`.
 pub fn evidence(c: &Checked) -> String {
-    let figure =
-        |v: f64| if v != 0.0 && v.abs() < 0.001 { format!("{v:.1e}") } else { format!("{}", (v * 1e4).round() / 1e4) };
+    let (test, is_time) = c.test.strip_suffix(", ns").map_or((c.test.as_str(), false), |test| (test, true));
+    let figure = |v: f64| match v {
+        _ if is_time => ns(v),
+        _ if v != 0.0 && v.abs() < 0.001 => format!("{v:.1e}"),
+        _ => format!("{}", (v * 1e4).round() / 1e4),
+    };
     let about = c.subject.as_deref().map_or(String::new(), |s| format!(" ({s})"));
     let statistic = c.statistic.map_or(String::new(), |v| format!(": {}", figure(v)));
     let p = c.p_value.map_or(String::new(), |p| format!(", p {}", figure(p)));
     let bound = if c.threshold_is_p { "p threshold" } else { "threshold" };
     let threshold = c.threshold.map_or(String::new(), |t| format!(", {bound} {}", figure(t)));
-    format!("{}{about}{statistic}{p}{threshold}, n {}", c.test, count(c.n))
+    format!("{test}{about}{statistic}{p}{threshold}, n {}", count(c.n))
 }
 
 fn passed_words(c: &Checked) -> String {

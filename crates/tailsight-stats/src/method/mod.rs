@@ -2,7 +2,7 @@
 //! says what to do next ([`Step`]), the driver does it and reports, and the end is a [`Verdict`].
 //!
 //! ```text
-//!            ┌────────── load, arrivals, lateness, errors wrong: all samples dropped, at most max_restarts times ──┐
+//!            ┌── load, arrivals, errors wrong, lateness gross: all samples dropped, at most max_restarts times ───┐
 //!            ▼                                                                                                     │
 //!   Load ──► load reached? ──► Measure ──► load kept? client on time? arrivals as specified? ─────────────────────┘
 //!              │ no, 5 times      ▲           │ yes
@@ -19,7 +19,8 @@
 //!     rounds or requests spent: N/A           └──────────► a number ◄───────┘
 //! ```
 //!
-//! The samples are pooled over agents and batches; nothing is averaged. A batch whose load or arrivals were wrong is never
+//! What the client was late by is inside every interval ([`system::reach`], [`samples::Ends`]). The samples are pooled over agents
+//! and batches; nothing is averaged. A batch whose load or arrivals were wrong is never
 //! dropped alone: leaving out the bad minutes is how a measurement becomes too good. Everything is dropped, the restart is
 //! part of the verdict, and the last one is final. Times are ns.
 
@@ -37,7 +38,7 @@ use crate::Error;
 use crate::effective::{batches, dependent_interval};
 use crate::quantile::{interval, quantile, sorted};
 use crate::random::mix;
-use samples::{Found, Look, look, spent, thin};
+use samples::{Ends, Found, Look, look, spent, thin};
 
 /// How often the load may be looked at before it counts as not reached.
 const LOAD_TRIES: usize = 5;
@@ -49,11 +50,18 @@ const GROWTH: usize = 4;
 const LEAST_GROWTH: f64 = 1.5;
 /// When the projection is so many times what is allowed, going on is of no use.
 const HOPELESS: f64 = 4.0;
-/// … once the requests sent are at least one in so many of those allowed: from fewer, projections of a width are poor.
-const PROJECTABLE: f64 = 10.0;
+/// … once the requests sent are at least one in so many of those allowed: from fewer, projections of a width are poor, and what is
+/// known by then is little.
+const PROJECTABLE: f64 = 3.0;
 
 /// Failures of stationarity that more samples hardly cure.
 const DRIFTS: [CheckId; 3] = [CheckId::UnitRoot, CheckId::Drift, CheckId::TailDrift];
+
+/// Whether a client that never sleeps might pass this check.
+pub fn is_punctuality(id: CheckId) -> bool {
+    use CheckId::{ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness};
+    matches!(id, ClientLateness | Arrivals | ArrivalsSuperposed | ArrivalIndependence)
+}
 
 /// What the driver has to do now.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +114,8 @@ pub struct Method {
     /// Looks in a row that found a drift.
     drifts: usize,
     restarts: Vec<String>,
+    /// Whether a client that spares its CPU may still be made to be on time.
+    spare: bool,
     /// System checks of the last batch.
     system: Vec<Check>,
     last: Option<Look>,
@@ -115,9 +125,10 @@ impl Method {
     /// Begins an experiment. Refuses settings that contradict themselves.
     pub fn new(config: Config) -> Result<Self, Error> {
         config.validate()?;
-        let rate = config.recording_rate;
+        let (rate, spare) = (config.recording_rate, config.client_spares);
         Ok(Self {
             config,
+            spare,
             step: Step::Load { seconds: LOAD_SECONDS },
             samples: Vec::new(),
             rate,
@@ -181,7 +192,10 @@ impl Method {
         self.requests += requests;
         system::reach(&mut batch, &self.config);
         self.system = self.check_system(&batch);
-        if let Some(failed) = self.system.iter().find(|c| !c.passed).cloned() {
+        // A client that cannot be made to be on time is endured: the interval says how much that matters.
+        let spare = self.spare;
+        let fatal = |c: &&Check| !c.passed && (c.id != CheckId::ClientLateness || spare);
+        if let Some(failed) = self.system.iter().find(fatal).cloned() {
             return self.restart(failed);
         }
         self.samples.extend(batch.agents.into_iter().flat_map(|a| a.samples));
@@ -192,17 +206,23 @@ impl Method {
         let drifts = matches!(&found, Found::More(failed, _) if DRIFTS.contains(&failed.id));
         self.drifts = if drifts { self.drifts + 1 } else { 0 };
         match found {
-            Found::Independent(number) => self.finish(Outcome::Number(number)),
+            Found::Independent(number) => self.believe(number),
             Found::Dependent(number, by_thinning) => match by_thinning.filter(|total| self.worth_it(*total)) {
                 Some(total) => self.go_on(total),
-                None => self.finish(Outcome::Number(number)),
+                None => self.believe(number),
             },
             Found::More(failed, total) => {
                 let needed = self.requests_for(total);
                 let seen_enough = self.requests as f64 * PROJECTABLE >= self.config.max_requests as f64;
                 let hopeless = seen_enough && needed as f64 > HOPELESS * self.config.max_requests as f64;
                 let spent = self.rounds >= self.config.max_rounds || self.left() < self.config.batch_samples;
-                if spent || self.drifts >= self.config.max_drifts || (hopeless && failed.id == CheckId::IntervalWidth) {
+                if total == 0 {
+                    // Chance is small enough; what is left is the client's lateness.
+                    self.refuse(self.too_late().unwrap_or(*failed), None);
+                } else if spent
+                    || self.drifts >= self.config.max_drifts
+                    || (hopeless && failed.id == CheckId::IntervalWidth)
+                {
                     self.refuse(*failed, Some(needed));
                 } else {
                     self.go_on(total);
@@ -218,7 +238,7 @@ impl Method {
         }
         let text = if why == Stop::OutOfTime { "the time allowed ran out" } else { "the measurement was interrupted" };
         match self.last.as_ref().map(|look| look.result.clone()) {
-            Some(Found::Independent(number) | Found::Dependent(number, _)) => self.finish(Outcome::Number(number)),
+            Some(Found::Independent(number) | Found::Dependent(number, _)) => self.believe(number),
             Some(Found::More(failed, total)) => {
                 let needed = self.requests_for(total);
                 self.refuse_because(*failed, Some(needed), Some(text));
@@ -258,33 +278,40 @@ impl Method {
         Some(Accepted { latencies_ns, block })
     }
 
-    /// Another percentile of the accepted samples with its interval, by the same way as the targets'; the value without an
-    /// interval when the samples cannot support one is `None` too: N/A, never 0.
-    pub fn percentile(&self, q: f64, level: f64) -> Option<PercentileResult> {
-        let accepted = self.accepted()?;
+    /// Other percentiles of the accepted samples with their intervals, by the same way as the targets'. `None`: the samples
+    /// cannot support one; N/A, never 0.
+    pub fn percentiles(&self, quantiles: &[f64], level: f64) -> Vec<Option<PercentileResult>> {
+        let Some(accepted) = self.accepted() else { return vec![None; quantiles.len()] };
         let series = &accepted.latencies_ns;
         let ordered = sorted(series.clone());
-        let (found, how) = if accepted.block == 1 {
-            (interval(&ordered, q, spent(level))?, IntervalMethod::OrderStatistic)
-        } else {
-            let (found, e) = dependent_interval(series, q, spent(level))?;
-            (found, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
+        let kept = &self.samples[self.last.as_ref().and_then(|l| l.warm_up).map_or(0, |w| w.cut_samples)..];
+        let ends = Ends::new(kept, sorted(kept.iter().map(|s| s.latency_ns).collect()), &self.config);
+        let of = |q: f64| {
+            let (found, how) = if accepted.block == 1 {
+                (interval(&ordered, q, spent(level))?, IntervalMethod::OrderStatistic)
+            } else {
+                let (found, e) = dependent_interval(series, q, spent(level))?;
+                (found, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
+            };
+            let target = Target { quantile: q, width: Width::Any, level };
+            let value_ns = quantile(&ordered, q)?;
+            let (lower_ns, upper_ns) = ends.widened((found.lower, found.upper));
+            Some(PercentileResult { target, value_ns, lower_ns, upper_ns, how, n: series.len() })
         };
-        let target = Target { quantile: q, width: Width::Any, level };
-        let value_ns = quantile(&ordered, q)?;
-        Some(PercentileResult { target, value_ns, lower_ns: found.lower, upper_ns: found.upper, how, n: series.len() })
+        quantiles.iter().map(|q| of(*q)).collect()
     }
 
     fn check_system(&self, batch: &Batch) -> Vec<Check> {
         let agents = batch.agents.iter().map(|a| (a.agent.as_str(), a.slices.as_slice()));
         let mut checks = system::load(agents, &self.config);
         checks.push(system::errors(batch, &self.config));
-        checks.extend(system::lateness(batch, &self.config));
+        checks.extend(system::lateness(batch, &self.config, self.spare));
         checks.extend(arrivals::arrivals(batch, &self.config, self.rounds as u64));
         checks
     }
 
     fn restart(&mut self, failed: Check) {
+        self.spare &= !is_punctuality(failed.id);
         if self.restarts.len() >= self.config.max_restarts || self.rounds >= self.config.max_rounds {
             return self.refuse(failed, None);
         }
@@ -351,8 +378,32 @@ impl Method {
         if let Some(why) = why {
             reason = format!("{why} before a number could be believed; so far, {reason}");
         }
-        let hint = words::hint(&failed, &self.config, needed);
-        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint })));
+        let late = self.system.iter().any(|c| c.id == CheckId::ClientLateness && c.statistic > c.threshold / 2.0);
+        let hint = words::hint(&failed, &self.config, needed, late);
+        let bounds = match failed.id {
+            CheckId::IntervalWidth | CheckId::ClientLateness => self.last.as_ref().map(|look| look.bounds.clone()),
+            _ => None,
+        };
+        let bounds = bounds.unwrap_or_default();
+        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint, bounds })));
+    }
+
+    /// The check of the client's lateness, if it failed.
+    fn too_late(&self) -> Option<Check> {
+        self.system.iter().find(|c| c.id == CheckId::ClientLateness && !c.passed).cloned()
+    }
+
+    /// A number, unless too much of it may be the client's lateness: where any width will do, that is half of it.
+    fn believe(&mut self, number: Number) {
+        match self.too_late() {
+            Some(late) => {
+                if let Some(look) = &mut self.last {
+                    look.bounds = number.percentiles;
+                }
+                self.refuse(late, None);
+            }
+            None => self.finish(Outcome::Number(number)),
+        }
     }
 
     fn finish(&mut self, outcome: Outcome) {

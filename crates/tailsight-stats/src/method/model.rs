@@ -169,8 +169,14 @@ pub struct Config {
     /// Relative error of the sent and answered rates that is accepted beside counting noise.
     pub load_tolerance: f64,
     /// How far the client's lateness (sent less intended) may move a target percentile, ns. `None`: the width asked for it,
-    /// and where no width is asked a tenth of the percentile.
+    /// and where no width is asked half of the percentile.
     pub max_lateness_ns: Option<f64>,
+    /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
+    /// which it took more begins anew, once.
+    pub client_spares: bool,
+    /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
+    /// that the interval holds.
+    pub strict_arrivals: bool,
     /// Largest fraction of requests that may fail or be lost.
     pub max_errors: f64,
     /// Samples in the first batch (Lancet §4.3: 10,000).
@@ -213,6 +219,8 @@ impl Config {
             since: Since::Due,
             load_tolerance: 0.02,
             max_lateness_ns: None,
+            client_spares: false,
+            strict_arrivals: false,
             max_errors: 0.001,
             batch_samples: 10_000,
             recording_rate: 0.2,
@@ -265,7 +273,8 @@ impl Config {
 pub struct Sample {
     /// When the schedule meant it to leave, ns.
     pub intended_ns: i64,
-    /// When it left, ns. In what [`super::Method`] keeps, as late as the latest request that it may have waited behind.
+    /// When the client gave it to the kernel, ns. In what [`super::Method`] keeps, as late as the latest request that it may
+    /// have waited behind.
     pub sent_ns: i64,
     /// The latency under study, ns: response time (from intended) or service time (from sent), as the caller decides.
     pub latency_ns: f64,
@@ -276,7 +285,7 @@ pub struct Sample {
 pub struct Send {
     /// When the schedule meant it to leave, ns.
     pub intended_ns: i64,
-    /// When it left, ns.
+    /// When the client gave it to the kernel, ns.
     pub sent_ns: i64,
 }
 

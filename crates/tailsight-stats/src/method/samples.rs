@@ -51,6 +51,8 @@ pub struct Look {
     pub thinning: Option<usize>,
     /// What to make of it.
     pub result: Found,
+    /// Every target with its interval, however wide; empty where a check failed that it stands on, or a percentile has none.
+    pub bounds: Vec<PercentileResult>,
 }
 
 /// The conclusion of a look.
@@ -72,6 +74,7 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
         warm_up: None,
         thinning: None,
         result: more(none_yet(samples.len()), samples.len()),
+        bounds: Vec::new(),
     };
     let latencies: Vec<f64> = samples.iter().map(|s| s.latency_ns).collect();
     let n = latencies.len();
@@ -255,7 +258,7 @@ fn conclude(
 ) {
     let seed = mix(config.seed, salt);
     let inflations = inflations(kept, ranked, config);
-    let moved = moved(samples, &ranked.sorted, config);
+    let ends = Ends::new(samples, ranked.sorted.clone(), config);
     let mut independent = None;
     let mut factor = 1;
     let mut last = Vec::new();
@@ -283,7 +286,7 @@ fn conclude(
     if let Some(thinned) = independent {
         look.thinning = Some(factor);
         let rate = recording_rate / factor as f64;
-        match intervals(&thinned, &moved, config, rate, |target| {
+        match intervals(&thinned, &ends, config, rate, |target| {
             let i = interval(&thinned, target.quantile, spent(target.level))?;
             Some((i.lower, i.upper, IntervalMethod::OrderStatistic))
         }) {
@@ -292,10 +295,10 @@ fn conclude(
                 look.result = Found::Independent(number);
                 return;
             }
-            Err((failed, needed)) => by_thinning = Some((failed, needed.saturating_mul(factor))),
+            Err(wide) => by_thinning = Some((wide.failed, wide.needed.saturating_mul(factor))),
         }
     }
-    let by_size = intervals(&ranked.sorted, &moved, config, recording_rate, |target| {
+    let by_size = intervals(&ranked.sorted, &ends, config, recording_rate, |target| {
         let (i, e) = dependent_interval_sorted(kept, &ranked.sorted, target.quantile, spent(target.level))?;
         let how = IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches };
         Some((i.lower, i.upper, how))
@@ -305,73 +308,112 @@ fn conclude(
             look.checks.extend(checks);
             Found::Dependent(number, by_thinning.map(|(_, needed)| needed))
         }
-        (Err((_, cheap)), Some((failed, needed))) => {
-            look.checks.push(failed.clone());
-            let patient = (config.patience * samples.len() as f64) as usize;
-            more(failed, if needed <= patient { needed } else { cheap })
-        }
-        (Err((failed, needed)), None) => {
+        (Err(wide), by_thinning) => {
+            look.bounds = wide.bounds;
+            let (failed, needed) = match by_thinning {
+                Some((failed, needed)) => {
+                    let patient = (config.patience * samples.len() as f64) as usize;
+                    (failed, if wide.needed > 0 && needed <= patient { needed } else { wide.needed })
+                }
+                None => (wide.failed, wide.needed),
+            };
             look.checks.push(failed.clone());
             more(failed, needed)
         }
     };
 }
 
-/// By how much the client's lateness may have moved each target, ns; below zero where the truth may be lower.
-fn moved(samples: &[Sample], ordered: &[f64], config: &Config) -> Vec<f64> {
-    let late = config.arrivals != Arrivals::ClosedLoop;
-    let other = if late { sorted(samples.iter().map(|s| other_end(s, config)).collect()) } else { Vec::new() };
-    let by = |target: &Target| Some(quantile(&other, target.quantile)? - quantile(ordered, target.quantile)?);
-    config.targets.iter().map(|target| by(target).unwrap_or(0.0)).collect()
+/// Where the truth lies when the client was late: between the latency as measured and the one at the other end, request by
+/// request, and so between their quantiles.
+pub struct Ends {
+    /// Latencies as measured, ns, ascending.
+    measured: Vec<f64>,
+    /// Those at the other end, ns, ascending; empty where lateness does not matter.
+    other: Vec<f64>,
 }
 
-type Intervals = Result<(Number, Vec<Check>), (Check, usize)>;
+impl Ends {
+    /// Of these samples, whose latencies in ascending order are `measured`.
+    pub fn new(samples: &[Sample], measured: Vec<f64>, config: &Config) -> Self {
+        let late = config.arrivals != Arrivals::ClosedLoop && samples.iter().any(|s| s.sent_ns > s.intended_ns);
+        let other = if late { sorted(samples.iter().map(|s| other_end(s, config)).collect()) } else { Vec::new() };
+        Self { measured, other }
+    }
+
+    /// An interval of the measured latencies, widened on the side on which lateness counts: to the latency that has the same
+    /// rank at the other end.
+    pub fn widened(&self, (lower, upper): (f64, f64)) -> (f64, f64) {
+        let at = |end: f64| {
+            let rank = self.measured.partition_point(|x| *x < end);
+            self.other.get(rank.min(self.other.len().saturating_sub(1))).copied().unwrap_or(end)
+        };
+        (lower.min(at(lower)), upper.max(at(upper)))
+    }
+}
+
+/// Intervals that are wider than asked.
+struct Wide {
+    /// The widest beside what was asked.
+    failed: Check,
+    /// So many such samples may be enough; 0 when no number is: the client's lateness alone is too much, and chance is not.
+    needed: usize,
+    /// All of them; empty when one does not exist.
+    bounds: Vec<PercentileResult>,
+}
 
 /// The interval of every target; or the check that failed and how many such samples would be needed.
 fn intervals(
     ordered: &[f64],
-    moved: &[f64],
+    ends: &Ends,
     config: &Config,
     sampling_rate: f64,
     of: impl Fn(&Target) -> Option<(f64, f64, IntervalMethod)>,
-) -> Intervals {
+) -> Result<(Number, Vec<Check>), Wide> {
     let n = ordered.len();
     let mut percentiles = Vec::new();
     let mut checks = Vec::new();
     let mut worst: Option<(Check, usize)> = None;
-    for (target, moved) in config.targets.iter().zip(moved) {
+    for target in &config.targets {
         let value_ns = quantile(ordered, target.quantile).unwrap_or(f64::NAN);
         let wanted = target.max_width_ns(value_ns);
         let found = of(target);
         // The interval holds what chance and the client's lateness may have done; more samples narrow only the first.
         let chance = found.map_or(f64::INFINITY, |(lower, upper, _)| upper - lower);
-        let width = chance + moved.abs();
+        let (lower_ns, upper_ns) = found.map_or((0.0, f64::INFINITY), |(lower, upper, _)| ends.widened((lower, upper)));
+        let width = upper_ns - lower_ns;
         let narrow = found.is_some() && width <= wanted;
         let name = Some(percentile_name(target.quantile));
         let test = format!("width of the {} % interval, ns", target.level * 100.0);
         let check = check(CheckId::IntervalWidth, &test, name, width, wanted, None, n, narrow);
         checks.push(check.clone());
-        match found {
-            Some((lower_ns, upper_ns, how)) if narrow => {
-                let (lower_ns, upper_ns) = (lower_ns + moved.min(0.0), upper_ns + moved.max(0.0));
-                percentiles.push(PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n });
-            }
-            _ => {
-                // Lateness that leaves little room asks for samples without end; a sixteenth of the width is the least that
-                // is projected for, and such a run ends N/A by its interval.
-                let room = (wanted - moved.abs()).max(wanted / 16.0);
-                let supported = samples_to_support(target.quantile, spent(target.level));
-                let needed =
-                    if width.is_finite() { samples_for_width(n, chance, room) } else { (2 * n).max(supported) };
-                let needed = (needed as f64 * MARGIN) as usize;
-                if worst.as_ref().is_none_or(|(_, most)| needed > *most) {
-                    worst = Some((check, needed));
-                }
+        if let Some((_, _, how)) = found {
+            percentiles.push(PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n });
+        }
+        if !narrow {
+            let needed = needed(n, chance, width - chance, wanted, target);
+            if worst.as_ref().is_none_or(|(_, most)| needed > *most) {
+                worst = Some((check, needed));
             }
         }
     }
     match worst {
-        Some(failed) => Err(failed),
+        Some((failed, needed)) => {
+            let bounds = if percentiles.len() == config.targets.len() { percentiles } else { Vec::new() };
+            Err(Wide { failed, needed, bounds })
+        }
         None => Ok((Number { percentiles, sampling_rate }, checks)),
     }
+}
+
+/// How many samples would do for a target that has the width `chance` from `n` of them and `late` from the client's lateness, ns.
+fn needed(n: usize, chance: f64, late: f64, wanted: f64, target: &Target) -> usize {
+    let room = match wanted - late {
+        // Lateness is too much by itself: go on only until chance adds little.
+        room if room <= 0.0 && chance <= wanted.max(late / 4.0) => return 0,
+        room if room <= 0.0 => wanted,
+        room => room,
+    };
+    let supported = samples_to_support(target.quantile, spent(target.level));
+    let needed = if chance.is_finite() { samples_for_width(n, chance, room) } else { (2 * n).max(supported) };
+    (needed as f64 * MARGIN) as usize
 }

@@ -128,6 +128,10 @@ pub struct Refusal {
     pub reason: String,
     /// One sentence: what would help.
     pub hint: String,
+    /// What the samples do say, where everything but the width was as it must be: each percentile with an interval that is
+    /// wider than asked, by chance or by the client's lateness. Empty where they say nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<PercentileResult>,
 }
 
 /// A number with its interval, or N/A (exit code 3).

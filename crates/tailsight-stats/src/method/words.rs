@@ -10,7 +10,7 @@ pub fn reason(check: &Check) -> String {
         CheckId::Load => "the asked load was not reached and kept",
         CheckId::Errors => "too many requests failed or were lost",
         CheckId::ClientLateness => {
-            "the client itself was late: that alone may move the percentile by as much as is to be resolved"
+            "the client itself was late: that alone may have moved the percentile by as much as is to be resolved"
         }
         CheckId::Arrivals => "requests were not sent with the specified inter-arrival times",
         CheckId::ArrivalsSuperposed => "the agents' streams together do not have the specified inter-arrival times",
@@ -31,14 +31,18 @@ pub fn reason(check: &Check) -> String {
     format!("{what}{about}")
 }
 
-/// What would help. `needed` is the projected number of requests, where there is one.
-pub fn hint(check: &Check, config: &Config, needed: Option<u64>) -> String {
+/// What a late client can do about it.
+const BE_ON_TIME: &str = "give the client cores of its own (--cpus, and the server others) and let it poll (--wait spin), add threads, \
+     connections or agents, lower the rate, or ask for a wider interval";
+
+/// What would help. `needed` is the projected number of requests, where there is one; `late` that the client's lateness takes more
+/// than half of the width asked.
+pub fn hint(check: &Check, config: &Config, needed: Option<u64>, late: bool) -> String {
     match check.id {
         CheckId::Load => "lower the rate, or add connections, threads or agents until the client can send it".into(),
         CheckId::Errors => "look at the errors by kind; lower the rate or raise the server's limits".into(),
-        CheckId::ClientLateness => {
-            "add connections or outstanding requests, threads or agents, free the client's cores, or ask for a wider interval".into()
-        }
+        CheckId::ClientLateness => BE_ON_TIME.into(),
+        CheckId::IntervalWidth if late => format!("the client's lateness takes most of the width: {BE_ON_TIME}"),
         CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence => {
             "add connections or outstanding requests so that no request waits for a reply, or threads or agents".into()
         }

@@ -114,6 +114,7 @@ pub fn asked(traffic: &Traffic, plan: Plan, max_time: std::time::Duration) -> Qu
         percentiles: traffic.percentile.clone(),
         latency: if traffic.latency == "service" { Latency::Service } else { Latency::Response },
         max_time,
+        strict: traffic.strict,
         ..Question::new(plan)
     }
 }
