@@ -26,7 +26,11 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
     let datagram = plan.target.is_datagram();
     for index in (thread..plan.connections).step_by(plan.threads as usize) {
         let socket = engine.dialer.connected()?;
-        let mut connection = Connection::new(index, socket, Replies::new(&plan), plan.outstanding, datagram);
+        let mut places = plan.outstanding;
+        if index == thread && plan.workload.preload && engine.encoder.has_keys() {
+            places = places.max(STORING[usize::from(datagram)]);
+        }
+        let mut connection = Connection::new(index, socket, Replies::new(&plan), places, datagram);
         connection.connected(&engine.lane).map_err(LoadError::io("prepare a connection"))?;
         let token = engine.connections.len();
         engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
@@ -124,7 +128,8 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
     const STEP: &str = "storing the keys";
     let plan = engine.plan.clone();
     let datagram = plan.target.is_datagram();
-    let at_once = STORING[usize::from(datagram)].min(plan.outstanding);
+    // However few are outstanding in the load: one store after the other costs as much CPU time as a second of it.
+    let at_once = STORING[usize::from(datagram)];
     for pass in 1..=PASSES {
         let lost = engine.lane.prepared[Status::Lost as usize];
         let mut key = thread;
@@ -137,7 +142,10 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
                 key += threads;
                 count += 1;
             }
-            let result = pump(engine, 0, STEP, |c| c.has_room(at_once));
+            // Half of them together: a store for each answer would be a send, a sleep and a read each. Lost datagrams keep their
+            // places, and half of the places would be lost sooner than all.
+            let left = if datagram { at_once - 1 } else { at_once / 2 };
+            let result = pump(engine, 0, STEP, |c| c.in_flight() <= left && c.has_room(at_once));
             give_up_datagrams(engine, result, datagram)?;
         }
         let result = pump(engine, 0, STEP, |c| c.in_flight() == 0);

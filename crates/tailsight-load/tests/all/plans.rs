@@ -1,6 +1,7 @@
 //! Schedules as they come out of a run, sampling, stepwise measuring, and errors before the first request.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tailsight_load::{
@@ -134,6 +135,41 @@ fn bursts_without_room_wait_and_are_counted() {
     let counts = run(plan, &AtomicBool::new(false), |_| {}).unwrap().counts;
     // Two bursts fit, half of one is not sent.
     assert_eq!((counts.intended, counts.sent, counts.unanswered), (1000, 16, 16), "{counts:?}");
+}
+
+/// Regression: with one request outstanding, keys were stored one at a time, which cost the CPU time of a second of load.
+#[test]
+fn keys_are_stored_many_at_a_time_however_few_are_outstanding() {
+    let _alone = alone();
+    let (reads, stored) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let counts = (reads.clone(), stored.clone());
+    // Says STORED to each set and END to each get.
+    let address = scripted(move |_, socket| {
+        let (mut come, (reads, stored)) = (Vec::new(), &counts);
+        echo(socket, |bytes, socket| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            come.extend_from_slice(bytes);
+            let mut answers = Vec::new();
+            while let Some(end) = come.windows(2).position(|two| two == b"\r\n") {
+                let line = String::from_utf8(come[..end].to_vec()).unwrap();
+                let value = line.strip_prefix("set ").and_then(|words| words.rsplit(' ').next());
+                let whole = end + 2 + value.map_or(0, |length| length.parse::<usize>().unwrap() + 2);
+                if come.len() < whole {
+                    break;
+                }
+                come.drain(..whole);
+                stored.fetch_add(u32::from(value.is_some()), Ordering::Relaxed);
+                answers.extend_from_slice(if value.is_some() { b"STORED\r\n" } else { b"END\r\n" });
+            }
+            plain(&answers, socket)
+        });
+    });
+    let mut plan = plan(address, Protocol::MemcachedText);
+    (plan.outstanding, plan.workload.keys) = (1, 1000);
+    drop(Driver::prepare(plan).unwrap());
+    assert_eq!(stored.load(Ordering::Relaxed), 1000);
+    let reads = reads.load(Ordering::Relaxed);
+    assert!(reads < 200, "{reads} reads of the server for 1000 keys");
 }
 
 #[test]
