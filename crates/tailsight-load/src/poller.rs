@@ -79,7 +79,12 @@ impl Poller {
 
     /// Waits at most `timeout_ns` (0: looks only) and gives how many [`Poller::ready`] has.
     pub(crate) fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
-        let room = self.events.len() as libc::c_int;
+        self.wait_for_some(timeout_ns, self.events.len())
+    }
+
+    /// The same, but at most `room` (at least 1) of them; the others stay for the next time.
+    pub(crate) fn wait_for_some(&mut self, timeout_ns: u64, room: usize) -> io::Result<usize> {
+        let room = room.clamp(1, self.events.len()) as libc::c_int;
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         let count = if timeout_ns == 0 {
             // SAFETY: `events` has room for `room` events and lives over the call.
@@ -133,5 +138,23 @@ mod tests {
         poller.change(b.as_raw_fd(), 42, true).unwrap();
         assert_eq!(poller.wait(0).unwrap(), 1);
         assert!(poller.ready(0).writable());
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_reported_the_next_time() {
+        let pairs: Vec<_> = (0..5).map(|_| UnixStream::pair().unwrap()).collect();
+        let mut poller = Poller::new().unwrap();
+        for (token, (a, b)) in pairs.iter().enumerate() {
+            poller.add(b.as_raw_fd(), token, false).unwrap();
+            (&mut &*a).write_all(b"x").unwrap();
+        }
+        let mut seen = Vec::new();
+        for room in [2, 0, 100] {
+            let ready = poller.wait_for_some(0, room).unwrap();
+            seen.push(ready);
+            (0..ready).for_each(|at| assert!(poller.ready(at).readable()));
+        }
+        // Room for none would never end: it counts as one.
+        assert_eq!(seen, [2, 1, 2]);
     }
 }

@@ -60,16 +60,22 @@ impl Engine {
                 self.harvest(now, u64::MAX, true);
             }
             let idle_from = now_ns();
-            let timeout = sleep_to.saturating_sub(idle_from);
             self.lane.idle_from_ns = idle_from;
+            let left = sleep_to.saturating_sub(idle_from);
+            let timeout = if left > self.pacer.worth_ns() { left } else { 0 };
             let ready = self.poller.wait(timeout)?;
             if ready == 0 && timeout > 0 {
                 self.pacer.woke(sleep_to, now_ns());
+            } else if timeout == 0 && next <= until {
+                self.pacer.stayed_awake();
             }
             self.serve(ready);
             if ready > 0 {
                 self.lane.idle_from_ns = u64::MAX;
                 return Ok(());
+            }
+            if margin != u64::MAX && next <= until {
+                return self.poll_until(next);
             }
         }
         if margin != u64::MAX && next <= until {
@@ -78,6 +84,26 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Stays awake until `next`, and reads meanwhile what comes, as long as that does not make the request late.
+    fn poll_until(&mut self, next: u64) -> std::io::Result<()> {
+        loop {
+            let now = now_ns();
+            let left = next.saturating_sub(now);
+            if left == 0 {
+                return Ok(());
+            }
+            if left < READING_NS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let ready = self.poller.wait_for_some(0, (left / READING_NS) as usize)?;
+            if ready > 0 {
+                self.serve(ready);
+                self.lane.idle_from_ns = now_ns();
+            }
+        }
     }
 
     /// Reads the connections on which replies may have come, oldest requests first, as long as there is time until `until`;
