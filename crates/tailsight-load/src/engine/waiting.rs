@@ -61,6 +61,10 @@ impl Engine {
             }
             let idle_from = now_ns();
             self.lane.idle_from_ns = idle_from;
+            if self.schedule.is_none() && self.pacer.gather_ns() > 0 {
+                // Nothing is due in a closed loop but what replies set free: they gather.
+                sleep_until(idle_from + self.pacer.gather_ns());
+            }
             let left = sleep_to.saturating_sub(idle_from);
             let timeout = if left > self.pacer.worth_ns() { left } else { 0 };
             let ready = self.poller.wait(timeout)?;

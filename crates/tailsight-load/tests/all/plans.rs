@@ -222,6 +222,20 @@ fn a_closed_loop_keeps_its_requests_outstanding() {
     }
 }
 
+/// Regression: a closed loop did not heed `batch`, woke for each reply and sent for each.
+#[test]
+fn a_closed_loop_that_gathers_answers_everything_and_sends_together() {
+    let _alone = alone();
+    let mut plan = plan(server(), Protocol::Echo);
+    (plan.arrivals, plan.outstanding, plan.wait) = (Arrivals::Closed(8), 8, Wait::Batch(1_000_000));
+    let outcome = run_checked(plan);
+    assert_eq!(outcome.counts.ok, outcome.counts.sent, "{:?}", outcome.counts);
+    let together = outcome.samples.iter().filter(|s| s.flags & Sample::SENT_TOGETHER != 0).count();
+    assert!(2 * together > outcome.samples.len(), "{together} of {}", outcome.samples.len());
+    // A millisecond gathers at least: half a second has at most 500 turns of 4 connections with 8 requests.
+    assert!(outcome.counts.sent <= 501 * 32, "{:?}", outcome.counts);
+}
+
 #[test]
 fn a_closed_loop_goes_on_after_its_connection_was_closed() {
     let _alone = alone();
