@@ -1,11 +1,11 @@
 //! Runs one load and prints what it came to: for measuring the client itself.
 //!
 //! `drive TARGET PROTOCOL RATE SECONDS [NAME=VALUE…]`, names: arrivals, workload (`|` for `;`), connections, outstanding,
-//! threads, sampling, stamps, wait, receive, pin, seed, cpus, trust (anyone). Times in µs.
+//! burst, over (connections), threads, sampling, stamps, wait, receive, pin, seed, cpus, trust (anyone). Times in µs.
 
 use std::sync::atomic::AtomicBool;
 
-use tailsight_load::{Plan, Receive, Sample, Trust, run};
+use tailsight_load::{BurstOver, Plan, Receive, Sample, Trust, run};
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -24,6 +24,8 @@ fn plan(args: &[String]) -> Anything<Plan> {
             "connections" => plan.connections = value.parse()?,
             "outstanding" => plan.outstanding = value.parse()?,
             "threads" => plan.threads = value.parse()?,
+            "burst" => plan.burst = value.parse()?,
+            "over" if value == "connections" => plan.burst_over = BurstOver::Connections,
             "sampling" => plan.sampling = value.parse()?,
             "stamps" => plan.stamps = value.parse()?,
             "wait" => plan.wait = value.parse()?,

@@ -22,7 +22,7 @@ use crate::pacer::{Pacer, sleep_until};
 use crate::poller::Poller;
 use crate::rng::Rng;
 use crate::sample::{Interval, Sample, Status};
-use crate::{Arrivals, LoadError, Plan, Receive, Schedule, Target};
+use crate::{Arrivals, BurstOver, LoadError, Plan, Receive, Schedule, Target};
 
 /// Requests drawn ahead of their time.
 const AHEAD: usize = 256;
@@ -269,7 +269,13 @@ impl Engine {
             let flags = if waited { Sample::BLOCKED } else { 0 };
             self.offer(i, due, flags);
             if due.count > 1 {
-                self.offer_rest(i, due, flags);
+                match self.plan.burst_over {
+                    BurstOver::Connection => self.offer_rest(i, due, flags),
+                    BurstOver::Connections => {
+                        let rest = self.next_of_burst(due, due.count - 1);
+                        self.ahead.push_front(rest);
+                    }
+                }
             }
         }
         self.flush_dirty();
@@ -295,10 +301,15 @@ impl Engine {
         }
     }
 
+    /// Another request of a burst, with which `count` are left of it.
+    fn next_of_burst(&mut self, before: Due, count: u32) -> Due {
+        Due { count, ask: self.encoder.draw(&mut self.asks), lot: self.lots.random(), ..before }
+    }
+
     /// The other requests of a burst, on the same connection and in the same call as far as there is room.
     fn offer_rest(&mut self, i: usize, first: Due, flags: u32) {
         for count in (1..first.count).rev() {
-            let due = Due { count, ask: self.encoder.draw(&mut self.asks), lot: self.lots.random(), ..first };
+            let due = self.next_of_burst(first, count);
             if !self.connections[i].has_room(self.plan.outstanding) {
                 // Replies that came out of order hold slots: what is left goes to the next connection.
                 self.ahead.push_front(due);
@@ -352,8 +363,11 @@ impl Engine {
             return None;
         }
         let count = self.connections.len();
-        // A burst finds room for all of it.
-        let outstanding = self.plan.outstanding - (self.plan.burst - 1);
+        // A burst on one connection finds room for all of it.
+        let outstanding = match self.plan.burst_over {
+            BurstOver::Connection => self.plan.outstanding - (self.plan.burst - 1),
+            BurstOver::Connections => self.plan.outstanding,
+        };
         for _ in 0..count {
             let i = self.turn;
             self.turn = if i + 1 == count { 0 } else { i + 1 };

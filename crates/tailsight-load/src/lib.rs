@@ -41,7 +41,7 @@ pub use error::LoadError;
 pub use histogram::Histogram;
 pub use host::Treatment;
 pub use outcome::{Counts, Outcome, ThreadReport};
-pub use plan::{Limits, Plan, Receive, Trust, Wait};
+pub use plan::{BurstOver, Limits, Plan, Receive, Trust, Wait};
 pub use rate::Rate;
 pub use sample::{Interval, Sample, Send, Status};
 pub use schedule::Schedule;

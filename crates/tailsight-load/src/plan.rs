@@ -86,6 +86,17 @@ pub enum Receive {
     Lazy,
 }
 
+/// Where the requests of a [burst](Plan::burst) go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BurstOver {
+    /// To one connection, in one call: pipelined.
+    #[default]
+    Connection,
+    /// To one connection after the other: clients that act at the same time.
+    Connections,
+}
+
 /// Whom TLS trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -146,10 +157,12 @@ pub struct Plan {
     /// Requests that may be outstanding on a connection. A request that is due while every connection has this many waits,
     /// counted as blocked: the loop is then not open.
     pub outstanding: u32,
-    /// Requests that are due at once at each arrival, and leave on one connection in one call. Arrivals are rarer by this
-    /// factor: the rate stays the same.
+    /// Requests that are due at once at each arrival. Arrivals are rarer by this factor: the rate stays the same.
     #[serde(default = "one")]
     pub burst: u32,
+    /// Who sends them.
+    #[serde(default)]
+    pub burst_over: BurstOver,
     /// Seed of everything that is drawn.
     pub seed: u64,
     /// Share of the requests whose times are kept, chosen at random.
@@ -218,6 +231,7 @@ impl Plan {
             connections: 16,
             outstanding,
             burst: 1,
+            burst_over: BurstOver::Connection,
             seed: 1,
             sampling: 1.0,
             max_samples: usual_room(),
@@ -258,10 +272,16 @@ impl Plan {
         if self.target.is_datagram() && self.outstanding > 4096 {
             return refuse("datagram requests have 16-bit ids: at most 4096 outstanding a socket".into());
         }
-        if !(1..=self.outstanding).contains(&self.burst) {
-            let (burst, limit) = (self.burst, self.outstanding);
+        let (limit, whose) = match self.burst_over {
+            BurstOver::Connection => (self.outstanding, "a connection"),
+            BurstOver::Connections => {
+                (self.outstanding.saturating_mul(self.connections / self.threads), "the connections of a thread")
+            }
+        };
+        if !(1..=limit).contains(&self.burst) {
+            let burst = self.burst;
             return refuse(format!(
-                "bursts of {burst} requests, but at most {limit} may be outstanding on a connection; allow more, or send fewer at once"
+                "bursts of {burst} requests, but at most {limit} may be outstanding on {whose}; allow more, or send fewer at once"
             ));
         }
         if self.burst > 1 && self.arrivals.is_closed() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tailsight_agent::AgentAddress;
 use tailsight_agent::coordinator::Role;
-use tailsight_load::{Arrivals, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
+use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::slo::Objective;
 use tailsight_stats::method::Target;
 
@@ -67,9 +67,12 @@ pub struct Traffic {
     /// The same in one word: precise (--wait spin), cheap (--wait batch:1ms: load in bursts, not for measuring) or auto
     #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait")]
     pub pace: Option<Wait>,
-    /// Requests due at once at each arrival, sent on one connection in one call; the rate of requests stays the same
+    /// Requests due at once at each arrival; the rate of requests stays the same
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub burst: u32,
+    /// Where they go: connection (one, in one call: pipelined) or connections (one after the other, as h2load's clients do)
+    #[arg(long, value_name = "WHERE", value_parser = burst_over, default_value = "connection")]
+    pub burst_over: BurstOver,
     /// When replies are read: auto, eager (a reply wakes the thread), lazy (kernel stamps, read when sending)
     #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto")]
     pub receive: Receive,
@@ -223,6 +226,14 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
         Arrivals::Replay(_) => Err("a replay is asked for with --replay FILE".into()),
         Arrivals::Closed(_) => Err("a closed loop is asked for with --closed N".into()),
         arrivals => Ok(arrivals),
+    }
+}
+
+fn burst_over(text: &str) -> Result<BurstOver, String> {
+    match text {
+        "connection" => Ok(BurstOver::Connection),
+        "connections" => Ok(BurstOver::Connections),
+        _ => Err("connection or connections".into()),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tailsight_load::{
-    Arrivals, Complaint, Cursor, Driver, LEAD_NS, LoadError, Outcome, Plan, Protocol, Receive, Sample, Schedule, Wait,
-    now_ns, run,
+    Arrivals, BurstOver, Complaint, Cursor, Driver, LEAD_NS, LoadError, Outcome, Plan, Protocol, Receive, Sample,
+    Schedule, Wait, now_ns, run,
 };
 
 use crate::support::{alone, echo, plain, plan, run_checked, scripted};
@@ -119,6 +119,26 @@ fn bursts_are_due_at_once_and_leave_together_at_the_rate_asked_for() {
     // As an arrival process each burst is one.
     assert_eq!(outcome.sends.len(), 100);
     assert!(outcome.complaints.iter().all(|c| !matches!(c, Complaint::RateMissed { .. })), "{:?}", outcome.complaints);
+}
+
+#[test]
+fn a_burst_over_connections_takes_one_after_the_other() {
+    let _alone = alone();
+    let mut plan = plan(server(), Protocol::Echo);
+    // More than there are connections: the round goes on with the first, as far as each may have outstanding.
+    (plan.burst, plan.burst_over, plan.outstanding) = (6, BurstOver::Connections, 4);
+    plan.rate = "6k".parse().unwrap();
+    plan.arrivals = Arrivals::Fixed;
+    let outcome = run(plan.clone(), &AtomicBool::new(false), |_| {}).unwrap();
+    assert_eq!((outcome.counts.intended, outcome.counts.ok), (3000, 3000), "{:?}", outcome.counts);
+    assert_eq!(outcome.sends.len(), 500);
+    for burst in outcome.samples.chunk_by(|a, b| a.intended_ns == b.intended_ns) {
+        let on = |connection| burst.iter().filter(|s| s.connection == connection).count();
+        assert_eq!(burst.len(), 6);
+        assert!((0..4).all(|connection| (1..=2).contains(&on(connection))), "{burst:?}");
+    }
+    plan.burst = 17;
+    assert!(plan.validate().is_err(), "4 connections with 4 outstanding on each hold 16");
 }
 
 #[test]

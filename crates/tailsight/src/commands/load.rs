@@ -149,6 +149,7 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.threads = traffic.threads;
     plan.wait = traffic.pace.unwrap_or(traffic.wait);
     plan.burst = traffic.burst;
+    plan.burst_over = traffic.burst_over;
     plan.receive = traffic.receive;
     plan.busy_poll_us = traffic.busy_poll;
     plan.cpus = traffic.cpus.clone();
