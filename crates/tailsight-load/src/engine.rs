@@ -190,7 +190,6 @@ impl Engine {
     /// at once. Gives why the load is over when it is.
     pub(crate) fn turn(&mut self) -> Option<Ended> {
         let now = now_ns();
-        self.lane.woke_ns = now;
         if self.chores_are_due(now) {
             self.chores_ns = now + CHORES_NS;
             if self.lane.control.punctual.load(Ordering::Relaxed) {

@@ -187,7 +187,12 @@ fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let mut rows = Vec::new();
     for (name, fault) in cases.into_iter().filter(|(name, _)| name.contains(only)) {
-        for (server, load) in [(Server::Exponential, 0.2), (Server::Exponential, 0.5), (Server::Lognormal, 0.5)] {
+        for (server, load) in [
+            (Server::Exponential, 0.2),
+            (Server::Exponential, 0.5),
+            (Server::Exponential, 0.8),
+            (Server::Lognormal, 0.5),
+        ] {
             let p99 = truth(server, load, 0.99, truth_requests, 7);
             let verdicts = all(server, load, fault, experiments);
             let (mut believed, mut low, mut high, mut bounded, mut bounding) = (0, 0, 0, 0, 0);

@@ -61,21 +61,22 @@ impl Engine {
             }
             let idle_from = now_ns();
             self.lane.idle_from_ns = idle_from;
-            if self.schedule.is_none() && self.pacer.gather_ns() > 0 {
-                // Nothing is due in a closed loop but what replies set free: they gather.
-                sleep_until(idle_from + self.pacer.gather_ns());
+            let gather = self.pacer.gather_ns();
+            if gather > 0 {
+                // Replies gather too; in a closed loop nothing is due but what they set free.
+                sleep_until(if self.schedule.is_none() { idle_from + gather } else { until });
             }
-            let left = sleep_to.saturating_sub(idle_from);
+            let left = if gather > 0 { 0 } else { sleep_to.saturating_sub(idle_from) };
             let timeout = if left > self.pacer.worth_ns() { left } else { 0 };
             let ready = self.poller.wait(timeout)?;
+            self.lane.woke_ns = now_ns();
             if ready == 0 && timeout > 0 {
-                self.pacer.woke(sleep_to, now_ns());
+                self.pacer.woke(sleep_to, self.lane.woke_ns);
             } else if timeout == 0 && next <= until {
                 self.pacer.stayed_awake();
             }
             self.serve(ready);
             if ready > 0 {
-                self.lane.idle_from_ns = u64::MAX;
                 return Ok(());
             }
             if margin != u64::MAX && next <= until {
@@ -87,6 +88,7 @@ impl Engine {
                 std::hint::spin_loop();
             }
         }
+        self.lane.woke_ns = now_ns();
         Ok(())
     }
 
@@ -96,6 +98,7 @@ impl Engine {
             let now = now_ns();
             let left = next.saturating_sub(now);
             if left == 0 {
+                self.lane.woke_ns = now;
                 return Ok(());
             }
             if left < READING_NS {

@@ -2,11 +2,15 @@
 //!
 //! In: what the agents report for a batch. Out: [`Check`]s. Counts are requests, times ns.
 
+use std::collections::BinaryHeap;
+
 use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Since, Slice};
 use super::verdict::{Check, CheckId};
 use crate::quantile::{quantile, sorted};
 use crate::special::normal_quantile;
 
+/// How many times its own lateness a late request can be waited behind: load over idle share of a server at 80 % of its capacity.
+const DRAIN: i64 = 4;
 /// Counting noise that is let pass beside the tolerance, in standard deviations, for a whole batch.
 const DEVIATIONS: f64 = 4.0;
 /// False-alarm rate of the check of single slices, all slices of a batch together.
@@ -113,10 +117,16 @@ pub fn lateness(batch: &Batch, config: &Config, spare: bool) -> Vec<Check> {
     batch.agents.iter().map(|agent| lateness_of(agent, config, spare)).collect()
 }
 
-/// Makes each sample as late as the latest request that it may have waited behind, where response times are studied: sent at
-/// most a percentile under study before it (the deepest one). While a queue holds, a late request delays all behind it by
-/// its own lateness at most (Lindley), those that left on time too. Without this, stalls of a client made intervals that are
-/// too high: the catching up after a stall is a burst that no punctual client would have sent.
+/// Makes each sample as late as the latest request that it may have waited behind, where response times are studied: the catching
+/// up after a stall of the client is a burst that no client that is on time would have sent, and those that leave on time behind
+/// it wait too.
+///
+/// A server that takes requests in order answers one no more too late than the one before, or than it was sent itself, whichever is
+/// more (Lindley's recursion), and none by more than it waited: its latency less the shortest one. So what is handed on ends as
+/// soon as somebody did not wait; and, in a server that is idle for a fifth of its time at least, when [`DRAIN`] times the
+/// lateness have gone by, for what came due meanwhile comes at once and is served beside what comes then. Beside that stands the
+/// largest lateness of the last requests, as far back as the deepest percentile under study, for servers with several queues of
+/// which one is empty.
 pub fn reach(batch: &mut Batch, config: &Config) {
     if config.arrivals == Arrivals::ClosedLoop || config.since != Since::Due {
         return;
@@ -124,28 +134,31 @@ pub fn reach(batch: &mut Batch, config: &Config) {
     for agent in &mut batch.agents {
         let ordered = sorted(agent.samples.iter().map(|s| s.latency_ns).collect());
         let deepest = config.targets.iter().filter_map(|t| quantile(&ordered, t.quantile)).fold(0.0, f64::max);
-        let horizon = deepest.max(0.0) as i64;
+        let (horizon, shortest) = (deepest.max(0.0) as i64, ordered.first().copied().unwrap_or(0.0));
         let late = |intended: i64, sent: i64| (sent, sent.saturating_sub(intended).max(0));
         let sends = agent.windows.iter().flatten().map(|s| late(s.intended_ns, s.sent_ns));
         let mut sends: Vec<(i64, i64)> =
             sends.chain(agent.samples.iter().map(|s| late(s.intended_ns, s.sent_ns))).collect();
         sends.sort_unstable();
         agent.samples.sort_by_key(|s| s.sent_ns);
-        // The largest lateness in a window that slides: candidates fall from front to back.
-        let mut candidates: std::collections::VecDeque<(i64, i64)> = std::collections::VecDeque::new();
-        let mut next = sends.into_iter().peekable();
+        // (lateness, until when it counts), the largest on top: of the last requests, and of those that may be waited behind.
+        let (mut last, mut queued) = (BinaryHeap::new(), BinaryHeap::new());
+        let (mut handed_on, mut next) = (0, sends.into_iter().filter(|(_, late)| *late > 0).peekable());
         for sample in &mut agent.samples {
-            while let Some(send) = next.next_if(|(sent, _)| *sent <= sample.sent_ns) {
-                while candidates.back().is_some_and(|(_, late)| *late <= send.1) {
-                    candidates.pop_back();
+            while let Some((sent, late)) = next.next_if(|(sent, _)| *sent <= sample.sent_ns) {
+                last.push((late, sent.saturating_add(horizon)));
+                queued.push((late, sent.saturating_add(horizon).saturating_add(late.saturating_mul(DRAIN))));
+                handed_on = handed_on.max(late);
+            }
+            let largest = |of: &mut BinaryHeap<(i64, i64)>| {
+                while of.peek().is_some_and(|(_, until)| *until < sample.sent_ns) {
+                    of.pop();
                 }
-                candidates.push_back(send);
-            }
-            while candidates.front().is_some_and(|(sent, _)| *sent < sample.sent_ns.saturating_sub(horizon)) {
-                candidates.pop_front();
-            }
-            let late = candidates.front().map_or(0, |(_, late)| *late);
+                of.peek().map_or(0, |(late, _)| *late)
+            };
+            let late = largest(&mut queued).min(handed_on).max(largest(&mut last));
             sample.sent_ns = sample.sent_ns.max(sample.intended_ns.saturating_add(late));
+            handed_on = handed_on.min((sample.latency_ns - shortest) as i64);
         }
     }
 }

@@ -152,7 +152,7 @@ fn a_wrong_batch_drops_everything_and_the_last_restart_is_final() {
     assert_eq!(verdict.restarts.len(), 2);
 }
 
-/// A median is known well while one request in eighty leaves late; the tail is not.
+/// A median is known well while one sample in eight hundred leaves late; the tail is not.
 #[test]
 fn lateness_counts_by_what_it_does_to_the_percentile() {
     let verdict_of = |target: &str| {
@@ -163,7 +163,7 @@ fn lateness_counts_by_what_it_does_to_the_percentile() {
                 Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
                 Step::Measure { samples, sampling_rate } => {
                     let mut batch = world.batch(samples, sampling_rate);
-                    for sample in batch.agents[0].samples.iter_mut().step_by(80) {
+                    for sample in batch.agents[0].samples.iter_mut().step_by(800) {
                         sample.sent_ns += 400_000;
                         sample.latency_ns += 400_000.0;
                     }
