@@ -41,7 +41,7 @@ pub struct BenchArgs {
     /// Fewer rounds and shorter windows: shows that everything works, says little about the figures.
     #[arg(long)]
     quick: bool,
-    /// Interleaved rounds of the round trip, of the client's figures [default: 7, client 5, with --quick 2].
+    /// Interleaved rounds of the round trip, of the client's figures [default: 7, client 4, with --quick 2].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Measured window of each variant in a round [default: 2s, with --quick 1s; at most 2.5s].
@@ -50,6 +50,9 @@ pub struct BenchArgs {
     /// Only these figures. `client` takes the best part of an hour and is measured only when it is named, alone.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Figure>,
+    /// With `--only client`: only these parts of its figures.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    part: Vec<client::Part>,
     /// Leave this hook out of tailsight's recordings of the round trip, to see what it costs. Can be given several times.
     #[arg(long, value_name = "HOOK")]
     without_hook: Vec<String>,
@@ -120,6 +123,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if client && args.only.len() > 1 {
         bail!("--only client stands alone: its figures go into another page and want the machine for themselves");
     }
+    if !args.part.is_empty() && !client {
+        bail!("--part is for --only client");
+    }
+    if !args.part.is_empty() && args.write {
+        bail!("--write puts all tables into the page, and --part measures only some of them");
+    }
     let (marked, docs) =
         if client { (client::MARKED, Path::new(client::DOCS)) } else { (self::docs::MARKED, args.docs.as_path()) };
     if args.write {
@@ -138,7 +147,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         quick: args.quick,
         rounds: args.rounds.unwrap_or(match (args.quick, client) {
             (true, _) => 2,
-            (false, true) => 5,
+            (false, true) => 4,
             (false, false) => 7,
         }),
         window: args
@@ -154,7 +163,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     let mut sections: Vec<Section> = Vec::new();
     let outcome = (|| {
         if client {
-            sections.extend(client::measure(&bench)?);
+            sections.extend(client::measure(&bench, &args.part)?);
         }
         if wanted(Figure::Matched) {
             sections.extend(matched::measure(&bench)?);

@@ -22,7 +22,7 @@ use super::base::round_trips;
 use super::model::Model;
 use super::parse::{NAMES, QUANTILES, Range};
 use super::run::{Ideal, Shot, folder, present, shoot};
-use super::tools::{Job, LEFT_OUT, Shape, Tool};
+use super::tools::{Job, LEFT_OUT, OURS, Shape, Tool};
 
 /// The service times: a mean of 50 us each, five to ten times what a reply costs the server.
 const SERVICES: [(&str, &str); 3] =
@@ -53,17 +53,19 @@ struct Series {
 }
 
 /// Everything that is run: tailsight and the peers with a rate at the three loads, the others closed.
-fn plan(not_run: &BTreeMap<String, String>) -> Vec<Series> {
+fn plan(services: &[usize], not_run: &BTreeMap<String, String>) -> Vec<Series> {
     let open = [
-        (Tool::Tailsight, Speech::Memcached),
-        (Tool::Memcaslap, Speech::Memcached),
-        (Tool::Tailsight, Speech::Http1),
+        (OURS, Speech::Memcached),
+        (OURS, Speech::Http1),
         (Tool::H2load, Speech::Http1),
+        (Tool::Oha, Speech::Http1),
+        (Tool::Vegeta, Speech::Http1),
         (Tool::K6, Speech::Http1),
     ];
-    let closed = [(Tool::Wrk, Speech::Http1), (Tool::RedisBenchmark, Speech::Resp)];
+    let closed =
+        [(Tool::Memcaslap, Speech::Memcached), (Tool::Wrk, Speech::Http1), (Tool::RedisBenchmark, Speech::Resp)];
     let mut all = Vec::new();
-    for service in 0..SERVICES.len() {
+    for service in services.iter().copied() {
         let mean_us = mean_us(service);
         for load in LOADS {
             // A multiple of 16, for tools that give each connection a whole number.
@@ -89,8 +91,8 @@ fn mean_us(index: usize) -> f64 {
     service(index).mean_ns() / 1e3
 }
 
-/// Measures all tools.
-pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
+/// Measures all tools with these services, by their index.
+pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> anyhow::Result<Section> {
     let mut not_run = BTreeMap::new();
     for tool in Tool::PEERS {
         if let Err(why) = present(tool) {
@@ -99,8 +101,8 @@ pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section
         }
     }
     let pair = Pair::create("client")?;
-    let seconds = if bench.quick { 2 } else { 5 };
-    let mut all = plan(&not_run);
+    let seconds = if bench.quick { 2 } else { 4 };
+    let mut all = plan(services, &not_run);
     let mut bases: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for round in 0..bench.rounds {
         eprintln!("bench: the idealised server, round {} of {}", round + 1, bench.rounds);
@@ -108,7 +110,7 @@ pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section
             let base = base(bench, &pair, speech)?;
             bases.entry(i).or_default().push(base);
         }
-        for (service, (name, text)) in SERVICES.iter().enumerate() {
+        for (service, (name, text)) in SERVICES.iter().enumerate().filter(|(i, _)| services.contains(i)) {
             let mut servers = Vec::new();
             for speech in SPEECHES {
                 servers.push((speech, Ideal::start(&pair.server, speech, text)?));
@@ -135,6 +137,7 @@ pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section
                     guess_per_s: 0.8e6 / mean_us(service),
                     cpu: LOAD_CPU,
                     samples: true,
+                    watch: None,
                 };
                 match shoot(bench, &pair.client, series.tool, &job, &pids, patience) {
                     Ok(shot) => series.shots.push(shot),
@@ -234,6 +237,9 @@ fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>,
         section.rows.push(Row::fact(name, text, "one polling connection, 2 % load, without kernel stamps"));
     }
     for (index, (name, text)) in SERVICES.iter().enumerate() {
+        if !all.iter().any(|series| series.cell.service == index) {
+            continue;
+        }
         for load in [0.5, 0.8] {
             section.rows.extend(headline(all, bases, index, name, load));
         }
@@ -395,10 +401,10 @@ mod tests {
 
     #[test]
     fn rates_divide_by_sixteen_connections_and_are_the_load() {
-        for series in plan(&BTreeMap::new()) {
+        for series in plan(&[0, 1, 2], &BTreeMap::new()) {
             if let Shape::Rate(rate) = series.cell.shape {
-                // memcaslap takes whole thousands, h2load a whole number a connection.
-                assert_eq!((rate % 16.0, rate % 1000.0), (0.0, 0.0));
+                // h2load takes a whole number a connection.
+                assert_eq!(rate % 16.0, 0.0);
                 let load = rate * mean_us(series.cell.service) / 1e6;
                 assert!(LOADS.iter().any(|l| (l - load).abs() < 0.001), "{load}");
             }
@@ -412,7 +418,7 @@ mod tests {
             quantiles: [None, None, Some(Range::exact(1200.0)), Some(Range { low: 1024.0, high: 2048.0 })],
             ..Default::default()
         };
-        let shots = vec![Shot { figures, cpu_s: 1.0, others: 0.0 }];
+        let shots = vec![Shot { figures, cpu_s: 1.0, others: 0.0, seen: None }];
         let cell = Cell { service: 1, shape: Shape::Rate(16_000.0) };
         let series = Series { cell, tool: Tool::Memcaslap, speech: Speech::Memcached, shots };
         let bias = Bias::of(&series, 20.0, 2).unwrap();

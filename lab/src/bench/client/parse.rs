@@ -39,7 +39,9 @@ pub struct Figures {
     pub mean_us: Option<f64>,
     /// [`QUANTILES`] of the latency.
     pub quantiles: [Option<Range>; 4],
-    /// p99 of how late the client itself was, us.
+    /// How late the client itself was by its own account, us: p50.
+    pub late_p50_us: Option<f64>,
+    /// The same, p99.
     pub late_p99_us: Option<f64>,
     /// tailsight: its verdict on p99 with the interval, us; `None` is N/A, with the check that failed.
     pub verdict: Option<Result<(f64, f64), String>>,
@@ -73,6 +75,7 @@ pub fn tailsight(text: &str) -> anyhow::Result<Figures> {
         requests: good,
         errors: count("intended").saturating_sub(good),
         per_s: number("/rate/answered").context("no rate")?,
+        late_p50_us: number("/lateness_ns/p50").map(|ns| ns / 1e3),
         late_p99_us: number("/lateness_ns/p99").map(|ns| ns / 1e3),
         verdict: Some(verdict),
         threads_us: number("/client/cpu_ns_per_request").map(|ns| ns / 1e3),
@@ -197,6 +200,53 @@ pub fn h2load_log(text: &str) -> Vec<f64> {
             columns.next()?.parse().ok()
         })
         .collect()
+}
+
+/// `vegeta report -type json` (times in ns). It has no p99.9; that comes from [`vegeta_csv`].
+pub fn vegeta(text: &str) -> anyhow::Result<Figures> {
+    let json: Value = serde_json::from_str(text).context("its report is no JSON")?;
+    let requests = json["requests"].as_f64().context("no requests")?;
+    let good = json["status_codes"]["200"].as_f64().unwrap_or(0.0);
+    let us = |name: &str| json["latencies"][name].as_f64().map(|ns| ns / 1e3);
+    let exact = |name: &str| us(name).map(Range::exact);
+    Ok(Figures {
+        requests: good as u64,
+        errors: (requests - good) as u64,
+        per_s: json["throughput"].as_f64().context("no throughput")?,
+        mean_us: us("mean"),
+        quantiles: [exact("50th"), exact("90th"), exact("99th"), None],
+        ..Figures::default()
+    })
+}
+
+/// `vegeta encode -to csv`: time, status, latency in ns, and more. Gives the latencies of what was answered, us.
+pub fn vegeta_csv(text: &str) -> Vec<f64> {
+    text.lines()
+        .filter_map(|line| {
+            let mut columns = line.split(',');
+            (columns.nth(1)? == "200").then_some(())?;
+            Some(columns.next()?.parse::<f64>().ok()? / 1e3)
+        })
+        .collect()
+}
+
+/// `oha --output-format json` (times in s). What the deadline cut off is in its books as an error, and is none.
+pub fn oha(text: &str) -> anyhow::Result<Figures> {
+    let json: Value = serde_json::from_str(text).context("its output is no JSON")?;
+    let good = json["statusCodeDistribution"]["200"].as_f64().context("no status 200")?;
+    let counts = |name: &str| json[name].as_object().into_iter().flatten();
+    let other = counts("statusCodeDistribution").filter(|(code, _)| *code != "200");
+    let failed = counts("errorDistribution").filter(|(why, _)| *why != "aborted due to deadline");
+    let seconds = json["summary"]["total"].as_f64().context("no total")?;
+    let us = |value: &Value| value.as_f64().map(|s| s * 1e6);
+    Ok(Figures {
+        requests: good as u64,
+        errors: other.chain(failed).filter_map(|(_, n)| n.as_u64()).sum(),
+        per_s: good / seconds,
+        mean_us: us(&json["summary"]["average"]),
+        quantiles: NAMES.map(|name| us(&json["latencyPercentiles"][name]).map(Range::exact)),
+        ..Figures::default()
+    })
 }
 
 /// k6's `--summary-export` (times in ms). What it dropped because all of its users were busy counts as failed.

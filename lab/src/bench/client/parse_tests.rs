@@ -225,6 +225,43 @@ const K6: &str = r#"{
  }
 }"#;
 
+/// vegeta 12.13.0 `-rate 2000/1s -duration 2s -workers 16 -max-workers 16`: its report, and the begin of its results as CSV.
+const VEGETA: &str = r#"{"latencies":{"total":525850248,"mean":131495,"50th":119966,"90th":171170,"95th":197740,"99th":317197,"max":1525005,"min":77386},"bytes_in":{"total":0,"mean":0},"bytes_out":{"total":0,"mean":0},"earliest":"2026-11-22T13:58:28.47650431Z","latest":"2026-11-22T13:58:30.475849776Z","end":"2026-11-22T13:58:30.475962133Z","duration":1999345466,"wait":112357,"requests":3999,"rate":2000.1545845904352,"throughput":2000.0421884368002,"success":1,"status_codes":{"200":3999},"errors":[]}"#;
+const VEGETA_CSV: &str = r#"1795355908476793952,200,426897,0,0,,,,1,GET,http://127.0.0.1:7801/,Q29udGVudC1MZW5ndGg6IDYNCkNvbnRlbnQtVHlwZTogdGV4dC9wbGFpbg0KDQo=
+1795355908476871278,200,544862,0,0,,,,2,GET,http://127.0.0.1:7801/,Q29udGVudC1MZW5ndGg6IDYNCkNvbnRlbnQtVHlwZTogdGV4dC9wbGFpbg0KDQo=
+1795355908476504310,200,926612,0,0,,,,0,GET,http://127.0.0.1:7801/,Q29udGVudC1MZW5ndGg6IDYNCkNvbnRlbnQtVHlwZTogdGV4dC9wbGFpbg0KDQo=
+"#;
+
+/// oha 1.16.0 `-z 2s -c 16 -q 2000 --latency-correction --output-format json`: the parts that are read.
+const OHA: &str = r#"{
+ "summary": {
+  "successRate": 1.0,
+  "total": 2.001074625,
+  "slowest": 0.000719673,
+  "fastest": 7.7245e-05,
+  "average": 0.00013781864191047763,
+  "requestsPerSec": 1998.4262206113376,
+  "totalData": 23994,
+  "sizePerRequest": 6,
+  "sizePerSec": 11990.557323668025
+ },
+ "latencyPercentiles": {
+  "p10": 9.352e-05,
+  "p25": 0.000107931,
+  "p50": 0.000140009,
+  "p75": 0.000151566,
+  "p90": 0.000180889,
+  "p95": 0.00021442,
+  "p99": 0.000252066,
+  "p99.9": 0.000592433,
+  "p99.99": 0.000719673
+ },
+ "statusCodeDistribution": {
+  "200": 3999
+ },
+ "errorDistribution": {}
+}"#;
+
 /// `tailsight load --json` that ended N/A: the parts that are read.
 const TAILSIGHT: &str = r#"{
  "schema": 1,
@@ -352,11 +389,32 @@ fn k6_counts_what_it_dropped() {
 }
 
 #[test]
+fn vegeta_reports_and_its_results_have_the_latencies() {
+    let figures = vegeta(VEGETA).unwrap();
+    assert_eq!((figures.requests, figures.errors), (3999, 0));
+    assert!((figures.per_s - 2000.042).abs() < 0.001 && figures.mean_us == Some(131.495));
+    assert_eq!((exact(&figures, 0), exact(&figures, 2), figures.quantiles[3]), (119.966, 317.197, None));
+    assert_eq!(vegeta_csv(VEGETA_CSV), [426.897, 544.862, 926.612]);
+    // What was refused has no latency, and is an error.
+    assert_eq!(vegeta_csv("1,0,5000,0,0,refused\n1,200,7000,0,0,\nx\n"), [7.0]);
+    assert_eq!(vegeta(&VEGETA.replace("\"200\":3999", "\"200\":3990,\"503\":9")).unwrap().errors, 9);
+}
+
+#[test]
+fn oha_counts_what_failed_and_not_what_the_deadline_cut_off() {
+    let figures = oha(OHA).unwrap();
+    assert_eq!((figures.requests, figures.errors), (3999, 0));
+    assert!((figures.per_s - 2000.0).abs() < 20.0, "{}", figures.per_s);
+    let refused = OHA.replace("\"errorDistribution\": {", "\"errorDistribution\": {\"connection refused\": 5,");
+    assert_eq!(oha(&refused.replace(",}", "}")).unwrap().errors, 5);
+}
+
+#[test]
 fn tailsight_without_a_number_names_the_check() {
     let figures = tailsight(TAILSIGHT).unwrap();
     assert_eq!((figures.requests, figures.errors), (20_136, 0));
     assert_eq!(figures.verdict, Some(Err("load".to_owned())));
-    assert_eq!(figures.late_p99_us, Some(54_525.951));
+    assert_eq!((figures.late_p50_us, figures.late_p99_us), (Some(0.759), Some(54_525.951)));
     assert!((figures.threads_us.unwrap() - 56.8657).abs() < 0.001);
     let number = r#"{"verdict": {"verdict": "number", "percentiles": [{"lower_ns": 1000.0, "upper_ns": 2500.0}]}"#;
     let number = TAILSIGHT.replacen("{", &format!("{number},"), 1).replacen(
@@ -380,7 +438,16 @@ fn other_output_is_an_error_and_never_a_panic() {
     for text in
         ["", "{}", "[]", "tailsight {}", "finished in , 1 req/s", "Total Statistics (\n Log2 Dist:\n 4: x", "100% <= "]
     {
-        let all = [tailsight(text), memcaslap(text), redis_benchmark(text), wrk(text), h2load(text), k6(text)];
+        let all = [
+            tailsight(text),
+            memcaslap(text),
+            redis_benchmark(text),
+            wrk(text),
+            h2load(text),
+            k6(text),
+            vegeta(text),
+            oha(text),
+        ];
         assert!(all.iter().all(Result::is_err), "{text:?}");
     }
 }

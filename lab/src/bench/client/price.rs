@@ -1,5 +1,8 @@
-//! The client's price: CPU time a request of the whole load generator, and how late it is, beside the peers with their best
-//! flags against the same real server. In: memcached, nginx and Redis on core 0. Out: a section.
+//! The client's price: CPU time a request of the whole load generator, beside the peers with their best flags against the
+//! same real server. In: memcached, nginx and Redis on core 0. Out: a section.
+//!
+//! Waking up is most of what a request costs at a low rate, so a price goes with its arrivals: each peer is compared with ours
+//! sending as that peer sends. Poisson arrivals, ours as it comes, are beside them: no peer makes them.
 //!
 //! CPU time is what `wait4` says of the process and its children, user and system, over all requests that it says were
 //! answered: starting, filling keys and computing the result are in it. tailsight's loading threads alone are told apart.
@@ -8,22 +11,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use serde_json::json;
-use tailsight_lab::netns::{Pair, SERVER_V4};
-use tailsight_lab::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
+use tailsight_lab::netns::SERVER_V4;
 use tailsight_lab::servers::Speech;
 
 use super::super::Bench;
-use super::super::rig::{LOAD_CPU, SERVER_CPU};
+use super::super::rig::LOAD_CPU;
 use super::super::table::{Row, Section, Spread, Verdict, table, thousands};
 use super::run::{Shot, folder, present, shoot};
-use super::tools::{CONNECTIONS, Job, Shape, Tool};
+use super::servers::Servers;
+use super::tools::{CONNECTIONS, Job, OURS, Shape, Spacing, Tool, Wait};
 
 /// The goal: at most the cheapest peer's price over this.
 const CHEAPER: f64 = 1.5;
-/// The goal for the client's own lateness, p99, us.
-const LATE_US: f64 = 10.0;
 /// A tool that is farther from the rate than this did not make the load.
 const OFF: f64 = 0.05;
 /// Requests outstanding on each connection where they are pipelined.
@@ -39,12 +39,14 @@ struct Cell {
     guess_per_s: f64,
 }
 
-const OURS: Tool = Tool::Tailsight;
-
 fn plan() -> Vec<Cell> {
-    use Tool::{H2load, K6, Memcaslap, RedisBenchmark, TailsightSleep, TailsightSpin, Wrk};
-    let memcached: &[Tool] = &[OURS, TailsightSleep, TailsightSpin, Memcaslap];
-    let http: &[Tool] = &[OURS, TailsightSleep, TailsightSpin, H2load, K6];
+    use Tool::{H2load, K6, Memcaslap, Oha, RedisBenchmark, Tailsight, Vegeta, Wrk};
+    const SLEEP: Tool = Tailsight(Spacing::Poisson, Wait::Sleep);
+    const SPIN: Tool = Tailsight(Spacing::Poisson, Wait::Spin);
+    const FIXED: Tool = Tailsight(Spacing::Fixed, Wait::Auto);
+    const BATCH: Tool = Tailsight(Spacing::Fixed, Wait::Batch);
+    let memcached: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH];
+    let http: &[Tool] = &[OURS, SLEEP, SPIN, BATCH, H2load, FIXED, Oha, Vegeta, K6];
     let cell = |name, speech, shape, tools, guess_per_s| Cell { name, speech, shape, tools, guess_per_s };
     let flat = Shape::Closed(CONNECTIONS, 1);
     let pipelined = Shape::Closed(CONNECTIONS, PIPELINE);
@@ -55,61 +57,10 @@ fn plan() -> Vec<Cell> {
         cell("nginx, 80,000/s", Speech::Http1, Shape::Rate(80_000.0), http, 0.0),
         cell("memcached, flat out", Speech::Memcached, flat, &[OURS, Memcaslap], 0.0),
         cell("Redis, flat out", Speech::Resp, flat, &[OURS, RedisBenchmark], 80_000.0),
-        cell("nginx, flat out", Speech::Http1, flat, &[OURS, Wrk, H2load, K6], 0.0),
+        cell("nginx, flat out", Speech::Http1, flat, &[OURS, Wrk, H2load, Oha, Vegeta, K6], 0.0),
         cell("Redis, flat out, pipelined", Speech::Resp, pipelined, &[OURS, RedisBenchmark], 500_000.0),
         cell("nginx, flat out, pipelined", Speech::Http1, pipelined, &[OURS, Wrk, H2load], 0.0),
     ]
-}
-
-/// The servers of all cells. They come before the namespace, so that they end before it goes.
-struct Servers {
-    memcached: Server,
-    nginx: Server,
-    redis: Server,
-    pair: Pair,
-}
-
-impl Servers {
-    fn start() -> anyhow::Result<Self> {
-        let pair = Pair::create("price")?;
-        let cpu = Some(SERVER_CPU);
-        let memcached = Server::memcached(&pair.server, MemcachedOpts { cpu, ..MemcachedOpts::default() })?;
-        let nginx = Server::nginx(&pair.server, NginxOpts { cpu, ..NginxOpts::default() })?;
-        let redis = Server::redis(&pair.server, RedisOpts { cpu, ..RedisOpts::default() })?;
-        let servers = Self { memcached, nginx, redis, pair };
-        servers.fill()?;
-        Ok(servers)
-    }
-
-    fn of(&self, speech: Speech) -> &Server {
-        match speech {
-            Speech::Memcached => &self.memcached,
-            Speech::Http1 => &self.nginx,
-            Speech::Resp => &self.redis,
-        }
-    }
-
-    fn pids(&self) -> Vec<u32> {
-        [&self.memcached, &self.nginx, &self.redis].into_iter().flat_map(Server::pids).collect()
-    }
-
-    /// Stores the keys that redis-benchmark reads, with values as long as everybody else's: misses would be cheaper.
-    fn fill(&self) -> anyhow::Result<()> {
-        if present(Tool::RedisBenchmark).is_err() {
-            return Ok(());
-        }
-        let mut command = self.pair.client.command("redis-benchmark");
-        let (host, port) = (SERVER_V4.to_string(), self.redis.port().to_string());
-        command.args([
-            "-h", &host, "-p", &port, "-n", "200000", "-P", "16", "-c", "8", "-r", "10000", "-d", "32", "-t", "set",
-            "-q",
-        ]);
-        let output = command.output().context("cannot run redis-benchmark")?;
-        if !output.status.success() {
-            bail!("redis-benchmark could not store its keys: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
-    }
 }
 
 /// What was measured of a cell, by tool.
@@ -151,10 +102,11 @@ pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section
                     addr: SocketAddr::new(SERVER_V4, servers.of(cell.speech).port()),
                     speech: cell.speech,
                     shape: cell.shape,
-                    seconds: if bench.quick { 2 } else { 5 },
+                    seconds: if bench.quick { 2 } else { 3 },
                     guess_per_s: cell.guess_per_s,
                     cpu: LOAD_CPU,
                     samples: false,
+                    watch: None,
                 };
                 match shoot(bench, &servers.pair.client, *tool, &job, &pids, patience) {
                     Ok(shot) => shots.push(shot),
@@ -184,60 +136,55 @@ fn kept(cell: &Cell, shots: &[Shot]) -> bool {
     }
 }
 
-/// The goals: our price against the cheapest peer that made the load, our lateness against [`LATE_US`].
+/// The goals: our price against the cheapest peer's that made the load, with the same arrivals.
 fn goals(cell: &Cell, tools: &[(Tool, Vec<Shot>)]) -> Vec<Row> {
     let price = |shots: &[Shot]| median(shots, |shot| Some(shot.us_a_request()));
-    let Some((_, shots)) = tools.iter().find(|(tool, _)| *tool == OURS) else { return Vec::new() };
-    let Some(ours) = price(shots) else { return Vec::new() };
-    let mut peers: Vec<(f64, String)> = Vec::new();
-    let mut others = Vec::new();
+    let at_a_rate = matches!(cell.shape, Shape::Rate(_));
+    let mut rows = Vec::new();
     for (tool, shots) in tools {
-        let Some(spread) = price(shots) else { continue };
-        if tool.is_ours() {
-            if *tool != OURS {
-                others.push(format!("{} {}", tool.name(), spread.text(2)));
+        let Some(ours) = price(shots).filter(|_| tool.is_ours()) else { continue };
+        let mut peers: Vec<(f64, String)> = Vec::new();
+        let mut others = Vec::new();
+        for (peer, shots) in tools {
+            // Without a rate everybody waits for replies and sends at once: all arrivals are the same.
+            let like = if at_a_rate { peer.ours_like() == Some(*tool) } else { *tool == OURS };
+            let Some(spread) = price(shots).filter(|_| !peer.is_ours() && like) else { continue };
+            if kept(cell, shots) {
+                peers.push((spread.median, format!("{} {}", peer.name(), spread.text(2))));
+            } else {
+                others.push(format!("{} did not keep the rate", peer.name()));
             }
-        } else if kept(cell, shots) {
-            peers.push((spread.median, format!("{} {}", tool.name(), spread.text(2))));
-        } else {
-            others.push(format!("{} did not keep the rate", tool.name()));
         }
-    }
-    peers.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let words: Vec<String> = peers.iter().map(|(_, text)| text.clone()).chain(others).collect();
-    let name = format!("CPU a request, us: {}", cell.name);
-    let measured = ours.text(2);
-    let mut rows = vec![match (peers.first(), kept(cell, shots)) {
-        (Some((cheapest, _)), true) => Row::goal(
-            name,
-            format!("≤ {:.2} (the cheapest peer / {CHEAPER})", cheapest / CHEAPER),
-            measured,
-            words.join("; "),
-            ours.median <= cheapest / CHEAPER,
-        ),
-        (_, false) => Row::fact(name, format!("{measured}, but it did not keep the rate"), words.join("; ")),
-        (None, true) => Row::fact(name, measured, words.join("; ")),
-    }];
-    if let (Shape::Rate(_), Some(late)) = (cell.shape, median(shots, |shot| shot.figures.late_p99_us)) {
-        let others: Vec<String> = tools
-            .iter()
-            .filter(|(tool, _)| *tool != OURS)
-            .map(|(tool, shots)| match median(shots, |shot| shot.figures.late_p99_us) {
-                Some(late) => format!("{} {}", tool.name(), late.text(1)),
-                None => format!("{} does not tell", tool.name()),
-            })
-            .collect();
-        let (goal, met) = (format!("< {LATE_US} us"), late.median < LATE_US);
-        rows.push(Row::goal(
-            format!("own lateness p99, us: {}", cell.name),
-            goal,
-            late.text(1),
-            others.join("; "),
-            met,
-        ));
-    }
-    if 2 * super::noisy(shots) > shots.len() {
-        rows.iter_mut().for_each(|row| row.verdict = Verdict::NotQuiet);
+        let mut name = format!("CPU a request, us: {}", cell.name);
+        if at_a_rate {
+            name += &format!(", {}", tool.arrivals());
+            if let (Tool::Tailsight(_, Wait::Sleep | Wait::Spin), Some((_, flags))) =
+                (tool, tool.name().split_once(' '))
+            {
+                name += &format!(" ({flags})");
+            }
+            if peers.is_empty() && others.is_empty() {
+                others.push("none sends so".to_owned());
+            }
+        }
+        peers.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let words: Vec<String> = peers.iter().map(|(_, text)| text.clone()).chain(others).collect();
+        let measured = ours.text(2);
+        let mut row = match (peers.first(), kept(cell, shots)) {
+            (Some((cheapest, _)), true) => Row::goal(
+                name,
+                format!("≤ {:.2} (the cheapest peer / {CHEAPER})", cheapest / CHEAPER),
+                measured,
+                words.join("; "),
+                ours.median <= cheapest / CHEAPER,
+            ),
+            (_, false) => Row::fact(name, format!("{measured}, but it did not keep the rate"), words.join("; ")),
+            (None, true) => Row::fact(name, measured, words.join("; ")),
+        };
+        if row.verdict != Verdict::None && 2 * super::noisy(shots) > shots.len() {
+            row.verdict = Verdict::NotQuiet;
+        }
+        rows.push(row);
     }
     rows
 }
@@ -262,6 +209,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
             lines.push(vec![
                 cell.name.to_owned(),
                 tool.name().to_owned(),
+                if matches!(cell.shape, Shape::Rate(_)) { tool.arrivals() } else { "closed loop" }.to_owned(),
                 median(shots, |shot| Some(shot.figures.per_s))
                     .map_or(String::new(), |s| thousands(s.median.round() as u64)),
                 text(&|shot| Some(shot.us_a_request()), 2),
@@ -277,10 +225,11 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
     let head = [
         "load",
         "client",
+        "arrivals",
         "requests/s",
         "CPU us a request",
         "of which loading threads",
-        "late p99 us",
+        "own account of its lateness, p99 us",
         "errors",
         "verdicts",
     ];
@@ -299,24 +248,44 @@ mod tests {
     use super::*;
 
     fn shot(requests: u64, cpu_s: f64, per_s: f64, late_p99_us: Option<f64>) -> Shot {
-        Shot { figures: Figures { requests, per_s, late_p99_us, ..Figures::default() }, cpu_s, others: 0.0 }
+        Shot { figures: Figures { requests, per_s, late_p99_us, ..Figures::default() }, cpu_s, others: 0.0, seen: None }
     }
 
     #[test]
-    fn the_goal_is_the_cheapest_peer_that_made_the_load() {
-        let cell = plan().remove(0);
-        // 3 us a request against 6 of a peer that kept the rate and 1 of one that did not.
+    fn the_goal_is_the_cheapest_peer_that_made_the_load_with_the_same_arrivals() {
+        let cell = plan().remove(2);
+        let (fixed, batch) =
+            (Tool::Tailsight(Spacing::Fixed, Wait::Auto), Tool::Tailsight(Spacing::Fixed, Wait::Batch));
         let tools = vec![
-            (Tool::Tailsight, vec![shot(100_000, 0.3, 20_010.0, Some(4.0))]),
-            (Tool::Memcaslap, vec![shot(100_000, 0.6, 19_500.0, None)]),
-            (Tool::H2load, vec![shot(100_000, 0.1, 9_000.0, None)]),
+            (OURS, vec![shot(100_000, 2.5, 20_010.0, Some(4.0))]),
+            (batch, vec![shot(100_000, 0.3, 20_010.0, None)]),
+            (fixed, vec![shot(100_000, 2.0, 20_010.0, None)]),
+            (Tool::H2load, vec![shot(100_000, 0.6, 19_500.0, None)]),
+            (Tool::Oha, vec![shot(100_000, 1.5, 20_000.0, None)]),
+            (Tool::K6, vec![shot(100_000, 0.1, 9_000.0, None)]),
         ];
         let rows = goals(&cell, &tools);
-        assert_eq!((rows.len(), rows[0].verdict, rows[1].verdict), (2, Verdict::Ok, Verdict::Ok));
-        assert!(rows[0].goal.starts_with("≤ 4.00") && rows[0].measured == "3.00", "{rows:?}");
-        assert!(rows[0].peers.contains("h2load did not keep the rate"), "{rows:?}");
-        let dear = vec![(Tool::Tailsight, vec![shot(100_000, 0.5, 20_000.0, Some(40.0))]), tools[1].clone()];
-        assert!(goals(&cell, &dear).iter().all(|row| row.verdict == Verdict::Miss));
+        let verdicts: Vec<Verdict> = rows.iter().map(|row| row.verdict).collect();
+        // Poisson arrivals are nobody else's. 3 us against 6 of h2load; 20 us against 15 of oha; k6 did not make the load.
+        assert_eq!(verdicts, [Verdict::None, Verdict::Ok, Verdict::Miss]);
+        assert_eq!(rows[0].peers, "none sends so");
+        assert!(rows[1].goal.starts_with("≤ 4.00") && rows[1].measured == "3.00", "{rows:?}");
+        assert!(rows[2].goal.starts_with("≤ 10.00") && rows[2].peers.contains("k6 did not keep the rate"), "{rows:?}");
+        let slow = vec![(batch, vec![shot(100_000, 0.3, 12_000.0, None)]), tools[3].clone()];
+        assert_eq!(goals(&cell, &slow)[0].verdict, Verdict::None);
+    }
+
+    #[test]
+    fn flat_out_everybody_is_like_everybody() {
+        let cell = plan().remove(6);
+        let tools = vec![
+            (OURS, vec![shot(100_000, 0.5, 100_000.0, None)]),
+            (Tool::Wrk, vec![shot(100_000, 0.6, 100_000.0, None)]),
+            (Tool::Vegeta, vec![shot(100_000, 6.0, 10_000.0, None)]),
+        ];
+        let rows = goals(&cell, &tools);
+        assert_eq!((rows.len(), rows[0].verdict), (1, Verdict::Miss));
+        assert!(rows[0].peers.starts_with("wrk 6.00; vegeta 60.00"), "{rows:?}");
     }
 
     #[test]
@@ -334,6 +303,7 @@ mod tests {
                     guess_per_s: cell.guess_per_s,
                     cpu: 1,
                     samples: false,
+                    watch: None,
                 };
                 assert!(tool.command(&job).is_ok(), "{} {}", tool.name(), cell.name);
             }

@@ -16,11 +16,14 @@ use tailsight_lab::servers::{Service, Speech};
 use super::super::Bench;
 use super::super::rig::{LOAD_CPU, Others, SERVER_CPU};
 use super::super::roundtrip::{QUIET, wait_for_quiet};
+use super::capture::{Capture, Seen};
 use super::parse::Figures;
 use super::tools::{Job, Tool};
 
 /// How much longer than asked a tool may take: start, preload, computing.
 const GRACE: Duration = Duration::from_secs(30);
+/// The servers' interface in their namespace, see [`tailsight_lab::netns::Pair`].
+const SERVER_LINK: &str = "veth-s";
 /// How often a run is made again.
 const AGAIN: u32 = 2;
 
@@ -33,6 +36,8 @@ pub struct Shot {
     pub cpu_s: f64,
     /// Share of a core that programs of others had meanwhile.
     pub others: f64,
+    /// What arrived at the servers, where that was watched.
+    pub seen: Option<Seen>,
 }
 
 impl Shot {
@@ -82,12 +87,14 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     let log = |name: &str| File::create(job.folder.join(name)).with_context(|| format!("cannot write {name}"));
     command.args(&words[1..]).current_dir(job.folder).stdin(Stdio::null());
     command.stdout(log("stdout")?).stderr(log("stderr")?);
+    let capture = job.watch.map(|ns| Capture::start(ns, SERVER_LINK, job.addr.port(), job.speech)).transpose()?;
     let child = spawn_tied(command, Some(LOAD_CPU), Signal::SIGKILL)?;
     let ours: Vec<u32> = servers.iter().copied().chain([child.id()]).collect();
     let before = Others::now(&ours)?;
     let limit = Duration::from_secs(job.seconds.into()) + GRACE;
     let ended = wait(bench, child, limit).with_context(|| tool.name())?;
     let others = Others::now(&ours)?.since(&before)?;
+    let seen = capture.map(Capture::finish).transpose()?;
     let read = |name: &str| std::fs::read(job.folder.join(name)).map(|b| String::from_utf8_lossy(&b).into_owned());
     let (stdout, stderr) = (read("stdout")?, read("stderr")?);
     let said = || {
@@ -102,7 +109,7 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     if figures.requests == 0 {
         bail!("{} got no answer: {}", tool.name(), said());
     }
-    Ok(Shot { figures, cpu_s: ended.cpu_s, others })
+    Ok(Shot { figures, cpu_s: ended.cpu_s, others, seen })
 }
 
 /// How a process ended.

@@ -6,40 +6,78 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use tailsight_lab::netns::Namespace;
 use tailsight_lab::servers::Speech;
 
+use super::line::Line;
 use super::parse::{self, Figures};
 
 /// Connections of an open loop, the same for all.
 pub const CONNECTIONS: u32 = 16;
 
+/// k6 leaves out a request when every user waits for a reply; with as many users as others have connections it leaves out many.
+const K6_USERS: u32 = 64;
+/// Where vegeta puts its results.
+const VEGETA_FILE: &str = "vegeta.gob";
+
 /// Load generators that are not run, and why.
-pub const LEFT_OUT: [(&str, &str); 3] = [
-    ("oha", "its output is not read here: its build was not over in time where this was written"),
-    ("fortio", "its output is not read here: a module that it needs was not to be had where this was written"),
-    ("vegeta", "its output is not read here: the module was not to be had where this was written"),
+pub const LEFT_OUT: [(&str, &str); 2] = [
+    (
+        "fortio",
+        "not installed: `go install fortio.org/fortio@latest` (1.75.3) needs the module grol.io/grol, which the module proxy refuses (403)",
+    ),
+    (
+        "memcaslap at a rate",
+        "its `--tps` does nothing below a million requests a second a connection: it divides the requests of a connection by the \
+         microseconds since it started, as whole numbers, and compares that with the rate (libmemcached 1.1.4, `ms_need_yield`)",
+    ),
 ];
+
+/// How the requests of ours are spaced at a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spacing {
+    /// As it comes.
+    Poisson,
+    /// `--arrivals fixed`.
+    Fixed,
+}
+
+/// How ours waits between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// As it comes.
+    Auto,
+    /// `--wait sleep`: cheap, and as late as the host's timers.
+    Sleep,
+    /// `--wait spin`: takes its core whole.
+    Spin,
+    /// `--wait batch:10ms`: what came due in 10 ms is sent together, as h2load does.
+    Batch,
+}
 
 /// A load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
-    /// `tailsight load` as it comes.
-    Tailsight,
-    /// The same with `--wait sleep`: cheapest, and as late as the host's timers.
-    TailsightSleep,
-    /// The same with `--wait spin`: takes its core whole.
-    TailsightSpin,
+    /// `tailsight load`.
+    Tailsight(Spacing, Wait),
     /// libmemcached's.
     Memcaslap,
     /// nghttp2's.
     H2load,
     /// Grafana's.
     K6,
+    /// vegeta.
+    Vegeta,
+    /// oha.
+    Oha,
     /// wrk.
     Wrk,
     /// redis-tools'.
     RedisBenchmark,
 }
+
+/// `tailsight load` as it comes.
+pub const OURS: Tool = Tool::Tailsight(Spacing::Poisson, Wait::Auto);
 
 /// The load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,21 +109,31 @@ pub struct Job<'a> {
     pub cpu: usize,
     /// Whether percentiles are wanted, also where they cost the tool something (a log).
     pub samples: bool,
+    /// The servers' namespace, when it is to be seen there when the requests arrive.
+    pub watch: Option<&'a Namespace>,
 }
 
 impl Tool {
     /// All but tailsight.
-    pub const PEERS: [Self; 5] = [Self::Memcaslap, Self::H2load, Self::K6, Self::Wrk, Self::RedisBenchmark];
+    pub const PEERS: [Self; 7] =
+        [Self::Memcaslap, Self::H2load, Self::Oha, Self::Vegeta, Self::K6, Self::Wrk, Self::RedisBenchmark];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Tailsight => "tailsight",
-            Self::TailsightSleep => "tailsight --wait sleep",
-            Self::TailsightSpin => "tailsight --wait spin",
+            Self::Tailsight(Spacing::Poisson, Wait::Auto) => "tailsight",
+            Self::Tailsight(Spacing::Poisson, Wait::Sleep) => "tailsight --wait sleep",
+            Self::Tailsight(Spacing::Poisson, Wait::Spin) => "tailsight --wait spin",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch) => "tailsight --wait batch:10ms",
+            Self::Tailsight(Spacing::Fixed, Wait::Auto) => "tailsight --arrivals fixed",
+            Self::Tailsight(Spacing::Fixed, Wait::Sleep) => "tailsight --arrivals fixed --wait sleep",
+            Self::Tailsight(Spacing::Fixed, Wait::Spin) => "tailsight --arrivals fixed --wait spin",
+            Self::Tailsight(Spacing::Fixed, Wait::Batch) => "tailsight --arrivals fixed --wait batch:10ms",
             Self::Memcaslap => "memcaslap",
             Self::H2load => "h2load",
             Self::K6 => "k6",
+            Self::Vegeta => "vegeta",
+            Self::Oha => "oha",
             Self::Wrk => "wrk",
             Self::RedisBenchmark => "redis-benchmark",
         }
@@ -93,7 +141,7 @@ impl Tool {
 
     /// Whether it is ours.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::Tailsight | Self::TailsightSleep | Self::TailsightSpin)
+        matches!(self, Self::Tailsight(..))
     }
 
     /// Where it comes from, when it is missing.
@@ -104,7 +152,9 @@ impl Tool {
             Self::Wrk => "apt-get install wrk",
             Self::RedisBenchmark => "apt-get install redis-tools",
             Self::K6 => "go install go.k6.io/k6@v1.8.1",
-            _ => "cargo build --release -p tailsight",
+            Self::Vegeta => "go install github.com/tsenart/vegeta/v12@v12.13.0",
+            Self::Oha => "cargo install oha --version 1.16.0 --locked",
+            Self::Tailsight(..) => "cargo build --release -p tailsight",
         }
     }
 
@@ -113,6 +163,7 @@ impl Tool {
         match self {
             Self::Memcaslap => "-V",
             Self::Wrk => "-v",
+            Self::Vegeta => "-version",
             _ => "--version",
         }
     }
@@ -120,11 +171,32 @@ impl Tool {
     /// How its requests are spaced at a rate.
     pub fn arrivals(self) -> &'static str {
         match self {
-            Self::Tailsight | Self::TailsightSleep | Self::TailsightSpin => "Poisson",
-            Self::H2load => "fixed, its 16 clients together",
-            Self::K6 => "fixed",
-            Self::Memcaslap => "bursts",
-            Self::Wrk | Self::RedisBenchmark => "closed loop",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch) => "Poisson, sent every 10 ms",
+            Self::Tailsight(Spacing::Poisson, _) => "Poisson",
+            Self::H2load | Self::Tailsight(Spacing::Fixed, Wait::Batch) => "fixed, sent every 10 ms",
+            Self::K6 | Self::Vegeta | Self::Oha | Self::Tailsight(Spacing::Fixed, _) => "fixed",
+            Self::Memcaslap | Self::Wrk | Self::RedisBenchmark => "closed loop",
+        }
+    }
+
+    /// Ours with the arrivals of this peer at a rate; `None` for those who have no rate.
+    pub fn ours_like(self) -> Option<Self> {
+        match self {
+            Self::H2load => Some(Self::Tailsight(Spacing::Fixed, Wait::Batch)),
+            Self::K6 | Self::Vegeta | Self::Oha => Some(Self::Tailsight(Spacing::Fixed, Wait::Auto)),
+            Self::Memcaslap | Self::Wrk | Self::RedisBenchmark => None,
+            Self::Tailsight(..) => Some(self),
+        }
+    }
+
+    /// When its requests are due at a rate; `None` for those who have no schedule. By their sources: h2load counts for each
+    /// connection, from when it was made; the others have one line for all.
+    pub fn line(self, per_s: f64) -> Option<Line> {
+        match self {
+            Self::Tailsight(Spacing::Poisson, _) => None,
+            Self::Tailsight(Spacing::Fixed, _) | Self::K6 | Self::Vegeta | Self::Oha => Some(Line::All(1e9 / per_s)),
+            Self::H2load => Some(Line::Each(1e9 * f64::from(CONNECTIONS) / per_s)),
+            Self::Memcaslap | Self::Wrk | Self::RedisBenchmark => None,
         }
     }
 
@@ -142,21 +214,23 @@ impl Tool {
             Ok(path.display().to_string())
         };
         let line = match self {
-            Self::Tailsight | Self::TailsightSleep | Self::TailsightSpin => {
+            Self::Tailsight(spacing, wait) => {
                 let scheme = match job.speech {
                     Speech::Memcached => "memcached",
                     Speech::Resp => "redis",
                     Speech::Http1 => "http",
                 };
                 let shape = match rate {
+                    Some(rate) if spacing == Spacing::Fixed => format!("--rate {rate:.0} --arrivals fixed"),
                     Some(rate) => format!("--rate {rate:.0}"),
                     // HTTP/1.1 is not pipelined unless told.
                     None => format!("--closed {outstanding} --outstanding {outstanding}"),
                 };
-                let wait = match self {
-                    Self::TailsightSleep => " --wait sleep",
-                    Self::TailsightSpin => " --wait spin",
-                    _ => "",
+                let wait = match wait {
+                    Wait::Auto => "",
+                    Wait::Sleep => " --wait sleep",
+                    Wait::Spin => " --wait spin",
+                    Wait::Batch => " --wait batch:10ms",
                 };
                 let keep = if job.samples { format!(" -o {}", self.samples_path(job)) } else { String::new() };
                 format!(
@@ -170,12 +244,10 @@ impl Tool {
                     bail!("it does not pipeline");
                 }
                 let config = file("memcaslap.conf", "key\n16 16 1\nvalue\n32 32 1\ncmd\n0 0.0\n1 1.0\n")?;
-                // It takes a number with a `k` only.
-                if rate.is_some_and(|rate| rate % 1000.0 != 0.0) {
-                    bail!("its rates are whole thousands");
+                if rate.is_some() {
+                    bail!("its rate does nothing");
                 }
-                let tps = rate.map_or(String::new(), |rate| format!(" --tps={:.0}k", rate / 1000.0));
-                format!("memcaslap -s {addr} -T 1 -c {connections} -F {config} -w 1k -t {seconds}s -S {seconds}s{tps}")
+                format!("memcaslap -s {addr} -T 1 -c {connections} -F {config} -w 1k -t {seconds}s -S {seconds}s")
             }
             Self::H2load => {
                 let rps = rate.map_or(String::new(), |rate| format!(" --rps={:.0}", rate / f64::from(connections)));
@@ -191,6 +263,27 @@ impl Tool {
                 let script = file("k6.js", &k6_script(*addr, rate, connections, *seconds))?;
                 let summary = folder.join("k6.json");
                 format!("k6 run -q --no-color --no-usage-report --summary-export={} {script}", summary.display())
+            }
+            Self::Vegeta => {
+                if outstanding != 1 {
+                    bail!("it does not pipeline");
+                }
+                let targets = file("targets", &format!("GET http://{addr}/\n"))?;
+                let rate = rate.map_or("0".to_owned(), |rate| format!("{rate:.0}/1s"));
+                let n = connections;
+                format!(
+                    "vegeta attack -targets {targets} -rate {rate} -duration {seconds}s -workers {n} -max-workers {n} -connections {n} -max-connections {n} -max-body 0 -http2=false -output {}",
+                    folder.join(VEGETA_FILE).display()
+                )
+            }
+            Self::Oha => {
+                if outstanding != 1 {
+                    bail!("it does not pipeline");
+                }
+                let rate = rate.map_or(String::new(), |rate| format!(" -q {rate:.0} --latency-correction"));
+                format!(
+                    "oha -z {seconds}s -c {connections}{rate} --no-tui --output-format json --disable-compression http://{addr}/"
+                )
             }
             Self::Wrk => {
                 if rate.is_some() {
@@ -226,13 +319,15 @@ impl Tool {
     /// What it printed, as numbers.
     pub fn figures(self, job: &Job<'_>, stdout: &str) -> anyhow::Result<Figures> {
         let mut figures = match self {
-            Self::Tailsight | Self::TailsightSleep | Self::TailsightSpin => parse::tailsight(stdout)?,
+            Self::Tailsight(..) => parse::tailsight(stdout)?,
             Self::Memcaslap => parse::memcaslap(stdout)?,
             Self::H2load => parse::h2load(stdout)?,
             Self::K6 => {
                 let path = job.folder.join("k6.json");
                 parse::k6(&std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?)?
             }
+            Self::Vegeta => parse::vegeta(&vegeta_says(job, &["report", "-type", "json"])?)?,
+            Self::Oha => parse::oha(stdout)?,
             Self::Wrk => parse::wrk(stdout)?,
             Self::RedisBenchmark => parse::redis_benchmark(stdout)?,
         };
@@ -243,6 +338,8 @@ impl Tool {
             } else if self == Self::H2load {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
                 Some(parse::h2load_log(&text))
+            } else if self == Self::Vegeta {
+                Some(parse::vegeta_csv(&vegeta_says(job, &["encode", "-to", "csv"])?))
             } else {
                 None
             };
@@ -252,6 +349,16 @@ impl Tool {
         }
         Ok(figures)
     }
+}
+
+/// What vegeta makes of the results that an attack left behind. Not part of its price.
+fn vegeta_says(job: &Job<'_>, words: &[&str]) -> anyhow::Result<String> {
+    let mut command = std::process::Command::new("vegeta");
+    let output = command.args(words).arg(job.folder.join(VEGETA_FILE)).output().context("cannot run vegeta")?;
+    if !output.status.success() {
+        bail!("vegeta {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// wrk's script: pipelining, and a line of JSON at the end with percentiles that wrk itself does not print.
@@ -277,7 +384,7 @@ end
 fn k6_script(addr: SocketAddr, rate: Option<f64>, connections: u32, seconds: u32) -> String {
     let executor = match rate {
         Some(rate) => format!(
-            "executor: 'constant-arrival-rate', rate: {rate:.0}, timeUnit: '1s', preAllocatedVUs: {connections}, maxVUs: {connections}"
+            "executor: 'constant-arrival-rate', rate: {rate:.0}, timeUnit: '1s', preAllocatedVUs: {K6_USERS}, maxVUs: {K6_USERS}"
         ),
         None => format!("executor: 'constant-vus', vus: {connections}"),
     };
@@ -331,6 +438,7 @@ mod tests {
             guess_per_s: 1000.0,
             cpu: 1,
             samples: false,
+            watch: None,
         }
     }
 
@@ -344,14 +452,31 @@ mod tests {
     #[test]
     fn what_a_tool_cannot_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        for tool in [Tool::Wrk, Tool::RedisBenchmark] {
+        for tool in [Tool::Memcaslap, Tool::Wrk, Tool::RedisBenchmark] {
+            assert!(tool.line(1000.0).is_none() && tool.ours_like().is_none());
             assert!(tool.command(&job(Shape::Rate(1000.0), folder.path())).is_err());
-            assert!(tool.command(&job(Shape::Closed(16, 16), folder.path())).is_ok());
+            assert!(tool.command(&job(Shape::Closed(16, 1), folder.path())).is_ok());
         }
-        for tool in [Tool::Memcaslap, Tool::K6] {
+        for tool in [Tool::Memcaslap, Tool::K6, Tool::Vegeta, Tool::Oha] {
             assert!(tool.command(&job(Shape::Closed(16, 16), folder.path())).is_err());
         }
-        assert!(Tool::Tailsight.accepts(3) && !Tool::Wrk.accepts(3) && !Tool::Tailsight.accepts(1));
+        assert!(OURS.accepts(3) && !Tool::Wrk.accepts(3) && !OURS.accepts(1));
+    }
+
+    #[test]
+    fn a_peer_and_ours_like_it_have_the_same_arrivals() {
+        let folder = tempfile::tempdir().unwrap();
+        for tool in [Tool::H2load, Tool::K6, Tool::Vegeta, Tool::Oha] {
+            let ours = tool.ours_like().unwrap();
+            assert!(ours.is_ours() && ours.arrivals() == tool.arrivals() && tool.line(1e3).is_some());
+            let line = ours.command(&job(Shape::Rate(2000.0), folder.path())).unwrap().join(" ");
+            assert!(line.contains("--rate 2000 --arrivals fixed --connections 16"), "{line}");
+            assert_eq!(line.contains("batch:10ms"), tool == Tool::H2load);
+        }
+        let line = Tool::Vegeta.command(&job(Shape::Closed(16, 1), folder.path())).unwrap().join(" ");
+        assert!(line.contains("-rate 0 ") && line.contains("-max-workers 16 "), "{line}");
+        let line = Tool::Oha.command(&job(Shape::Rate(2000.0), folder.path())).unwrap().join(" ");
+        assert!(line.starts_with("oha -z 4s -c 16 -q 2000 --latency-correction "), "{line}");
     }
 
     #[test]
