@@ -58,6 +58,8 @@ impl Capture {
         let mut program = filter(port);
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
+        // The stamp is that of the device's queue for every run, also where the client asks for no stamps itself.
+        set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
         let frame = 2048;

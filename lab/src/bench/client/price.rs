@@ -44,9 +44,10 @@ fn plan() -> Vec<Cell> {
     const SLEEP: Tool = Tailsight(Spacing::Poisson, Wait::Sleep);
     const SPIN: Tool = Tailsight(Spacing::Poisson, Wait::Spin);
     const FIXED: Tool = Tailsight(Spacing::Fixed, Wait::Auto);
-    const BATCH: Tool = Tailsight(Spacing::Fixed, Wait::Batch);
-    let memcached: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH];
-    let http: &[Tool] = &[OURS, SLEEP, SPIN, BATCH, H2load, FIXED, Oha, Vegeta, K6];
+    const BATCH1: Tool = Tailsight(Spacing::Fixed, Wait::Batch1);
+    const BATCH10: Tool = Tailsight(Spacing::Fixed, Wait::Batch10);
+    let memcached: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, BATCH10];
+    let http: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, Oha, Vegeta, K6, BATCH10, H2load];
     let cell = |name, speech, shape, tools, guess_per_s| Cell { name, speech, shape, tools, guess_per_s };
     let flat = Shape::Closed(CONNECTIONS, 1);
     let pipelined = Shape::Closed(CONNECTIONS, PIPELINE);
@@ -255,7 +256,7 @@ mod tests {
     fn the_goal_is_the_cheapest_peer_that_made_the_load_with_the_same_arrivals() {
         let cell = plan().remove(2);
         let (fixed, batch) =
-            (Tool::Tailsight(Spacing::Fixed, Wait::Auto), Tool::Tailsight(Spacing::Fixed, Wait::Batch));
+            (Tool::Tailsight(Spacing::Fixed, Wait::Batch1), Tool::Tailsight(Spacing::Fixed, Wait::Batch10));
         let tools = vec![
             (OURS, vec![shot(100_000, 2.5, 20_010.0, Some(4.0))]),
             (batch, vec![shot(100_000, 0.3, 20_010.0, None)]),

@@ -225,5 +225,9 @@ pub fn version(tool: Tool, tailsight: &Path) -> String {
     // wrk says it with an exit code of 1 and a page of usage.
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("?");
+    // vegeta has one only where its makers built it.
+    if line.trim() == "Version:" {
+        return "does not tell (built by `go install`)".to_owned();
+    }
     line.split(" Copyright").next().unwrap_or(line).trim().to_owned()
 }

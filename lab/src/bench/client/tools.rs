@@ -51,8 +51,10 @@ pub enum Wait {
     Sleep,
     /// `--wait spin`: takes its core whole.
     Spin,
-    /// `--wait batch:10ms`: what came due in 10 ms is sent together, as h2load does.
-    Batch,
+    /// `--wait batch:1ms`: what came due in a millisecond is sent together, as programs do whose timers have milliseconds.
+    Batch1,
+    /// `--wait batch:10ms`: the same with h2load's 10 ms.
+    Batch10,
 }
 
 /// A load generator.
@@ -124,11 +126,13 @@ impl Tool {
             Self::Tailsight(Spacing::Poisson, Wait::Auto) => "tailsight",
             Self::Tailsight(Spacing::Poisson, Wait::Sleep) => "tailsight --wait sleep",
             Self::Tailsight(Spacing::Poisson, Wait::Spin) => "tailsight --wait spin",
-            Self::Tailsight(Spacing::Poisson, Wait::Batch) => "tailsight --wait batch:10ms",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch1) => "tailsight --wait batch:1ms",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch10) => "tailsight --wait batch:10ms",
             Self::Tailsight(Spacing::Fixed, Wait::Auto) => "tailsight --arrivals fixed",
             Self::Tailsight(Spacing::Fixed, Wait::Sleep) => "tailsight --arrivals fixed --wait sleep",
             Self::Tailsight(Spacing::Fixed, Wait::Spin) => "tailsight --arrivals fixed --wait spin",
-            Self::Tailsight(Spacing::Fixed, Wait::Batch) => "tailsight --arrivals fixed --wait batch:10ms",
+            Self::Tailsight(Spacing::Fixed, Wait::Batch1) => "tailsight --arrivals fixed --wait batch:1ms",
+            Self::Tailsight(Spacing::Fixed, Wait::Batch10) => "tailsight --arrivals fixed --wait batch:10ms",
             Self::Memcaslap => "memcaslap",
             Self::H2load => "h2load",
             Self::K6 => "k6",
@@ -168,22 +172,29 @@ impl Tool {
         }
     }
 
-    /// How its requests are spaced at a rate.
+    /// How its requests are spaced at a rate, as they are seen on the wire.
     pub fn arrivals(self) -> &'static str {
         match self {
-            Self::Tailsight(Spacing::Poisson, Wait::Batch) => "Poisson, sent every 10 ms",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch1) => "Poisson, sent every 1 ms",
+            Self::Tailsight(Spacing::Poisson, Wait::Batch10) => "Poisson, sent every 10 ms",
             Self::Tailsight(Spacing::Poisson, _) => "Poisson",
-            Self::H2load | Self::Tailsight(Spacing::Fixed, Wait::Batch) => "fixed, sent every 10 ms",
-            Self::K6 | Self::Vegeta | Self::Oha | Self::Tailsight(Spacing::Fixed, _) => "fixed",
+            Self::H2load | Self::Tailsight(Spacing::Fixed, Wait::Batch10) => "fixed, sent every 10 ms",
+            Self::K6 | Self::Vegeta | Self::Oha | Self::Tailsight(Spacing::Fixed, Wait::Batch1) => {
+                "fixed, sent every 1 ms"
+            }
+            Self::Tailsight(Spacing::Fixed, _) => "fixed",
             Self::Memcaslap | Self::Wrk | Self::RedisBenchmark => "closed loop",
         }
     }
 
     /// Ours with the arrivals of this peer at a rate; `None` for those who have no rate.
+    ///
+    /// h2load looks every 10 ms at how many requests are due (`rps_watcher`). oha, vegeta and k6 mean to send each when it is due,
+    /// but their runtimes' timers (tokio, Go) have milliseconds, and what came due meanwhile goes out together.
     pub fn ours_like(self) -> Option<Self> {
         match self {
-            Self::H2load => Some(Self::Tailsight(Spacing::Fixed, Wait::Batch)),
-            Self::K6 | Self::Vegeta | Self::Oha => Some(Self::Tailsight(Spacing::Fixed, Wait::Auto)),
+            Self::H2load => Some(Self::Tailsight(Spacing::Fixed, Wait::Batch10)),
+            Self::K6 | Self::Vegeta | Self::Oha => Some(Self::Tailsight(Spacing::Fixed, Wait::Batch1)),
             Self::Memcaslap | Self::Wrk | Self::RedisBenchmark => None,
             Self::Tailsight(..) => Some(self),
         }
@@ -230,7 +241,8 @@ impl Tool {
                     Wait::Auto => "",
                     Wait::Sleep => " --wait sleep",
                     Wait::Spin => " --wait spin",
-                    Wait::Batch => " --wait batch:10ms",
+                    Wait::Batch1 => " --wait batch:1ms",
+                    Wait::Batch10 => " --wait batch:10ms",
                 };
                 let keep = if job.samples { format!(" -o {}", self.samples_path(job)) } else { String::new() };
                 format!(
@@ -471,7 +483,10 @@ mod tests {
             assert!(ours.is_ours() && ours.arrivals() == tool.arrivals() && tool.line(1e3).is_some());
             let line = ours.command(&job(Shape::Rate(2000.0), folder.path())).unwrap().join(" ");
             assert!(line.contains("--rate 2000 --arrivals fixed --connections 16"), "{line}");
-            assert_eq!(line.contains("batch:10ms"), tool == Tool::H2load);
+            assert!(
+                line.contains(if tool == Tool::H2load { " --wait batch:10ms " } else { " --wait batch:1ms " }),
+                "{line}"
+            );
         }
         let line = Tool::Vegeta.command(&job(Shape::Closed(16, 1), folder.path())).unwrap().join(" ");
         assert!(line.contains("-rate 0 ") && line.contains("-max-workers 16 "), "{line}");
