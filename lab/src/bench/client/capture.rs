@@ -46,7 +46,7 @@ impl Capture {
     /// Begins to capture what arrives at `interface` for the TCP port.
     pub fn start(ns: &Namespace, interface: &str, port: u16, speech: Speech) -> anyhow::Result<Self> {
         ns.run(|| Self::open(interface, port, speech))?
-            .with_context(|| format!("cannot capture on {interface} (AF_PACKET, {} MiB)", BLOCK * BLOCKS >> 20))
+            .with_context(|| format!("cannot capture on {interface} (AF_PACKET, {} MiB)", (BLOCK * BLOCKS) >> 20))
     }
 
     fn open(interface: &str, port: u16, speech: Speech) -> io::Result<Self> {

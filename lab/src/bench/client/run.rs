@@ -72,7 +72,8 @@ pub fn shoot(
             }
         };
         tried += 1;
-        if shot.others <= QUIET || tried > AGAIN || patience.is_zero() {
+        // A quick run shows that everything works; it has no time for a second try.
+        if shot.others <= QUIET || bench.quick || tried > AGAIN || patience.is_zero() {
             return Ok(shot);
         }
         eprintln!("bench: other programs took {:.0} % of a core meanwhile, once more", 100.0 * shot.others);
