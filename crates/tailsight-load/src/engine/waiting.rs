@@ -38,6 +38,17 @@ impl Engine {
     /// Waits until `next`, reading what comes meanwhile.
     #[inline]
     pub(super) fn wait(&mut self, now: u64, next: u64) -> std::io::Result<()> {
+        let before = (self.lane.idle_from_ns, self.lane.woke_ns);
+        let result = self.wait_for(now, next);
+        if next <= now {
+            // More came due in the last sleep than one turn sends: the rest is late by that sleep, not by this turn.
+            (self.lane.idle_from_ns, self.lane.woke_ns) = before;
+        }
+        result
+    }
+
+    #[inline]
+    fn wait_for(&mut self, now: u64, next: u64) -> std::io::Result<()> {
         let margin = self.pacer.margin_ns();
         // Chores that have to wait for a pause are no reason to wake up, but the end of their patience is.
         let patience = if self.chores_ns > now { 0 } else { CHORES_WAIT_NS };
