@@ -3,6 +3,15 @@
 //! The kernel's software stamps are CLOCK_REALTIME. Both clocks run at the same (disciplined) speed, so their difference
 //! changes only when somebody sets the wall clock; it is measured before the load and watched during it.
 
+/// Reads a clock that may not be there, ns; `None` when it is not, or before its 1970.
+pub(crate) fn read_any(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writing.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| result == 0)?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(time.tv_nsec as u64)
+}
+
 /// Reads a clock that every Linux has, ns.
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -16,6 +25,12 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[must_use]
 pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_REALTIME, ns.
+#[cfg(test)]
+pub(crate) fn wall_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
 }
 
 /// CPU time of this thread, user and system, ns.

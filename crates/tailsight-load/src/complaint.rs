@@ -92,6 +92,15 @@ pub enum Complaint {
         /// Samples whose stamps were impossible.
         refused_stamps: u64,
     },
+    /// The clock of the NIC whose stamps are used was set during the load; stamps that it made impossible were not used.
+    NicClockStepped {
+        /// How often.
+        steps: u32,
+        /// By how much at most, ns.
+        largest_ns: u64,
+        /// Samples with a stamp that was impossible.
+        refused_stamps: u64,
+    },
     /// Samples had no room.
     SamplesLost {
         /// How many.
@@ -105,7 +114,10 @@ impl Complaint {
     /// Whether the latencies are not those of the server under the load asked for (the others are worth knowing).
     #[must_use]
     pub fn spoils(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::ClockStepped { .. } | Self::SamplesLost { .. })
+        !matches!(
+            self,
+            Self::Failed { .. } | Self::ClockStepped { .. } | Self::NicClockStepped { .. } | Self::SamplesLost { .. }
+        )
     }
 }
 
@@ -170,6 +182,13 @@ impl fmt::Display for Complaint {
                 f,
                 "the wall clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} kernel stamps \
                  were impossible and the client's clock took their place",
+                us(largest_ns)
+            ),
+            Self::NicClockStepped { steps, largest_ns, refused_stamps } => write!(
+                f,
+                "the NIC's clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} of its stamps \
+                 were impossible and the kernel's took their place, others of the 100 ms before may be wrong by as much; \
+                 let it settle, or do not set it during a load",
                 us(largest_ns)
             ),
             Self::SamplesLost { lost, kept } => {

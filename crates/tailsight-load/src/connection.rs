@@ -2,13 +2,13 @@
 //! the kernel's time stamps where it gives them.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use tailsight_protocol::reply::{Expect, Op};
 
 use crate::clock::now_ns;
 use crate::codec::{Ask, Encoder, Replies};
-use crate::lane::{Lane, bump};
+use crate::lane::{Lane, Stamp, bump};
 use crate::pending::{BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status};
 use crate::sample::{Sample, Status};
 use crate::stamps;
@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     datagram: bool,
     /// Whether the kernel stamps on this socket.
     stamps: bool,
+    /// The clock of the NIC that stamps its packets, where one does.
+    nic: Option<usize>,
     is_http2: bool,
     /// Number of the request that had HTTP/2 stream 1 of this connection.
     first_stream: u64,
@@ -105,6 +107,7 @@ impl Connection {
             tls: socket.tls,
             datagram,
             stamps: false,
+            nic: None,
             is_http2: replies.http2().is_some(),
             first_stream: 0,
             replies,
@@ -178,7 +181,7 @@ impl Connection {
         let flags = flags | BUSY | if sampled { SAMPLED } else { 0 } | if ask.set { Sample::IS_SET } else { 0 };
         let mask = self.slots.len() - 1;
         self.slots[number as usize & mask] =
-            Pending { intended_ns, called_ns: 0, stamp_wall_ns: 0, end, stamp_id: 0, flags };
+            Pending { intended_ns, called_ns: 0, stamp: Stamp::default(), end, stamp_id: 0, flags };
         self.in_flight += 1;
         self.sampled += u32::from(sampled);
     }
@@ -200,7 +203,7 @@ impl Connection {
             };
             let stamp = self.stamps && self.sampled > 0 && self.due_for_stamp(self.before_out + end as u64);
             let now = now_ns();
-            let sent = match stamps::send(self.fd(), &self.out[self.at..end], stamp) {
+            let sent = match stamps::send(self.fd(), &self.out[self.at..end], ask(stamp, self.nic)) {
                 Ok(sent) => sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.wants_write = true;
@@ -261,9 +264,9 @@ impl Connection {
         }
         let stamp = self.stamps && self.sampled > 0;
         let now = now_ns();
-        let fd = self.fd.as_raw_fd();
+        let (fd, ask) = (self.fd.as_raw_fd(), ask(stamp, self.nic));
         while tls.wants_write() {
-            match tls.send(fd, stamp) {
+            match tls.send(fd, ask) {
                 Ok(sent) => self.stamp_count = self.stamp_count.wrapping_add(sent as u32),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.wants_write = true;
@@ -291,7 +294,7 @@ impl Connection {
         loop {
             let want = self.stamps && self.sampled > 0;
             let room = lane.buffer.len();
-            let (got, wall) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
+            let (got, raw) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
                 Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(lane)),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((count, any)),
@@ -300,10 +303,11 @@ impl Connection {
             };
             any = true;
             let now = now_ns();
+            let stamp = lane.placed(self.nic, raw);
             if let Some(tls) = &mut self.tls {
                 let plain = tls.receive(&lane.buffer[..got]).map_err(Broken::Garbage)?;
                 let plain = std::mem::take(plain);
-                let fed = self.feed(&plain, lane, now, wall);
+                let fed = self.feed(&plain, lane, now, stamp);
                 if let Some(tls) = &mut self.tls {
                     tls.give_back(plain);
                 }
@@ -312,7 +316,7 @@ impl Connection {
                 self.flush_tls(lane)?;
             } else {
                 let buffer = std::mem::take(&mut lane.buffer);
-                let fed = self.feed(&buffer[..got], lane, now, wall);
+                let fed = self.feed(&buffer[..got], lane, now, stamp);
                 lane.buffer = buffer;
                 count += fed?;
             }
@@ -331,7 +335,7 @@ impl Connection {
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let result = self.replies.close(|reply| {
             if let Some(pending) = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0) {
-                end(pending, lane, status(&reply), now, None, self.index);
+                end(pending, lane, status(&reply), now, Stamp::default(), self.index);
                 ended += 1;
             }
         });
@@ -341,7 +345,7 @@ impl Connection {
     }
 
     /// Records the replies in these bytes.
-    fn feed(&mut self, bytes: &[u8], lane: &mut Lane, now: u64, wall: Option<u64>) -> Result<u32, Broken> {
+    fn feed(&mut self, bytes: &[u8], lane: &mut Lane, now: u64, stamp: Stamp) -> Result<u32, Broken> {
         let (slots, index) = (&mut self.slots, self.index);
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
@@ -359,7 +363,7 @@ impl Connection {
             }
             let status = status(&reply);
             good |= matches!(status, Status::Ok | Status::Miss);
-            end(pending, lane, status, now, wall, index);
+            end(pending, lane, status, now, stamp, index);
             count += 1;
         });
         self.in_flight -= count;
@@ -396,24 +400,27 @@ impl Connection {
     }
 
     /// Empties the error queue into the requests that its stamps belong to. What is not there is not waited for.
-    fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], lane: &Lane) {
-        // No more stamps can be there than sends with a stamp; the bound is against a kernel that never says "empty".
+    fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], lane: &mut Lane) {
+        // No more stamps can be there than two for each send with a stamp; the bound is against a kernel that never says "empty".
         for _ in 0..65_536 {
             let Some(stamp) = stamps::take_send_stamp(self.fd.as_raw_fd()) else { break };
+            let (id, stamp) = (stamp.id, lane.placed(self.nic, stamp.stamps));
+            // The kernel's and the NIC's come one by one, and the NIC's may come too late.
+            let last = self.nic.is_none() || stamp.nic_ns > 0;
             let mut missing = false;
             for (sample, due) in batch.iter_mut() {
-                if *due == Some(stamp.id) {
-                    *due = None;
-                    apply_send_stamp(sample, stamp.wall_ns, lane);
+                if *due == Some(id) {
+                    apply_send_stamp(sample, stamp, lane);
+                    *due = due.filter(|_| !last);
                 }
                 missing |= due.is_some();
             }
             let mask = self.slots.len() - 1;
             for number in self.oldest..self.unsent {
                 let pending = &mut self.slots[number as usize & mask];
-                if pending.flags & (BUSY | STAMP_DUE) == BUSY | STAMP_DUE && pending.stamp_id == stamp.id {
-                    pending.stamp_wall_ns = stamp.wall_ns;
-                    pending.flags &= !STAMP_DUE;
+                if pending.flags & (BUSY | STAMP_DUE) == BUSY | STAMP_DUE && pending.stamp_id == id {
+                    pending.stamp = pending.stamp.or(stamp);
+                    pending.flags &= if last { !STAMP_DUE } else { !0 };
                 }
             }
             if !missing {
@@ -442,7 +449,7 @@ impl Connection {
                 }
                 continue;
             }
-            end(pending, lane, status, 0, None, self.index);
+            end(pending, lane, status, 0, Stamp::default(), self.index);
         }
         self.oldest = self.next;
         self.unsent = self.next;
@@ -466,7 +473,7 @@ impl Connection {
             if pending.called_ns >= before_ns {
                 break;
             }
-            end(pending, lane, Status::Lost, 0, None, self.index);
+            end(pending, lane, Status::Lost, 0, Stamp::default(), self.index);
             self.replies.forget(if self.datagram { number & 0xffff } else { number });
             count += 1;
         }
@@ -506,16 +513,34 @@ impl Connection {
     }
 
     /// The kernel has connected, or says why not. Stamps are turned on now, while no byte was sent.
-    pub(crate) fn connected(&mut self, lane: &Lane) -> io::Result<()> {
+    pub(crate) fn connected(&mut self, lane: &mut Lane) -> io::Result<()> {
         if let Some(error) = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::SocketError)
             .map(|e| (e != 0).then(|| io::Error::from_raw_os_error(e)))?
         {
             return Err(error);
         }
-        self.stamps = lane.stamps && stamps::enable(self.fd(), !self.datagram);
+        (self.stamps, self.nic) = (false, None);
+        if lane.stamps {
+            let nic = lane.nics.of(self.fd.as_fd(), !lane.recording);
+            let enabled = stamps::enable(self.fd(), !self.datagram, nic.is_some());
+            (self.stamps, self.nic) = (enabled.kernel, nic.filter(|_| enabled.nic));
+            if let Some(place) = nic.filter(|_| !enabled.nic) {
+                lane.nics.refuse(place);
+            }
+        }
         self.state = State::Open;
         self.dirty = true;
         Ok(())
+    }
+}
+
+/// Who is asked for the time of a send.
+#[inline]
+fn ask(stamp: bool, nic: Option<usize>) -> stamps::Ask {
+    match (stamp, nic) {
+        (false, _) => stamps::Ask::Nobody,
+        (true, None) => stamps::Ask::Kernel,
+        (true, Some(_)) => stamps::Ask::Both,
     }
 }
 

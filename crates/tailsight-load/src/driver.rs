@@ -430,7 +430,9 @@ impl ThreadReport {
         self.blocked_max_ns = engine.lane.blocked_max_ns;
         self.clock_steps = engine.lane.wall.steps;
         self.clock_step_max_ns = engine.lane.wall.largest_step_ns;
-        self.clock_error_ns = engine.lane.wall.offset.error_ns;
+        self.clock_error_ns = engine.lane.wall.offset.error_ns.max(engine.lane.nics.error_ns());
+        (self.nic_clock_steps, self.nic_clock_step_max_ns) = engine.lane.nics.steps();
+        self.stamps = engine.lane.stamp_source();
         self.troubles = engine.troubles.clone();
         self.ended = ended;
     }

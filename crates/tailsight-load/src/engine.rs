@@ -175,6 +175,7 @@ impl Engine {
         self.dirty.reserve(self.connections.len());
         self.flying.reserve(self.connections.len() + 1);
         self.top_up();
+        self.lane.nics.begin();
         sleep_until(start_ns.saturating_sub(50_000));
         self.lane.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
@@ -448,6 +449,7 @@ impl Engine {
         if now >= self.row.0 + INTERVAL_NS {
             self.row(now);
             self.lane.wall.check();
+            self.lane.nics.renew();
         }
         if self.plan.target.is_datagram() {
             let before = now.saturating_sub(self.plan.lost_after_ns);

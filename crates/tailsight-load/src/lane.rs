@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::arena::Arena;
 use crate::clock::WallWatch;
+use crate::nic::{Nics, StampSource};
 use crate::sample::{Interval, Sample, Send, Status};
+use crate::stamps::Raw;
 use crate::{Histogram, Plan, Target};
 
 /// Length of an interval row, ns.
@@ -89,6 +91,23 @@ pub(crate) fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// When something passed the device, as far as it was stamped; 0 where it was not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// By the kernel, CLOCK_REALTIME ns.
+    pub(crate) wall_ns: u64,
+    /// By the NIC, on the timeline, ns.
+    pub(crate) nic_ns: u64,
+}
+
+impl Stamp {
+    /// Adds what was not known of the same moment.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let first = |a: u64, b: u64| if a > 0 { a } else { b };
+        Self { wall_ns: first(self.wall_ns, other.wall_ns), nic_ns: first(self.nic_ns, other.nic_ns) }
+    }
+}
+
 /// The recording half of a thread.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -97,6 +116,8 @@ pub(crate) struct Lane {
     pub(crate) wall: WallWatch,
     /// Whether the kernel is asked for stamps.
     pub(crate) stamps: bool,
+    /// The NICs that stamp.
+    pub(crate) nics: Nics,
     /// Nothing is recorded while the load is being prepared.
     pub(crate) recording: bool,
     /// Replies by status, and samples with a receive stamp, while it is being prepared.
@@ -128,6 +149,7 @@ impl Lane {
             wall: WallWatch::new(),
             // Unix stream sockets have none.
             stamps: plan.stamps && !matches!(plan.target, Target::Unix(_)),
+            nics: Nics::default(),
             recording: false,
             prepared: [0; 8],
             prepared_stamped: 0,
@@ -192,12 +214,41 @@ impl Lane {
         }
     }
 
-    /// A kernel stamp on the timeline, if it lies between two clock readings as it must.
+    /// Puts the NIC's stamp on the timeline now, while its clock is known best.
     #[inline]
-    pub(crate) fn stamp_between(&self, wall_ns: u64, from_ns: u64, to_ns: u64) -> Option<u64> {
-        let stamp = self.wall.offset.to_monotonic(wall_ns);
-        let slack = self.wall.offset.error_ns + 1;
-        (stamp.wrapping_add(slack) >= from_ns && stamp <= to_ns.saturating_add(slack))
-            .then(|| stamp.clamp(from_ns, to_ns))
+    pub(crate) fn placed(&mut self, nic: Option<usize>, raw: Raw) -> Stamp {
+        let nic_ns = match nic {
+            Some(place) if raw.nic_ns > 0 => self.nics.placed(place, raw.nic_ns).unwrap_or(0),
+            _ => 0,
+        };
+        Stamp { wall_ns: raw.wall_ns, nic_ns }
+    }
+
+    /// The time of a stamp if it lies between two clock readings as it must, and whether it is the NIC's: that one where it can
+    /// be, else the kernel's.
+    #[inline]
+    pub(crate) fn stamp_between(&self, stamp: Stamp, from_ns: u64, to_ns: u64) -> Option<(u64, bool)> {
+        let between = |at: u64, error_ns: u64| {
+            let slack = error_ns + 1;
+            (at.wrapping_add(slack) >= from_ns && at <= to_ns.saturating_add(slack)).then(|| at.clamp(from_ns, to_ns))
+        };
+        if stamp.nic_ns > 0
+            && let Some(at) = between(stamp.nic_ns, self.nics.error_ns())
+        {
+            return Some((at, true));
+        }
+        if stamp.wall_ns == 0 {
+            return None;
+        }
+        Some((between(self.wall.offset.to_monotonic(stamp.wall_ns), self.wall.offset.error_ns)?, false))
+    }
+
+    /// Where stamps come from.
+    pub(crate) fn stamp_source(&self) -> StampSource {
+        if self.stamps {
+            self.nics.source()
+        } else {
+            StampSource::none("they were not asked for, or a Unix socket has none")
+        }
     }
 }

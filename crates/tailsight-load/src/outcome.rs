@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::{firsts_of_bursts, merge};
 use crate::engine::Ended;
 use crate::lane::Published;
-use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, Status, Treatment, Wait};
+use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, StampSource, Status, Treatment, Wait};
 
 /// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +82,14 @@ pub struct ThreadReport {
     pub clock_steps: u32,
     /// The largest such step, ns.
     pub clock_step_max_ns: u64,
-    /// How exactly the clocks were compared, ns.
+    /// How exactly the clocks were compared, the NIC's too where its stamps were used, ns.
     pub clock_error_ns: u64,
+    /// How often somebody set the clock of a NIC whose stamps are used meanwhile.
+    pub nic_clock_steps: u32,
+    /// The largest such step, ns.
+    pub nic_clock_step_max_ns: u64,
+    /// Where its time stamps come from.
+    pub stamps: StampSource,
     /// The first few reasons for which connections broke.
     pub troubles: Vec<String>,
     pub(crate) ended: Ended,
@@ -183,6 +189,12 @@ impl Outcome {
         outcome
     }
 
+    /// Where time stamps come from, over all threads; `None` when none has started.
+    #[must_use]
+    pub fn stamps(&self) -> Option<StampSource> {
+        StampSource::merged(self.threads.iter().map(|t| &t.stamps))
+    }
+
     /// How long requests were sent, ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
@@ -267,11 +279,17 @@ impl Outcome {
             reasons.dedup();
             complaints.push(Complaint::Failed { counts, reasons });
         }
-        let steps = self.threads.iter().map(|t| t.clock_steps).max().unwrap_or(0);
+        let most = |of: fn(&ThreadReport) -> u64| self.threads.iter().map(of).max().unwrap_or(0);
+        let refused_stamps = || self.samples.iter().filter(|s| s.flags & Sample::STAMP_REFUSED != 0).count() as u64;
+        let steps = most(|t| t.clock_steps.into()) as u32;
         if steps > 0 {
-            let largest_ns = self.threads.iter().map(|t| t.clock_step_max_ns).max().unwrap_or(0);
-            let refused = self.samples.iter().filter(|s| s.flags & Sample::STAMP_REFUSED != 0).count() as u64;
-            complaints.push(Complaint::ClockStepped { steps, largest_ns, refused_stamps: refused });
+            let largest_ns = most(|t| t.clock_step_max_ns);
+            complaints.push(Complaint::ClockStepped { steps, largest_ns, refused_stamps: refused_stamps() });
+        }
+        let steps = most(|t| t.nic_clock_steps.into()) as u32;
+        if steps > 0 {
+            let largest_ns = most(|t| t.nic_clock_step_max_ns);
+            complaints.push(Complaint::NicClockStepped { steps, largest_ns, refused_stamps: refused_stamps() });
         }
         if samples_lost > 0 {
             complaints.push(Complaint::SamplesLost { lost: samples_lost, kept: self.samples.len() as u64 });

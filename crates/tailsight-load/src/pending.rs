@@ -2,7 +2,7 @@
 
 use tailsight_protocol::reply::{Reply, Status as ReplyStatus};
 
-use crate::lane::Lane;
+use crate::lane::{Lane, Stamp};
 use crate::sample::{Sample, Status};
 
 /// Internal flags of a request in flight, in the bits of a sample's flags that are not the status.
@@ -17,8 +17,8 @@ pub(crate) struct Pending {
     pub(crate) intended_ns: u64,
     /// The clock before the call that sent its last byte; 0 while that has not happened.
     pub(crate) called_ns: u64,
-    /// Its kernel stamp, CLOCK_REALTIME; 0 without one.
-    pub(crate) stamp_wall_ns: u64,
+    /// Its stamp, as far as it has come.
+    pub(crate) stamp: Stamp,
     /// Offset of its end in the stream of requests, bytes.
     pub(crate) end: u64,
     /// What its kernel stamp will be numbered.
@@ -44,14 +44,7 @@ pub(crate) fn status(reply: &Reply) -> Status {
 
 /// Ends a request: counts it and, if it is in the sample, puts it into the batch. `now` 0: there is no reply.
 #[inline]
-pub(crate) fn end(
-    pending: &mut Pending,
-    lane: &mut Lane,
-    status: Status,
-    now: u64,
-    wall: Option<u64>,
-    connection: u32,
-) {
+pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, now: u64, received: Stamp, connection: u32) {
     lane.ended(status);
     let flags = pending.flags;
     pending.flags = 0;
@@ -66,17 +59,16 @@ pub(crate) fn end(
         connection,
         flags: flags & !INTERNAL | status as u32,
     };
-    if pending.stamp_wall_ns != 0 {
-        apply_send_stamp(&mut sample, pending.stamp_wall_ns, lane);
+    if pending.stamp != Stamp::default() {
+        apply_send_stamp(&mut sample, pending.stamp, lane);
     }
-    if let Some(wall) = wall {
-        match lane.stamp_between(wall, sample.called_ns, now) {
-            Some(stamp) => {
-                sample.received_ns = stamp;
-                sample.flags |= Sample::RECEIVED_STAMPED;
-            }
-            None => sample.flags |= Sample::STAMP_REFUSED,
+    if received != Stamp::default() {
+        let possible = lane.stamp_between(received, sample.called_ns, now);
+        if let Some((at, nic)) = possible {
+            sample.received_ns = at;
+            sample.flags |= Sample::RECEIVED_STAMPED | if nic { Sample::RECEIVED_HARDWARE } else { 0 };
         }
+        sample.flags |= refused(received, possible);
         // The one before shares this read's stamp with this one.
         if let Some((before, _)) = lane.batch.last_mut() {
             before.flags |= Sample::SHARED_STAMP;
@@ -86,14 +78,114 @@ pub(crate) fn end(
     lane.batch.push((sample, due));
 }
 
-/// Puts a kernel stamp in the place of the clock, if it is possible: not before the call, not after the reply.
-pub(crate) fn apply_send_stamp(sample: &mut Sample, wall_ns: u64, lane: &Lane) {
+/// Puts a stamp in the place of the clock, if it is possible: not before the call, not after the reply. The NIC's and the kernel's
+/// may come one after the other, in any order.
+pub(crate) fn apply_send_stamp(sample: &mut Sample, stamp: Stamp, lane: &Lane) {
     let latest = if sample.received_ns > 0 { sample.received_ns } else { u64::MAX };
-    match lane.stamp_between(wall_ns, sample.called_ns, latest) {
-        Some(stamp) => {
-            sample.sent_ns = stamp;
-            sample.flags |= Sample::SENT_STAMPED;
+    let possible = lane.stamp_between(stamp, sample.called_ns, latest);
+    if let Some((at, nic)) = possible.filter(|(_, nic)| *nic || sample.flags & Sample::SENT_HARDWARE == 0) {
+        sample.sent_ns = at;
+        sample.flags |= Sample::SENT_STAMPED | if nic { Sample::SENT_HARDWARE } else { 0 };
+    }
+    sample.flags |= refused(stamp, possible);
+}
+
+/// Says so when a stamp was there and not possible, the NIC's even if the kernel's took its place.
+fn refused(stamp: Stamp, used: Option<(u64, bool)>) -> u32 {
+    let nic_used = matches!(used, Some((_, true)));
+    if used.is_none() || stamp.nic_ns > 0 && !nic_used { Sample::STAMP_REFUSED } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now_ns;
+    use crate::lane::{Control, Published};
+    use crate::nic::Nics;
+    use crate::stamps::Raw;
+    use crate::{Plan, Protocol};
+    use std::sync::Arc;
+
+    /// A lane with a NIC whose clock is CLOCK_REALTIME.
+    fn lane() -> Lane {
+        let plan = Plan::new("127.0.0.1:1".parse().unwrap(), Protocol::Echo);
+        let mut lane = Lane::new(&plan, Arc::new(Control::default()), Arc::new(Published::new(&plan)));
+        lane.nics = Nics::simulated();
+        lane
+    }
+
+    /// Times are ns after the call; a stamp of `None` is not there.
+    fn raw(lane: &Lane, called: u64, wall: Option<i64>, nic: Option<i64>) -> Raw {
+        let real = |ns: Option<i64>| {
+            ns.map_or(0, |ns| called.wrapping_add_signed(ns).wrapping_add(lane.wall.offset.offset_ns))
+        };
+        Raw { wall_ns: real(wall), nic_ns: real(nic) }
+    }
+
+    const SENT: u32 = Sample::SENT_STAMPED;
+    const HARD: u32 = Sample::SENT_STAMPED | Sample::SENT_HARDWARE;
+    const REFUSED: u32 = Sample::STAMP_REFUSED;
+
+    #[test]
+    fn the_nics_stamp_is_taken_where_it_is_possible_else_the_kernels_else_the_clock() {
+        let mut lane = lane();
+        let called_ns = now_ns();
+        let received_ns = called_ns + 10_000_000;
+        let second = 1_000_000_000;
+        let [wall, nic] = [Some(1_000_000), Some(2_000_000)];
+        // (stamps in the order in which they come, ns after the call that is taken, flags)
+        type Case<'a> = (&'a [(Option<i64>, Option<i64>)], u64, u32);
+        let cases: [Case<'_>; 9] = [
+            (&[(wall, None)], 1_000_000, SENT),
+            (&[(None, nic)], 2_000_000, HARD),
+            (&[(wall, nic)], 2_000_000, HARD),
+            (&[(wall, None), (None, nic)], 2_000_000, HARD),
+            (&[(None, nic), (wall, None)], 2_000_000, HARD),
+            // Before the call, or after the reply: by another clock, or set.
+            (&[(wall, None), (None, Some(-second))], 1_000_000, SENT | REFUSED),
+            (&[(wall, Some(20_000_000))], 1_000_000, SENT | REFUSED),
+            (&[(None, Some(20_000_000))], 0, REFUSED),
+            // So far off that it cannot be placed at all.
+            (&[(wall, Some(100 * second))], 1_000_000, SENT),
+        ];
+        for (stamps, expected_ns, flags) in cases {
+            let mut sample =
+                Sample { intended_ns: called_ns, called_ns, sent_ns: called_ns, received_ns, connection: 0, flags: 0 };
+            for (wall, nic) in stamps {
+                let raw = raw(&lane, called_ns, *wall, *nic);
+                let stamp = lane.placed(Some(0), raw);
+                apply_send_stamp(&mut sample, stamp, &lane);
+            }
+            let off = sample.sent_ns.abs_diff(called_ns + expected_ns);
+            assert_eq!(sample.flags, flags, "{stamps:?}");
+            assert!(off <= lane.nics.error_ns() + 2 * lane.wall.offset.error_ns + 2, "{stamps:?}: {off}");
+            // Both at once, as a request that was answered later has them, comes to the same.
+            let at_once = stamps.iter().fold(Stamp::default(), |sum, (wall, nic)| {
+                let raw = raw(&lane, called_ns, *wall, *nic);
+                sum.or(lane.placed(Some(0), raw))
+            });
+            let mut again = Sample { sent_ns: called_ns, flags: 0, ..sample };
+            apply_send_stamp(&mut again, at_once, &lane);
+            assert_eq!(again.flags, sample.flags, "{stamps:?}");
         }
-        None => sample.flags |= Sample::STAMP_REFUSED,
+    }
+
+    #[test]
+    fn a_reply_gets_the_nics_stamp_and_a_lane_without_a_nic_ignores_it() {
+        let mut lane = lane();
+        let called_ns = now_ns();
+        let raw = raw(&lane, called_ns, Some(3_000_000), Some(2_000_000));
+        for (nic, at_ns, flags) in [
+            (Some(0), 2_000_000, Sample::RECEIVED_STAMPED | Sample::RECEIVED_HARDWARE),
+            (None, 3_000_000, Sample::RECEIVED_STAMPED),
+        ] {
+            let mut pending = Pending { called_ns, flags: BUSY | SAMPLED, ..Pending::default() };
+            let received = lane.placed(nic, raw);
+            end(&mut pending, &mut lane, Status::Ok, called_ns + 10_000_000, received, 0);
+            let (sample, due) = lane.batch.pop().unwrap();
+            assert_eq!((sample.flags, sample.status(), due), (flags, Status::Ok, None));
+            let off = sample.received_ns.abs_diff(called_ns + at_ns);
+            assert!(off <= lane.nics.error_ns() + 2 * lane.wall.offset.error_ns + 2, "{off}");
+        }
     }
 }

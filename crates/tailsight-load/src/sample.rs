@@ -44,10 +44,10 @@ pub struct Sample {
     pub intended_ns: u64,
     /// The clock just before the call that sent its last byte; 0 when it was never sent whole.
     pub called_ns: u64,
-    /// When its last byte went to the device, by the kernel's stamp, else [`Sample::called_ns`].
+    /// When its last byte left, by the NIC's stamp, else went to the device, by the kernel's, else [`Sample::called_ns`].
     pub sent_ns: u64,
-    /// When the bytes that completed its reply came from the device, by the kernel's stamp, else the clock after the call
-    /// that read them; 0 without a reply.
+    /// When the bytes that completed its reply came, by the NIC's stamp, else came from the device, by the kernel's, else the
+    /// clock after the call that read them; 0 without a reply.
     pub received_ns: u64,
     /// Its connection, counted over all threads.
     pub connection: u32,
@@ -56,14 +56,18 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// `sent_ns` is a kernel stamp.
+    /// `sent_ns` is the NIC's stamp ([`Sample::SENT_STAMPED`] is set too).
+    pub const SENT_HARDWARE: u32 = 1 << 6;
+    /// `received_ns` is the NIC's stamp ([`Sample::RECEIVED_STAMPED`] is set too).
+    pub const RECEIVED_HARDWARE: u32 = 1 << 7;
+    /// `sent_ns` is a stamp, the kernel's unless [`Sample::SENT_HARDWARE`] is set.
     pub const SENT_STAMPED: u32 = 1 << 8;
-    /// `received_ns` is a kernel stamp.
+    /// `received_ns` is a stamp, the kernel's unless [`Sample::RECEIVED_HARDWARE`] is set.
     pub const RECEIVED_STAMPED: u32 = 1 << 9;
     /// The bytes that were read with the reply's last byte held the end of a later reply too. The kernel gives one stamp
     /// for all bytes of a read, so `received_ns` may be late, by at most the time between the two replies.
     pub const SHARED_STAMP: u32 = 1 << 10;
-    /// A stamp was outside of what is possible (the wall clock was set, a device stamps wrongly) and not used.
+    /// A stamp was outside of what is possible (a clock was set, a device stamps wrongly) and not used.
     pub const STAMP_REFUSED: u32 = 1 << 11;
     /// The request left with others in one call.
     pub const SENT_TOGETHER: u32 = 1 << 12;

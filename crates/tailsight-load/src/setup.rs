@@ -31,7 +31,7 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
             places = places.max(STORING[usize::from(datagram)]);
         }
         let mut connection = Connection::new(index, socket, Replies::new(&plan), places, datagram);
-        connection.connected(&engine.lane).map_err(LoadError::io("prepare a connection"))?;
+        connection.connected(&mut engine.lane).map_err(LoadError::io("prepare a connection"))?;
         let token = engine.connections.len();
         engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
         engine.connections.push(connection);

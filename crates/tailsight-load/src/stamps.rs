@@ -1,20 +1,30 @@
-//! SO_TIMESTAMPING. In: a socket. Out: when the kernel handed bytes to the device, and when bytes came from it.
+//! SO_TIMESTAMPING. In: a socket. Out: when the kernel handed bytes to the device, and when bytes came from it; where a NIC
+//! stamps, also when they left it and reached it.
 //!
 //! Transmit stamps are asked for one send at a time (a control message), so that requests outside the sample pay nothing;
-//! they come back on the error queue with the offset of the last byte of that send (`OPT_ID`). Receive stamps come with
-//! the bytes. Both are CLOCK_REALTIME; a stamp that is missing stays missing, nothing waits for it.
+//! they come back on the error queue with the offset of the last byte of that send (`OPT_ID`): the kernel's and the NIC's in
+//! a message each, in any order. Receive stamps come with the bytes. The kernel's are CLOCK_REALTIME, the NIC's by its own clock
+//! ([`crate::nic`]). A stamp that is missing stays missing, nothing waits for it.
+
+mod control;
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::RawFd;
 
-const RX_SOFTWARE: u32 = 1 << 3;
-const TX_SOFTWARE: u32 = 1 << 1;
-const SOFTWARE: u32 = 1 << 4;
-const OPT_ID: u32 = 1 << 7;
-const OPT_TSONLY: u32 = 1 << 11;
+pub(crate) use control::Raw;
+
+const TX_HARDWARE: u32 = libc::SOF_TIMESTAMPING_TX_HARDWARE;
+const TX_SOFTWARE: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+const SOFTWARE: u32 = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+/// Without `OPT_TX_SWHW` a kernel leaves out its own stamp of a send when the NIC has promised one, which may come too late.
+const HARDWARE: u32 =
+    libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE | libc::SOF_TIMESTAMPING_OPT_TX_SWHW;
 /// Offsets count from the call, whatever is unacknowledged (Linux 6.2).
-const OPT_ID_TCP: u32 = 1 << 16;
+const OPT_ID_TCP: u32 = libc::SOF_TIMESTAMPING_OPT_ID_TCP;
 /// Room for the control messages of a receive: stamps (64 bytes with header), and an extended error with its address.
 const CONTROL: usize = 256;
 
@@ -27,15 +37,39 @@ struct Control([u8; CONTROL]);
 pub(crate) struct SendStamp {
     /// Streams: offset of the last byte of the send, from when stamping was turned on. Datagrams: their number.
     pub(crate) id: u32,
-    /// CLOCK_REALTIME, ns.
-    pub(crate) wall_ns: u64,
+    /// At least one of them.
+    pub(crate) stamps: Raw,
 }
 
-/// Turns stamps on; false where the kernel or the kind of socket has none. Streams must be connected.
-pub(crate) fn enable(fd: RawFd, stream: bool) -> bool {
-    let flags = RX_SOFTWARE | SOFTWARE | OPT_ID | OPT_TSONLY;
+/// Who is asked for the time of a send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Nobody.
+    Nobody,
+    /// The kernel.
+    Kernel,
+    /// The kernel and the NIC.
+    Both,
+}
+
+/// What [`enable`] turned on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Enabled {
+    /// The kernel's stamps.
+    pub(crate) kernel: bool,
+    /// The NIC's besides.
+    pub(crate) nic: bool,
+}
+
+/// Turns stamps on, the NIC's too when they are wanted, as far as the kernel and the kind of socket have them. Streams must be
+/// connected.
+pub(crate) fn enable(fd: RawFd, stream: bool, nic: bool) -> Enabled {
     // Older kernels know no OPT_ID_TCP; their offsets count the same while nothing was sent yet.
-    (stream && set(fd, flags | OPT_ID_TCP)) || set(fd, flags)
+    let try_set = |flags: u32| (stream && set(fd, flags | OPT_ID_TCP)) || set(fd, flags);
+    if nic && try_set(SOFTWARE | HARDWARE) {
+        return Enabled { kernel: true, nic: true };
+    }
+    Enabled { kernel: try_set(SOFTWARE), nic: false }
 }
 
 fn set(fd: RawFd, flags: u32) -> bool {
@@ -52,11 +86,12 @@ fn set(fd: RawFd, flags: u32) -> bool {
     done == 0
 }
 
-/// Sends without waiting and without SIGPIPE; with `stamp` the kernel is asked for the time of the last byte.
+/// Sends without waiting and without SIGPIPE, asking for the time of the last byte.
 #[inline]
-pub(crate) fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
+pub(crate) fn send(fd: RawFd, bytes: &[u8], ask: Ask) -> io::Result<usize> {
     const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let sent = if stamp {
+    let sent = if ask != Ask::Nobody {
+        let flags = if ask == Ask::Both { TX_SOFTWARE | TX_HARDWARE } else { TX_SOFTWARE };
         let mut control = Control([0; CONTROL]);
         let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all zeroes is a valid msghdr (null pointers, no lengths).
@@ -72,7 +107,7 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SO_TIMESTAMPING;
             (*header).cmsg_len = libc::CMSG_LEN(size_of::<u32>() as u32) as usize;
-            libc::CMSG_DATA(header).cast::<u32>().write_unaligned(TX_SOFTWARE);
+            libc::CMSG_DATA(header).cast::<u32>().write_unaligned(flags);
         }
         // SAFETY: `message` points at `part` and `control`, which live over the call; the kernel only reads the bytes.
         unsafe { libc::sendmsg(fd, &raw const message, FLAGS) }
@@ -83,51 +118,27 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], stamp: bool) -> io::Result<usize> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Receives without waiting. With `stamp` also when the last byte of it arrived, CLOCK_REALTIME ns, if the kernel knows.
+/// Receives without waiting. With `stamp` also when the last byte of it arrived, as far as the kernel and the NIC know.
 #[inline]
-pub(crate) fn receive(fd: RawFd, buffer: &mut [u8], stamp: bool) -> io::Result<(usize, Option<u64>)> {
+pub(crate) fn receive(fd: RawFd, buffer: &mut [u8], stamp: bool) -> io::Result<(usize, Raw)> {
     if !stamp {
         // SAFETY: the pointer and the length are those of a mutable slice.
         let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
-        return if got < 0 { Err(io::Error::last_os_error()) } else { Ok((got as usize, None)) };
+        return if got < 0 { Err(io::Error::last_os_error()) } else { Ok((got as usize, Raw::default())) };
     }
-    let mut wall = None;
-    let got = receive_message(fd, buffer, libc::MSG_DONTWAIT, |header| {
-        // SAFETY: `receive_message` gives headers of the control data that the kernel wrote.
-        wall = wall.or(unsafe { software_stamp(header) });
-    })?;
-    Ok((got, wall))
+    let (got, said) = receive_message(fd, buffer, libc::MSG_DONTWAIT)?;
+    Ok((got, said.stamps))
 }
 
-/// Takes one stamp from the error queue; `None` when it is empty (or holds something else, which is dropped).
+/// Takes one message from the error queue; `None` when it is empty (or holds something else, which is dropped).
 pub(crate) fn take_send_stamp(fd: RawFd) -> Option<SendStamp> {
-    let (mut wall, mut id) = (None, None);
-    receive_message(fd, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, |header| {
-        // SAFETY: `receive_message` gives headers of the control data that the kernel wrote, with the data whole.
-        unsafe {
-            wall = wall.or(software_stamp(header));
-            let (level, kind) = ((*header).cmsg_level, (*header).cmsg_type);
-            if (level, kind) == (libc::SOL_IP, libc::IP_RECVERR)
-                || (level, kind) == (libc::SOL_IPV6, libc::IPV6_RECVERR)
-            {
-                let error = libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned();
-                if error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING {
-                    id = Some(error.ee_data);
-                }
-            }
-        }
-    })
-    .ok()?;
-    Some(SendStamp { id: id?, wall_ns: wall? })
+    let (_, said) = receive_message(fd, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).ok()?;
+    (said.stamps != Raw::default()).then_some(SendStamp { id: said.id?, stamps: said.stamps })
 }
 
-/// recvmsg, giving each control message to `each`.
-fn receive_message(
-    fd: RawFd,
-    buffer: &mut [u8],
-    flags: libc::c_int,
-    mut each: impl FnMut(*const libc::cmsghdr),
-) -> io::Result<usize> {
+/// recvmsg, and what its control data says.
+#[inline]
+fn receive_message(fd: RawFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<(usize, control::Said)> {
     let mut control = Control([0; CONTROL]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeroes is a valid msghdr (null pointers, no lengths).
@@ -141,30 +152,8 @@ fn receive_message(
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has set msg_controllen to what it wrote; the macros walk within it.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-        while !header.is_null() {
-            each(header);
-            header = libc::CMSG_NXTHDR(&raw const message, header);
-        }
-    }
-    Ok(got as usize)
-}
-
-/// The software stamp of a control message, if it is one.
-///
-/// # Safety
-/// `header` must be a control message that the kernel wrote.
-unsafe fn software_stamp(header: *const libc::cmsghdr) -> Option<u64> {
-    // SAFETY: by contract the header is readable, and a message of this type holds three timespecs.
-    unsafe {
-        if (*header).cmsg_level != libc::SOL_SOCKET || (*header).cmsg_type != libc::SCM_TIMESTAMPING {
-            return None;
-        }
-        let time = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
-        (time.tv_sec > 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-    }
+    // The kernel has set msg_controllen to what it wrote.
+    Ok((got as usize, control::read(&control.0[..message.msg_controllen.min(CONTROL)])))
 }
 
 #[cfg(test)]
@@ -186,20 +175,20 @@ mod tests {
         client.set_nodelay(true).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         let fd = client.as_raw_fd();
-        if !enable(fd, true) {
+        if !enable(fd, true, false).kernel {
             eprintln!("skipped: no SO_TIMESTAMPING here");
             return;
         }
         let offset = WallOffset::measure(50);
         let slack = 2 * offset.error_ns + 10;
         // A send without a stamp moves the offset all the same.
-        send(fd, b"12345", false).unwrap();
+        send(fd, b"12345", Ask::Nobody).unwrap();
         let before = now_ns();
-        send(fd, b"678", true).unwrap();
+        send(fd, b"678", Ask::Kernel).unwrap();
         let after = now_ns();
         let stamp = take_send_stamp(fd).expect("loopback stamps within the send call");
         assert_eq!(stamp.id, 7);
-        between(before - slack, offset.to_monotonic(stamp.wall_ns), after + slack);
+        between(before - slack, offset.to_monotonic(stamp.stamps.wall_ns), after + slack);
         assert_eq!(take_send_stamp(fd), None);
 
         server.read_exact(&mut [0; 8]).unwrap();
@@ -210,10 +199,10 @@ mod tests {
             let before = now_ns();
             server.write_all(b"x").unwrap();
             std::thread::sleep(std::time::Duration::from_millis(2));
-            let (got, wall) = receive(fd, &mut buffer, true).unwrap();
-            assert_eq!(got, 1);
-            if let Some(wall) = wall {
-                let at = offset.to_monotonic(wall);
+            let (got, stamps) = receive(fd, &mut buffer, true).unwrap();
+            assert_eq!((got, stamps.nic_ns), (1, 0));
+            if stamps.wall_ns > 0 {
+                let at = offset.to_monotonic(stamps.wall_ns);
                 between(before - slack, at, now_ns() + slack);
                 stamped |= at < now_ns() - 1_000_000;
             }
@@ -230,14 +219,32 @@ mod tests {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.connect(server.local_addr().unwrap()).unwrap();
         let fd = client.as_raw_fd();
-        if !enable(fd, false) {
+        if !enable(fd, false, false).kernel {
             eprintln!("skipped: no SO_TIMESTAMPING here");
             return;
         }
-        send(fd, b"a", true).unwrap();
-        send(fd, b"b", true).unwrap();
+        send(fd, b"a", Ask::Kernel).unwrap();
+        send(fd, b"b", Ask::Kernel).unwrap();
         let ids: Vec<u32> = std::iter::from_fn(|| take_send_stamp(fd)).map(|s| s.id).collect();
         assert_eq!(ids, [0, 1]);
+    }
+
+    #[test]
+    fn asking_a_nic_that_is_not_there_costs_no_kernel_stamp() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let fd = client.as_raw_fd();
+        let enabled = enable(fd, true, true);
+        if !enabled.nic {
+            eprintln!("skipped: no SO_TIMESTAMPING of NICs here");
+            return;
+        }
+        assert!(enabled.kernel);
+        send(fd, b"abc", Ask::Both).unwrap();
+        let stamp = take_send_stamp(fd).expect("loopback stamps within the send call");
+        assert_eq!((stamp.id, stamp.stamps.nic_ns), (2, 0));
+        assert!(stamp.stamps.wall_ns > 0);
+        assert_eq!(take_send_stamp(fd), None);
     }
 
     #[test]

@@ -94,8 +94,8 @@ impl Tls {
     }
 
     /// Sends records that wait; gives how many bytes the socket took.
-    pub(crate) fn send(&mut self, fd: RawFd, stamp: bool) -> io::Result<usize> {
-        struct Out(RawFd, bool);
+    pub(crate) fn send(&mut self, fd: RawFd, stamp: stamps::Ask) -> io::Result<usize> {
+        struct Out(RawFd, stamps::Ask);
         impl Write for Out {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 stamps::send(self.0, bytes, self.1)

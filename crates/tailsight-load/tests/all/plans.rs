@@ -37,6 +37,19 @@ fn intended_times_are_the_schedule_of_the_seed() {
 }
 
 #[test]
+fn loopback_has_the_kernels_stamps_and_the_outcome_says_why() {
+    let _alone = alone();
+    let outcome = run_checked(plan(server(), Protocol::Echo));
+    let source = outcome.stamps().unwrap();
+    assert_eq!((source.source.as_str(), source.hint), ("software", None));
+    assert_eq!(source.why.as_deref(), Some("loopback: no NIC between client and server"));
+    let hardware = Sample::SENT_HARDWARE | Sample::RECEIVED_HARDWARE;
+    assert!(outcome.samples.iter().all(|s| s.flags & hardware == 0));
+    let outcome = run_checked(Plan { stamps: false, ..plan(server(), Protocol::Echo) });
+    assert_eq!(outcome.stamps().unwrap().source, "none");
+}
+
+#[test]
 fn a_replay_is_sent_once_with_its_gaps() {
     let _alone = alone();
     let file = tempfile::NamedTempFile::new().unwrap();
