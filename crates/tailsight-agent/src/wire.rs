@@ -1,7 +1,7 @@
 //! Records of a load as messages and back. In: samples, sends, interval rows. Out: columns in chunks below gRPC's limit.
 
 use serde::{Deserialize, Serialize};
-use tailsight_load::{Complaint, Counts, Histogram, Interval, Outcome, Sample, Send, Treatment};
+use tailsight_load::{Complaint, Counts, Histogram, Interval, Outcome, Sample, Send, StampSource, Treatment};
 
 use crate::generated as proto;
 
@@ -39,6 +39,9 @@ pub struct Summary {
     pub overslept: Histogram,
     /// How each loading thread was treated by the scheduler.
     pub threads: Vec<Treatment>,
+    /// Where its time stamps come from; absent from older agents.
+    #[serde(default)]
+    pub stamps: Option<StampSource>,
     /// How exactly the agent's own clocks were compared with each other, at worst, ns.
     pub clock_error_ns: u64,
     /// What was wrong.
@@ -54,6 +57,7 @@ impl From<&Outcome> for Summary {
             lateness: outcome.lateness.clone(),
             overslept: outcome.overslept.clone(),
             threads: outcome.threads.iter().map(|t| t.treatment).collect(),
+            stamps: outcome.stamps(),
             clock_error_ns: outcome.threads.iter().map(|t| t.clock_error_ns).max().unwrap_or(0),
             complaints: outcome.complaints.clone(),
         }

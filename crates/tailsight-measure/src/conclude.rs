@@ -3,7 +3,7 @@
 //! The method judges what was measured; the client's own accounts may still say that the number is not the server's. Which of
 //! them turn a number into N/A is decided here ([`spoiled`]).
 
-use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample};
+use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
 use tailsight_stats::method::{Outcome, Step};
 use tailsight_stats::quantile::{interval_ranks, quantile, sorted};
@@ -20,6 +20,8 @@ use crate::report::{
 const LEVEL: f64 = 0.95;
 /// With so many receive times from the kernel, a client that was kept from its core cannot have been late in receiving.
 const STAMPED: f64 = 0.99;
+/// Both times of a sample are the NIC's.
+const HARDWARE: u32 = Sample::SENT_HARDWARE | Sample::RECEIVED_HARDWARE;
 
 pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], agents: Vec<AgentFacts>) -> Measurement {
     let method_verdict = match run.method.step() {
@@ -31,8 +33,9 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
     let good: Vec<&Row> = run.rows.iter().filter(|r| r.in_result).collect();
     // Where none is good enough for a result, it is said of those that there are.
     let answered: Vec<&Row> = run.rows.iter().filter(|r| r.sample.received_ns > 0).collect();
-    let stamped =
-        share(if good.is_empty() { &answered } else { &good }, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
+    let shown = if good.is_empty() { &answered } else { &good };
+    let stamped = share(shown, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
+    let hardware = share(shown, |r| r.sample.flags & HARDWARE == HARDWARE);
     let counts = sum_counts(endings);
     let mut verdict = match method_verdict.as_ref().map(|v| &v.outcome) {
         Some(Outcome::Number(number)) => {
@@ -98,7 +101,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         lateness_ns: lateness(endings),
         rate: achieved(&run, endings),
         counts,
-        client: client(&run, endings, stamped),
+        client: client(&run, endings, stamped, hardware),
         agents,
         checks,
         warm_up_ns: warm_up.map(|w| (w.ends_at_ns as u64).saturating_sub(run.start_ns)),
@@ -324,7 +327,7 @@ fn achieved(run: &Run, endings: &[Ending]) -> Achieved {
     sums
 }
 
-fn client(run: &Run, endings: &[Ending], stamped: f64) -> Client {
+fn client(run: &Run, endings: &[Ending], stamped: f64, hardware: f64) -> Client {
     let cpu_ns: u64 = endings.iter().map(|e| e.cpu_ns).sum();
     let sent: u64 = endings.iter().map(|e| e.counts.sent).sum();
     let shares = |of: fn(&tailsight_load::Treatment) -> u64| {
@@ -333,6 +336,9 @@ fn client(run: &Run, endings: &[Ending], stamped: f64) -> Client {
             .flat_map(|e| e.threads.iter().map(move |t| of(t) as f64 / (e.end_ns - e.start_ns).max(1) as f64))
             .fold(0.0, f64::max)
     };
+    let source = StampSource::merged(endings.iter().filter_map(|e| e.stamps.as_ref()));
+    let (stamps, stamps_why, stamps_hint) =
+        source.map_or((None, None, None), |source| (Some(source.source), source.why, source.hint));
     Client {
         agents: run.agents.clone(),
         threads: endings.iter().map(|e| e.threads.len()).sum(),
@@ -341,6 +347,10 @@ fn client(run: &Run, endings: &[Ending], stamped: f64) -> Client {
         busiest_thread: shares(|t| t.cpu_ns),
         starved_thread: shares(|t| t.waited_ns),
         stamped,
+        stamps,
+        stamps_why,
+        stamps_hint,
+        hardware,
         clock_error_ns: endings.iter().map(|e| e.clock_error_ns).max().unwrap_or(0),
     }
 }

@@ -4,7 +4,9 @@
 //! Lancet's (§4.1, Table 2): `start` is start_load, `record` start_measure, `progress` get_throughput, `take` get_latency.
 
 use serde::{Deserialize, Serialize};
-use tailsight_load::{Complaint, Counts, Histogram, Interval, LoadError, Progress, Sample, Send as Sent, Treatment};
+use tailsight_load::{
+    Complaint, Counts, Histogram, Interval, LoadError, Progress, Sample, Send as Sent, StampSource, Treatment,
+};
 
 use crate::Error;
 use crate::report::AgentFacts;
@@ -45,7 +47,10 @@ pub struct Ending {
     pub cpu_ns: u64,
     /// How each thread was treated by the scheduler.
     pub threads: Vec<Treatment>,
-    /// How exactly clocks were compared (wall with monotonic, and the agent's with the coordinator's), at worst, ns.
+    /// Where its time stamps come from; absent from older agents.
+    #[serde(default)]
+    pub stamps: Option<StampSource>,
+    /// How exactly clocks were compared (wall and NIC with monotonic, and the agent's with the coordinator's), at worst, ns.
     pub clock_error_ns: u64,
     /// What was wrong.
     pub complaints: Vec<Complaint>,

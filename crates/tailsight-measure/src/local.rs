@@ -111,6 +111,7 @@ fn ending(outcome: &Outcome) -> Ending {
         overslept: outcome.overslept.clone(),
         cpu_ns: outcome.threads.iter().map(|t| t.treatment.cpu_ns).sum(),
         threads: outcome.threads.iter().map(|t| t.treatment).collect(),
+        stamps: outcome.stamps(),
         clock_error_ns: outcome.threads.iter().map(|t| t.clock_error_ns).max().unwrap_or(0),
         complaints: outcome.complaints.clone(),
     }

@@ -273,8 +273,21 @@ pub struct Client {
     pub busiest_thread: f64,
     /// Largest share of its time that a thread was ready to run and did not.
     pub starved_thread: f64,
-    /// Share of the samples whose receive time is a kernel stamp.
+    /// Share of the samples whose receive time is a stamp, the kernel's or a NIC's.
     pub stamped: f64,
+    /// Where time stamps come from: `software` (the kernel), `hardware of eth0 (/dev/ptp0)`, `none` (the client's clock), or
+    /// several, of several agents.
+    #[serde(default)]
+    pub stamps: Option<String>,
+    /// Why a NIC does not stamp, where it does not.
+    #[serde(default)]
+    pub stamps_why: Option<String>,
+    /// What would make it, where something would.
+    #[serde(default)]
+    pub stamps_hint: Option<String>,
+    /// Share of the samples of which both times are the NIC's.
+    #[serde(default)]
+    pub hardware: f64,
     /// How exactly clocks were compared, at worst.
     pub clock_error_ns: u64,
 }

@@ -1,7 +1,7 @@
 //! Every sample of a measurement as Parquet, with the report inside, and back. Times are CLOCK_MONOTONIC ns of the client.
 //!
 //! Columns: `intended_ns`, `called_ns` (the clock before the send call), `sent_ns`, `received_ns` (kernel stamps where
-//! `sent_stamped`, `received_stamped`), `response_ns`, `service_ns`, `lateness_ns` (null where the request has none), `status`,
+//! `sent_stamped`, `received_stamped`; the NIC's where `sent_hardware`, `received_hardware`), `response_ns`, `service_ns`, `lateness_ns` (null where the request has none), `status`,
 //! `agent`, `connection`, `batch`, `flags` (bits of [`tailsight_load::Sample`]), `in_result` (what the verdict is about). The report
 //! is JSON under the file's key `tailsight`, so one file is the whole result and pandas, DuckDB and polars open it.
 
@@ -77,6 +77,8 @@ fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
         ("status", Arc::new(status.finish()), false),
         ("sent_stamped", flag(Sample::SENT_STAMPED), false),
         ("received_stamped", flag(Sample::RECEIVED_STAMPED), false),
+        ("sent_hardware", flag(Sample::SENT_HARDWARE), false),
+        ("received_hardware", flag(Sample::RECEIVED_HARDWARE), false),
         ("agent", Arc::new(agent.finish()), false),
         ("connection", Arc::new(rows.iter().map(|r| Some(r.sample.connection)).collect::<UInt32Array>()), false),
         ("batch", Arc::new(rows.iter().map(|r| Some(r.batch)).collect::<UInt16Array>()), false),

@@ -60,6 +60,7 @@ impl RemoteLoad {
                 overslept: summary.overslept,
                 cpu_ns: summary.threads.iter().map(|t| t.cpu_ns).sum(),
                 threads: summary.threads,
+                stamps: summary.stamps,
                 clock_error_ns: summary.clock_error_ns + agent.offset().bound_ns,
                 complaints: summary.complaints,
             },

@@ -78,6 +78,40 @@ proptest! {
 }
 
 #[test]
+fn each_row_says_which_of_its_times_are_a_nics() {
+    use arrow_array::BooleanArray;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    let flags =
+        [0, Sample::SENT_HARDWARE, Sample::RECEIVED_HARDWARE, Sample::SENT_HARDWARE | Sample::RECEIVED_HARDWARE];
+    let rows = flags.map(|flags| {
+        let sample = Sample { intended_ns: 1, called_ns: 2, sent_ns: 3, received_ns: 4, connection: 0, flags };
+        Row { sample, agent: 0, batch: 0, in_result: true }
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write(&measurement(rows.to_vec()), file.path()).unwrap();
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file.reopen().unwrap()).unwrap().build().unwrap();
+    let batch = reader.next().unwrap().unwrap();
+    for (name, expected) in
+        [("sent_hardware", [false, true, false, true]), ("received_hardware", [false, false, true, true])]
+    {
+        let column = batch.column_by_name(name).unwrap().as_any().downcast_ref::<BooleanArray>().unwrap();
+        assert_eq!(column, &BooleanArray::from(expected.to_vec()), "{name}");
+    }
+}
+
+/// Regression of the format: a report from before the stamps of NICs is read as one without.
+#[test]
+fn a_report_without_the_source_of_stamps_is_read() {
+    let mut json = serde_json::to_value(measurement(Vec::new()).report).unwrap();
+    let client = json["client"].as_object_mut().unwrap();
+    for name in ["stamps", "stamps_why", "stamps_hint", "hardware"] {
+        assert!(client.remove(name).is_some(), "{name}");
+    }
+    let report: Report = serde_json::from_value(json).unwrap();
+    assert_eq!((report.client.stamps, report.client.hardware), (None, 0.0));
+}
+
+#[test]
 fn a_missing_file_says_so() {
     assert!(read("/nonexistent.parquet".as_ref()).unwrap_err().to_string().contains("No such file"));
 }

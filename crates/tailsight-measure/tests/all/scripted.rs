@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tailsight_load::{Interval, Plan, Progress, Protocol, Rate, Sample, Send as Sent};
+use tailsight_load::{Interval, Plan, Progress, Protocol, Rate, Sample, Send as Sent, StampSource};
 use tailsight_measure::slo::{Objective, Search, highest};
 use tailsight_measure::sweep::{Rates, sweep};
 use tailsight_measure::{Ending, Error, Load, Question, Records, Verdict, measure};
@@ -26,6 +26,9 @@ struct Scripted {
     late_ns: u64,
     /// Whether it can be made punctual.
     can_poll: bool,
+    /// Who stamps, and the flags of its stamps.
+    stamps: Option<StampSource>,
+    flags: u32,
     row: Interval,
 }
 
@@ -47,6 +50,8 @@ impl Scripted {
             dies_after: None,
             late_ns: 200,
             can_poll: false,
+            stamps: None,
+            flags: Sample::RECEIVED_STAMPED,
             row: Interval::default(),
         }
     }
@@ -87,7 +92,7 @@ impl Scripted {
                         sent_ns: intended + self.late_ns + 100,
                         received_ns: self.free as u64,
                         connection: 0,
-                        flags: Sample::RECEIVED_STAMPED,
+                        flags: self.flags,
                     });
                 }
             }
@@ -143,6 +148,7 @@ impl Load for Scripted {
     fn stop(&mut self) -> Result<Vec<Ending>, Error> {
         let mut ending =
             Ending { agent: "scripted".into(), start_ns: self.began, end_ns: self.now_ns(), ..Ending::default() };
+        ending.stamps = self.stamps.clone();
         ending.counts.sent = self.progress.sent;
         ending.counts.ok = self.progress.sent;
         Ok(vec![ending])
@@ -180,6 +186,25 @@ fn the_number_is_that_of_the_queue() {
     assert!(m.report.checks.iter().all(|c| c.passed || c.id == "independence"), "{:#?}", m.report.checks);
     assert!((m.report.rate.sent / 2_000.0 - 1.0).abs() < 0.05, "{:?}", m.report.rate);
     assert!(m.report.service_ns.percentiles["p50"].is_some_and(|e| e.lower < e.value && e.value < e.upper));
+}
+
+#[test]
+fn who_stamps_and_how_many_samples_is_in_the_report() {
+    const BOTH: u32 =
+        Sample::SENT_STAMPED | Sample::SENT_HARDWARE | Sample::RECEIVED_STAMPED | Sample::RECEIVED_HARDWARE;
+    for (flags, hardware) in [(BOTH, 1.0), (BOTH & !Sample::SENT_HARDWARE, 0.0)] {
+        let mut question = question(2_000.0);
+        question.targets = vec!["p50:20%".parse().unwrap()];
+        let mut load = Scripted::new(2_000.0, 4_000.0);
+        let source = "hardware of eth0 (/dev/ptp0)".to_owned();
+        let (why, hint) = (Some("eth1 is not set to".to_owned()), Some("set it".to_owned()));
+        load.stamps = Some(StampSource { source: source.clone(), why: why.clone(), hint: hint.clone() });
+        load.flags = flags;
+        let m = measure(&mut load, &question, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let client = m.report.client;
+        assert_eq!((client.stamped, client.hardware), (1.0, hardware));
+        assert_eq!((client.stamps, client.stamps_why, client.stamps_hint), (Some(source), why, hint));
+    }
 }
 
 #[test]

@@ -165,7 +165,7 @@ function drawRest() {
   const facts = [
     ["price", c.cpu_ns_per_request === null ? "N/A" : duration(c.cpu_ns_per_request) + " of CPU a request, user and system, of the loading threads"],
     ["threads", c.threads + "; the busiest used " + percent(c.busiest_thread) + " of its core, the most starved waited " + percent(c.starved_thread) + " of the time for one"],
-    ["stamps", percent(c.stamped) + " of the receive times are the kernel's; clocks compared to " + duration(c.clock_error_ns)],
+    ["stamps", percent(c.stamped) + " of the receive times are the kernel's" + (c.hardware > 0 ? " or the NIC's; of " + percent(c.hardware) + " of the samples both times are the NIC's" : "") + "; clocks compared to " + duration(c.clock_error_ns) + (c.stamps ? "; " + c.stamps : "") + (c.stamps_why ? ": " + c.stamps_why : "") + (c.stamps_hint ? ": " + c.stamps_hint : "")],
     ["requests", Object.entries(n).filter(([, v]) => v > 0).map(([k, v]) => count(v) + " " + k).join(", ")],
     ["plan", el("code", {}, JSON.stringify(r.plan))],
   ];

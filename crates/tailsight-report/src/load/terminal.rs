@@ -240,13 +240,22 @@ fn client(r: &Report) -> String {
         }
         _ => String::new(),
     };
-    format!(
+    let mut text = format!(
         "client: {price} of CPU a request{late}; busiest of {} used {} of its core and waited {} for it; {} of receive times are the kernel's",
         counted(c.threads as u64, "thread"),
         percent(c.busiest_thread),
         percent(c.starved_thread),
         percent(c.stamped)
-    )
+    );
+    if c.hardware > 0.0 {
+        let source = c.stamps.as_deref().unwrap_or("hardware");
+        text += &format!(" or the NIC's; of {}, both times are by {source}", percent(c.hardware));
+    }
+    // Where nothing would help there is nothing to say.
+    if let (Some(why), Some(hint)) = (&c.stamps_why, &c.stamps_hint) {
+        text += &format!("; {why}: {hint}");
+    }
+    text
 }
 
 fn requests(r: &Report) -> String {
