@@ -72,10 +72,10 @@ impl Engine {
             }
             let idle_from = now_ns();
             self.lane.idle_from_ns = idle_from;
-            let gather = self.pacer.gather_ns();
+            // Where replies are what makes room for the next request, they are waited for.
+            let gather = if self.full { 0 } else { self.pacer.gather_ns() };
             if gather > 0 {
-                // Replies gather too; in a closed loop nothing is due but what they set free.
-                sleep_until(if self.schedule.is_none() { idle_from + gather } else { until });
+                sleep_until(until.min(idle_from + gather));
             }
             let left = if gather > 0 { 0 } else { sleep_to.saturating_sub(idle_from) };
             let timeout = if left > self.pacer.worth_ns() { left } else { 0 };

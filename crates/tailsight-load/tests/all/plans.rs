@@ -73,6 +73,18 @@ fn every_way_to_wait_and_read_answers_everything() {
     }
 }
 
+/// Regression: a thread that gathered slept with every connection full, until its chores, and sent one request in twenty.
+#[test]
+fn gathering_ends_when_replies_make_room() {
+    let _alone = alone();
+    let mut plan = Plan { wait: Wait::Batch(10_000_000), outstanding: 1, ..plan(server(), Protocol::Echo) };
+    plan.rate = "4k".parse().unwrap();
+    for receive in [Receive::Eager, Receive::Auto] {
+        let outcome = run_checked(Plan { receive, ..plan.clone() });
+        assert_eq!(outcome.counts.ok, outcome.counts.intended, "{receive:?} {:?}", outcome.counts);
+    }
+}
+
 /// What came due while the thread let requests gather is late because it slept; what comes due behind requests of the same
 /// time is late because the thread was busy with them.
 #[test]

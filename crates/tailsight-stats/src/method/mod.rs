@@ -188,9 +188,16 @@ impl Method {
             return;
         }
         self.rounds += 1;
+        // The time was over before a whole slice was: what was known before stands.
+        let cut = batch.agents.iter().any(|a| a.slices.is_empty()) && self.rounds < self.config.max_rounds;
+        if cut && self.last.is_some() {
+            return;
+        }
         let requests: u64 = batch.agents.iter().map(|a| a.requests).sum();
         self.requests += requests;
         system::reach(&mut batch, &self.config);
+        // To begin anew takes time: where a third of the requests is sent, it comes too late.
+        self.spare &= self.requests as f64 * PROJECTABLE <= self.config.max_requests as f64;
         self.system = self.check_system(&batch);
         // A client that cannot be made to be on time is endured: the interval says how much that matters.
         let spare = self.spare;

@@ -368,7 +368,7 @@ fn intervals(
     config: &Config,
     sampling_rate: f64,
     of: impl Fn(&Target) -> Option<(f64, f64, IntervalMethod)>,
-) -> Result<(Number, Vec<Check>), Wide> {
+) -> Result<(Number, Vec<Check>), Box<Wide>> {
     let n = ordered.len();
     let mut percentiles = Vec::new();
     let mut checks = Vec::new();
@@ -399,7 +399,7 @@ fn intervals(
     match worst {
         Some((failed, needed)) => {
             let bounds = if percentiles.len() == config.targets.len() { percentiles } else { Vec::new() };
-            Err(Wide { failed, needed, bounds })
+            Err(Box::new(Wide { failed, needed, bounds }))
         }
         None => Ok((Number { percentiles, sampling_rate }, checks)),
     }

@@ -119,7 +119,7 @@ fn bursts_are_allowed_their_own_counting_noise() {
     let slices: Vec<Slice> = (0..10).map(|i| slice(if i % 2 == 0 { 1_600 } else { 2_400 })).collect();
     let kept = |burst| {
         let mut method = Method::new(Config { burst, ..config("p99") }).expect("sound");
-        method.on_load(&[slices.clone()]);
+        method.on_load(std::slice::from_ref(&slices));
         matches!(method.step(), Step::Measure { .. })
     };
     assert!(!kept(1) && kept(16));
@@ -245,7 +245,7 @@ fn lateness_below_the_percentile_is_counted_once() {
     all.sort_by(f64::total_cmp);
     let p99 = all[9_900];
     // 2 % are late by 0.7 of the p99: on top of their own short latency that is mostly below it, twice that is above.
-    let late = |i: usize| if i % 50 == 0 { (0.7 * p99) as i64 } else { 0 };
+    let late = |i: usize| if i.is_multiple_of(50) { (0.7 * p99) as i64 } else { 0 };
     let shifts = |since| {
         let mut method = Method::new(Config { since, max_restarts: 0, ..config("p99:10%@95") }).expect("sound");
         let mut world = World::new(Server::Exponential, 0.2, Fault::None, 5);
@@ -308,11 +308,13 @@ fn a_late_client_says_what_is_known_all_the_same() {
 
 #[test]
 fn a_client_that_spares_its_cpu_is_asked_to_be_on_time_once() {
-    let restarts = |client_spares| {
+    let restarts = |client_spares, max_requests| {
         let mut world = World::new(Server::Exponential, 0.2, Fault::LateClient(4_000.0, 0.01, 40_000.0), 9);
-        run(Config { client_spares, ..config("p99:10%@95") }, &mut world).0.restarts.len()
+        run(Config { client_spares, max_requests, ..config("p99:10%@95") }, &mut world).0.restarts.len()
     };
-    assert_eq!((restarts(true), restarts(false)), (1, 0));
+    assert_eq!((restarts(true, 2_000_000), restarts(false, 2_000_000)), (1, 0));
+    // Regression: the second half of a short run was spent on beginning anew, and nothing was known.
+    assert_eq!(restarts(true, 100_000), 0);
 }
 
 #[test]
@@ -393,6 +395,22 @@ fn stopping_early_gives_a_verdict_at_any_time() {
         method.stop(Stop::Interrupted);
         assert_eq!(method.step(), Step::Done(verdict));
     }
+}
+
+/// Regression: a batch that the end of the time cut off in its first milliseconds failed the check of the load, and everything
+/// that was known was dropped.
+#[test]
+fn a_batch_that_is_cut_off_at_once_leaves_what_was_known() {
+    let mut world = World::new(Server::Exponential, 0.5, Fault::None, 2);
+    let mut method = Method::new(config("p99:0.5%@95")).expect("sound");
+    method.on_load(&[world.load(1.0)]);
+    method.on_batch(world.batch(10_000, 0.2));
+    let mut cut = world.batch(100, 0.2);
+    cut.agents[0].slices.clear();
+    method.on_batch(cut);
+    method.stop(Stop::OutOfTime);
+    let Step::Done(verdict) = method.step() else { panic!("not done") };
+    assert!(verdict.restarts.is_empty() && refused(&verdict).failed.id != CheckId::Load, "{verdict:?}");
 }
 
 #[test]
