@@ -43,6 +43,8 @@ pub fn hint(check: &Check, config: &Config, needed: Option<u64>, late: bool) -> 
         CheckId::Errors => "look at the errors by kind; lower the rate or raise the server's limits".into(),
         CheckId::ClientLateness => BE_ON_TIME.into(),
         CheckId::IntervalWidth if late => format!("the client's lateness takes most of the width: {BE_ON_TIME}"),
+        // Late, and not merely otherwise than specified.
+        CheckId::Arrivals if !check.threshold_is_p => BE_ON_TIME.into(),
         CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence => {
             "add connections or outstanding requests so that no request waits for a reply, or threads or agents".into()
         }
