@@ -75,7 +75,9 @@ impl Engine {
             // Where replies are what makes room for the next request, they are waited for.
             let gather = if self.full { 0 } else { self.pacer.gather_ns() };
             if gather > 0 {
-                sleep_until(until.min(idle_from + gather));
+                // In a closed loop nothing is due but what replies set free.
+                let due = if self.schedule.is_none() { u64::MAX } else { until };
+                sleep_until(due.min(idle_from + gather));
             }
             let left = if gather > 0 { 0 } else { sleep_to.saturating_sub(idle_from) };
             let timeout = if left > self.pacer.worth_ns() { left } else { 0 };
