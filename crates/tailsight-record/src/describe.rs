@@ -13,6 +13,7 @@ use crate::session::Options;
 /// What is known before the recording.
 pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, m)| m.trim().to_owned()));
@@ -26,6 +27,7 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
             arch: std::env::consts::ARCH.into(),
             cpus,
             cpu_model: model.unwrap_or_default(),
+            boot_id: boot_id.trim().into(),
         },
         target: meta::Target { selector: options.selector.to_string(), app: app.into(), ..meta::Target::default() },
         buffer: meta::Buffer {

@@ -42,6 +42,21 @@ pub fn process(pid: u32) -> Option<Process> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// When a process started, clock ticks after the boot: field 22 of its stat, the 20th behind the name.
+fn started(text: &str) -> Option<u64> {
+    text.get(text.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The processes that exist, each with what tells it from another one of the same id.
+pub fn identities(pids: &[u32]) -> Vec<tailsight_trace::meta::Process> {
+    let one = |&pid: &u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let comm = parse_stat(&text)?.comm;
+        Some(tailsight_trace::meta::Process { pid, started: started(&text)?, comm })
+    };
+    pids.iter().filter_map(one).collect()
+}
+
 /// Whether a process still runs: it is there, and not only as a zombie that its parent has not waited for. (A main thread
 /// that ended before others looks like a zombie, too.)
 pub fn alive(pid: u32) -> bool {
@@ -230,6 +245,19 @@ mod tests {
         assert_eq!(p, Process { pid: 42, parent: 7, comm: "a) b (c)".into(), kernel: false });
         assert_eq!(parse_stat("garbage"), None);
         assert_eq!(parse_stat(""), None);
+    }
+
+    /// The start, by which a process is told from a later one of its id: after this test program was built, before now.
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        assert_eq!(started("42 (a) b (c)) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 8812 0 0"), Some(8812));
+        assert_eq!(started("42 (a)"), None);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let found = identities(&[std::process::id(), child.id(), u32::MAX]);
+        let (killed, waited) = (child.kill(), child.wait());
+        assert!(killed.is_ok() && waited.is_ok());
+        assert_eq!(found.iter().map(|p| p.pid).collect::<Vec<_>>(), [std::process::id(), child.id()]);
+        assert!(found[0].started <= found[1].started && found[0].started > 0, "{found:?}");
     }
 
     #[test]

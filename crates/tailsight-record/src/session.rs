@@ -294,7 +294,8 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     if app.is_empty() {
         app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();
     }
-    meta.target = meta::Target { selector: options.selector.to_string(), app, pids: targets, ports };
+    let processes = procfs::identities(&targets);
+    meta.target = meta::Target { selector: options.selector.to_string(), app, pids: targets, processes, ports };
     meta.cpus = (0..cpus)
         .map(|cpu| meta::Cpu { cpu, events: writer.written(cpu), lost: lost[cpu as usize] })
         .filter(|c| c.events > 0 || c.lost > 0)

@@ -50,6 +50,7 @@ impl EarlyTables {
         self.written = (pids.len(), born.len());
         meta.target.pids = pids.to_vec();
         meta.target.pids.sort_unstable();
+        meta.target.processes = procfs::identities(&meta.target.pids);
         meta.target.ports = ports.to_vec();
         let rows = task_rows(self.snapshot.clone(), Vec::new(), born.to_vec(), &meta.target.pids);
         writer.tasks(&rows)?;

@@ -77,6 +77,9 @@ pub struct Host {
     pub cpus: u32,
     /// Processor model.
     pub cpu_model: String,
+    /// The kernel's random id of this boot (`/proc/sys/kernel/random/boot_id`): process ids and settings mean something on
+    /// this host and until it is booted again. Empty in older runs.
+    pub boot_id: String,
 }
 
 /// What was recorded.
@@ -89,8 +92,23 @@ pub struct Target {
     pub app: String,
     /// Its processes (thread group ids).
     pub pids: Vec<u32>,
+    /// Those of them that still ran when this was written, so that an id that was given to another process since is not
+    /// taken for one of them. Empty in older runs.
+    pub processes: Vec<Process>,
     /// Its server ports.
     pub ports: Vec<u16>,
+}
+
+/// A process, told from others that had its id before or have it later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// When it started, clock ticks after the boot (field 22 of `/proc/PID/stat`).
+    pub started: u64,
+    /// Its command name.
+    pub comm: String,
 }
 
 /// A network device as it was when the recording ended.

@@ -361,12 +361,14 @@ pub fn meta(length: u64) -> RunMeta {
             arch: "x86_64".into(),
             cpus: 2,
             cpu_model: "Example CPU @ 2.20GHz".into(),
+            ..Host::default()
         },
         target: Target {
             selector: "--comm memcached".into(),
             app: "memcached".into(),
             pids: vec![4242],
             ports: vec![11211],
+            ..Target::default()
         },
         started_unix_ns: 1_767_225_600_000_000_000,
         start_ns: START,

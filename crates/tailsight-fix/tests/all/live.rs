@@ -1,0 +1,249 @@
+//! The running host, by processes, a control group and a namespace that these tests make: what is read and set is what other
+//! programs and /proc say. What needs rights that are not here is SKIPPED by name.
+
+use std::process::{Child, Command};
+
+use tailsight_fix::{About, Change, FileStore, Identity, Known, Live, System, apply, plan, undo};
+
+/// A process of the test's own, ended with it.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("60").spawn().expect("sleep"))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn known(&self) -> Known {
+        // The name is the program's after the exec.
+        for _ in 0..500 {
+            if let Some(task) = Live.task(self.pid(), self.pid()).filter(|t| t.comm == "sleep") {
+                let processes = vec![Identity { pid: self.pid(), started: task.started, comm: task.comm }];
+                return Known { boot_id: Live.boot_id(), processes };
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("sleep did not begin");
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn out(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).env("LC_ALL", "C").output().expect(program);
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Applies, compares with what `value` says, undoes from the file, compares again.
+fn there_and_back(known: &Known, change: Change, value: impl Fn() -> String, changed: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let before = value();
+    assert_ne!(before, changed, "nothing to change");
+    let changes = [change];
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut journal = FileStore::open(folder.path()).unwrap();
+        let plan = plan(&Live, &changes, known).unwrap();
+        let about = About { title: "live".into(), run: "run".into(), when: "now".into() };
+        apply(&mut Live, &mut journal, &plan, (&changes, known), about).unwrap();
+        assert_eq!(value(), changed);
+        assert!(journal.state.changed() > 0);
+    }));
+    // By another one, from the file; also when an assertion failed.
+    let mut journal = FileStore::open(folder.path()).unwrap();
+    let puts = undo(&mut Live, &mut journal, false).unwrap();
+    result.unwrap();
+    assert_eq!(value(), before, "{puts:?}");
+    assert!(journal.state.fixes.is_empty());
+}
+
+#[test]
+fn cores_of_a_process() {
+    let cores = out("nproc", &["--all"]);
+    if cores == "1" {
+        println!("SKIPPED cores_of_a_process: needs two cores");
+        return;
+    }
+    let sleeper = Sleeper::new();
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let value = || out("taskset", &["-cp", &pid.to_string()]).rsplit(": ").next().unwrap().to_owned();
+    let last = value().rsplit([',', '-']).next().unwrap().to_owned();
+    there_and_back(&known, Change::Pin { pids: vec![pid], cpus: last.clone() }, value, &last);
+}
+
+#[test]
+fn policy_and_disk_priority_of_a_process() {
+    if !is_root() {
+        println!("SKIPPED policy_and_disk_priority_of_a_process: needs root to make a process real-time");
+        return;
+    }
+    let sleeper = Sleeper::new();
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let id = pid.to_string();
+    assert!(Command::new("chrt").args(["-b", "-p", "0", &id]).status().unwrap().success());
+    let policy = || out("chrt", &["-p", &id]).replace(&format!("pid {id}'s current scheduling "), "");
+    let first = "policy: SCHED_FIFO\npriority: 1";
+    there_and_back(&known, Change::RealTime { pids: vec![pid] }, policy, first);
+    assert_eq!(policy(), "policy: SCHED_BATCH\npriority: 0");
+    let disk = || out("ionice", &["-p", &id]);
+    there_and_back(&known, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
+    // A process that had one of its own.
+    assert!(Command::new("ionice").args(["-c", "2", "-n", "6", "-p", &id]).status().unwrap().success());
+    there_and_back(&known, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
+    assert_eq!(disk(), "best-effort: prio 6");
+}
+
+#[test]
+fn a_stopped_process_goes_on_and_is_stopped_again() {
+    let sleeper = Sleeper::new();
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    // SAFETY: the process is a child of this one.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+    let state = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|l| l.strip_prefix("State:\t")).unwrap()[..1].to_owned()
+    };
+    while state() != "T" {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    there_and_back(&known, Change::Continue { pids: vec![pid] }, state, "S");
+}
+
+/// A process that ended is no error of an undo, and its id's next owner is not touched.
+#[test]
+fn an_undo_after_the_process_ended_leaves_an_empty_file() {
+    let sleeper = Sleeper::new();
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let cores = out("nproc", &["--all"]);
+    if cores == "1" {
+        println!("SKIPPED an_undo_after_the_process_ended_leaves_an_empty_file: needs two cores");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = FileStore::open(folder.path()).unwrap();
+    let changes = [Change::Pin { pids: vec![pid], cpus: "0".into() }];
+    let made = plan(&Live, &changes, &known).unwrap();
+    apply(&mut Live, &mut journal, &made, (&changes, &known), About::default()).unwrap();
+    drop(sleeper);
+    let puts = undo(&mut Live, &mut journal, false).unwrap();
+    assert!(matches!(puts[0].outcome, tailsight_fix::Outcome::Gone), "{puts:?}");
+    assert!(FileStore::look(folder.path()).unwrap().fixes.is_empty());
+    assert!(plan(&Live, &changes, &known).is_err(), "it does not run any more");
+}
+
+/// Of a network namespace of the test's own: its kernel parameters and its devices' files, whose undo finds the namespace
+/// also when the process that stood for it has ended.
+#[test]
+fn settings_of_another_network_namespace() {
+    let name = "settings_of_another_network_namespace";
+    let script = "ip link add tsfix0 type veth peer name tsfix1 && exec sleep 60";
+    if !is_root() || !out("which", &["ip"]).contains("ip") {
+        println!("SKIPPED {name}: needs root and ip to make a network namespace");
+        return;
+    }
+    let child = Command::new("unshare").args(["-n", "sh", "-c", script]).spawn().expect("unshare");
+    let sleeper = Sleeper(child);
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let inside = |what: &str| {
+        let script = format!("mount -t sysfs sysfs /sys && {what}");
+        out("nsenter", &["-t", &pid.to_string(), "-n", "unshare", "-m", "sh", "-c", &script])
+    };
+    let here = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap();
+    inside("sysctl -q -w net.ipv4.tcp_fastopen=2");
+    let change = Change::Sysctl { key: "net.ipv4.tcp_fastopen".into(), value: "3".into(), netns: Some(pid) };
+    there_and_back(&known, change, || inside("sysctl -n net.ipv4.tcp_fastopen"), "3");
+    assert_eq!(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap(), here, "this namespace's stays");
+
+    let queue = "/sys/class/net/tsfix0/queues/rx-0/rps_cpus";
+    assert!(!std::path::Path::new(queue).exists(), "the device is here as well");
+    let mask = || inside(&format!("cat {queue}")).replace([',', '0'], "");
+    let rps = Change::Queues {
+        device: "tsfix0".into(),
+        direction: "rx".into(),
+        file: "rps_cpus".into(),
+        value: "1".into(),
+        netns: Some(pid),
+    };
+    there_and_back(&known, rps, mask, "1");
+    // A veth holds no interrupts back: that is said, not guessed.
+    let coalescing = [Change::Coalescing { device: "tsfix0".into(), netns: Some(pid) }];
+    let error = plan(&Live, &coalescing, &known).unwrap_err().to_string();
+    assert_eq!(error, "adaptive-rx of tsfix0: the driver has no such setting");
+
+    // Another process in the namespace, and the first one ends.
+    let second = Command::new("nsenter").args(["-t", &pid.to_string(), "-n", "sleep", "60"]).spawn().expect("nsenter");
+    let second = Sleeper(second);
+    second.known();
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = FileStore::open(folder.path()).unwrap();
+    let changes = [Change::Sysctl { key: "net.ipv4.tcp_fastopen".into(), value: "3".into(), netns: Some(pid) }];
+    let made = plan(&Live, &changes, &known).unwrap();
+    apply(&mut Live, &mut journal, &made, (&changes, &known), About::default()).unwrap();
+    drop(sleeper);
+    let read = || out("nsenter", &["-t", &second.pid().to_string(), "-n", "sysctl", "-n", "net.ipv4.tcp_fastopen"]);
+    assert_eq!(read(), "3");
+    undo(&mut Live, &mut journal, false).unwrap();
+    assert_eq!(read(), "2");
+}
+
+/// Limits and the freezer of a control group of the test's own.
+#[test]
+fn limits_of_a_control_group() {
+    let name = "limits_of_a_control_group";
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let mine = root.join(format!("tailsight-fix-test-{}", std::process::id()));
+    let controllers = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
+    let has = |c: &str| controllers.split_whitespace().any(|w| w == c);
+    if !is_root() || !root.join("cgroup.controllers").exists() {
+        println!("SKIPPED {name}: needs root and control groups of version 2");
+        return;
+    }
+    struct Group(std::path::PathBuf);
+    impl Drop for Group {
+        fn drop(&mut self) {
+            let _ = std::fs::write(self.0.join("cgroup.freeze"), "0");
+            for _ in 0..100 {
+                if std::fs::remove_dir(&self.0).is_ok() {
+                    return;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+    std::fs::create_dir(&mine).expect("a control group");
+    // Ends after the sleeper, which is in it.
+    let group = Group(mine.clone());
+    let sleeper = Sleeper::new();
+    let (known, pid) = (sleeper.known(), sleeper.pid());
+    std::fs::write(mine.join("cgroup.procs"), pid.to_string()).expect("moved");
+    let read = |file: &str| std::fs::read_to_string(group.0.join(file)).expect(file).trim().to_owned();
+    let pids = vec![pid];
+    for (controller, file, limit, value, free) in [
+        ("cpu", "cpu.max", tailsight_fix::Limit::CpuQuota, "50000 100000", "max 100000"),
+        ("memory", "memory.high", tailsight_fix::Limit::MemoryHigh, "104857600", "max"),
+    ] {
+        if !has(controller) {
+            println!("SKIPPED {name} ({file}): the {controller} controller is not on below {}", root.display());
+            continue;
+        }
+        std::fs::write(group.0.join(file), value).expect(file);
+        there_and_back(&known, Change::NoLimit { pids: pids.clone(), limit }, || read(file), free);
+        assert_eq!(read(file), value);
+    }
+    std::fs::write(group.0.join("cgroup.freeze"), "1").expect("frozen");
+    let frozen = || read("cgroup.freeze");
+    there_and_back(&known, Change::Thaw { pids }, frozen, "0");
+    // The group is thawed and removed after the process in it was killed, also when an assertion failed.
+    drop(sleeper);
+}
