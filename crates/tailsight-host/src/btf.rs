@@ -167,8 +167,7 @@ mod tests {
     #[test]
     fn live_kernel_has_the_scheduler_and_not_an_invented_name() {
         if !std::path::Path::new(VMLINUX).exists() {
-            println!("SKIPPED live_kernel_has_the_scheduler_and_not_an_invented_name: no {VMLINUX}");
-            return;
+            return tailsight_testing::skip(format!("no {VMLINUX}"));
         }
         let start = std::time::Instant::now();
         let found = tracepoints_present(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();

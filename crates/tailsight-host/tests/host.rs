@@ -66,8 +66,7 @@ fn the_running_host_is_described() {
 fn the_loopback_interface_stamps_in_software_only() {
     let report = HostReport::collect(&Root::host(), None);
     let Some(lo) = report.nics.iter().find(|n| n.name == "lo") else {
-        println!("SKIPPED the_loopback_interface_stamps_in_software_only: no lo in this network namespace");
-        return;
+        return tailsight_testing::skip("no lo in this network namespace");
     };
     let stamps = lo.timestamping.known().expect("every Linux device answers ETHTOOL_GET_TS_INFO");
     assert!(stamps.rx_software && !stamps.rx_hardware && !stamps.stamps_all_rx());
@@ -82,7 +81,7 @@ fn pinning_and_priority_of_a_process_change_and_come_back() {
     for id in ["target_pinning", "target_priority"] {
         let s = setting(&before, id);
         if s.verdict != Verdict::Hurts || !run(&s.change) {
-            println!("SKIPPED pinning_and_priority_of_a_process_change_and_come_back ({id}): {} or no right", s.value);
+            tailsight_testing::skip_part(id, format!("{} or no right", s.value));
             continue;
         }
         assert_eq!(setting(&sleeper.report(), id).verdict, Verdict::Good, "{id} after {:?}", s.change);

@@ -176,8 +176,7 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let fd = client.as_raw_fd();
         if !enable(fd, true, false).kernel {
-            eprintln!("skipped: no SO_TIMESTAMPING here");
-            return;
+            return tailsight_testing::skip("no SO_TIMESTAMPING here");
         }
         let offset = WallOffset::measure(50);
         let slack = 2 * offset.error_ns + 10;
@@ -220,8 +219,7 @@ mod tests {
         client.connect(server.local_addr().unwrap()).unwrap();
         let fd = client.as_raw_fd();
         if !enable(fd, false, false).kernel {
-            eprintln!("skipped: no SO_TIMESTAMPING here");
-            return;
+            return tailsight_testing::skip("no SO_TIMESTAMPING here");
         }
         send(fd, b"a", Ask::Kernel).unwrap();
         send(fd, b"b", Ask::Kernel).unwrap();
@@ -236,8 +234,7 @@ mod tests {
         let fd = client.as_raw_fd();
         let enabled = enable(fd, true, true);
         if !enabled.nic {
-            eprintln!("skipped: no SO_TIMESTAMPING of NICs here");
-            return;
+            return tailsight_testing::skip("no SO_TIMESTAMPING of NICs here");
         }
         assert!(enabled.kernel);
         send(fd, b"abc", Ask::Both).unwrap();

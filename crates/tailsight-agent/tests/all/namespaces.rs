@@ -18,45 +18,47 @@ impl Drop for Namespace {
     }
 }
 
-fn ip(line: &str) -> bool {
-    Command::new("ip").args(line.split_whitespace()).status().is_ok_and(|status| status.success())
+/// What fails here fails the test: that namespaces can be made was asked before.
+fn ip(line: &str) {
+    let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim());
 }
 
 /// A server's namespace with a bridge, and one for each agent: 10.231.0.1, .2, .3.
-fn network(id: u32) -> Option<[Namespace; 3]> {
-    let names = ["s", "a", "b"].map(|role| format!("tsag{id}{role}"));
-    for name in &names {
-        if !ip(&format!("netns add {name}")) {
-            eprintln!("skipped: no network namespace can be made here (root, iproute2)");
-            return None;
-        }
-    }
-    let spaces = names.map(Namespace);
+fn network(id: u32) -> [Namespace; 3] {
+    let spaces = ["s", "a", "b"].map(|role| {
+        let name = format!("tsag{id}{role}");
+        ip(&format!("netns add {name}"));
+        Namespace(name)
+    });
     let [s, a, b] = [&spaces[0].0, &spaces[1].0, &spaces[2].0];
-    let mut done = ip(&format!("-n {s} link add br0 type bridge"));
-    done &= ip(&format!("-n {s} addr add 10.231.0.1/24 dev br0")) && ip(&format!("-n {s} link set br0 up"));
-    done &= ip(&format!("-n {s} link set lo up"));
+    ip(&format!("-n {s} link add br0 type bridge"));
+    ip(&format!("-n {s} addr add 10.231.0.1/24 dev br0"));
+    ip(&format!("-n {s} link set br0 up"));
+    ip(&format!("-n {s} link set lo up"));
     for (n, space) in [(2, a), (3, b)] {
-        done &= ip(&format!("-n {s} link add v{n} type veth peer name eth0 netns {space}"));
-        done &= ip(&format!("-n {s} link set v{n} master br0 up"));
-        done &= ip(&format!("-n {space} addr add 10.231.0.{n}/24 dev eth0"));
-        done &= ip(&format!("-n {space} link set eth0 up")) && ip(&format!("-n {space} link set lo up"));
+        ip(&format!("-n {s} link add v{n} type veth peer name eth0 netns {space}"));
+        ip(&format!("-n {s} link set v{n} master br0 up"));
+        ip(&format!("-n {space} addr add 10.231.0.{n}/24 dev eth0"));
+        ip(&format!("-n {space} link set eth0 up"));
+        ip(&format!("-n {space} link set lo up"));
     }
-    if !done {
-        eprintln!("skipped: no bridge or veth can be made here");
-    }
-    done.then_some(spaces)
+    spaces
 }
 
 #[test]
 fn agents_with_networks_and_clocks_of_their_own_are_one_load() {
-    let Some(spaces) = network(std::process::id()) else { return };
+    let lacks = tailsight_testing::lacks_networks();
+    if let Some(reason) = lacks.or_else(|| tailsight_testing::lacks_program("memcached")) {
+        return tailsight_testing::skip(reason);
+    }
+    let spaces = network(std::process::id());
     let [s, a, b] = spaces.each_ref().map(|space| space.0.clone());
     // The thread, and whatever it starts, lives in the server's namespace.
     let tested = std::thread::spawn(move || {
         let file = std::fs::File::open(format!("/var/run/netns/{s}")).unwrap();
         nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-        let Some((_server, target)) = memcached("10.231.0.1") else { return };
+        let (_server, target) = memcached("10.231.0.1").expect("memcached is installed");
         let allow = "10.231.0.0/24:1-65535";
         let first = AgentProcess::start_by(&["ip", "netns", "exec", &a], "10.231.0.2:0", allow);
         let before = ["ip", "netns", "exec", &b, "unshare", "--time", "--fork", "--kill-child", "--monotonic", "5000"];

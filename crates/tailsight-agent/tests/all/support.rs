@@ -42,16 +42,16 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// A memcached and its address; `None`, said by name, when it is not installed.
 pub fn memcached(listen: &str) -> Option<(Process, SocketAddr)> {
+    if let Some(reason) = tailsight_testing::lacks_program("memcached") {
+        tailsight_testing::skip(reason);
+        return None;
+    }
     let port = free_port();
     let address: SocketAddr = format!("{listen}:{port}").parse().unwrap();
     let (port, threads) = (port.to_string(), "1");
     let arguments = ["-u", "root", "-l", listen, "-p", &port, "-U", "0", "-t", threads];
     let child = Command::new("memcached").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(child) = child else {
-        eprintln!("skipped: memcached is not installed");
-        return None;
-    };
-    let process = Process(child);
+    let process = Process(child.expect("memcached starts"));
     until("memcached accepts", || TcpStream::connect(address).ok());
     Some((process, address))
 }

@@ -216,19 +216,21 @@ mod tests {
 
     #[test]
     fn a_veth_stamps_no_packets() {
-        let ip = |line: &str| Command::new("ip").args(line.split_whitespace()).status().is_ok_and(|s| s.success());
+        if let Some(reason) = tailsight_testing::lacks_networks() {
+            return tailsight_testing::skip(reason);
+        }
+        let ip = |line: &str| {
+            let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
+            assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        };
         // A thread's own namespace goes away with the thread.
         let tested = std::thread::spawn(move || {
-            if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err()
-                || !ip("link add tsv0 type veth peer name tsv1")
-                || !ip("addr add 10.232.0.1/24 dev tsv0")
-                || !ip("-6 addr add fd00:232::1/64 dev tsv0 nodad")
-                || !ip("link set tsv0 up")
-                || !ip("link set tsv1 up")
-            {
-                eprintln!("skipped: no network namespace or veth can be made here (root, iproute2)");
-                return;
-            }
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            ip("link add tsv0 type veth peer name tsv1");
+            ip("addr add 10.232.0.1/24 dev tsv0");
+            ip("-6 addr add fd00:232::1/64 dev tsv0 nodad");
+            ip("link set tsv0 up");
+            ip("link set tsv1 up");
             for (own, other) in [("10.232.0.1:0", "10.232.0.2:9"), ("[fd00:232::1]:0", "[fd00:232::2]:9")] {
                 let socket = UdpSocket::bind(own).unwrap();
                 socket.connect(other).unwrap();

@@ -44,16 +44,14 @@ fn memcached_over_a_unix_socket() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
+    if let Some(reason) = tailsight_testing::lacks_program("memcached") {
+        return tailsight_testing::skip(reason);
+    }
     let child = std::process::Command::new("memcached").args(["-u", "root", "-s"]).arg(&path).spawn();
-    let Ok(child) = child else {
-        eprintln!("skipped: memcached is not installed");
-        return;
-    };
-    let _process = Process(child);
-    for _ in 0..500 {
-        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
-            break;
-        }
+    let _process = Process(child.expect("memcached starts"));
+    let begin = std::time::Instant::now();
+    while std::os::unix::net::UnixStream::connect(&path).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "memcached does not listen at {}", path.display());
         std::thread::sleep(Duration::from_millis(10));
     }
     all_ok(plan(format!("unix:{}", path.display()), Protocol::MemcachedText));
@@ -82,8 +80,7 @@ fn kernel_stamps_lie_within_the_clocks_and_are_nearly_always_there() {
     let outcome = run_checked(plan(format!("127.0.0.1:{port}"), Protocol::MemcachedText));
     let with = |flag: u32| outcome.samples.iter().filter(|s| s.flags & flag != 0).count();
     if with(Sample::SENT_STAMPED) == 0 {
-        eprintln!("skipped: no kernel time stamps here");
-        return;
+        return tailsight_testing::skip("no kernel time stamps here");
     }
     let n = outcome.samples.len();
     assert!(with(Sample::SENT_STAMPED) > n * 95 / 100 && with(Sample::RECEIVED_STAMPED) > n * 95 / 100, "{n}");
@@ -97,21 +94,26 @@ fn nginx_http1_http2_and_tls() {
     let (port, h2, tls) = (free_port(), free_port(), free_port());
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().display();
-    let keyed = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &format!("{root}/key.pem"), "-out"])
-        .arg(dir.path().join("cert.pem"))
-        .stderr(std::process::Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
+    let lacks_openssl = tailsight_testing::lacks_program("openssl");
+    let keyed = lacks_openssl.is_none();
+    let made = || {
+        std::process::Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &format!("{root}/key.pem"), "-out"])
+            .arg(dir.path().join("cert.pem"))
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
     let secure = if keyed {
+        assert!(made(), "openssl makes no certificate");
         format!(
             "server {{ listen 127.0.0.1:{tls} ssl; ssl_certificate {root}/cert.pem; ssl_certificate_key {root}/key.pem; \
                  location / {{ return 200 \"hello\\n\"; }} }}"
         )
     } else {
-        eprintln!("TLS skipped: openssl is not installed");
+        tailsight_testing::skip_part("TLS", lacks_openssl.unwrap_or_default());
         String::new()
     };
     let conf = dir.path().join("nginx.conf");

@@ -33,12 +33,12 @@ pub fn free_port() -> u16 {
 
 /// Starts a server and waits until it accepts; `None`, said by name, when the program is missing.
 pub fn start(program: &str, arguments: &[&str], port: u16) -> Option<Process> {
-    let child = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(child) = child else {
-        eprintln!("skipped: {program} is not installed");
+    if let Some(reason) = tailsight_testing::lacks_program(program) {
+        tailsight_testing::skip(reason);
         return None;
-    };
-    let process = Process(child);
+    }
+    let child = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let process = Process(child.unwrap_or_else(|error| panic!("cannot start {program}: {error}")));
     let begin = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(begin.elapsed() < Duration::from_secs(10), "{program} does not accept");

@@ -99,6 +99,10 @@ fn the_synthetic_protocol_over_tcp() {
 
 /// A self-signed certificate for localhost: its folder, with cert.pem and key.pem. `None`, said, without openssl.
 fn certificate() -> Option<tempfile::TempDir> {
+    if let Some(reason) = tailsight_testing::lacks_program("openssl") {
+        tailsight_testing::skip(reason);
+        return None;
+    }
     let dir = tempfile::tempdir().unwrap();
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
@@ -110,10 +114,8 @@ fn certificate() -> Option<tempfile::TempDir> {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    if !made {
-        eprintln!("skipped: openssl is not installed");
-    }
-    made.then_some(dir)
+    assert!(made, "openssl makes no certificate");
+    Some(dir)
 }
 
 #[test]

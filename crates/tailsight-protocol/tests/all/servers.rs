@@ -33,15 +33,12 @@ fn free_port() -> u16 {
 
 /// Starts a program and waits until it takes connections; `None` when it is not installed.
 fn start(program: &str, arguments: &[String], port: u16) -> Option<Server> {
+    if let Some(reason) = tailsight_testing::lacks_program(program) {
+        tailsight_testing::skip(reason);
+        return None;
+    }
     let child = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let child = match child {
-        Ok(child) => child,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("passed over: {program} is not installed");
-            return None;
-        }
-        Err(error) => panic!("{program}: {error}"),
-    };
+    let child = child.unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
     let mut server = Server { child, addr: SocketAddr::from(([127, 0, 0, 1], port)) };
     let begun = Instant::now();
     while TcpStream::connect(server.addr).is_err() {

@@ -82,9 +82,8 @@ fn without_root_recording_says_what_it_needs() {
 
 #[test]
 fn missing_targets_are_named() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED missing_targets_are_named: needs root to get past the check of rights");
-        return;
+    if let Some(reason) = tailsight_testing::lacks_root() {
+        return tailsight_testing::skip(format!("{reason} to get past the check of rights"));
     }
     fails(&["record", "-p", "4194303"], 1, &["no process has pid 4194303", "pgrep"]);
     fails(&["record", "-p", "2"], 1, &["kernel thread"]);

@@ -77,8 +77,7 @@ fn memcached_over_udp() {
 fn redis_over_ipv6() {
     let Some(live) = Live::new("redis_over_ipv6") else { return };
     if !live.pair.has_ipv6() {
-        println!("SKIPPED redis_over_ipv6: this kernel has no IPv6");
-        return;
+        return tailsight_testing::skip("this kernel has no IPv6");
     }
     let server = Server::redis(&live.pair.server, RedisOpts { port: PORT, ..Default::default() }).unwrap();
     let load = Workload::new(Proto::Resp, address(true, PORT)).rate(5_000.0);
@@ -159,8 +158,7 @@ fn requests_are_messages(live: &Live, server: &Server, protocol: &str, workload:
     check_run(Path::new(&out));
     let mut run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
     if let Some(warning) = run.meta.warnings.iter().find(|w| w.contains("6.12")) {
-        println!("SKIPPED requests over {protocol}: {warning}");
-        return;
+        return tailsight_testing::skip_part(format!("requests over {protocol}"), warning);
     }
     let analysis = Analysis::of(&mut run).unwrap();
     let lifetimes = &analysis.lifetimes;

@@ -36,12 +36,12 @@ pub fn free_port() -> u16 {
 
 /// Starts a program and waits until it listens; `None`, said, where it is not installed.
 pub fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
-    let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(child) = child else {
-        println!("SKIPPED: {program} is not installed");
+    if let Some(reason) = tailsight_testing::lacks_program(program) {
+        tailsight_testing::skip(reason);
         return None;
-    };
-    let server = Server(child);
+    }
+    let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let server = Server(child.unwrap_or_else(|error| panic!("cannot start {program}: {error}")));
     let since = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(since.elapsed() < Duration::from_secs(10), "{program} does not listen");

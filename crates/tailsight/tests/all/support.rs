@@ -68,7 +68,7 @@ impl Live {
             refused.or_else(|| hooks.err().map(|e| e.to_string()))
         };
         if let Some(reason) = reason {
-            println!("SKIPPED {test}: {reason}");
+            tailsight_testing::skip_as(test, reason);
             return None;
         }
         // A test that failed poisons the lock; the machine is free all the same.

@@ -306,10 +306,10 @@ mod tests {
         use std::io::Write;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let Ok(capture) = Capture::open("lo", port, Speech::Memcached) else {
-            eprintln!("skipped: no right to capture");
-            return;
-        };
+        if let Some(reason) = tailsight_testing::lacks_networks() {
+            return tailsight_testing::skip(format!("{reason}, and to capture"));
+        }
+        let capture = Capture::open("lo", port, Speech::Memcached).unwrap();
         let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         client.set_nodelay(true).unwrap();
         for _ in 0..50 {

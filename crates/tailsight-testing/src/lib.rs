@@ -1,0 +1,106 @@
+//! How a test says that it cannot run on this machine, the same in every crate.
+//!
+//! In: a reason. Out: a line `SKIPPED <test>: <reason>` on the test's standard output, which `scripts/test.sh` lists at its
+//! end. A test asks what it needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and
+//! skips; once it has begun, whatever fails is a failure of the test.
+
+use std::fmt::Display;
+use std::panic::Location;
+use std::path::PathBuf;
+
+/// What a skipped test's line begins with.
+pub const MARK: &str = "SKIPPED ";
+
+/// Says that the running test does not run here. The caller returns.
+#[track_caller]
+pub fn skip(reason: impl Display) {
+    skip_as(&running(Location::caller()), reason);
+}
+
+/// Says that a part of the running test does not run here; the rest of it does.
+#[track_caller]
+pub fn skip_part(part: impl Display, reason: impl Display) {
+    skip_as(&format!("{} ({part})", running(Location::caller())), reason);
+}
+
+/// As [`skip`], for a test whose name the caller has.
+pub fn skip_as(test: &str, reason: impl Display) {
+    println!("{}", line(test, reason));
+}
+
+/// One line, whatever the reason holds.
+fn line(test: &str, reason: impl Display) -> String {
+    let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{MARK}{test}: {reason}")
+}
+
+/// The running test: the test harness names a test's thread after it. Where it runs tests on the main thread, or a test has
+/// threads of its own, the place in the source stands for the name.
+fn running(caller: &Location<'_>) -> String {
+    match std::thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => format!("{}:{}", caller.file(), caller.line()),
+    }
+}
+
+/// Why network namespaces cannot be made here; `None` when they can.
+#[must_use]
+pub fn lacks_networks() -> Option<String> {
+    const CAP_NET_ADMIN: u64 = 1 << 12;
+    const CAP_SYS_ADMIN: u64 = 1 << 21;
+    let needed = CAP_NET_ADMIN | CAP_SYS_ADMIN;
+    let held = field("CapEff:").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0);
+    if held & needed != needed {
+        return Some("needs root for network namespaces".to_owned());
+    }
+    lacks_program("ip")
+}
+
+/// Why what only root may do cannot be done; `None` for root.
+#[must_use]
+pub fn lacks_root() -> Option<String> {
+    // The second of the four: the effective one.
+    let user = field("Uid:").and_then(|ids| ids.split_whitespace().nth(1).map(str::to_owned));
+    (user.as_deref() != Some("0")).then(|| "needs root".to_owned())
+}
+
+/// Why a program cannot be started; `None` when it is installed.
+#[must_use]
+pub fn lacks_program(program: &str) -> Option<String> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(program).is_file());
+    (!there).then(|| format!("{program} is not installed, or not in PATH"))
+}
+
+/// A field of the calling process's /proc status.
+fn field(name: &str) -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_several_lines_is_one_line() {
+        assert_eq!(line("a::test", "no\n  such device\n"), "SKIPPED a::test: no such device");
+    }
+
+    #[test]
+    fn the_running_test_is_known_by_name_and_a_thread_of_its_own_by_its_place() {
+        let here = running(Location::caller());
+        // Run with one test thread, the harness uses the main thread, which has no test's name.
+        let named = here.ends_with("the_running_test_is_known_by_name_and_a_thread_of_its_own_by_its_place");
+        assert!(named || std::thread::current().name() == Some("main"), "{here}");
+        let other = std::thread::spawn(|| running(Location::caller())).join().unwrap();
+        let (file, line) = other.rsplit_once(':').unwrap();
+        assert!(file.ends_with("lib.rs") && line.parse::<u32>().is_ok(), "{other}");
+    }
+
+    #[test]
+    fn what_is_there_is_not_lacking() {
+        assert_eq!(lacks_program("sh"), None);
+        assert!(lacks_program("no-such-program").unwrap().starts_with("no-such-program is not installed"));
+    }
+}
