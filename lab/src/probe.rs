@@ -1,7 +1,7 @@
 //! A client that knows each of its requests: when it was due, sent and answered, what it asked for, and what the server's
 //! stamps say. In: a [`Plan`]. Out: a [`Sample`] a request, times in CLOCK_MONOTONIC ns.
 //!
-//! Open loop on one thread, exponential gaps; [`crate::load`] is for real servers and high rates, this is for truth.
+//! Open loop on one thread, exponential or even gaps; [`crate::load`] is for real servers and high rates, this is for truth.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -54,6 +54,8 @@ pub struct Plan {
     pub connections: usize,
     /// Requests a second.
     pub rate_per_s: f64,
+    /// Whether arrivals are evenly spaced; else the gaps are exponential.
+    pub even: bool,
     /// Requests sent back to back on one connection at each arrival; the rate stays the same.
     pub burst: usize,
     /// Which part of arrivals is a burst, 0 to 1; the others are single requests.
@@ -77,6 +79,7 @@ impl Plan {
             speech,
             connections: 8,
             rate_per_s: 2000.0,
+            even: false,
             burst: 1,
             burst_part: 0.0,
             service: Service::Fixed(5000.0),
@@ -230,7 +233,7 @@ impl Client<'_> {
             }
             while due as u64 <= now && (due as u64) < end {
                 self.arrive(due as u64)?;
-                due += -gap * (1.0 - self.rng.random::<f64>()).ln();
+                due += if self.plan.even { gap } else { -gap * (1.0 - self.rng.random::<f64>()).ln() };
             }
             let wake = if (due as u64) < end { due as u64 } else { end + DRAIN_NS };
             let timeout = wake.saturating_sub(now_ns()).clamp(1, 20_000_000);

@@ -38,8 +38,8 @@ pub struct BenchArgs {
     /// Where raw results go (bench.json, benchmarks.md); scratch files live there while it runs.
     #[arg(long, value_name = "DIR", default_value = "bench-out")]
     out: PathBuf,
-    /// Fewer rounds and shorter windows: shows that everything works, says little about the figures.
-    #[arg(long)]
+    /// Fewer rounds and shorter windows: shows that everything works, says little about the figures, and is not published.
+    #[arg(long, conflicts_with = "write")]
     quick: bool,
     /// Interleaved rounds of the round trip, of the client's figures [default: 7, client 4, with --quick 2].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -200,4 +200,18 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         (true, 0, 1..) => ExitCode::from(3),
         _ => ExitCode::SUCCESS,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables of `--quick` runs, whose windows are too short for verdicts, used to stand in the manual.
+    #[test]
+    fn a_quick_run_is_not_published() {
+        let parse = |line: &[&str]| BenchArgs::augment_args(clap::Command::new("bench")).try_get_matches_from(line);
+        assert!(parse(&["bench", "--quick"]).is_ok() && parse(&["bench", "--write"]).is_ok());
+        let error = parse(&["bench", "--quick", "--write"]).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! Nothing of tailsight-lifetime or tailsight-diagnose is used but the stages that `tailsight export` writes for each
 //! message, and those are looked up in the raw events too. A cause is there when a message of its evidence has an event
-//! of it on a core of the message, between the ends of the leg: for a task, that it had the core.
+//! of it on a core of the message, between the ends of the leg: for a task, that it had the core; for receive processing
+//! and a queue, a packet or a call of *another* message ([`Own`] says which are the message's own).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -11,12 +12,11 @@ use std::fs::File;
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tailsight_trace::event::VECTORS;
+use tailsight_trace::event::{VECTORS, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Event, Kind, Run};
 
 use super::judge::Named;
-use super::stage::SERVER_CPU;
 
 /// The number of NET_RX among the softirqs.
 const NET_RX: u64 = 3;
@@ -43,9 +43,62 @@ pub struct Found {
 struct Message {
     driver_ns: u64,
     recv_ns: Option<u64>,
+    /// Every stage that it has, `driver_ns` and `recv_ns` among them; 0: not seen.
+    stages: [u64; STAGES.len()],
+    bytes: u32,
     from_ns: u64,
     to_ns: u64,
     cores: [u32; 3],
+}
+
+/// The columns of a message's stages. Each is the time of an event of its own.
+const STAGES: [&str; 6] = ["driver_ns", "stack_ns", "handoff_ns", "recv_ns", "send_ns", "xmit_ns"];
+
+/// Which events are a message's own.
+#[derive(Debug, Clone, Copy, Default)]
+struct Own {
+    stages: [u64; STAGES.len()],
+    /// Of the packet that it came in: address key, ports, whether it is a datagram, first byte and one past the last.
+    packet: Option<(u64, u32, bool, u32, u32)>,
+}
+
+impl Own {
+    fn of(message: &Message, cores: &[CpuEvents]) -> Self {
+        let first = cores.iter().find(|core| core.cpu == message.cores[0]).and_then(|core| {
+            let at = core.events.partition_point(|event| event.ts < message.driver_ns);
+            let same = core.events[at..].iter().take_while(|event| event.ts == message.driver_ns);
+            same.clone().find(|event| event.kind().is_some_and(is_packet))
+        });
+        let packet = first.map(|event| {
+            let (from, bytes) = (event.b_hi(), event.c_lo().max(message.bytes));
+            (event.a, event.b_lo(), event.aux & flow_flags::UDP != 0, from, from.wrapping_add(bytes))
+        });
+        Self { stages: message.stages, packet }
+    }
+
+    /// Whether a packet, a hand-off, a receive or a send call is the message's: it has the time of one of its stages, or is of
+    /// its bytes (the packet on another device, a call that read only a part of it).
+    fn has(&self, event: &Event) -> bool {
+        if self.stages.contains(&event.ts) {
+            return true;
+        }
+        let Some((key, ports, datagram, from, to)) = self.packet else { return false };
+        let inside = |at: u32| at.wrapping_sub(from) <= to.wrapping_sub(from);
+        if datagram || (event.a, event.b_lo()) != (key, ports) {
+            return false;
+        }
+        match event.kind() {
+            Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack) => event.b_hi() != to && inside(event.b_hi()),
+            // Positions behind the last byte that came, that was read.
+            Some(Kind::Handoff | Kind::Recv) => event.b_hi() != from && inside(event.b_hi()),
+            _ => false,
+        }
+    }
+}
+
+/// A packet on its way up.
+fn is_packet(kind: Kind) -> bool {
+    matches!(kind, Kind::RxNapi | Kind::RxBacklog | Kind::RxStack)
 }
 
 impl Message {
@@ -68,15 +121,14 @@ impl Message {
 type Turns = HashMap<(u32, u32), Vec<(u64, u64)>>;
 
 /// Looks for every named cause that makes messages slower.
-pub fn check(run: &mut Run, causes: &[Named], leg: &str) -> anyhow::Result<Found> {
+pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> anyhow::Result<Found> {
     let wanted: HashSet<u32> = causes.iter().flat_map(|cause| cause.evidence.iter().copied()).collect();
     let messages = messages(run, leg, &wanted)?;
-    let cores = run.events()?;
-    let turns = turns(&cores);
-    let names = names(run, &cores);
-    let mut found = Found { breaks: breaks(&cores), others: others(run, &names, &turns), ..Found::default() };
+    let turns = turns(cores);
+    let names = names(run, cores);
+    let mut found = Found { breaks: breaks(cores), ..Found::default() };
     for (id, message) in &messages {
-        if !message.is_in_events(&cores) {
+        if !message.is_in_events(cores) {
             found.absent.push(format!("message {id}: no packet and no receive call at its times"));
         }
     }
@@ -84,7 +136,7 @@ pub fn check(run: &mut Run, causes: &[Named], leg: &str) -> anyhow::Result<Found
         let Some(look) = look(&names, cause) else { continue };
         let seen = |id: &&u32| {
             let message = messages.get(id)?;
-            Some(message.cores.iter().any(|core| look.is_in(*core, message, &cores, &turns)))
+            Some(message.cores.iter().any(|core| look.is_in(*core, message, cores, &turns)))
         };
         let missing: Vec<u32> = cause.evidence.iter().filter(|id| seen(id) == Some(false)).copied().collect();
         found.checked += 1;
@@ -106,6 +158,10 @@ enum Look {
     Idle,
     /// An event that is one of the cause's.
     Event(Box<dyn Fn(&Event) -> bool>),
+    /// A packet, a hand-off, or a pass of NET_RX, that is not of this message.
+    Packets,
+    /// A receive or send call that is not of this message.
+    Calls,
 }
 
 impl Look {
@@ -120,13 +176,50 @@ impl Look {
         match self {
             Self::Tasks(tids) => tids.iter().any(|tid| ran(*tid)),
             Self::Idle => ran(0),
-            Self::Event(is) => {
-                let Some(core) = cores.iter().find(|cpu| cpu.cpu == core) else { return false };
-                let first = core.events.partition_point(|event| event.ts < from);
-                core.events[first..].iter().take_while(|event| event.ts <= to).any(is)
+            Self::Event(is) => within(cores, core, from, to).iter().any(is),
+            Self::Packets => {
+                let own = Own::of(message, cores);
+                let another = |event: &&Event| {
+                    let seen = event.kind().is_some_and(|kind| is_packet(kind) || kind == Kind::Handoff);
+                    seen && !own.has(event)
+                };
+                within(cores, core, from, to).iter().any(|event| another(&event))
+                    || passes(cores, core, from, to).iter().any(|(begin, end)| {
+                        let inside = within(cores, core, *begin, *end);
+                        !inside.iter().any(|event| is_of_a_message(event) && own.has(event))
+                    })
+            }
+            Self::Calls => {
+                let own = Own::of(message, cores);
+                let calls = |event: &&Event| matches!(event.kind(), Some(Kind::Recv | Kind::Send));
+                within(cores, core, from, to).iter().filter(calls).any(|event| !own.has(event))
             }
         }
     }
+}
+
+/// The events of a core at these times, both ends included.
+fn within(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> &[Event] {
+    let Some(core) = cores.iter().find(|cpu| cpu.cpu == core) else { return &[] };
+    let first = core.events.partition_point(|event| event.ts < from);
+    let behind = core.events.partition_point(|event| event.ts <= to);
+    &core.events[first..behind.max(first)]
+}
+
+/// Whether it is an event that belongs to one message.
+fn is_of_a_message(event: &Event) -> bool {
+    event.kind().is_some_and(|kind| is_packet(kind) || matches!(kind, Kind::Handoff | Kind::Recv | Kind::Send))
+}
+
+/// The passes of NET_RX that begin on a core at these times: each to its end.
+fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)> {
+    let net_rx = |event: &Event, kind| event.kind() == Some(kind) && event.a == NET_RX;
+    let begins = within(cores, core, from, to).iter().filter(|event| net_rx(event, Kind::SoftirqEntry));
+    let end = |begin: &Event| {
+        let rest = within(cores, core, begin.ts, u64::MAX);
+        rest.iter().find(|event| net_rx(event, Kind::SoftirqExit)).map_or(begin.ts, |exit| exit.ts)
+    };
+    begins.map(|begin| (begin.ts, end(begin))).collect()
 }
 
 /// How a cause shows in the raw events; `None` when no event of today's recorder could show it.
@@ -158,12 +251,11 @@ fn look(names: &Names, cause: &Named) -> Option<Look> {
                 _ => false,
             }))
         }
-        "receive-processing" => Look::Event(Box::new(|event| match event.kind() {
-            Some(Kind::SoftirqEntry) => event.a == NET_RX,
-            Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack | Kind::Handoff) => true,
-            _ => false,
-        })),
-        "hol-blocking" => Look::Event(Box::new(|event| matches!(event.kind(), Some(Kind::Recv | Kind::Send)))),
+        // On the receive core that is the message's own way through the stack (docs/categories.md): nobody else's event would
+        // show it, and its own ones show nothing.
+        "receive-processing" if cause.role == "R" && stem.starts_with("net_rx") => return None,
+        "receive-processing" => Look::Packets,
+        "hol-blocking" => Look::Calls,
         "paging" => Look::Event(Box::new(|event| matches!(event.kind(), Some(Kind::FaultUser | Kind::FaultKernel)))),
         _ => return None,
     })
@@ -180,23 +272,6 @@ fn names(run: &Run, cores: &[CpuEvents]) -> Names {
         }
     }
     names
-}
-
-/// When the application's core was had by tasks that are not the kernel's, the lab's or its servers'.
-fn others(run: &Run, names: &Names, turns: &Turns) -> Vec<(u64, u64)> {
-    let known = |comm: &str| {
-        ["lab", "tailsight", "nginx", "memcached", "redis-server"].iter().any(|known| comm.starts_with(known))
-    };
-    let ours: HashSet<u32> = run
-        .tasks
-        .iter()
-        .filter(|task| task.target || task.kernel)
-        .map(|task| task.tid)
-        .chain(names.iter().filter(|(_, comm)| known(comm)).map(|(tid, _)| *tid))
-        .chain([0])
-        .collect();
-    let others = turns.iter().filter(|((core, tid), _)| *core as usize == SERVER_CPU && !ours.contains(tid));
-    others.flat_map(|(_, turns)| turns.iter().copied()).collect()
 }
 
 /// How often a core's next switch is not from the task that the one before was to.
@@ -240,7 +315,8 @@ fn messages(run: &Run, leg: &str, wanted: &HashSet<u32>) -> anyhow::Result<BTree
     let names: HashMap<String, usize> =
         (0..schema.num_columns()).map(|i| (schema.column(i).name().to_owned(), i)).collect();
     let column = |name: &str| names.get(name).copied().with_context(|| format!("messages.parquet has no {name}"));
-    let (id, driver, recv) = (column("id")?, column("driver_ns")?, column("recv_ns")?);
+    let (id, driver, recv, bytes) = (column("id")?, column("driver_ns")?, column("recv_ns")?, column("bytes")?);
+    let stages: Vec<usize> = STAGES.iter().map(|name| column(name)).collect::<anyhow::Result<_>>()?;
     let ends = [column("receive_ns")?, column("service_ns")?, column("transmit_ns")?];
     let cpus = [column("driver_cpu")?, column("handoff_cpu")?, column("recv_cpu")?];
     let mut found = BTreeMap::new();
@@ -263,6 +339,8 @@ fn messages(run: &Run, leg: &str, wanted: &HashSet<u32>) -> anyhow::Result<BTree
         let message = Message {
             driver_ns: begin,
             recv_ns: row.get_ulong(recv).ok(),
+            stages: std::array::from_fn(|i| row.get_ulong(stages[i]).unwrap_or(0)),
+            bytes: row.get_uint(bytes)?,
             from_ns: begin + from,
             to_ns: begin + to,
             cores: [core(0), core(1), core(2)],
@@ -309,5 +387,110 @@ mod tests {
         assert!(!at(140_000, 160_000, 0), "another core");
         assert!(!at(10_000, 90_000, 3), "before it ran");
         assert!(!at(160_000, 190_000, 3), "after it ran");
+    }
+
+    /// A message of 100 bytes from byte 1,000 on, that came at 1,000 us and was received at 1,040 us on core 3.
+    const FLOW: (u64, u64) = (77, 7);
+
+    fn at(us: u64, kind: Kind, seq: u32) -> Event {
+        let bytes = if is_packet(kind) { 100 } else { 0 };
+        Event {
+            ts: us * 1000,
+            kind: kind as u8,
+            a: FLOW.0,
+            b: FLOW.1 | u64::from(seq) << 32,
+            c: bytes,
+            ..Event::default()
+        }
+    }
+
+    fn pass(us: u64, kind: Kind) -> Event {
+        Event { ts: us * 1000, kind: kind as u8, a: NET_RX, ..Event::default() }
+    }
+
+    fn own_events() -> Vec<Event> {
+        vec![
+            pass(999, Kind::SoftirqEntry),
+            at(1000, Kind::RxBacklog, 1000),
+            at(1001, Kind::RxStack, 1000),
+            at(1002, Kind::Handoff, 1100),
+            pass(1003, Kind::SoftirqExit),
+            // A part of it, then the rest.
+            at(1030, Kind::Recv, 1060),
+            at(1040, Kind::Recv, 1100),
+        ]
+    }
+
+    fn is_found(category: &str, name: &str, more: &[Event]) -> bool {
+        let mut events = own_events();
+        events.extend_from_slice(more);
+        events.sort_by_key(|event| event.ts);
+        let cores = [CpuEvents { cpu: 3, events }];
+        let us = 1000;
+        let message = Message {
+            driver_ns: 1000 * us,
+            recv_ns: Some(1040 * us),
+            stages: [1000 * us, 1001 * us, 1002 * us, 1040 * us, 0, 0],
+            bytes: 100,
+            from_ns: 1000 * us,
+            to_ns: 1040 * us,
+            cores: [3; 3],
+        };
+        assert!(message.is_in_events(&cores));
+        let cause = Named {
+            category: category.into(),
+            name: name.into(),
+            role: "A".into(),
+            share: 0.5,
+            deviation_ns: 1,
+            evidence: vec![0],
+        };
+        let look = look(&Names::new(), &cause).unwrap();
+        look.is_in(3, &message, &cores, &turns(&cores))
+    }
+
+    /// Within the receive leg a message's own packet, hand-off and receive call used to prove receive processing and a queue.
+    #[test]
+    fn what_is_the_messages_own_shows_no_other_message() {
+        assert!(!is_found("hol-blocking", "server", &[]));
+        assert!(!is_found("receive-processing", "net_rx", &[]));
+        assert!(!is_found("receive-processing", "packet:other:80", &[]));
+        // Its own packet on a second device, and again as a retransmission.
+        let again = [at(1010, Kind::RxStack, 1000), at(1020, Kind::RxStack, 1050)];
+        assert!(!is_found("receive-processing", "net_rx", &again));
+        // Another one's, but before it came or after it was received.
+        assert!(!is_found("hol-blocking", "server", &[at(900, Kind::Recv, 900), at(1100, Kind::Recv, 1200)]));
+    }
+
+    #[test]
+    fn another_message_is_one_of_another_flow_or_of_other_bytes() {
+        let other = |us, kind, seq| Event { a: 78, ..at(us, kind, seq) };
+        assert!(is_found("hol-blocking", "server", &[other(1010, Kind::Recv, 1050)]));
+        assert!(
+            is_found("hol-blocking", "server", &[at(1010, Kind::Recv, 1000)]),
+            "the one before it on its connection"
+        );
+        assert!(is_found("hol-blocking", "server", &[at(1010, Kind::Send, 1050)]), "a reply before its own");
+        assert!(is_found("receive-processing", "net_rx", &[other(1010, Kind::RxStack, 1000)]));
+        assert!(is_found("receive-processing", "net_rx", &[at(1010, Kind::RxStack, 1100)]), "the one behind it");
+        assert!(is_found("receive-processing", "net_rx", &[other(1010, Kind::Handoff, 1050)]));
+        // A pass in which nothing of the message was done, whosever packets it had.
+        let pass = [pass(1010, Kind::SoftirqEntry), pass(1025, Kind::SoftirqExit)];
+        assert!(is_found("receive-processing", "packet:other:80", &pass));
+    }
+
+    #[test]
+    fn the_messages_own_way_through_the_stack_is_not_looked_for() {
+        let cause = |role: &str, name: &str| Named {
+            category: "receive-processing".into(),
+            name: name.into(),
+            role: role.into(),
+            share: 0.5,
+            deviation_ns: 1,
+            evidence: vec![0],
+        };
+        assert!(look(&Names::new(), &cause("R", "net_rx")).is_none());
+        assert!(look(&Names::new(), &cause("R", "packet:other:80")).is_some());
+        assert!(look(&Names::new(), &cause("A", "net_rx")).is_some());
     }
 }

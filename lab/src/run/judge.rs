@@ -11,7 +11,8 @@ use serde::Serialize;
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
 
-use super::scenario::{How, Scenario};
+use super::Coverage;
+use super::scenario::{Cause, How, Scenario};
 
 /// The time of a sample's leg (from, to) that a cause has, ns.
 type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
@@ -20,14 +21,13 @@ type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The first cause is the expected one; on clean runs: no false cause.
+    /// The first cause is the expected one; where nothing is wrong: nothing is named but what may be, and all of it is in
+    /// the raw events.
     Right,
     /// It is another one.
     Wrong,
     /// There was not enough evidence for a diagnosis: counts as wrong.
     NoDiagnosis,
-    /// Another one, and the machine's other work had more of the focus than the fault: counts neither way.
-    Disturbed,
     /// It cannot run here; counts neither way.
     NotRun,
     /// It was to run and did not.
@@ -85,12 +85,33 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
         .collect()
 }
 
-/// Whether the first cause is an expected one. Clean scenarios expect none; they are right here, and false causes decide.
-pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> bool {
-    scenario.expect.is_empty()
-        || causes
-            .first()
-            .is_some_and(|first| scenario.expect.iter().any(|cause| cause.is(&first.category, &first.name)))
+/// The paper's coverage, and the part that has an owner. Before `owned` was told apart, `coverage` was that one.
+pub fn coverage(diagnosis: &serde_json::Value) -> (Option<Coverage>, Option<Coverage>) {
+    let of = |key: &str| {
+        let number = |part: &str| diagnosis[key][part].as_f64();
+        Some(Coverage { overall: number("overall")?, p50: number("p50")?, min: number("min")? })
+    };
+    if diagnosis["owned"].is_object() { (of("coverage"), of("owned")) } else { (None, of("coverage")) }
+}
+
+/// Whether the first cause is an expected one; `None` where nothing is wrong and none is expected.
+pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
+    let first = || causes.first().is_some_and(|first| is_one_of(&scenario.expect, first));
+    (!scenario.expect.is_empty()).then(first)
+}
+
+/// The causes of slower messages that a scenario in which nothing is wrong does not permit, as `category name (role): share`.
+pub fn forbidden(scenario: &Scenario, causes: &[Named]) -> Vec<String> {
+    let Some(may) = &scenario.may else { return Vec::new() };
+    let slower = causes.iter().filter(|cause| cause.deviation_ns > 0);
+    slower
+        .filter(|cause| !is_one_of(may, cause))
+        .map(|cause| format!("{} {} ({}): {:.0} %", cause.category, cause.name, cause.role, cause.share * 100.0))
+        .collect()
+}
+
+fn is_one_of(all: &[Cause], named: &Named) -> bool {
+    all.iter().any(|cause| cause.is(&named.category, &named.name))
 }
 
 /// The shares of all causes whose truth is known.
@@ -207,17 +228,6 @@ fn whole(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap
     whole
 }
 
-/// The true share of tasks that had the application's core, in turns as the raw events have them.
-pub fn share_of_turns(
-    scenario: &Scenario,
-    samples: &[Sample],
-    turns: &[(u64, u64)],
-    recorded: (u64, u64),
-) -> Option<f64> {
-    let cover = Cover::of(turns.to_vec());
-    share(samples, scenario.leg, recorded, |from, to, _| cover.within(from, to))
-}
-
 /// The leg of a sample, by the client's and the server's stamps; `None` when it was not seen whole.
 fn leg(sample: &Sample, leg: &str) -> Option<(u64, u64)> {
     let (from, to) = match leg {
@@ -279,7 +289,7 @@ fn busy(samples: &[Sample]) -> Vec<(u64, u64)> {
 }
 
 /// Intervals that do not overlap, in order, with the sums of their lengths: how much of any interval they cover.
-struct Cover {
+pub struct Cover {
     intervals: Vec<(u64, u64)>,
     /// Length of all intervals before the i-th.
     before: Vec<u64>,
@@ -292,7 +302,7 @@ impl Cover {
     }
 
     /// Of any intervals; those that overlap are joined.
-    fn of(mut all: Vec<(u64, u64)>) -> Self {
+    pub fn of(mut all: Vec<(u64, u64)>) -> Self {
         all.sort_unstable();
         let mut intervals: Vec<(u64, u64)> = Vec::new();
         for (from, to) in all.into_iter().filter(|(from, to)| *from > 0 && to > from) {
@@ -312,6 +322,11 @@ impl Cover {
         Self { intervals, before }
     }
 
+    /// What is covered.
+    pub fn intervals(&self) -> &[(u64, u64)] {
+        &self.intervals
+    }
+
     /// The covered time before `at`, ns.
     fn until(&self, at: u64) -> u64 {
         let i = self.intervals.partition_point(|(from, _)| *from < at);
@@ -323,7 +338,7 @@ impl Cover {
     }
 
     /// The covered part of [from, to), ns.
-    fn within(&self, from: u64, to: u64) -> u64 {
+    pub fn within(&self, from: u64, to: u64) -> u64 {
         self.until(to.max(from)) - self.until(from)
     }
 }
@@ -350,11 +365,49 @@ mod tests {
         let named = causes(&diagnosis);
         assert_eq!(named.len(), 1);
         assert_eq!(named[0].evidence, [3]);
-        assert!(first_is_right(&scenario("cpu-hog"), &named));
-        assert!(!first_is_right(&scenario("fifo-intruder"), &named));
-        assert!(!first_is_right(&scenario("cpu-hog"), &[]));
-        assert!(first_is_right(&scenario("clean-low"), &[]));
+        assert_eq!(first_is_right(&scenario("cpu-hog"), &named), Some(true));
+        assert_eq!(first_is_right(&scenario("fifo-intruder"), &named), Some(false));
+        assert_eq!(first_is_right(&scenario("cpu-hog"), &[]), Some(false));
+        assert_eq!(first_is_right(&scenario("clean-low"), &named), None);
         assert!(causes(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn a_diagnosis_that_has_one_figure_has_no_coverage_as_in_the_paper() {
+        let figure = |p50| json!({"overall": 0.5, "p50": p50, "min": 0.25});
+        let (coverage, owned) = coverage(&json!({"coverage": figure(0.9)}));
+        assert!(coverage.is_none() && owned.unwrap().p50 == 0.9);
+        let (coverage, owned) = super::coverage(&json!({"coverage": figure(0.9), "owned": figure(1.0)}));
+        assert_eq!((coverage.unwrap().p50, owned.unwrap().p50, coverage.unwrap().min), (0.9, 1.0, 0.25));
+    }
+
+    /// Clean scenarios used to be right whatever was named: `clean-high` expected nothing, named head-of-line blocking, and
+    /// counted as five of five.
+    #[test]
+    fn a_clean_scenario_is_wrong_when_it_names_what_cannot_be() {
+        let of = |name: &str, all: &[(&str, &str, i64)]| {
+            let named = |(category, name, ns): &(&str, &str, i64)| {
+                let mut cause = cause(category, name, 0.25);
+                cause["deviation_ns"] = json!(ns);
+                cause
+            };
+            let all: Vec<_> = all.iter().map(named).collect();
+            forbidden(&scenario(name), &causes(&json!({"causes": all})))
+        };
+        for name in ["clean-low", "clean-rpc", "clean-rpc-epoll", "clean-rpc-udp"] {
+            let machine = [("interference", "somebody", 5), ("steal", "steal", 5), ("wakeup-delay", "wake-pending", 5)];
+            assert!(of(name, &machine).is_empty(), "{name}");
+            let own = [("hol-blocking", "lab-rpc", 5), ("app-processing", "user", 5), ("app-processing", "user", -5)];
+            assert_eq!(of(name, &own), ["hol-blocking lab-rpc (A): 25 %", "app-processing user (A): 25 %"], "{name}");
+        }
+        // At a high load a queue is the truth, and the expected first cause; the application's own time is not.
+        let queue = [("hol-blocking", "lab-synthetic", 5), ("paging", "page faults", 5)];
+        assert_eq!(of("clean-high", &queue), ["paging page faults (A): 25 %"]);
+        let queue = causes(&json!({"causes": [cause("hol-blocking", "lab-synthetic", 0.9)]}));
+        assert_eq!(first_is_right(&scenario("clean-high"), &queue), Some(true));
+        assert_eq!(first_is_right(&scenario("clean-high"), &[]), Some(false));
+        // With a fault anything may stand beside it.
+        assert!(of("cpu-hog", &[("paging", "page faults", 5)]).is_empty());
     }
 
     /// 1,000 requests, 1 ms apart, of 10 us; the last 10 take 110 us of which the fault has `fault` us.

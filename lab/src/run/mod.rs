@@ -7,6 +7,7 @@
 mod catalogue;
 mod cgroup;
 mod check;
+mod disturbed;
 mod judge;
 mod scenario;
 mod stage;
@@ -26,6 +27,7 @@ use tailsight_lab::faults::Fault;
 use tailsight_lab::units::parse_duration;
 use tailsight_trace::Run;
 
+use disturbed::Disturbance;
 use judge::{Named, Share, Verdict};
 use scenario::{Cause, Scenario};
 use stage::Stop;
@@ -95,6 +97,8 @@ pub struct Outcome {
     /// Why it did not run, failed, or has no diagnosis.
     pub reason: Option<String>,
     pub expected: Vec<Cause>,
+    /// Where nothing is wrong: all that may be named.
+    pub may: Option<Vec<Cause>>,
     /// The named causes by rank, without `unexplained`.
     pub causes: Vec<Named>,
     /// Shares beside their truth.
@@ -105,11 +109,18 @@ pub struct Outcome {
     pub partly: Vec<String>,
     /// Named causes that were looked for in the raw events.
     pub checked_causes: usize,
+    /// The part of each focus message's deviation that belongs to reported causes (NSight's coverage).
     pub coverage: Option<Coverage>,
+    /// The part that has an owner, reported or not.
+    pub owned: Option<Coverage>,
+    /// Where nothing is wrong: what was named and cannot be.
+    pub forbidden: Vec<String>,
     /// Messages of the leg.
     pub messages: u64,
-    /// The share of other programs of this machine on the application's core, by raw events and the client's samples.
-    pub others_share: Option<f64>,
+    /// What the machine's other work had of the slowest messages, by the raw events alone; `None` with too few messages.
+    pub disturbance: Option<Disturbance>,
+    /// Whether that is too much for the run to say much about the diagnosis, right or wrong.
+    pub disturbed: bool,
     /// The part of the focus's deviation that is of requests which the fault, by its truth log, never met.
     pub untouched_share: Option<f64>,
     /// Places in the raw events where a switch of tasks was not recorded.
@@ -120,7 +131,7 @@ pub struct Outcome {
     pub client_ns: Option<[u64; 3]>,
 }
 
-/// As in `diagnose --json`.
+/// As in `diagnose --json`: over all focus messages, their median and least.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Coverage {
     pub overall: f64,
@@ -129,9 +140,9 @@ pub struct Coverage {
 }
 
 impl Outcome {
-    /// Whether it counts, for or against.
+    /// Whether it ran, so that it counts for or against.
     fn counts(&self) -> bool {
-        !matches!(self.verdict, Verdict::NotRun | Verdict::Disturbed)
+        self.verdict != Verdict::NotRun
     }
 
     /// A run without a result.
@@ -143,14 +154,18 @@ impl Outcome {
             verdict,
             reason: Some(reason),
             expected: scenario.expect.clone(),
+            may: scenario.may.clone(),
             causes: Vec::new(),
             shares: Vec::new(),
             false_causes: Vec::new(),
             partly: Vec::new(),
             checked_causes: 0,
             coverage: None,
+            owned: None,
+            forbidden: Vec::new(),
             messages: 0,
-            others_share: None,
+            disturbance: None,
+            disturbed: false,
             untouched_share: None,
             breaks: 0,
             lost_events: 0,
@@ -162,10 +177,12 @@ impl Outcome {
 /// `lab list`.
 pub fn list() {
     for scenario in catalogue::all() {
-        let expect: Vec<String> =
-            scenario.expect.iter().map(|c| format!("{} {}", c.category, c.name).trim().to_owned()).collect();
-        let expect = if expect.is_empty() { "nothing".to_owned() } else { expect.join(" or ") };
-        println!("{:<18} {:<9} {}\n{:<28} expected: {expect}", scenario.name, scenario.leg, scenario.about, "");
+        let expected = scenario.expected();
+        println!("{:<18} {:<9} {}\n{:<28} expected: {expected}", scenario.name, scenario.leg, scenario.about, "");
+        if let Some(may) = &scenario.may {
+            let may: Vec<&str> = may.iter().map(|cause| cause.category).collect();
+            println!("{:<28} may be named: {}", "", may.join(", "));
+        }
     }
 }
 
@@ -231,8 +248,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         table::MARKED.write(file, &page)?;
         eprintln!("wrote {}", file.display());
     }
-    let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
-    Ok(match (has(Verdict::Failed), has(Verdict::Wrong) || has(Verdict::NoDiagnosis)) {
+    let is = |outcome: &Outcome, verdicts: &[Verdict]| verdicts.contains(&outcome.verdict);
+    let failed = outcomes.iter().any(|outcome| is(outcome, &[Verdict::Failed]));
+    let wrong = outcomes.iter().any(|o| !o.disturbed && is(o, &[Verdict::Wrong, Verdict::NoDiagnosis]));
+    Ok(match (failed, wrong) {
         (true, _) => ExitCode::from(1),
         (false, true) => ExitCode::from(4),
         _ => ExitCode::SUCCESS,
@@ -270,58 +289,45 @@ fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: 
 /// Judges what a run gave.
 fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result<Outcome> {
     let mut run = Run::open(&take.run)?;
-    let recorded = (run.meta.start_ns, run.meta.end_ns);
-    let lost_events = run.meta.lost();
-    let client_ns = client(take);
-    let Some(diagnosis) = &take.diagnosis else {
-        let reason = format!("not enough evidence: {}", take.said);
-        return Ok(Outcome {
-            lost_events,
-            client_ns,
-            ..Outcome::without(scenario, repeat, Verdict::NoDiagnosis, reason)
-        });
+    let events = run.events()?;
+    // Before the answer is looked at, and without it.
+    let stolen = !scenario.expect.iter().any(|cause| cause.category == "steal");
+    let disturbance = disturbed::disturbance(&run.tasks, &events, &take.ours, scenario.leg, stolen);
+    let outcome = Outcome {
+        disturbed: disturbance.is_some_and(|disturbance| disturbance.is_disturbed()),
+        disturbance,
+        lost_events: run.meta.lost(),
+        client_ns: client(take),
+        ..Outcome::without(scenario, repeat, Verdict::NoDiagnosis, format!("not enough evidence: {}", take.said))
     };
+    let Some(diagnosis) = &take.diagnosis else { return Ok(outcome) };
+    let recorded = (run.meta.start_ns, run.meta.end_ns);
     let causes = judge::causes(diagnosis);
     let shares = judge::shares(scenario, &causes, &take.samples, &take.truth, recorded);
-    let found = check::check(&mut run, &causes, scenario.leg)?;
+    let found = check::check(&run, &events, &causes, scenario.leg)?;
     let seen = judge::as_seen(&take.samples, &take.truth);
-    let others_share = judge::share_of_turns(scenario, &seen, &found.others, recorded);
     let untouched_share = judge::untouched(scenario, &seen, &take.truth, recorded);
-    let right = judge::first_is_right(scenario, &causes) && (!scenario.expect.is_empty() || found.absent.is_empty());
-    let number = |key: &str| diagnosis["coverage"][key].as_f64();
+    let forbidden = judge::forbidden(scenario, &causes);
+    let right = judge::first_is_right(scenario, &causes) != Some(false)
+        && forbidden.is_empty()
+        && (scenario.may.is_none() || found.absent.is_empty());
+    let (coverage, owned) = judge::coverage(diagnosis);
     Ok(Outcome {
-        verdict: match right {
-            true => Verdict::Right,
-            false if disturbed(scenario, &shares, others_share) => Verdict::Disturbed,
-            // Most of the focus never met the fault.
-            false if untouched_share.is_some_and(|share| share > 0.5) => Verdict::Disturbed,
-            false => Verdict::Wrong,
-        },
+        verdict: if right { Verdict::Right } else { Verdict::Wrong },
         reason: None,
         shares,
         false_causes: found.absent,
         partly: found.partly,
         checked_causes: found.checked,
-        coverage: (|| Some(Coverage { overall: number("overall")?, p50: number("p50")?, min: number("min")? }))(),
-        others_share,
+        coverage,
+        owned,
+        forbidden,
         untouched_share,
         breaks: found.breaks,
         messages: diagnosis["messages"]["total"].as_u64().unwrap_or(0),
         causes,
-        lost_events,
-        client_ns,
-        ..Outcome::without(scenario, repeat, Verdict::Right, String::new())
+        ..outcome
     })
-}
-
-/// Whether other programs of the machine had more of the focus than the fault (of an unknown share: more than a third),
-/// by what is known without the diagnosis.
-fn disturbed(scenario: &Scenario, shares: &[Share], others: Option<f64>) -> bool {
-    // While the application itself is kept from running, others may have the core for good reason.
-    let blocked = ["throttled", "tcp-recovery", "connection-setup", "lock-wait", "disk-wait", "stopped"];
-    let waits = scenario.expect.iter().any(|cause| blocked.contains(&cause.category));
-    let fault = shares.first().map_or(if waits { 1.0 } else { 1.0 / 3.0 }, |share| share.truth);
-    !scenario.expect.is_empty() && fault < 0.5 && others.is_some_and(|others| others > fault)
 }
 
 /// The client's latency from when requests were due, ns: p50, p99, max.

@@ -123,8 +123,21 @@ pub struct Scenario {
     pub steps: Vec<Step>,
     /// The leg that is diagnosed.
     pub leg: &'static str,
-    /// The first cause is to be one of these; empty: nothing is wrong, and only false causes count.
+    /// The first cause is to be one of these; empty: none is expected.
     pub expect: Vec<Cause>,
+    /// Where nothing is wrong: all that may be named as making messages slower. Anything else is wrong.
+    pub may: Option<Vec<Cause>>,
     /// Causes of known share.
     pub truth: Vec<Truth>,
+}
+
+impl Scenario {
+    /// What is expected first, in words.
+    pub fn expected(&self) -> String {
+        let words = |c: &Cause| format!("{} {}", c.category, c.name).trim().to_owned();
+        if self.expect.is_empty() {
+            return "nothing of the application".to_owned();
+        }
+        self.expect.iter().map(words).collect::<Vec<_>>().join(" or ")
+    }
 }

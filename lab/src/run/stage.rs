@@ -4,7 +4,7 @@
 //! The application is on core 0, the client, the faults beside it and the recorder are on core 1. Everything is noted in
 //! the [`State`] before or as it is made, dies with us, and is bounded in time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -78,6 +78,8 @@ pub struct Take {
     pub truth: BTreeMap<String, Vec<Interval>>,
     /// The run directory.
     pub run: PathBuf,
+    /// The lab's processes: this one, servers, faults, the recorder.
+    pub ours: BTreeSet<u32>,
 }
 
 /// What is running for a scenario. Fields end in this order: what disturbs first, then clients, servers, namespaces.
@@ -137,7 +139,8 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     drop(rig);
     keep_samples(folder, &samples)?;
     let (diagnosis, said) = diagnose(lab, &run, scenario.leg, folder)?;
-    Ok(Take { diagnosis, said, samples, outcomes, truth, run })
+    let ours = state.pids().chain([std::process::id()]).collect();
+    Ok(Take { diagnosis, said, samples, outcomes, truth, run, ours })
 }
 
 /// Writes the client's samples beside the truth logs, a line each in order of sending: with them a kept run can be judged

@@ -121,6 +121,11 @@ impl State {
         self.save()
     }
 
+    /// The processes that were noted and not undone.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.made.processes.iter().map(|process| process.pid)
+    }
+
     /// Notes a control group, before it is made.
     pub fn cgroup(&mut self, path: &Path) -> anyhow::Result<()> {
         self.made.cgroups.push(path.to_owned());
