@@ -4,7 +4,7 @@
 //! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
 //!
 //! The way: messages by rank of their latency → *focus* and *reference* ([`focus`]) → mean profiles per (leg, role, owner)
-//! and their difference, the *deviation* ([`profile`]) → what no event has the duration of, inferred ([`infer`]) → a category and a name for each owner ([`rules`]) → names refined by
+//! and their difference, the *deviation* ([`profile`]) → costs that no event measures are estimated ([`infer`]) → a category and a name for each owner ([`rules`]) → names refined by
 //! the nesting rule, small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
 //! ([`attribution`]) → intervals ([`bootstrap`]) → which phase found it and how ([`phases`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
 //! mean of the focus less the mean of the reference, and what has no owner is the row `unexplained`.

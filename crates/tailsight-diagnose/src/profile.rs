@@ -1,4 +1,4 @@
-//! Mean profiles of two cohorts and their difference (DESIGN: deviation; NSight §5.2 on means, so that rows add up).
+//! Mean profiles of two cohorts and their difference (docs/diagnosis.md; NSight §5.2 on means, so that rows add up).
 //!
 //! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of
 //! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way. Behind the slots of owners come

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_trace::FlowKey;
 use tailsight_trace::event::{SOFTIRQS, VECTORS};
 
-/// A part of a message's way through the host (DESIGN: legs; Tales of the Tail, stages T1 to T6).
+/// A part of a message's way through the host (docs/lifetimes.md; Tales of the Tail, stages T1 to T6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Leg {

@@ -69,8 +69,8 @@ impl Owners {
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
         let mut frames = scan.tree.frames(node);
-        // A core gives itself to nobody while one that waits for it is there: it was idle for as long as that one waited,
-        // however it became so.
+        // The scheduler does not idle a core that has a runnable task: it was idle for as long as that one waited, however it
+        // became so.
         if seen == Seen::WakePending {
             frames.retain(|f| *f != Frame::Unseen);
         }

@@ -19,7 +19,7 @@ pub struct Window {
     pub to: u64,
 }
 
-/// A call that finds what it asks for is over by then, with the way to it. What a thread did for longer between its last
+/// Upper bound for a receive call that does not block, with the way to it. What a thread did for longer between its last
 /// reply and the end of its next receive call was other work as well.
 pub const CALL_NS: u64 = 50_000;
 

@@ -260,14 +260,14 @@ impl Plan {
         let refuse = |reason: String| Err(LoadError::Plan(reason));
         self.workload.validate()?;
         if !(1..=1024).contains(&self.threads) {
-            return refuse(format!("{} threads; 1 to 1024 can be", self.threads));
+            return refuse(format!("threads must be 1 to 1024, got {}", self.threads));
         }
         if !(self.threads..=60_000).contains(&self.connections) {
             let (c, t) = (self.connections, self.threads);
-            return refuse(format!("{c} connections for {t} threads; from one a thread to 60000 can be"));
+            return refuse(format!("connections must be one a thread ({t}) to 60000, got {c}"));
         }
         if !(1..=65_536).contains(&self.outstanding) {
-            return refuse(format!("{} outstanding requests a connection; 1 to 65536 can be", self.outstanding));
+            return refuse(format!("outstanding requests a connection must be 1 to 65536, got {}", self.outstanding));
         }
         if self.target.is_datagram() && self.outstanding > 4096 {
             return refuse("datagram requests have 16-bit ids: at most 4096 outstanding a socket".into());
@@ -285,17 +285,17 @@ impl Plan {
             ));
         }
         if self.burst > 1 && self.arrivals.is_closed() {
-            return refuse("bursts in a closed loop; `batch:REQUESTS` sends several at once and waits for them".into());
+            return refuse("--burst cannot be used with --closed; use --arrivals batch:N".into());
         }
         if !(1..=12).contains(&self.task.len()) || !self.task.bytes().all(|b| b.is_ascii_graphic()) {
-            return refuse(format!("threads called `{}`; 1 to 12 printable characters can be", self.task));
+            return refuse(format!("the threads' name must have 1 to 12 printable characters, got `{}`", self.task));
         }
         if !(0.0..=1.0).contains(&self.sampling) {
-            return refuse(format!("a sampling rate of {}; 0 to 1 can be", self.sampling));
+            return refuse(format!("the sampling rate must be 0 to 1, got {}", self.sampling));
         }
         for (what, room) in [("samples", self.max_samples), ("sends", self.max_sends)] {
             if !(1..=1 << 28).contains(&room) {
-                return refuse(format!("room for {room} {what}; 1 to 268435456 can be"));
+                return refuse(format!("room must be for 1 to 268435456 {what}, got {room}"));
             }
         }
         if self.duration_ns.is_some_and(|ns| !(1_000_000..=1 << 60).contains(&ns)) {

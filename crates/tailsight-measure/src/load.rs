@@ -101,7 +101,7 @@ pub trait Load: Send {
     /// When an agent is gone; the others are stopped all the same.
     fn stop(&mut self) -> Result<Vec<Ending>, Error>;
 
-    /// Whether the client spares CPU that would make it be more on time.
+    /// Whether the client sleeps where polling would be more punctual.
     fn spares(&self) -> bool {
         false
     }

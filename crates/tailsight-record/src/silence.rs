@@ -1,4 +1,4 @@
-//! What a recording says when it heard nothing. In: what was recorded. Out: warnings for run.json.
+//! Warnings for a run without traffic. In: what was recorded. Out: warnings for run.json.
 
 use tailsight_trace::meta::RunMeta;
 

@@ -1,4 +1,4 @@
-//! The command line as data: one definition a flag feeds parsing, help and completion.
+//! The command line as data: one definition a flag feeds parsing and help.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -148,7 +148,7 @@ pub struct Load {
     /// A rate that changes: steps:10k/5s,20k/5s, ramp:1k..50k/10s or diurnal:5k..50k/60s
     #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate")]
     pub rate_profile: Option<Rate>,
-    /// Closed loop: each connection keeps so many requests outstanding. It cannot tell what open users would suffer
+    /// Closed loop: each connection keeps so many requests outstanding. Underestimates the latency that open-loop traffic would see
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "rate_profile", "replay", "arrivals"], value_parser = clap::value_parser!(u32).range(1..))]
     pub closed: Option<u32>,
     /// Send at the times in this file, seconds, one a line

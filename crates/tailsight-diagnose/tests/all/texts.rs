@@ -152,7 +152,7 @@ fn notes_say_what_limits_the_diagnosis() {
     assert!(d.next.iter().any(|n| n.contains("larger buffers")));
 }
 
-/// `diagnose --json`, schema 1: the keys of DESIGN, integers where it says so.
+/// `diagnose --json`, schema 1: the keys that scripts rely on, and integers where times are.
 #[test]
 fn json_contract() {
     let json = serde_json::to_value(diagnosis(&options(), &facts())).unwrap();

@@ -1,0 +1,144 @@
+//! The book holds together: every page is in its table of contents, and what a page links to is there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All pages of a folder and the folders in it.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The targets of `[text](target)` and of `![alt](target)`, without what stands in code.
+fn links(text: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            // Every second piece between backticks is code.
+            plain.extend(line.split('`').step_by(2).flat_map(|piece| [piece, "`"]));
+            plain.push('\n');
+        }
+    }
+    let ends = plain.match_indices("](").filter_map(|(at, _)| {
+        let rest = &plain[at + 2..];
+        rest.find(')').map(|end| rest[..end].to_owned())
+    });
+    ends.collect()
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
+}
+
+#[test]
+fn links_and_anchors_are_found_as_a_reader_sees_them() {
+    let text = "# A page: one, two\n[a](b.md#c) `[not](this)` ![i](p.png)\n```\n[nor](that)\n```\n[x `y` z](w.md)\n";
+    assert_eq!(links(text), ["b.md#c", "p.png", "w.md"]);
+    assert_eq!(
+        anchors("# A page: one, two\n## How a run is judged\n").into_iter().collect::<Vec<_>>(),
+        ["a-page-one-two", "how-a-run-is-judged"]
+    );
+}
+
+#[test]
+fn what_a_page_links_to_is_there() {
+    let top = repository();
+    let mut all: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].iter().map(|name| top.join(name)).collect();
+    pages(&top.join("docs"), &mut all);
+    let mut broken = Vec::new();
+    for page in &all {
+        let text = std::fs::read_to_string(page).unwrap();
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (path, part) = link.split_once('#').map_or((link.as_str(), None), |(path, part)| (path, Some(part)));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            let there = match part {
+                _ if !target.exists() => false,
+                Some(part) if target.extension().is_some_and(|extension| extension == "md") => {
+                    anchors(&std::fs::read_to_string(&target).unwrap()).contains(part)
+                }
+                _ => true,
+            };
+            if !there {
+                broken.push(format!("{}: {link}", page.strip_prefix(&top).unwrap().display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_book_links_every_page_and_every_folder_its_own() {
+    let docs = repository().join("docs");
+    let mut missing = Vec::new();
+    let mut check = |contents: &Path, pages: Vec<PathBuf>| {
+        let folder = contents.parent().unwrap();
+        let text = std::fs::read_to_string(contents).unwrap();
+        let linked: BTreeSet<PathBuf> =
+            links(&text).iter().filter_map(|link| folder.join(link.split('#').next()?).canonicalize().ok()).collect();
+        let lacking = pages.into_iter().filter(|page| page != contents && !linked.contains(page));
+        missing.extend(lacking.map(|page| format!("{}: {}", contents.display(), page.display())));
+    };
+    let here = |folder: &Path| -> Vec<PathBuf> {
+        let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+    };
+    check(&docs.join("README.md"), here(&docs));
+    for entry in std::fs::read_dir(&docs).unwrap().map(Result::unwrap) {
+        let contents = entry.path().join("README.md");
+        if contents.is_file() {
+            check(&contents, here(&entry.path()));
+            check(&docs.join("README.md"), vec![contents]);
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// docs/lifetimes.md used to lack about ten of the names.
+#[test]
+fn every_frame_that_the_output_names_is_in_the_book() {
+    let model = std::fs::read_to_string(repository().join("crates/tailsight-lifetime/src/model.rs")).unwrap();
+    let begin = model.find("pub fn name(&self, symbols: &[String])").expect("Frame::name");
+    let body = &model[begin..begin + model[begin..].find("\n    }\n").unwrap()];
+    // What a name begins with: `"irq:{irq}"` is irq, `"csd"` is csd.
+    let stems: BTreeSet<&str> = body
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .map(|text| text.split([':', '{']).next().unwrap_or_default())
+        .filter(|stem| stem.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect();
+    assert!(stems.len() > 20 && stems.contains("softirq") && stems.contains("tx-queued"), "{stems:?}");
+    let page = std::fs::read_to_string(repository().join("docs/lifetimes.md")).unwrap();
+    // Parts of other names, and what stands for a name that is not known.
+    let known = ["unknown", "host", "cgroup", "compaction"];
+    let missing: Vec<&&str> = stems
+        .iter()
+        .filter(|stem| !known.contains(*stem))
+        .filter(|stem| !page.contains(&format!("`{stem}:")) && !page.contains(&format!("`{stem}`")))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/lifetimes.md: {missing:?}");
+}
