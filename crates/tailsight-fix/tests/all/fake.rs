@@ -135,7 +135,6 @@ impl Fake {
             }
             Place::File { path, .. } => self.files.get(path),
             Place::Device { setting, .. } => self.device.get(setting),
-            _ => None,
         }
     }
 }
@@ -197,7 +196,6 @@ impl System for Fake {
             Place::Device { setting, .. } => {
                 self.device.insert(*setting, value);
             }
-            _ => unreachable!("no other places"),
         }
         Ok(())
     }
