@@ -58,7 +58,7 @@ sleep 3
 wait $recorder
 echo "record ended with $?"
 cat /tmp/recorded
-tailsight diagnose /tmp/run --focus p50..p100 --reference p0..p50
+tailsight diagnose /tmp/run --leg receive --focus p50..p100 --reference p0..p50
 echo "diagnose ended with $?"
 poweroff -f
 END

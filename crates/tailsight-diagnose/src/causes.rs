@@ -207,7 +207,7 @@ fn fold(rows: Vec<Row>, small: impl Fn(&Row) -> bool) -> Vec<Row> {
 }
 
 /// Rounds rationals so that they sum to `total`: down, then up where the fraction is largest. A 0 in last place stays 0.
-fn round_to(scaled: &[i128], denominator: i128, total: i64) -> Vec<i64> {
+pub(crate) fn round_to(scaled: &[i128], denominator: i128, total: i64) -> Vec<i64> {
     let mut out: Vec<i64> = scaled.iter().map(|s| s.div_euclid(denominator) as i64).collect();
     let mut order: Vec<usize> = (0..scaled.len()).collect();
     if scaled.len() > 1 && scaled.last() == Some(&0) {

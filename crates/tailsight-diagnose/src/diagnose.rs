@@ -15,8 +15,9 @@ use crate::more::{Asked, more};
 use crate::phases::{self, overlaps::Ahead};
 use crate::profile::{Cohort, Profile, Stands};
 use crate::rules::shown;
+use crate::typical::{slowest, typical};
 use crate::words::{self, Situation};
-use crate::{Error, Facts, Options};
+use crate::{Error, Facts, Options, legs};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -191,6 +192,10 @@ fn found(
         leg,
         messages,
         latency_ns: percentiles(&sorted),
+        legs: legs::latencies(mine),
+        not_available: None,
+        typical: typical(lifetimes, options, &ranked),
+        slowest: slowest(lifetimes, options, &ranked),
         focus: focus_slice,
         reference: reference_slice,
         clusters: clusters(&causes, &by_message.dominant, &focus, &cause_of_row),
@@ -209,6 +214,52 @@ fn found(
     diagnosis.notes.extend(words::inferred(&inferred));
     diagnosis.next = words::next(&diagnosis, facts);
     Ok((diagnosis, cause_of(&profile, &rows, &cause_of_row)))
+}
+
+/// What can be said where causes cannot ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
+/// slowest messages one by one; no focus and no causes.
+///
+/// # Errors
+/// [`Error::NoMessages`] when no message has the leg complete.
+pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &Error) -> Result<Diagnosis, Error> {
+    let leg = options.leg;
+    let messages = &lifetimes.messages;
+    let mut ranked: Vec<_> = messages.iter().filter_map(|m| m.latency(leg).map(|ns| (ns, m.id))).collect();
+    ranked.sort_unstable();
+    let counts = counts(lifetimes, messages, leg, ranked.len() as u64);
+    if ranked.is_empty() {
+        return Err(nothing(lifetimes, leg, &counts, facts));
+    }
+    let sorted: Vec<u64> = ranked.iter().map(|&(ns, _)| ns).collect();
+    let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
+    let mut diagnosis = Diagnosis {
+        schema: 1,
+        run: facts.run.clone(),
+        app: lifetimes.app.clone(),
+        leg,
+        messages: counts,
+        latency_ns: percentiles(&sorted),
+        legs: legs::latencies(messages),
+        not_available: Some(why.to_string()),
+        typical: typical(lifetimes, options, &ranked),
+        slowest: slowest(lifetimes, options, &ranked),
+        focus: empty(options.focus),
+        reference: empty(options.reference),
+        clusters: vec![],
+        causes: vec![],
+        not_significant: vec![],
+        against: None,
+        coverage: model::Coverage::default(),
+        more: None,
+        ideal_ns: None,
+        loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
+        overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
+        notes: vec![],
+        next: vec![],
+    };
+    diagnosis.notes = words::notes(&diagnosis, options, facts);
+    diagnosis.next = words::next(&diagnosis, facts);
+    Ok(diagnosis)
 }
 
 /// Whether an owner's time counts to the row in any leg.

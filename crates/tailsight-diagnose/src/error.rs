@@ -54,6 +54,16 @@ pub enum Error {
         /// What to do.
         advice: String,
     },
+    /// An id that no complete message has.
+    #[error("{why}: {range}, and {slowest}")]
+    NoSuchMessage {
+        /// What is wrong with it.
+        why: String,
+        /// The ids that there are.
+        range: String,
+        /// The slowest messages.
+        slowest: String,
+    },
     /// A category table is not TOML.
     #[error("the category table {file} cannot be read as TOML: {why}")]
     Toml {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::{Error, MIN_MESSAGES};
+use crate::{Error, MIN_COMPLETE, MIN_MESSAGES};
 
 /// The percentiles of the contract, in thousandths.
 const PERCENTILES: [(&str, u64); 4] = [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)];
@@ -65,6 +65,27 @@ pub fn ranks(n: usize, (from, to): (f64, f64)) -> Range<usize> {
     // The small term keeps 0.999 * 1000 from becoming rank 1000 through the last bit of the product.
     let rank = |q: f64| ((q * n as f64 - 1e-6).ceil().max(0.0) as usize).min(n);
     rank(from)..rank(to)
+}
+
+/// A slice that holds enough of `n` messages where the given one does not, as wide as it must be and no wider (in thousandths):
+/// a tail grows down, any other slice around its middle. `None` where it need not or cannot be: fewer than [`MIN_COMPLETE`]
+/// messages have no tail.
+pub fn widened(n: usize, slice: (f64, f64)) -> Option<(f64, f64)> {
+    if n < MIN_COMPLETE || ranks(n, slice).len() >= MIN_MESSAGES {
+        return None;
+    }
+    let width = ((MIN_MESSAGES as f64 / n as f64) * 1000.0 - 1e-6).ceil() / 1000.0;
+    let round = |q: f64| (q * 1000.0).round() / 1000.0;
+    // Half a thousandth at each end can cost a message: one step more makes up for it.
+    let with = |width: f64| {
+        if slice.1 >= 1.0 {
+            (round(1.0 - width), 1.0)
+        } else {
+            let from = ((slice.0 + slice.1 - width) / 2.0).clamp(0.0, 1.0 - width);
+            (round(from), round(from + width))
+        }
+    };
+    [width, width + 0.001, width + 0.002].into_iter().map(with).find(|&wide| ranks(n, wide).len() >= MIN_MESSAGES)
 }
 
 /// The ranks of a slice, when it holds enough messages for a verdict.
@@ -173,6 +194,26 @@ mod tests {
         assert!(!percentiles(&sorted[..99]).contains_key("p99"));
         assert!(percentiles(&(1..=1000).collect::<Vec<_>>()).contains_key("p99.9"));
         assert!(percentiles(&[]).is_empty());
+    }
+
+    /// 500 requests/s over 4 s: the focus held 19 of 1,952, and nothing was said.
+    #[test]
+    fn a_tail_that_is_too_thin_is_widened_by_no_more_than_it_must_be() {
+        assert_eq!(widened(1_952, (0.99, 1.0)), Some((0.989, 1.0)));
+        assert_eq!(widened(100, (0.99, 1.0)), Some((0.8, 1.0)));
+        assert_eq!(widened(100, (0.45, 0.55)), Some((0.4, 0.6)));
+        assert_eq!(widened(2_000, (0.99, 1.0)), None, "20 are enough");
+        assert_eq!(widened(99, (0.99, 1.0)), None, "no tail in 99 messages");
+        for n in 100..2_500 {
+            for slice in [(0.99, 1.0), (0.999, 1.0), (0.45, 0.55), (0.0, 0.001)] {
+                let Some(wide) = widened(n, slice) else {
+                    assert!(ranks(n, slice).len() >= MIN_MESSAGES, "{n} {slice:?}");
+                    continue;
+                };
+                let held = ranks(n, wide).len();
+                assert!(held >= MIN_MESSAGES && held <= MIN_MESSAGES + 2 + n / 250, "{n} {slice:?} {wide:?}: {held}");
+            }
+        }
     }
 
     #[test]

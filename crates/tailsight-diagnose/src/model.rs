@@ -21,6 +21,18 @@ pub struct Diagnosis {
     /// Latency percentiles of the leg over all complete messages, keyed `mean`, `p50`, `p90`, `p99`, `p99.9`, `max`;
     /// a percentile that the sample cannot support (fewer than 1/(1-p) messages) is absent.
     pub latency_ns: BTreeMap<String, u64>,
+    /// The latency of every leg by its name, whichever is under study. Absent in diagnoses of older versions.
+    #[serde(default)]
+    pub legs: BTreeMap<String, LegLatency>,
+    /// Why no causes can be said, when they cannot (N/A): then there are none, and the focus is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_available: Option<String>,
+    /// Where a median message spends its time.
+    #[serde(default)]
+    pub typical: Option<Typical>,
+    /// The slowest messages one by one, at most 10.
+    #[serde(default)]
+    pub slowest: Vec<SlowMessage>,
     /// The messages under study.
     pub focus: Slice,
     /// The cohort they are compared with.
@@ -65,6 +77,66 @@ pub struct MessageCounts {
     pub complete: u64,
     /// The others, by reason.
     pub incomplete: BTreeMap<String, u64>,
+}
+
+/// The latency of one leg over the messages that have it complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegLatency {
+    /// How many messages have it complete.
+    pub messages: u64,
+    /// As [`Diagnosis::latency_ns`].
+    #[serde(flatten)]
+    pub latency_ns: BTreeMap<String, u64>,
+}
+
+/// Where a median message of the run spends its time: compared with nothing, so also what every message waits for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Typical {
+    /// From this quantile of the leg's latency, 0 to 1.
+    pub from: f64,
+    /// To this one.
+    pub to: f64,
+    /// Messages in it.
+    pub messages: u64,
+    /// Their mean latency.
+    pub mean_ns: u64,
+    /// Where it went, largest first; the rows sum to `mean_ns`.
+    pub rows: Vec<TypicalRow>,
+}
+
+/// One row of a profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TypicalRow {
+    /// Category id.
+    pub category: String,
+    /// The task, function or flow.
+    pub name: String,
+    /// Application core or receive core.
+    pub role: Role,
+    /// The leg that it was in.
+    pub leg: Leg,
+    /// Mean ns of a message.
+    pub mean_ns: u64,
+    /// Its part of the whole.
+    pub share: f64,
+    /// What is known to cause such a row, and what to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+}
+
+/// One of the slowest messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlowMessage {
+    /// Its id.
+    pub id: u32,
+    /// The leg's length.
+    pub latency_ns: u64,
+    /// Messages of the application that were served ahead of it.
+    pub ahead: u32,
+    /// Its flow.
+    pub flow: String,
+    /// Where its time went, largest first; they sum to the latency.
+    pub parts: Vec<TypicalRow>,
 }
 
 /// A slice of the latency distribution.

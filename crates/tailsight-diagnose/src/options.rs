@@ -23,6 +23,8 @@ pub struct Options {
     pub bootstrap_rounds: u32,
     /// Whether to fill in [`crate::model::More`].
     pub more: bool,
+    /// How the question came about, for the notes: a leg or a focus that was chosen and not asked for.
+    pub remarks: Vec<String>,
     /// Seed of the bootstrap: the same seed gives the same intervals.
     pub seed: u64,
 }
@@ -38,6 +40,7 @@ impl Default for Options {
             granularity_ns: 300,
             bootstrap_rounds: 500,
             more: false,
+            remarks: vec![],
             seed: 1,
         }
     }

@@ -23,7 +23,7 @@ pub mod target;
 
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
-pub use session::{Options, Outcome, Payload, Progress, record};
+pub use session::{Options, Outcome, Payload, Progress, Until, record};
 pub use target::Selector;
 
 /// The generated skeleton of the BPF object.

@@ -41,6 +41,8 @@ const COST_WINDOW: Duration = Duration::from_millis(50);
 /// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
 /// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
 const SETTLE: Duration = Duration::from_millis(200);
+/// A recording of at most this length is drained after its end.
+const SHORT: Duration = Duration::from_secs(4);
 /// How often the recorder looks at the buffers at most.
 const TICK: Duration = Duration::from_millis(20);
 /// And at least; so seldom while the buffers are far from full, for each look takes a core from whoever runs there.
@@ -59,6 +61,8 @@ pub struct Options {
     pub selector: Selector,
     /// How long; `None`: until stopped (or until the command ends).
     pub duration: Option<Duration>,
+    /// Without a duration: when there is enough.
+    pub until: Option<Until>,
     /// The run directory.
     pub out: PathBuf,
     /// Bytes for all buffers; `None`: 1/16 of the memory, at most 512 MiB.
@@ -69,6 +73,31 @@ pub struct Options {
     pub payload: Option<Payload>,
     /// The version to write into run.json.
     pub version: String,
+}
+
+/// When a recording of no given length has enough. Messages are estimated while recording: see [`Progress::Recording`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// So many messages.
+    pub messages: u64,
+    /// Not before this.
+    pub least: Duration,
+    /// At the latest then.
+    pub most: Duration,
+}
+
+impl Until {
+    /// Whether it is over: pure.
+    pub fn over(&self, messages: u64, elapsed: Duration) -> bool {
+        elapsed >= self.most || (elapsed >= self.least && messages >= self.messages)
+    }
+}
+
+/// Complete messages, estimated from the target's calls: each answered message is a receive call and a send call; where it
+/// sends much less than it receives, it does not answer, and receive calls count. A call that takes several messages, or a
+/// message that takes several calls, makes the estimate too low or too high; the run's messages are known after the analysis.
+fn estimated(received: u64, sent: u64) -> u64 {
+    if sent.saturating_mul(2) > received { received.min(sent) } else { received }
 }
 
 /// What is kept of the payload of the target's flows, so that requests can be framed after the recording.
@@ -109,6 +138,8 @@ pub enum Progress {
         events: u64,
         /// Events lost so far.
         lost: u64,
+        /// Complete messages so far, estimated from receive and send calls.
+        messages: u64,
     },
     /// Measuring the cost of the hooks.
     Measuring,
@@ -198,8 +229,12 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let (mut pause, mut fullest_before, mut last_fill) = (TICK, 0, started);
     let mut ended_early = None;
     loop {
-        let left = options.duration.map(|d| d.saturating_sub(started.elapsed()));
-        if left == Some(Duration::ZERO) {
+        let longest = options.duration.or(options.until.map(|until| until.most));
+        let left = longest.map(|d| d.saturating_sub(started.elapsed()));
+        let (received, sent) = calls(&loaded, cpus);
+        let messages = estimated(received, sent);
+        let enough = options.duration.is_none() && options.until.is_some_and(|u| u.over(messages, started.elapsed()));
+        if left == Some(Duration::ZERO) || enough {
             break;
         }
         if stop.load(Ordering::Relaxed) {
@@ -213,8 +248,11 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
             last_clock = now;
         }
         let (events, lost, fullest) = fill(&loaded, &buffers);
-        progress(Progress::Recording { elapsed: started.elapsed(), events, lost });
-        let long = options.duration.is_none_or(|d| d > Duration::from_secs(4));
+        progress(Progress::Recording { elapsed: started.elapsed(), events, lost, messages });
+        let long = match options.until {
+            Some(_) if options.duration.is_none() => started.elapsed() > SHORT,
+            _ => options.duration.is_none_or(|d| d > SHORT),
+        };
         // A short recording is drained after its end, unless the buffers would not hold it.
         let limit = if long { slots / 2 } else { slots / 8 * 7 };
         let urgent = fullest > limit;
@@ -435,6 +473,11 @@ fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
     &loaded.skel.maps.bss_data.as_deref().expect("the object has variables").heads
 }
 
+/// Receive calls and send calls of the target so far.
+fn calls(loaded: &Loaded<'_>, cpus: u32) -> (u64, u64) {
+    heads(loaded).iter().take(cpus as usize).fold((0, 0), |(r, s), h| (r + h.received, s + h.sent))
+}
+
 /// Events so far, lost so far, and how full the fullest buffer is.
 fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
     heads(loaded)
@@ -550,6 +593,24 @@ fn default_buffer_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 500 requests/s: 2 s hold 1,000, and the focus held too few.
+    #[test]
+    fn a_recording_of_no_given_length_ends_with_enough() {
+        let (least, most) = (Duration::from_secs(2), Duration::from_secs(30));
+        let until = Until { messages: 2_500, least, most };
+        assert!(!until.over(100_000, Duration::from_millis(1_999)), "the least time first");
+        assert!(until.over(2_500, least) && !until.over(2_499, Duration::from_secs(29)));
+        assert!(until.over(0, most), "30 s without a message are enough");
+    }
+
+    #[test]
+    fn messages_are_estimated_from_both_calls() {
+        assert_eq!(estimated(100, 98), 98, "two are still being served");
+        assert_eq!(estimated(100, 300), 100, "replies in several pieces");
+        assert_eq!(estimated(100, 0), 100, "nothing is answered");
+        assert_eq!(estimated(0, 0), 0);
+    }
 
     #[test]
     fn the_recorder_looks_more_often_as_a_buffer_fills() {

@@ -70,6 +70,93 @@ fn no_line_is_wider_than_the_terminal_except_commands() {
     }
 }
 
+/// At 60 columns causes shrank to `wai…` while the bars stayed.
+#[test]
+fn names_are_whole_at_every_width_and_bars_give_way() {
+    let names = ["interference", "nginx", "receive-processing", "packet:8088", "hol-blocking", "wakeup-delay"];
+    let mut long = example();
+    long.causes[1].category = "app-processing".into();
+    long.causes[1].name = "waits in epoll_pwait for python3".into();
+    for width in 60..=140 {
+        let text = diagnosis(&example(), &plain(width));
+        let rows: String = table_of(&text);
+        assert!(
+            names.iter().all(|n| rows.contains(n)) && !rows.contains('…') || rows.matches('…').count() == 1,
+            "{width}:\n{text}"
+        );
+        let rows = table_of(&diagnosis(&long, &plain(width)));
+        let words: Vec<&str> = rows.split_whitespace().collect();
+        for word in ["waits", "epoll_pwait", "python3", "app-processing"] {
+            assert!(words.contains(&word), "{width}: {word}\n{rows}");
+        }
+    }
+    assert!(table_of(&diagnosis(&example(), &plain(100))).contains('█'), "where there is room, bars are drawn");
+}
+
+/// The lines of the causes.
+fn table_of(text: &str) -> String {
+    text.lines().skip_while(|l| !l.contains("share")).take_while(|l| !l.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Every leg has its line, the explained one a mark; a percentile that there is not is N/A.
+#[test]
+fn every_leg_is_listed() {
+    let mut d = example();
+    let leg = |messages: u64, p50: u64, max: u64| json!({"messages": messages, "p50": p50, "max": max});
+    d.legs = serde_json::from_value(json!({
+        "receive": leg(4790, 17_234, 2_412_000), "service": leg(4700, 812_000, 61_000_000),
+        "transmit": leg(4700, 8_100, 41_000_000), "total": leg(4700, 840_000, 99_000_000),
+    }))
+    .expect("legs");
+    for width in [64, 80, 120] {
+        let text = diagnosis(&d, &plain(width));
+        let line = |leg: &str| text.lines().find(|l| l.trim_start_matches("▸ ").trim_start().starts_with(leg)).unwrap();
+        assert!(line("receive").starts_with("▸ receive") && line("receive").contains("17.2 us"), "{text}");
+        assert!(line("service").contains("812 us") && line("service").contains("61.0 ms"), "{text}");
+        assert!(line("total").contains("N/A"), "no p99 was given: {text}");
+        assert!(line("total").ends_with("4,700"), "the legs differ in how many: {text}");
+        assert!(text.lines().take(6).all(|l| l.chars().count() <= width), "{text}");
+    }
+}
+
+/// What every message waits for, with its cure; small rows as one.
+#[test]
+fn where_a_median_message_spends_its_time() {
+    let mut d = example();
+    let row = |category: &str, name: &str, leg: &str, ns: u64, share: f64, advice: &[&str]| json!({"category": category, "name": name, "role": "A", "leg": leg, "mean_ns": ns, "share": share, "advice": advice});
+    d.typical = serde_json::from_value(json!({
+    "from": 0.45, "to": 0.55, "messages": 195, "mean_ns": 41_900_000, "rows": [
+        row("transmit-processing", "queued", "transmit", 41_200_000, 0.983, &["set TCP_NODELAY"]),
+        row("app-processing", "user", "service", 600_000, 0.0143, &[]),
+        row("receive-processing", "net_rx", "receive", 60_000, 0.0014, &[]),
+        row("wakeup-delay", "idle", "receive", 40_000, 0.0010, &[]),
+    ]}))
+    .expect("a profile");
+    let text = diagnosis(&d, &plain(80));
+    assert!(text.contains("Where a median message spends its time (41.9 ms, mean of 195 messages):"), "{text}");
+    assert!(
+        text.contains(" 98.3 %  41.2 ms  transmit  transmit-processing queued\n          set TCP_NODELAY\n"),
+        "{text}"
+    );
+    assert!(text.contains("  0.2 %   100 us  2 smaller rows"), "{text}");
+}
+
+/// 19 of 1,952: nothing was said. Now all but the causes is.
+#[test]
+fn without_enough_messages_all_but_the_causes_is_said() {
+    let mut d = example();
+    (d.causes, d.clusters) = (vec![], vec![]);
+    d.not_available = Some("N/A: the focus p99..p100 holds 1 of 60 complete messages".into());
+    let part = json!({"category": "interference", "name": "nginx", "role": "A", "leg": "receive", "mean_ns": 900, "share": 0.9});
+    d.slowest = serde_json::from_value(json!([
+        {"id": 17, "latency_ns": 1000, "ahead": 0, "flow": "a <- b", "parts": [part]}]))
+    .expect("messages");
+    let text = diagnosis(&d, &plain(80));
+    assert!(text.contains("N/A: the focus p99..p100 holds 1 of 60") && text.contains("p50 17.2 us"), "{text}");
+    assert!(text.contains("message 17  1.00 us  900 ns interference nginx"), "{text}");
+    assert!(!text.contains("Explained:") && !text.contains("share") && !text.contains("Because"), "{text}");
+}
+
 #[test]
 fn commands_are_never_broken() {
     let text = diagnosis(&example(), &plain(60));
@@ -141,7 +228,7 @@ fn rows_that_are_no_causes_and_groups() {
     let row = text.lines().find(|l| l.contains("not significant")).expect("a row");
     assert!(row.contains("0.2 %") && !row.contains('/'), "{row}");
     assert!(text.lines().any(|l| l.contains("packet:8088 (inferred)")), "{text}");
-    assert!(text.contains("40 mostly nginx (interference), mean 2.00 ms, e.g. message 17"), "{text}");
+    assert!(text.contains("40 mostly nginx (interference), mean 2.00 ms, e.g. message 17 (tailsight show)"), "{text}");
     assert!(text.contains("1 with 1 other cause"), "{text}");
     d.against = Some("before".into());
     assert!(diagnosis(&d, &plain(140)).contains("more than the same slice of before"));

@@ -19,7 +19,7 @@ pub struct Cli {
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 measured but not enough evidence (N/A).\n\
 Results go to standard output, everything else to standard error.\n\n\
 Start here:\n  tailsight doctor                     what this host can record\n  \
-sudo tailsight record --comm memcached   record it for 2 s\n  \
+sudo tailsight record --comm memcached   record it until there is enough\n  \
 tailsight diagnose tailsight-run         name the causes";
 
 /// The commands.
@@ -35,6 +35,8 @@ pub enum Command {
     Diagnose(Diagnose),
     /// Write a run's report as one HTML file
     Report(Report),
+    /// One message: its timeline, and what of it is more than usual
+    Show(Show),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
@@ -100,7 +102,8 @@ pub struct Record {
     /// A program that is started for the recording and stopped after it
     #[arg(last = true, value_name = "CMD", group = "target")]
     pub command: Vec<String>,
-    /// How long to record [default: 2s; with a command: until it ends]
+    /// How long to record [default: until about 2,500 messages were answered, 2s at least and 30s at most; with a command:
+    /// until it ends]
     #[arg(short, long, value_parser = duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// The run directory; an earlier run in it is replaced
@@ -115,11 +118,11 @@ pub struct Record {
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol")]
     pub payload: Option<u32>,
-    /// Turn on a hook that is off by default (`all`: every one); repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_add)]
+    /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',')]
     pub with_hook: Vec<String>,
-    /// Leave a hook out; repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave)]
+    /// Leave hooks out, with commas between them; repeatable
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',')]
     pub without_hook: Vec<String>,
     /// Attach an empty program to every hook and record nothing, to measure what hooks cost by themselves
     #[arg(long, hide = true)]
@@ -132,15 +135,15 @@ pub struct Record {
 /// What `diagnose` and `report` share.
 #[derive(Debug, Args)]
 pub struct Question {
-    /// The messages under study, by percentile of latency
-    #[arg(long, value_name = "SLICE", default_value = "p99..p100", value_parser = slice, allow_hyphen_values = true)]
-    pub focus: String,
-    /// The messages that they are compared with [default: p45..p55]
+    /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
+    #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
+    pub focus: Option<String>,
+    /// The messages that they are compared with [default: p45..p55, likewise]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
     pub reference: Option<String>,
-    /// receive, service, transmit or total
-    #[arg(long, value_name = "LEG", default_value = "receive")]
-    pub leg: Leg,
+    /// receive, service, transmit or total [default: total; where most messages have no reply, the longest leg they have]
+    #[arg(long, value_name = "LEG")]
+    pub leg: Option<Leg>,
     /// A nested frame that explains this part of its parent's deviation names it (above 0.5, at most 1)
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part)]
     pub nest: f64,
@@ -155,7 +158,7 @@ pub struct Question {
 /// `diagnose`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg total\n  \
+    after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg receive\n  \
 tailsight diagnose after --focus p20..p30 --against before --more\n  tailsight diagnose tailsight-run --json | jq '.causes[0]'"
 )]
 pub struct Diagnose {
@@ -179,7 +182,7 @@ pub struct Diagnose {
 /// `report`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg total"
+    after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg service"
 )]
 pub struct Report {
     /// The run directory
@@ -194,6 +197,25 @@ pub struct Report {
     /// Another run: the same slice of its messages is the reference
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
+}
+
+/// `show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Ids are those of `diagnose` (evidence, the slowest messages) and of the report page.\n\n\
+Examples:\n  tailsight show tailsight-run 20761\n  tailsight show tailsight-run 20761 --leg receive --json | jq '.rows[0]'")]
+pub struct Show {
+    /// The run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The message's id
+    #[arg(value_name = "ID")]
+    pub id: u32,
+    /// What it is compared with and how owners are named.
+    #[command(flatten)]
+    pub question: Question,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `export`.
@@ -212,12 +234,9 @@ pub struct Export {
     pub out: Option<PathBuf>,
 }
 
-/// A text that reads as a slice. One that reads but holds nothing is found with the messages: it is N/A, not wrong usage.
+/// A text that is a slice. One that holds too few messages is found with the messages: it is N/A, not wrong usage.
 fn slice(text: &str) -> Result<String, String> {
-    match tailsight_diagnose::parse_focus(text) {
-        Err(error @ tailsight_diagnose::Error::NotASlice { .. }) => Err(error.to_string()),
-        _ => Ok(text.to_owned()),
-    }
+    tailsight_diagnose::parse_focus(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -307,11 +326,9 @@ mod tests {
     #[test]
     fn questions_that_cannot_be_meant_are_wrong_usage() {
         let parse = |args: &[&str]| Cli::try_parse_from([&["tailsight", "diagnose", "run"], args].concat());
-        for bad in ["abc", "p99", "", "p..p100", "nan..p99"] {
-            assert!(parse(&["--focus", bad]).unwrap_err().to_string().contains("is not a slice"), "{bad}");
+        for bad in ["abc", "p99", "", "p..p100", "nan..p99", "p99..p101", "p50..p40", "-1..50", "p50..p50"] {
+            assert!(parse(&[&format!("--focus={bad}")]).unwrap_err().to_string().contains("is not a slice"), "{bad}");
         }
-        // These read as slices; that they hold nothing is said with the messages.
-        assert!(parse(&["--focus", "p99..p101"]).is_ok() && parse(&["--focus=-1..50"]).is_ok());
         assert!(parse(&["--against", "run2", "--more", "--focus", "p20..p30", "--nest", "0.9"]).is_ok());
         assert!(parse(&["--against", "run2", "--reference", "p45..p55"]).is_err());
         assert!(parse(&["--nest", "0.4"]).is_err() && parse(&["--granularity", "1"]).is_err());

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Record(args) => commands::record::run(&args),
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::Show(args) => commands::show::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context;
-use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Diagnosis, Options};
-use tailsight_lifetime::Analysis;
+use tailsight_diagnose::focus::{percent, ranks, widened};
+use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Diagnosis, Error, MIN_MESSAGES, Options};
+use tailsight_lifetime::{Analysis, Leg};
 use tailsight_trace::Run;
 
+use crate::Verdict;
 use crate::cli::Question;
 
 /// An opened run with its lifetimes.
@@ -51,12 +53,15 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
         }
     };
     let options = Options {
-        focus: tailsight_diagnose::parse_focus(&question.focus)?,
+        focus: match &question.focus {
+            Some(focus) => tailsight_diagnose::parse_focus(focus)?,
+            None => Options::default().focus,
+        },
         reference: match &question.reference {
             Some(reference) => tailsight_diagnose::parse_focus(reference)?,
             None => Options::default().reference,
         },
-        leg: question.leg,
+        leg: question.leg.unwrap_or(Leg::Total),
         nesting: question.nest,
         granularity_ns: question.granularity,
         categories,
@@ -64,6 +69,45 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
     };
     options.check()?;
     Ok(options)
+}
+
+/// The options with what only the messages tell: the leg that is explained when none was asked for, and a focus and a
+/// reference that are wide enough where those of the default hold too few messages. What was chosen is among the remarks.
+pub fn chosen(options: Options, question: Option<&Question>, opened: &Opened, against: Option<&Opened>) -> Options {
+    let messages = &opened.analysis.lifetimes.messages;
+    let (leg, why) = match question.and_then(|q| q.leg) {
+        Some(leg) => (leg, None),
+        None => tailsight_diagnose::legs::usual(messages),
+    };
+    let mut options = Options { leg, ..options };
+    options.remarks.extend(why);
+    let complete =
+        |opened: &Opened| opened.analysis.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()).count();
+    let n = complete(opened);
+    let least = against.map_or(n, |other| n.min(complete(other)));
+    if question.is_none_or(|q| q.focus.is_none())
+        && let Some(wide) = widened(least, options.focus)
+    {
+        options.remarks.push(format!(
+            "the focus {} holds {} of {n} complete messages, and {MIN_MESSAGES} are needed for a verdict: explained is {}; a longer \
+             recording sees further into the tail",
+            slice(options.focus),
+            ranks(n, options.focus).len(),
+            slice(wide),
+        ));
+        options.focus = wide;
+    }
+    if against.is_none()
+        && question.is_none_or(|q| q.reference.is_none())
+        && let Some(wide) = widened(n, options.reference)
+    {
+        options.reference = wide;
+    }
+    options
+}
+
+fn slice((from, to): (f64, f64)) -> String {
+    format!("{}..{}", percent(from), percent(to))
 }
 
 /// What the diagnosis must know about the recording.
@@ -158,7 +202,7 @@ fn check_loss(lost: u64, all: u64, (from, to): (f64, f64)) -> Result<(), TooMuch
     }
 }
 
-/// Diagnoses; the second result says to which cause an owner's time counts.
+/// Diagnoses, as far as the messages allow ([`Diagnosis::not_available`]); the second result says to which cause an owner's time counts.
 pub fn diagnose(opened: &Opened, options: &Options) -> anyhow::Result<(Diagnosis, CauseOf)> {
     diagnose_against(opened, options, None)
 }
@@ -179,8 +223,25 @@ pub fn diagnose_against(
     let name = against.map(|other| other.run.dir.display().to_string());
     let beside =
         Beside { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
-    let facts = facts(&opened.run);
-    Ok(tailsight_diagnose::diagnose_with(&opened.analysis.lifetimes, options, &facts, &beside)?)
+    let (facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
+    match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &beside) {
+        // Causes cannot be said; all the rest can.
+        Err(why @ Error::NotEnough { .. }) => {
+            Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))
+        }
+        found => Ok(found?),
+    }
+}
+
+/// Exit code of a diagnosis: N/A when no causes can be said.
+pub fn verdict(diagnosis: &Diagnosis) -> Verdict {
+    match &diagnosis.not_available {
+        Some(why) => {
+            eprintln!("tailsight: {why}");
+            Verdict::NotAvailable
+        }
+        None => Verdict::Done,
+    }
 }
 
 /// The HTML page of a diagnosis.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tailsight_record::Progress;
+use tailsight_record::{Progress, Until};
 use tailsight_report::terminal::Style;
 
 /// How results are to look on standard output.
@@ -37,23 +37,36 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 pub struct Recording {
     bar: ProgressBar,
     duration: Option<Duration>,
+    until: Option<Until>,
     said: bool,
 }
 
 impl Recording {
-    /// A recording of that length.
-    pub fn new(duration: Option<Duration>) -> Recording {
-        let bar = match duration {
-            Some(d) => ProgressBar::new(d.as_millis() as u64),
-            None => ProgressBar::new_spinner(),
+    /// A recording of that length, or until there is enough.
+    pub fn new(duration: Option<Duration>, until: Option<Until>) -> Recording {
+        let bar = match (duration, until) {
+            (Some(d), _) => ProgressBar::new(d.as_millis() as u64),
+            (None, Some(until)) => ProgressBar::new(until.messages),
+            (None, None) => ProgressBar::new_spinner(),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
         let template =
-            if duration.is_some() { "recording {bar:30} {msg}" } else { "recording {spinner} {elapsed} {msg}" };
+            if bar.length().is_some() { "recording {bar:30} {msg}" } else { "recording {spinner} {elapsed} {msg}" };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Recording { bar, duration, said: false }
+        Recording { bar, duration, until, said: false }
+    }
+
+    fn length(&self) -> String {
+        match (self.duration, self.until) {
+            (Some(d), _) => format!("for {d:?}"),
+            (None, Some(u)) => {
+                let (least, most) = (u.least.as_secs_f64(), u.most.as_secs_f64());
+                format!("until about {} messages were answered, {least:.0} to {most:.0} s", u.messages)
+            }
+            (None, None) => "until stopped".to_owned(),
+        }
     }
 
     /// Shows where it stands.
@@ -65,17 +78,24 @@ impl Recording {
                 let place = if ports.is_empty() { String::new() } else { format!(", port {ports}") };
                 eprintln!("target: {who}{place}");
             }
-            Progress::Recording { elapsed, events, lost } => {
-                if self.duration.is_some() {
-                    self.bar.set_position(elapsed.as_millis() as u64);
-                } else {
-                    self.bar.tick();
-                }
+            Progress::Recording { elapsed, events, lost, messages } => {
                 let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
-                self.bar.set_message(format!("{events} events{lost}"));
+                match (self.duration, self.until) {
+                    (Some(_), _) => self.bar.set_position(elapsed.as_millis() as u64),
+                    (None, Some(until)) => self.bar.set_position(messages.min(until.messages)),
+                    (None, None) => self.bar.tick(),
+                }
+                self.bar.set_message(match self.until.filter(|_| self.duration.is_none()) {
+                    Some(u) => format!(
+                        "about {messages} of {} messages, {:.0} of at most {:.0} s{lost}",
+                        u.messages,
+                        elapsed.as_secs_f64(),
+                        u.most.as_secs_f64()
+                    ),
+                    None => format!("{events} events{lost}"),
+                });
                 if !self.said && self.bar.is_hidden() {
-                    let length = self.duration.map_or("until stopped".to_owned(), |d| format!("for {d:?}"));
-                    eprintln!("recording {length}");
+                    eprintln!("recording {}", self.length());
                 }
                 self.said = true;
             }

@@ -25,6 +25,7 @@ pub use name::readable;
 #[derive(Debug, Deserialize)]
 struct Advice {
     limit: Vec<Limit>,
+    typical: Vec<Pathology>,
     #[serde(flatten)]
     categories: BTreeMap<String, CategoryAdvice>,
 }
@@ -64,11 +65,51 @@ impl Fix {
     }
 }
 
+/// What is known to make a row large in every message.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pathology {
+    category: String,
+    #[serde(default)]
+    only: Vec<String>,
+    /// The row's mean is at least so long.
+    #[serde(default)]
+    least_us: u64,
+    /// The median wait of a reply in the socket or the queueing discipline is between two of these.
+    #[serde(default)]
+    queued_us: Vec<[u64; 2]>,
+    says: String,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Limit {
     hook: String,
     hides: String,
+    /// Only said when a row so large is so called.
+    matters: Option<Matters>,
+    /// What to do about it.
+    cure: Option<String>,
+}
+
+/// The rows that a hook would tell more of.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Matters {
+    category: String,
+    name: Vec<String>,
+    share: f64,
+}
+
+impl Matters {
+    fn in_answer(&self, d: &Diagnosis) -> bool {
+        let is = |category: &str, name: &str, share: f64| {
+            category == self.category && share >= self.share && glob::any(&self.name, name::base(name))
+        };
+        let typical = d.typical.iter().flat_map(|t| &t.rows);
+        d.causes.iter().any(|c| is(&c.category, &c.name, c.share.abs()))
+            || typical.into_iter().any(|r| is(&r.category, &r.name, r.share))
+    }
 }
 
 static ADVICE: LazyLock<Advice> = LazyLock::new(|| {
@@ -208,6 +249,27 @@ impl<'a> Situation<'a> {
     }
 }
 
+/// What is known to make a row of the median messages so large. `queued_ns`: how long their replies wait to be sent.
+pub fn pathology(row: &crate::model::TypicalRow, queued_ns: u64, app: &str) -> Vec<String> {
+    let fits = |p: &&Pathology| {
+        let timer = p.queued_us.is_empty()
+            || p.queued_us.iter().any(|[from, to]| (from * 1_000..=to * 1_000).contains(&queued_ns));
+        let named = p.only.is_empty() || glob::any(&p.only, &row.name);
+        p.category == row.category && named && timer && row.mean_ns >= p.least_us * 1_000
+    };
+    let app = if app.is_empty() { "the target" } else { app };
+    let says = |p: &Pathology| {
+        fill::replace(&p.says, |key| match key {
+            "app" => Some(app.to_owned()),
+            "name" => Some(readable(&row.category, &row.name)),
+            "time" => Some(human(row.mean_ns as i64)),
+            _ => None,
+        })
+    };
+    // The first that fits: they are ordered from the special to the general.
+    ADVICE.typical.iter().find(fits).and_then(says).into_iter().collect()
+}
+
 /// Before a command that misses values.
 pub const TO_FILL_IN: &str = "fill in: ";
 
@@ -260,6 +322,7 @@ fn found(before: &str, find: &[(&str, &str)], after: &str) -> String {
 /// What limits this diagnosis.
 pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<String> {
     let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
+    out.extend(options.remarks.iter().cloned());
     if facts.lost_events > 0 {
         let of = if facts.events > 0 {
             let all = facts.events + facts.lost_events;
@@ -272,8 +335,11 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     for limit in &ADVICE.limit {
         let off: Vec<&str> =
             facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::matches(&limit.hook, hook)).collect();
-        if !off.is_empty() {
-            out.push(format!("without {}, {}", off.join(" and "), limit.hides));
+        // Said where it limits the answer, not in every run.
+        let asked = limit.matters.as_ref().is_none_or(|m| m.in_answer(diagnosis));
+        if !off.is_empty() && asked {
+            let cure = limit.cure.as_ref().map_or(String::new(), |cure| format!("; {cure}"));
+            out.push(format!("without {}, {}{cure}", off.join(" and "), limit.hides));
         }
     }
     let counts = &diagnosis.messages;
@@ -282,7 +348,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
         let worst = counts.incomplete.iter().max_by_key(|(_, n)| **n).map_or("", |(reason, _)| reason);
         out.push(format!("{missing} of {} messages are not complete, most because: {worst}", counts.total));
     }
-    if diagnosis.focus.messages < 100 {
+    if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
         out.push(format!("the focus holds only {} messages: the intervals are wide", diagnosis.focus.messages));
     }
     for row in diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE) {
@@ -300,12 +366,14 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
         out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
     }
     let (f, r) = (options.focus, options.reference);
-    if diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
+    if diagnosis.not_available.is_none() && diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
         let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
         out.push(format!("focus {} and reference {} share messages: differences look smaller", slice(f), slice(r)));
     }
     let total = diagnosis.focus.mean_ns as i64 - diagnosis.reference.mean_ns as i64;
-    if total == 0 {
+    if diagnosis.not_available.is_some() {
+        // There is no focus to say anything of.
+    } else if total == 0 {
         out.push("focus and reference have the same mean: there is no deviation to explain".into());
     } else if total < 0 {
         out.push(format!("the focus is {} faster than the reference: shares are of what is missing", human(-total)));
@@ -386,7 +454,13 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
     if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
         out.push("run tailsight doctor: it names what this machine could record beside, to explain the rest".into());
     }
-    out.push(format!("see the slowest message on its timeline: tailsight report {run}"));
+    if diagnosis.not_available.is_some() {
+        out.push("record longer or under more load: without -d, record goes on until there are enough messages".into());
+    }
+    if let Some(slowest) = diagnosis.slowest.first() {
+        out.push(format!("see the slowest message, step by step: tailsight show {run} {}", slowest.id));
+    }
+    out.push(format!("see it all on one page: tailsight report {run}"));
     if diagnosis.leg == tailsight_lifetime::Leg::Receive {
         out.push(format!("look past the receive call, at service and sending: tailsight diagnose {run} --leg total"));
     }

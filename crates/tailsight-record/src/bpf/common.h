@@ -25,7 +25,9 @@ struct head {
 	__u64 gap_from;  /* time of the first loss that no Lost event tells yet; 0: none */
 	__u64 gap_count; /* losses since */
 	__u64 steal;     /* stolen time of this core that Steal events have told, ns since boot */
-	__u64 pad[10];
+	__u64 received;  /* receive calls of the target that were told, ever */
+	__u64 sent;      /* its send calls */
+	__u64 pad[8];
 };
 
 #define CHUNK_LOG2 16
@@ -148,6 +150,11 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	if (head->gap_from)
 		tell_gap(cpu);
 	put(head, cpu, 0, who, kind, aux, a, b, c);
+	/* The kind is a constant here. Not atomic: a count for who watches, and calls seldom interrupt each other. */
+	if (kind == TS_RECV)
+		head->received++;
+	if (kind == TS_SEND)
+		head->sent++;
 }
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)

@@ -48,6 +48,10 @@ struct Page<'a> {
     titles: Vec<String>,
     /// Those of the rows that may be chance.
     chance_titles: Vec<String>,
+    /// Those of the rows of a median message.
+    typical_titles: Vec<String>,
+    /// Those of the parts of each of the slowest messages.
+    slowest_titles: Vec<Vec<String>>,
     /// What the contexts of `more` are in words.
     contexts: BTreeMap<&'a str, String>,
     requests: Option<classes::Requests>,
@@ -59,9 +63,10 @@ struct Page<'a> {
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("chart.js"),
     include_str!("tables.js"),
+    include_str!("legs.js"),
     include_str!("more.js"),
     include_str!("distribution.js"),
     include_str!("balloon.js"),
@@ -82,6 +87,12 @@ pub fn report(input: &Input) -> String {
         percentiles,
         titles: d.causes.iter().map(|c| readable(&c.category, &c.name)).collect(),
         chance_titles: d.not_significant.iter().map(|c| readable(&c.category, &c.name)).collect(),
+        typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(|r| readable(&r.category, &r.name)).collect(),
+        slowest_titles: d
+            .slowest
+            .iter()
+            .map(|m| m.parts.iter().map(|p| readable(&p.category, &p.name)).collect())
+            .collect(),
         contexts: contexts(d),
         requests: classes::requests(input),
         meta: input.meta,

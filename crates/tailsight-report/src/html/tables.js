@@ -48,7 +48,7 @@ function bar(share, top, color) {
 function drawCauses() {
   const d = data.diagnosis, table = byId("causes");
   if (!causes.length) {
-    byId("causes-lede").textContent = "No cause was found: the messages in focus deviate from the reference by nothing that was recorded.";
+    byId("causes-lede").textContent = d.not_available ? "No causes can be said: " + d.not_available.replace(/^N\/A: /, "") + "." : "No cause was found: the messages in focus deviate from the reference by nothing that was recorded.";
     return;
   }
   byId("causes-lede").textContent = "Compared: " + plural(d.focus.messages, "message") + " in focus (mean " + duration(d.focus.mean_ns) + ") with " + plural(d.reference.messages, "reference message") + (d.against ? " of the run " + d.against : "") + " (mean " + duration(d.reference.mean_ns) +
@@ -106,7 +106,7 @@ function causeRows(c, i, top, open) {
   if (c.paths.length || c.evidence.length || facts.length) {
     const rows = c.paths.map(([path, ns]) => el("tr", {}, el("td", { class: "num" }, duration(ns)), el("td", {}, el("code", {}, path))));
     const ids = c.evidence.slice(0, 8).map((id) => el("button", { type: "button", on: { click: () => balloonSelect(id, true) } }, "message " + count(id)));
-    columns.append(el("div", {}, el("h4", {}, "Evidence"), facts.map((f) => el("p", {}, f)), rows.length ? el("table", { class: "paths" }, el("tbody", {}, rows)) : "", ids.length ? el("p", { class: "ids" }, "Hit most: ", ids) : ""));
+    columns.append(el("div", {}, el("h4", {}, "Evidence"), facts.map((f) => el("p", {}, f)), rows.length ? el("table", { class: "paths" }, el("tbody", {}, rows)) : "", ids.length ? el("p", { class: "ids" }, "Hit most: ", ids, " In full: ", el("code", {}, "tailsight show " + data.diagnosis.run + " " + c.evidence[0])) : ""));
   }
   if (c.category === "not-significant") inner.append(chance());
   if (columns.children.length) {

@@ -10,11 +10,13 @@ use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::words::readable;
 use tailsight_lifetime::Role;
 
-use super::text::{bar, clean, cut, paint};
+use super::text::{bar, clean, cut, paint, wrap};
 use super::{Style, units};
 
 const SMALL: f64 = 0.01;
 const MAX_ROWS: usize = 10;
+/// A name has at least so many columns beside its category, or stands below it.
+const LEAST_NAME: usize = 16;
 
 /// The role of a cause in words.
 pub(crate) fn role_name(role: Role) -> &'static str {
@@ -115,19 +117,28 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
     let role_w = longest(&|r| chars(role(r)), 4);
 
     let fixed = 1 + rank_w + 1 + share_w + 2 + 2 + time_w + 2 + role_w + 2 + 2 + 2 + hit_w;
-    // The least that is left for the bar and the name comes before the whole of the category.
-    let category_w = category_w.min(style.columns().saturating_sub(fixed + 10)).max(5);
+    // Names come first: the bar gives way to them, and where even that is not enough they stand below their category, whole.
     let free = style.columns().saturating_sub(fixed + category_w);
-    let name_w = name_full.min(free.saturating_sub(6)).max(4);
-    let bar_w = free.saturating_sub(name_w).clamp(4, 28);
+    let least = name_full.min(LEAST_NAME);
+    let (name_w, bar_w) = match free.saturating_sub(6) {
+        room if room >= least => {
+            (name_full.min(room).max(4), free.saturating_sub(name_full.min(room).max(4)).clamp(4, 28))
+        }
+        // Without the bar, its two spaces are free too.
+        _ if free + 2 >= least => (name_full.min(free + 2), 0),
+        _ => (0, 0),
+    };
+    let below = name_w == 0;
     let top = rows.iter().map(|r| r.share.abs()).fold(0.0, f64::max);
 
+    let gap = if bar_w > 0 { format!("{:bar_w$}  ", "") } else { String::new() };
+    let name_column = if below { String::new() } else { format!("{:name_w$}  ", "") };
     let mut out = vec![paint(
         style,
         "2",
         &format!(
-            " {:>rank_w$} {:>share_w$}  {:bar_w$}  {:>time_w$}  {:role_w$}  {:category_w$}  {:name_w$}  {:>hit_w$}",
-            "#", "share", "", "time", "core", "cause", "", "hit"
+            " {:>rank_w$} {:>share_w$}  {gap}{:>time_w$}  {:role_w$}  {:category_w$}  {name_column}{:>hit_w$}",
+            "#", "share", "time", "core", "cause", "hit"
         ),
     )];
     for (i, row) in rows.iter().enumerate() {
@@ -147,55 +158,53 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
             "0"
         };
         let left = format!(" {:>rank_w$} {:>share_w$}", row.rank, share(row));
-        // A name that is too long goes on in one more line.
-        let [name, rest] = in_two(&row.name, name_w);
+        let (what_w, role_gap) = (if below { category_w } else { category_w + 2 + name_w }, role_w + 2);
+        let before = left.chars().count() + 2 + gap.chars().count() + time_w + 2 + role_gap;
+        let mut more: Vec<String> = Vec::new();
         let what = if row.role.is_empty() {
             // No core to name: the text takes the place of the three columns.
-            format!(
-                "{:w$}",
-                cut(&row.category, role_w + 2 + category_w + 2 + name_w),
-                w = role_w + category_w + name_w + 4
-            )
+            format!("{:w$}", cut(&row.category, role_gap + what_w), w = role_gap + what_w)
+        } else if below {
+            if !row.name.is_empty() {
+                let indent = before.min(style.columns() / 2);
+                let lines = wrap(&row.name, style.columns() - indent, "");
+                more.extend(lines.into_iter().map(|line| " ".repeat(indent) + &line));
+            }
+            format!("{:role_w$}  {:category_w$}", role(row), cut(&row.category, category_w))
         } else {
-            format!("{:role_w$}  {:category_w$}  {:name_w$}", role(row), cut(&row.category, category_w), name)
+            // A name that is too long goes on below.
+            let lines = in_lines(&row.name, name_w);
+            let indent = " ".repeat(before + category_w + 2);
+            more.extend(lines.iter().skip(1).map(|line| format!("{indent}{line}")));
+            let name = lines.first().map_or("", String::as_str);
+            format!("{:role_w$}  {:category_w$}  {:name_w$}", role(row), row.category, name)
         };
         let right = format!("{:>time_w$}  {what}  {:>hit_w$}", row.time, row.hit);
-        out.push(format!("{}  {painted_bar}  {}", paint(style, code, &left), paint(style, code, right.trim_end())));
-        if !row.role.is_empty() && !rest.is_empty() {
-            let before = 1 + rank_w + 1 + share_w + 2 + bar_w + 2 + time_w + 2 + role_w + 2 + category_w + 2;
-            out.push(" ".repeat(before) + &paint(style, code, &rest));
-        }
+        let drawn = if bar_w > 0 { format!("{painted_bar}  ") } else { String::new() };
+        out.push(format!("{}  {drawn}{}", paint(style, code, &left), paint(style, code, right.trim_end())));
+        out.extend(more.into_iter().map(|line| paint(style, code, &line)));
     }
     out
 }
 
-/// A text as two lines of so many columns, broken at a space where there is one; what does not fit is cut.
-fn in_two(text: &str, columns: usize) -> [String; 2] {
-    if text.chars().count() <= columns {
-        return [text.to_owned(), String::new()];
-    }
-    // The longest beginning that ends at a space and fits, unless it leaves most of the line empty.
-    let space =
-        text.match_indices(' ').map(|(at, _)| at).take_while(|&at| text[..at].chars().count() <= columns).last();
-    match space.filter(|&at| text[..at].chars().count() * 2 >= columns) {
-        Some(at) => [text[..at].to_owned(), cut(text[at..].trim_start(), columns)],
-        None => [cut(text, columns), String::new()],
-    }
+/// A text in lines of so many columns, broken at spaces; a word that is longer than a line is cut.
+fn in_lines(text: &str, columns: usize) -> Vec<String> {
+    wrap(text, columns, "").into_iter().map(|line| cut(&line, columns)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_two;
+    use super::in_lines;
 
     #[test]
-    fn long_names_take_two_lines() {
-        assert_eq!(in_two("nginx", 8), ["nginx", ""]);
-        assert_eq!(in_two("held by lab-holder, which slept", 20), ["held by lab-holder,", "which slept"]);
+    fn long_names_take_as_many_lines_as_they_need() {
+        assert_eq!(in_lines("nginx", 8), ["nginx"]);
+        assert_eq!(in_lines("held by lab-holder, which slept", 20), ["held by lab-holder,", "which slept"]);
         assert_eq!(
-            in_two("held by lab-holder, which slept in futex", 19),
-            ["held by lab-holder,", "which slept in fut…"]
+            in_lines("held by lab-holder, which slept in futex", 19),
+            ["held by lab-holder,", "which slept in", "futex"]
         );
-        assert_eq!(in_two("a verylongwordthatfitsnowhere", 10), ["a verylon…", ""]);
-        assert_eq!(in_two("ääääää öööööö", 8), ["ääääää", "öööööö"]);
+        assert_eq!(in_lines("a verylongwordthatfitsnowhere", 10), ["a", "verylongw…"]);
+        assert_eq!(in_lines("ääääää öööööö", 8), ["ääääää", "öööööö"]);
     }
 }

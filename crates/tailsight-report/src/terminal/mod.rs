@@ -5,10 +5,13 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod legs;
+mod message;
 mod more;
 mod record;
 mod steps;
 mod text;
+mod typical;
 
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::words::readable;
@@ -17,6 +20,7 @@ use tailsight_trace::RunMeta;
 
 use crate::units;
 pub(crate) use causes::role_name;
+pub use message::message_of;
 pub use more::more;
 pub use record::record_summary;
 use text::{clean, paint, wrap};
@@ -58,12 +62,20 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
         out.push('\n');
     };
     line(headline(diagnosis, run, style));
-    for row in percentiles(diagnosis, style) {
+    let latencies =
+        if diagnosis.legs.is_empty() { percentiles(diagnosis, style) } else { legs::table(diagnosis, style) };
+    for row in latencies {
         line(row);
     }
     line(String::new());
     for row in wrap(&verdict(diagnosis), style.columns(), "") {
         line(paint(style, "1", &row));
+    }
+    if diagnosis.not_available.is_some() {
+        line(String::new());
+        for row in typical::slowest(diagnosis, style) {
+            line(row);
+        }
     }
     if !diagnosis.causes.is_empty() {
         line(String::new());
@@ -74,6 +86,13 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
     if let Some(text) = first_cause(diagnosis).map(|c| c.explanation.trim()).filter(|t| !t.is_empty()) {
         line(String::new());
         for row in wrap(text, style.columns(), "") {
+            line(row);
+        }
+    }
+    let typical = typical::table(diagnosis, style);
+    if !typical.is_empty() {
+        line(String::new());
+        for row in typical {
             line(row);
         }
     }
@@ -153,6 +172,9 @@ pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
 
 /// The diagnosis in one sentence; also the page's headline.
 pub(crate) fn verdict(d: &Diagnosis) -> String {
+    if let Some(why) = &d.not_available {
+        return clean(why);
+    }
     let focus = units::slice_subject(&d.focus);
     let reference = match &d.against {
         None => units::slice_object(&d.reference),
@@ -216,7 +238,7 @@ fn groups(d: &Diagnosis) -> Vec<String> {
             category => format!("{} ({})", clean(&readable(category, &c.name)), clean(category)),
         };
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
-        format!("{n} mostly {name}, mean {mean}, e.g. message {}", c.example)
+        format!("{n} mostly {name}, mean {mean}, e.g. message {} (tailsight show)", c.example)
     };
     let mut lines: Vec<String> = d.clusters.iter().take(MOST).map(one).collect();
     if d.clusters.len() > MOST {

@@ -15,21 +15,24 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
     };
     let opened = pipeline::open(&args.run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
-    match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
-        Ok((diagnosis, _)) if args.json => terminal::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?,
-        Ok((diagnosis, _)) => {
-            let style = terminal::style();
-            terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
-            terminal::print(&more(&diagnosis, &style))?;
-        }
+    let options = pipeline::chosen(options, Some(&args.question), &opened, against.as_ref());
+    let diagnosis = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
+        Ok((diagnosis, _)) => diagnosis,
         Err(error) => {
             for warning in &opened.run.meta.warnings {
                 eprintln!("note: {warning}");
             }
             return not_available_or(error);
         }
+    };
+    if args.json {
+        terminal::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
+    } else {
+        let style = terminal::style();
+        terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
+        terminal::print(&more(&diagnosis, &style))?;
     }
-    Ok(Verdict::Done)
+    Ok(pipeline::verdict(&diagnosis))
 }
 
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
@@ -40,7 +43,7 @@ pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
             eprintln!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }
-        Some(Error::NotEnough { .. } | Error::NoMessages { .. } | Error::Focus { .. }) => {
+        Some(Error::NotEnough { .. } | Error::NoMessages { .. }) => {
             eprintln!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }

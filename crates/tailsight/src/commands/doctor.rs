@@ -7,12 +7,14 @@ use tailsight_record::{HookChoice, HookState, loader};
 use crate::cli::Doctor;
 use crate::{Verdict, terminal};
 
-/// Looks and prints. Failing checks are results, not failures.
+/// Looks and prints. Settings that hurt are results; that this host cannot record is a failure (exit 1), also with JSON.
 pub fn run(args: &Doctor) -> anyhow::Result<Verdict> {
     let host = HostReport::collect(&Root::host(), args.pid);
     let hooks = loader::survey(&HookChoice::default());
+    let able = can_record(&host.blockers, hooks.as_deref().ok());
     if args.json {
         let mut value = serde_json::to_value(&host)?;
+        value["can_record"] = able.into();
         value["hooks"] = match &hooks {
             Ok(hooks) => hooks.iter().map(hook_json).collect(),
             Err(e) => serde_json::json!({ "unknown": e.to_string() }),
@@ -24,7 +26,13 @@ pub fn run(args: &Doctor) -> anyhow::Result<Verdict> {
         text += &hook_table(&hooks, style.color, style.width);
         terminal::print(&text)?;
     }
-    Ok(Verdict::Done)
+    Ok(if able { Verdict::Done } else { Verdict::Failed })
+}
+
+/// Nothing forbids recording, and every hook that messages need is there.
+fn can_record(blockers: &[String], hooks: Option<&[HookState]>) -> bool {
+    let lacks = |h: &HookState| h.need == Need::Required && h.program.is_none();
+    blockers.is_empty() && hooks.is_some_and(|hooks| !hooks.iter().any(lacks))
 }
 
 fn hook_json(hook: &HookState) -> serde_json::Value {
@@ -50,24 +58,34 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
     for probe in tailsight_record::probes::PROBES {
         let mine: Vec<&HookState> = hooks.iter().filter(|h| h.probe == probe.name).collect();
         let on: Vec<&str> = mine.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
-        let whole = !on.is_empty() && mine.iter().all(|h| h.program.is_some() || h.need != Need::Required);
-        let mark = if whole { paint("32", "✔") } else { paint("31", "✘") };
-        out += &format!("  {mark} {:<18}{}\n", probe.name, wrapped(&on, 22, width));
+        // Off by choice is no fault: only a hook that messages need and that is not there is one.
+        let lacks = mine.iter().any(|h| h.program.is_none() && h.need == Need::Required);
+        let mark = match (lacks, on.is_empty()) {
+            (true, _) => paint("31", "✘"),
+            (false, true) => paint("2", "–"),
+            (false, false) => paint("32", "✔"),
+        };
+        let row = |mark: &str, label: &str, words: &[&str]| {
+            let line = format!("  {mark} {label:<w$}  {}", wrapped(words, INDENT, width), w = INDENT - 6);
+            line.trim_end().to_owned() + "\n"
+        };
+        out += &row(&mark, probe.name, &on);
         let missing: Vec<&str> =
             mine.iter().filter(|h| h.program.is_none() && h.need != Need::Optional).map(|h| h.name).collect();
         if !missing.is_empty() {
-            out += &format!("    {:<18}{}\n", "not in this kernel", wrapped(&missing, 22, width));
+            out += &row(" ", "not in this kernel", &missing);
         }
-        for hook in mine.iter().filter(|h| h.program.is_none() && h.need == Need::Optional) {
-            out += &format!(
-                "    {:<18}{}\n",
-                "off by default",
-                wrapped(&[hook.name, "(--with-hook turns it on)"], 22, width)
-            );
+        let optional: Vec<&str> =
+            mine.iter().filter(|h| h.program.is_none() && h.need == Need::Optional).map(|h| h.name).collect();
+        if !optional.is_empty() {
+            out += &row(" ", "off by default", &[&optional[..], &["(--with-hook turns them on)"]].concat());
         }
     }
     out
 }
+
+/// The column of the hooks' names: after the longest label and two spaces.
+const INDENT: usize = 24;
 
 /// Words in lines no wider than the terminal, the following lines indented.
 fn wrapped(words: &[&str], indent: usize, width: usize) -> String {
@@ -86,4 +104,50 @@ fn wrapped(words: &[&str], indent: usize, width: usize) -> String {
         column += word.len();
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(probe: &'static str, name: &'static str, need: Need, on: bool) -> HookState {
+        HookState { probe, name, need, program: on.then_some(name), reason: None, tells: "" }
+    }
+
+    fn line<'a>(text: &'a str, start: &str) -> &'a str {
+        text.lines().find(|l| l.trim_start().starts_with(start)).unwrap_or_else(|| panic!("{start} in {text}"))
+    }
+
+    /// It said ✘ for hooks that nobody had asked for, and "not in this kernelname".
+    #[test]
+    fn off_by_choice_is_no_fault_and_labels_end_before_names() {
+        let hooks = vec![
+            hook("syscalls", "sys_enter", Need::Optional, false),
+            hook("syscalls", "sys_exit", Need::Optional, false),
+            hook("sched", "sched_switch", Need::Required, true),
+            hook("memory", "mm_a", Need::Default, false),
+            hook("socket", "sock_recv_length", Need::Required, false),
+        ];
+        let text = hook_table(&Ok(hooks), false, 80);
+        assert_eq!(line(&text, "– syscalls").trim(), "– syscalls");
+        assert_eq!(
+            line(&text, "off by default").trim(),
+            "off by default      sys_enter sys_exit (--with-hook turns them on)"
+        );
+        assert!(line(&text, "✔ sched").ends_with("  sched_switch"), "{text}");
+        assert_eq!(line(&text, "not in this kernel").trim(), "not in this kernel  sock_recv_length");
+        assert!(text.contains("not in this kernel  mm_a"), "{text}");
+        assert!(text.contains("– memory") && text.contains("✘ socket"), "{text}");
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_host_that_cannot_record_is_a_failure() {
+        let all =
+            [hook("sched", "sched_switch", Need::Required, true), hook("idle", "cpu_idle", Need::Optional, false)];
+        assert!(can_record(&[], Some(&all)));
+        assert!(!can_record(&["no rights".to_owned()], Some(&all)));
+        assert!(!can_record(&[], None), "hooks could not be looked for");
+        assert!(!can_record(&[], Some(&[hook("sched", "sched_switch", Need::Required, false)])));
+    }
 }

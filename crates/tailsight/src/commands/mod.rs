@@ -9,5 +9,6 @@ pub mod live;
 pub mod load;
 pub mod record;
 pub mod report;
+pub mod show;
 pub mod source;
 pub mod sweep;

@@ -2,20 +2,31 @@
 
 use std::time::Duration;
 
-use tailsight_record::{HookChoice, Options, Payload, Selector};
+use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
 use crate::{Verdict, stop, terminal};
 
+/// A recording of no given length takes at least so long,
+const LEAST: Duration = Duration::from_secs(2);
+/// and at most so long.
+const MOST: Duration = Duration::from_secs(30);
+
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Verdict> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
-    let duration = args.duration.or((!until_end).then_some(Duration::from_secs(2)));
+    // Without a length: until the focus of the default question can hold a verdict, for a while at least and at most.
+    let until = (args.duration.is_none() && !until_end).then_some(Until {
+        messages: tailsight_diagnose::ENOUGH_MESSAGES,
+        least: LEAST,
+        most: MOST,
+    });
     let options = Options {
         selector,
-        duration,
+        duration: args.duration,
+        until,
         out: args.out.clone(),
         buffer_bytes: args.buffer,
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
@@ -23,13 +34,25 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::on_interrupt();
-    let mut progress = terminal::Recording::new(duration);
-    let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
+    let mut progress = terminal::Recording::new(args.duration, until);
+    let mut seen = 0;
+    let outcome = tailsight_record::record(&options, &stop, &mut |p| {
+        if let Progress::Recording { messages, .. } = p {
+            seen = messages;
+        }
+        progress.show(p);
+    })?;
     if args.json {
         terminal::print(&(serde_json::to_string_pretty(&outcome.meta)? + "\n"))?;
     } else {
         let run = args.out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style());
+        if let Some(until) = until.filter(|until| seen > 0 && seen < until.messages) {
+            let few = until.messages;
+            text += &format!(
+                "Few:      about {seen} messages, and {few} are wanted for p99..p100: a wider focus is explained\n"
+            );
+        }
         text += &format!("Next: tailsight diagnose {run}\n");
         terminal::print(&text)?;
     }

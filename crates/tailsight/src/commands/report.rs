@@ -16,6 +16,7 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
     };
     let opened = pipeline::open(&args.run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
+    let options = pipeline::chosen(options, Some(&args.question), &opened, against.as_ref());
     let (diagnosis, causes) = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
         Ok(found) => found,
         Err(error) => return not_available_or(error),
@@ -24,5 +25,5 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
     std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes))
         .with_context(|| format!("cannot write {}", out.display()))?;
     terminal::print(&format!("{}\n", out.display()))?;
-    Ok(Verdict::Done)
+    Ok(pipeline::verdict(&diagnosis))
 }

@@ -23,7 +23,7 @@ fn shell(line: &str) -> String {
 fn fix(live: &Live, out: &str, category: &str, name: &str, with: &str) -> (String, String) {
     let table = live.path("categories.toml");
     std::fs::write(&table, format!("[[rule]]\ncategory = \"{category}\"\nname = \"{name}\"\nnest = false\n")).unwrap();
-    let output = run(&["diagnose", out, "--json", "--focus", "p90..p100", "--categories", &table]);
+    let output = run(&["diagnose", out, "--json", "--leg", "receive", "--focus", "p90..p100", "--categories", &table]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let d = json(&output);
     let fixes = d["causes"].as_array().unwrap().iter().flat_map(|c| c["fix"].as_array().unwrap());

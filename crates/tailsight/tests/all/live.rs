@@ -204,3 +204,31 @@ fn nginx_requests_are_messages() {
     let load = Workload { pipeline_burst: 3, ..Workload::new(Proto::Http1, address(false, PORT)).rate(5_000.0) };
     requests_are_messages(&live, &server, "http1", load, "GET");
 }
+
+/// 500 requests/s: two seconds held 19 messages of the focus, and nothing was said. Without a length it goes on until there
+/// are enough, and not much longer.
+#[test]
+fn a_low_rate_is_recorded_until_there_is_enough() {
+    let Some(live) = Live::new("a_low_rate_is_recorded_until_there_is_enough") else { return };
+    let server = Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, ..Default::default() }).unwrap();
+    let out = live.path("run");
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(500.0).connections(4);
+    let pid = server.pid().to_string();
+    let (output, _) = live.under_load(&[load], || run(&["record", "-p", &pid, "-o", &out]));
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(shown(&output).contains("until about 2500 messages"), "{}", shown(&output));
+    let meta = tailsight_trace::Run::open(Path::new(&out)).unwrap().meta;
+    let took_s = (meta.end_ns - meta.start_ns) as f64 / 1e9;
+    let (messages, ..) = check_run(Path::new(&out));
+    assert!(messages >= 2_400 || took_s >= 29.0, "{messages} messages in {took_s:.1} s");
+    assert!(messages < 5_000 && took_s < 31.0, "{messages} messages in {took_s:.1} s");
+    assert!(took_s > 3.0, "500/s do not make 2,500 in {took_s:.1} s");
+    let output = run(&["diagnose", &out, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let d = json(&output);
+    assert!(d["focus"]["messages"].as_u64().unwrap() >= 20, "{}", d["focus"]);
+    let id = d["slowest"][0]["id"].as_u64().unwrap().to_string();
+    let output = run(&["show", &out, &id]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(shown(&output).contains("What of it is more than usual"), "{}", shown(&output));
+}

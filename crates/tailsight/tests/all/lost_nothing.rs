@@ -35,7 +35,7 @@ fn killed_half_way_opens_as_partial() {
     });
     let (messages, ..) = check_run(Path::new(&out));
     assert!(messages > 500, "{messages} messages before the kill");
-    let output = run(&["diagnose", &out, "--focus", "p90..p100"]);
+    let output = run(&["diagnose", &out, "--leg", "receive", "--focus", "p90..p100"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert!(stderr(&output).contains("partial run: the recording was killed"), "{}", shown(&output));
 }
@@ -110,7 +110,7 @@ fn a_full_disk_ends_the_recording_and_keeps_what_was_written() {
         run(&["record", "-d", "10s", "-o", &out.display().to_string(), "-p", &server.pid().to_string()])
     });
     let opened = tailsight_trace::Run::open(&out).map(|run| run.partial);
-    let diagnosed = run(&["diagnose", &out.display().to_string(), "--focus", "p50..p100"]);
+    let diagnosed = run(&["diagnose", &out.display().to_string(), "--leg", "receive", "--focus", "p50..p100"]);
     nix::mount::umount(&small).unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
     assert!(stderr(&output).contains("disk is full"), "{}", shown(&output));

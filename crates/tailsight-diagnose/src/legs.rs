@@ -1,0 +1,100 @@
+//! The legs of a run beside each other, and the one that is explained when none was asked for.
+//!
+//! In: messages. Out: the percentiles of every leg (ns), and a [`Leg`]. Percentiles of legs do not add up: the message at
+//! p99 of one leg is another one than that at p99 of the next.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{LEGS, Leg, Message};
+
+use crate::focus::percentiles;
+use crate::model::LegLatency;
+
+/// The latencies of a leg, ascending, of the messages that have it complete.
+fn sorted(messages: &[Message], leg: Leg) -> Vec<u64> {
+    let mut latencies: Vec<u64> = messages.iter().filter_map(|m| m.latency(leg)).collect();
+    latencies.sort_unstable();
+    latencies
+}
+
+/// Every leg's latency by its name; a leg that no message has complete is there with 0 messages.
+pub fn latencies(messages: &[Message]) -> BTreeMap<String, LegLatency> {
+    let one = |leg: Leg| {
+        let sorted = sorted(messages, leg);
+        (leg.name().to_owned(), LegLatency { messages: sorted.len() as u64, latency_ns: percentiles(&sorted) })
+    };
+    Leg::ALL.into_iter().map(one).collect()
+}
+
+/// The leg to explain when none was asked for, and why it is not the total, when it is not: where most messages that were
+/// received have no complete total (nothing is replied to them, or not to each), the leg that takes longest (by the median)
+/// of those that most of them have complete.
+pub fn usual(messages: &[Message]) -> (Leg, Option<String>) {
+    let complete = |leg: Leg| messages.iter().filter(|m| m.latency(leg).is_some()).count();
+    let (received, answered) = (complete(Leg::Receive), complete(Leg::Total));
+    if answered * 2 > received || received == 0 {
+        return (Leg::Total, None);
+    }
+    let most = LEGS.into_iter().filter(|&leg| complete(leg) * 2 > received);
+    let median = |leg: Leg| sorted(messages, leg).get(complete(leg) / 2).copied();
+    // Of equal ones the first on the way.
+    let longest = most.rev().max_by_key(|&leg| median(leg)).unwrap_or(Leg::Receive);
+    let those = match answered {
+        0 => "",
+        _ => "; --leg total explains those that were",
+    };
+    let why = format!(
+        "{answered} of {received} received messages were seen to be answered, so the {} leg is explained and not the total{those}",
+        longest.name()
+    );
+    (longest, Some(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Received after 100 ns, answered (when `reply`) 1,000 ns later and sent 10 ns after that.
+    fn message(id: u32, reply: bool) -> Message {
+        let driver_ns = 1_000_000 + 10_000 * u64::from(id);
+        let (send_ns, xmit_ns) = if reply { (driver_ns + 1_100, driver_ns + 1_110) } else { (0, 0) };
+        Message { id, driver_ns, recv_ns: driver_ns + 100, send_ns, xmit_ns, ..Message::default() }
+    }
+
+    #[test]
+    fn the_total_is_explained_when_most_messages_are_answered() {
+        let messages: Vec<Message> = (0..100).map(|i| message(i, i < 51)).collect();
+        assert_eq!(usual(&messages), (Leg::Total, None));
+        assert_eq!(usual(&[]), (Leg::Total, None));
+    }
+
+    /// One-way UDP and subscribers: nothing is answered, and the default had no message to explain.
+    #[test]
+    fn what_is_not_answered_is_explained_as_far_as_it_goes() {
+        let messages: Vec<Message> = (0..100).map(|i| message(i, i < 50)).collect();
+        let (leg, why) = usual(&messages);
+        assert_eq!(leg, Leg::Receive);
+        let why = why.expect("a reason");
+        assert!(why.contains("50 of 100 received messages") && why.contains("--leg total"), "{why}");
+        let (leg, why) = usual(&(0..10).map(|i| message(i, false)).collect::<Vec<_>>());
+        assert!(leg == Leg::Receive && why.is_some_and(|w| !w.contains("--leg total")));
+        // Sent, but the hand-over to the driver was never seen: the service leg is complete, and longer.
+        let cut: Vec<Message> = (0..10).map(|i| Message { xmit_ns: 0, ..message(i, true) }).collect();
+        assert_eq!(usual(&cut).0, Leg::Service);
+    }
+
+    #[test]
+    fn every_leg_has_its_percentiles() {
+        let legs = latencies(&(0..200).map(|i| message(i, i < 150)).collect::<Vec<_>>());
+        let of = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
+        assert_eq!(legs.len(), 4);
+        assert_eq!((legs["receive"].messages, of("receive", "p50")), (200, Some(100)));
+        assert_eq!((legs["service"].messages, of("service", "p99")), (150, Some(1_000)));
+        assert_eq!((of("transmit", "max"), of("total", "p50")), (Some(10), Some(1_110)));
+        assert_eq!(of("total", "p99.9"), None, "150 messages have no p99.9");
+        let json = serde_json::to_value(&legs["total"]).expect("JSON");
+        assert_eq!((json["messages"].as_u64(), json["p50"].as_u64()), (Some(150), Some(1_110)), "{json}");
+        let back: LegLatency = serde_json::from_value(json).expect("what was written");
+        assert_eq!(&back, &legs["total"]);
+    }
+}

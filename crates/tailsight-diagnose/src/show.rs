@@ -1,0 +1,331 @@
+//! One message: its stages, what happened on its way, and what of it is more than the median messages have.
+//!
+//! In: the lifetimes, a message's id, its path, and the diagnosis of the same run and leg. Out: a [`Shown`], the JSON of
+//! `tailsight show`. All times are integer ns; `at_ns` is from the first sight of the message.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
+
+use crate::model::Diagnosis;
+use crate::phases::overlaps::Ahead;
+use crate::typical::{Key, Names};
+use crate::{CauseOf, Error, Options};
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Always 1.
+    pub schema: u32,
+    /// The run's directory as the user gave it.
+    pub run: String,
+    /// The application.
+    pub app: String,
+    /// The leg that is shown.
+    pub leg: Leg,
+    /// The message's id.
+    pub id: u32,
+    /// Its flow.
+    pub flow: String,
+    /// Payload bytes.
+    pub bytes: u32,
+    /// The thread that received it.
+    pub tid: u32,
+    /// CLOCK_MONOTONIC ns of the path's beginning.
+    pub from_ns: u64,
+    /// The leg's length.
+    pub latency_ns: u64,
+    /// The part of the run's complete messages that are faster.
+    pub faster: f64,
+    /// Complete messages of the run.
+    pub messages: u64,
+    /// Mean latency of the messages that it is compared with.
+    pub reference_ns: u64,
+    /// Ids of the messages that its thread took first, the last before it first; at most 16.
+    pub ahead: Vec<u32>,
+    /// The stages that it passed, by time.
+    pub marks: Vec<Mark>,
+    /// The path, in order, without a gap.
+    pub spans: Vec<Span>,
+    /// The rows of the message beside the reference's, by how much more it has. They sum to `latency_ns` and, but for rounding,
+    /// to the difference.
+    pub rows: Vec<Row>,
+}
+
+/// A stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// `driver`, `stack`, `handoff`, `wake`, `on_cpu`, `recv_enter`, `recv`, `send`, `xmit`.
+    pub stage: String,
+    /// When, from the beginning.
+    pub at_ns: u64,
+}
+
+/// A piece of the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// When, from the beginning.
+    pub at_ns: u64,
+    /// How long.
+    pub ns: u64,
+    /// The core; null when it was bound to none.
+    pub cpu: Option<u16>,
+    /// Whose side.
+    pub role: Role,
+    /// The leg.
+    pub leg: Leg,
+    /// Who had the time, with what was nested.
+    pub owner: String,
+    /// The category of that.
+    pub category: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a message has of one row, and what the reference has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Category id.
+    pub category: String,
+    /// The task, function or flow.
+    pub name: String,
+    /// Whose side.
+    pub role: Role,
+    /// The leg.
+    pub leg: Leg,
+    /// In this message.
+    pub ns: u64,
+    /// In a reference message, on average.
+    pub reference_ns: u64,
+    /// The difference.
+    pub more_ns: i64,
+    /// The rank of the diagnosis's cause that most of it counts to; null when it counts to none.
+    pub cause: Option<u32>,
+}
+
+/// What is shown beside the message.
+pub struct Beside<'a> {
+    /// The path of the leg.
+    pub path: &'a [PathSpan],
+    /// The diagnosis of the same run and leg.
+    pub diagnosis: &'a Diagnosis,
+    /// Its causes by owner.
+    pub causes: &'a CauseOf,
+}
+
+/// Shows a message.
+///
+/// # Errors
+/// [`Error::NoSuchMessage`] for an id that the run does not have, or whose leg is not complete.
+pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, beside: &Beside<'_>) -> Result<Shown, Error> {
+    let leg = options.leg;
+    let ranked = ranked(lifetimes, leg);
+    let place = ranked.iter().position(|&(_, other)| other == id).ok_or_else(|| no_such(lifetimes, leg, id))?;
+    let message = &lifetimes.messages[id as usize];
+    let (from_ns, to_ns) = message.ends(leg).expect("its leg is complete");
+    let mut names = Names::new(lifetimes, options);
+    let mut cause_of_key: BTreeMap<Key, u32> = BTreeMap::new();
+    let mut most: BTreeMap<Key, BTreeMap<usize, u64>> = BTreeMap::new();
+    let spans = beside.path.iter().map(|span| {
+        let part = leg_of(message, leg, span.from_ns);
+        let segment = LEGS.iter().position(|l| *l == part).unwrap_or(0);
+        let (role, owner, ns) = (span.role, span.owner, span.to_ns - span.from_ns);
+        let path = lifetimes.owners.get(owner as usize).map_or_else(String::new, |o| o.path(&lifetimes.symbols));
+        let key = names.of(segment, role, owner).clone();
+        if let Some(&cause) = beside.causes.get(&(part, role, owner)) {
+            *most.entry(key.clone()).or_default().entry(cause).or_default() += ns;
+        }
+        let (_, category, name, _) = key;
+        Span {
+            at_ns: span.from_ns - from_ns,
+            ns,
+            cpu: span.cpu,
+            role,
+            leg: part,
+            owner: path,
+            category: category.into(),
+            name,
+        }
+    });
+    let spans: Vec<Span> = spans.collect();
+    for (key, causes) in most {
+        if let Some((cause, _)) = causes.into_iter().max_by_key(|&(cause, ns)| (ns, std::cmp::Reverse(cause))) {
+            cause_of_key.insert(key, beside.diagnosis.causes[cause].rank);
+        }
+    }
+
+    let cohort = reference(&ranked, beside.diagnosis);
+    let mut usual: BTreeMap<Key, u64> = BTreeMap::new();
+    for &(_, other) in cohort {
+        names.message(other).into_iter().for_each(|(key, ns)| *usual.entry(key).or_default() += ns);
+    }
+    let n = cohort.len().max(1) as u64;
+    let mut rows = names.message(id);
+    for key in usual.keys().filter(|key| !rows.contains_key(key)).cloned().collect::<Vec<_>>() {
+        rows.insert(key, 0);
+    }
+    let row = |(key, ns): (Key, u64)| {
+        let reference_ns = (usual.get(&key).copied().unwrap_or(0) + n / 2) / n;
+        let cause = cause_of_key.get(&key).copied();
+        let (leg, category, name, role) = key;
+        Row {
+            category: category.into(),
+            name,
+            role,
+            leg,
+            ns,
+            reference_ns,
+            more_ns: ns as i64 - reference_ns as i64,
+            cause,
+        }
+    };
+    let mut rows: Vec<Row> = rows.into_iter().map(row).filter(|r| r.ns > 0 || r.reference_ns > 0).collect();
+    rows.sort_by(|a, b| b.more_ns.cmp(&a.more_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name))));
+
+    let sum: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+    Ok(Shown {
+        schema: 1,
+        run: beside.diagnosis.run.clone(),
+        app: lifetimes.app.clone(),
+        leg,
+        id,
+        flow: lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
+        bytes: message.bytes,
+        tid: message.tid,
+        from_ns,
+        latency_ns: to_ns - from_ns,
+        faster: place as f64 / ranked.len() as f64,
+        messages: ranked.len() as u64,
+        reference_ns: crate::focus::mean(sum, n),
+        ahead: Ahead::new(&lifetimes.messages).of(message),
+        marks: marks(message, from_ns, to_ns),
+        spans,
+        rows,
+    })
+}
+
+fn ranked(lifetimes: &Lifetimes, leg: Leg) -> Vec<(u64, u32)> {
+    let mut ranked: Vec<_> = lifetimes.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
+    ranked.sort_unstable();
+    ranked
+}
+
+/// The messages that it is compared with: the diagnosis's reference, or the middle ones where it has none.
+fn reference<'a>(ranked: &'a [(u64, u32)], diagnosis: &Diagnosis) -> &'a [(u64, u32)] {
+    let slice = (diagnosis.reference.from, diagnosis.reference.to);
+    let range = match diagnosis.reference.messages {
+        0 => crate::typical::median_ranks(ranked.len()),
+        _ => crate::focus::ranks(ranked.len(), slice),
+    };
+    &ranked[range]
+}
+
+/// The leg that a time of the total lies in.
+fn leg_of(message: &Message, leg: Leg, at_ns: u64) -> Leg {
+    match leg {
+        Leg::Total if at_ns < message.recv_ns => Leg::Receive,
+        Leg::Total if at_ns < message.send_ns => Leg::Service,
+        Leg::Total => Leg::Transmit,
+        leg => leg,
+    }
+}
+
+fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
+    let mut all = vec![
+        ("driver", m.driver_ns),
+        ("stack", m.stack_ns),
+        ("handoff", m.handoff_ns),
+        ("wake", m.wake_ns),
+        ("on_cpu", m.on_cpu_ns),
+        ("recv_enter", m.recv_enter_ns),
+        ("recv", m.recv_ns),
+        ("send", m.send_ns),
+        ("xmit", m.xmit_ns),
+    ];
+    all.retain(|&(_, ns)| ns != 0 && (from_ns..=to_ns).contains(&ns));
+    all.sort_by_key(|&(_, ns)| ns);
+    all.into_iter().map(|(stage, ns)| Mark { stage: stage.into(), at_ns: ns - from_ns }).collect()
+}
+
+/// The error for an id: what ids there are, and the slowest ones.
+pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
+    let why = match lifetimes.messages.get(id as usize) {
+        Some(_) => format!("message {id} was not followed through the whole {} leg", leg.name()),
+        None => format!("there is no message {id}"),
+    };
+    let range = match lifetimes.messages.len() {
+        0 => "the run has no messages".to_owned(),
+        n => format!("ids go from 0 to {}", n - 1),
+    };
+    let slowest: Vec<String> = ranked(lifetimes, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
+    let slowest = match slowest.is_empty() {
+        true => format!("no message has a whole {} leg: try another --leg", leg.name()),
+        false => format!("the slowest are {}", slowest.join(", ")),
+    };
+    Error::NoSuchMessage { why, range, slowest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_lifetime::{Context, Flow, Owner, Part};
+    use tailsight_trace::FlowKey;
+
+    /// 400 messages of 1,000 ns in the application; number 7 has 5,000 ns of nginx before.
+    fn run() -> Lifetimes {
+        let foreign = Context::Foreign { comm: "nginx".into(), kernel: false };
+        let owners = vec![Owner { context: Context::Own, frames: vec![] }, Owner { context: foreign, frames: vec![] }];
+        let slow = |i: u32| i == 7;
+        let part = |owner, ns| Part { role: Role::A, owner, count: 1, ns };
+        let parts = (0..400).map(|i| match slow(i) {
+            true => [vec![part(1, 5_000), part(0, 1_000)], vec![], vec![]],
+            false => [vec![part(0, 1_000)], vec![], vec![]],
+        });
+        let message = |i: u32| {
+            let driver_ns = 1_000 + 100_000 * u64::from(i);
+            let recv_ns = driver_ns + if slow(i) { 6_000 } else { 1_000 };
+            Message { id: i, tid: 9, driver_ns, handoff_ns: driver_ns + 10, recv_ns, ..Message::default() }
+        };
+        let flow = Flow { key: FlowKey { addrs: 1, ports: 1, proto: 0 }, name: "a <- b".into(), messages: 400 };
+        Lifetimes::from_parts("memcached", (0..400).map(message).collect(), vec![flow], owners, parts.collect())
+    }
+
+    fn shown(id: u32) -> Result<Shown, Error> {
+        let lifetimes = run();
+        let options = Options { leg: Leg::Receive, focus: (0.9, 1.0), bootstrap_rounds: 0, ..Options::default() };
+        let (diagnosis, causes) =
+            crate::diagnose_with(&lifetimes, &options, &crate::Facts::default(), &crate::Beside::default())
+                .expect("enough");
+        let span =
+            |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(1), role: Role::A, owner, begins: true };
+        let from = 1_000 + 700_000;
+        let path = [span(from, from + 5_000, 1), span(from + 5_000, from + 6_000, 0)];
+        show(&lifetimes, &options, id, &Beside { path: &path, diagnosis: &diagnosis, causes: &causes })
+    }
+
+    #[test]
+    fn what_is_more_than_the_reference_has_its_cause() {
+        let shown = shown(7).expect("a message");
+        assert_eq!((shown.latency_ns, shown.reference_ns, shown.messages), (6_000, 1_000, 400));
+        assert!((shown.faster - 0.9975).abs() < 1e-9, "{}", shown.faster);
+        let first = &shown.rows[0];
+        assert_eq!((first.category.as_str(), first.name.as_str()), ("interference", "nginx"));
+        assert_eq!((first.ns, first.reference_ns, first.more_ns, first.cause), (5_000, 0, 5_000, Some(1)));
+        assert_eq!(shown.rows.iter().map(|r| r.ns).sum::<u64>(), 6_000);
+        assert_eq!(shown.rows.iter().map(|r| r.more_ns).sum::<i64>(), 5_000);
+        assert_eq!(shown.spans.iter().map(|s| s.ns).sum::<u64>(), 6_000);
+        assert_eq!((shown.spans[0].owner.as_str(), shown.spans[1].at_ns), ("nginx", 5_000));
+        let marks: Vec<(&str, u64)> = shown.marks.iter().map(|m| (m.stage.as_str(), m.at_ns)).collect();
+        assert_eq!(marks, [("driver", 0), ("handoff", 10), ("recv", 6_000)]);
+    }
+
+    #[test]
+    fn an_id_that_is_none_says_which_there_are() {
+        let text = shown(400).expect_err("no such message").to_string();
+        assert!(
+            text.contains("no message 400") && text.contains("0 to 399") && text.contains("the slowest are 7,"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Where messages spend their time, without comparing them: the mean profile of the median messages, and single messages.
+//!
+//! In: lifetimes, and the messages (by rank) or one of them. Out: rows by (leg, category, name, role) in ns, largest first, that
+//! sum to the latency; and advice where a known pathology is in a row. A tail is told by its difference from the median; what
+//! everybody waits for is in no difference.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{Frame, Leg, Lifetimes, Role};
+
+use crate::causes::round_to;
+use crate::focus::{mean, ranks};
+use crate::model::{SlowMessage, Typical, TypicalRow};
+use crate::profile::each_part;
+use crate::rules::UNEXPLAINED;
+use crate::{MIN_MESSAGES, Options, words};
+
+/// The messages that are called median.
+const MEDIAN: (f64, f64) = (0.45, 0.55);
+/// A row that has less of a median message is not worth advice.
+const ADVISED: f64 = 0.1;
+/// Most of the slowest messages that are listed.
+const SLOWEST: usize = 10;
+
+/// What a row is keyed by: leg, category, name, role.
+pub type Key = (Leg, &'static str, String, Role);
+
+/// Names owners, each only once.
+pub struct Names<'a> {
+    lifetimes: &'a Lifetimes,
+    options: &'a Options,
+    known: BTreeMap<(usize, Role, u32), Key>,
+}
+
+impl<'a> Names<'a> {
+    /// By the category table of the options.
+    pub fn new(lifetimes: &'a Lifetimes, options: &'a Options) -> Names<'a> {
+        Names { lifetimes, options, known: BTreeMap::new() }
+    }
+
+    /// The row of an owner met in the leg `LEGS[segment]`.
+    pub fn of(&mut self, segment: usize, role: Role, owner: u32) -> &Key {
+        let (lifetimes, options) = (self.lifetimes, self.options);
+        self.known.entry((segment, role, owner)).or_insert_with(|| {
+            let (leg, of) = (tailsight_lifetime::LEGS[segment], &lifetimes.owners[owner as usize]);
+            let verdict = options.categories.classify(of, leg, role, &lifetimes.app, &lifetimes.symbols);
+            match verdict.category {
+                UNEXPLAINED => (leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
+                category => (leg, category, verdict.name, role),
+            }
+        })
+    }
+
+    /// A message's time by row, ns: they sum to its latency.
+    pub fn message(&mut self, id: u32) -> BTreeMap<Key, u64> {
+        let (lifetimes, leg) = (self.lifetimes, self.options.leg);
+        let mut out: BTreeMap<Key, u64> = BTreeMap::new();
+        let mut sum = 0;
+        each_part(lifetimes, id, leg, |segment, part| {
+            sum += part.ns;
+            *out.entry(self.of(segment, part.role, part.owner).clone()).or_default() += part.ns;
+        });
+        // Where a leg between the ends of the total was not seen, its time has no owner.
+        let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(sum);
+        if latency > sum {
+            let key = (leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A);
+            *out.entry(key).or_default() += latency - sum;
+        }
+        out
+    }
+}
+
+/// The ranks of the median messages: p45..p55, or as many more around the median as make 20; all when there are fewer.
+pub(crate) fn median_ranks(n: usize) -> std::ops::Range<usize> {
+    let range = ranks(n, MEDIAN);
+    if range.len() >= MIN_MESSAGES.min(n) {
+        return range;
+    }
+    let width = MIN_MESSAGES.min(n);
+    let from = (n - width) / 2;
+    from..from + width
+}
+
+/// Where a median message spends its time. `ranked`: all complete messages by (latency, id).
+pub fn typical(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) -> Option<Typical> {
+    let range = median_ranks(ranked.len());
+    let (n, all) = (range.len() as u64, ranked.len() as f64);
+    if n == 0 {
+        return None;
+    }
+    let cohort = &ranked[range.clone()];
+    let mut names = Names::new(lifetimes, options);
+    let mut sums: BTreeMap<Key, u64> = BTreeMap::new();
+    // How long each reply waited in the socket or the queueing discipline: a timer shows in the typical one, not in the mean.
+    let mut queued: Vec<u64> = Vec::with_capacity(cohort.len());
+    for &(_, id) in cohort {
+        names.message(id).into_iter().for_each(|(key, ns)| *sums.entry(key).or_default() += ns);
+        let mut waits = 0;
+        each_part(lifetimes, id, options.leg, |_, part| {
+            let owner = &lifetimes.owners[part.owner as usize];
+            waits += if owner.frames.contains(&Frame::TxQueued) { part.ns } else { 0 };
+        });
+        queued.push(waits);
+    }
+    queued.sort_unstable();
+    let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+    let mean_ns = mean(sum_ns, n);
+    let scaled: Vec<i128> = sums.values().map(|&ns| i128::from(ns)).collect();
+    let means = round_to(&scaled, i128::from(n), mean_ns as i64);
+    let queued_ns = queued[queued.len() / 2];
+    let row = |(((leg, category, name, role), ns), mean): ((Key, u64), i64)| {
+        let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
+        let mut row = TypicalRow {
+            category: category.into(),
+            name,
+            role,
+            leg,
+            mean_ns: mean.max(0) as u64,
+            share,
+            advice: vec![],
+        };
+        if share >= ADVISED {
+            row.advice = words::pathology(&row, queued_ns, &lifetimes.app);
+        }
+        row
+    };
+    let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(row).filter(|row| row.mean_ns > 0).collect();
+    rows.sort_by(|a, b| b.mean_ns.cmp(&a.mean_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name))));
+    Some(Typical { from: range.start as f64 / all, to: range.end as f64 / all, messages: n, mean_ns, rows })
+}
+
+/// The slowest messages, each with where its time went. `ranked`: all complete messages by (latency, id).
+pub fn slowest(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) -> Vec<SlowMessage> {
+    let mut names = Names::new(lifetimes, options);
+    let one = |&(latency_ns, id): &(u64, u32)| {
+        let message = &lifetimes.messages[id as usize];
+        let part = |((leg, category, name, role), ns): (Key, u64)| TypicalRow {
+            category: category.into(),
+            name,
+            role,
+            leg,
+            mean_ns: ns,
+            share: ns as f64 / latency_ns.max(1) as f64,
+            advice: vec![],
+        };
+        let mut parts: Vec<TypicalRow> = names.message(id).into_iter().map(part).filter(|p| p.mean_ns > 0).collect();
+        parts.sort_by(|a, b| {
+            b.mean_ns.cmp(&a.mean_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name)))
+        });
+        let flow = lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone());
+        SlowMessage { id, latency_ns, ahead: message.ahead, flow, parts }
+    };
+    ranked.iter().rev().take(SLOWEST).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_lifetime::{Context, Flow, Message, Owner, Part};
+    use tailsight_trace::FlowKey;
+
+    /// Messages of a server whose replies wait so long in the socket: receive 10 us, own work 600 us, send 1 us.
+    fn replies(n: u32, queued_ns: u64) -> Lifetimes {
+        let owners = vec![
+            Owner { context: Context::Own, frames: vec![] },
+            Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] },
+        ];
+        let part = |owner, ns| Part { role: Role::A, owner, count: 1, ns };
+        let parts =
+            (0..n).map(|_| [vec![part(0, 10_000)], vec![part(0, 600_000)], vec![part(0, 1_000), part(1, queued_ns)]]);
+        let message = |id: u32| {
+            let driver_ns = 1_000 + 100_000_000 * u64::from(id);
+            let (recv_ns, send_ns) = (driver_ns + 10_000, driver_ns + 610_000);
+            Message {
+                id,
+                tid: 9,
+                driver_ns,
+                recv_ns,
+                send_ns,
+                xmit_ns: send_ns + 1_000 + queued_ns,
+                ..Message::default()
+            }
+        };
+        let flow = Flow { key: FlowKey { addrs: 1, ports: 1, proto: 0 }, name: "a <- b".into(), messages: n };
+        Lifetimes::from_parts("python3", (0..n).map(message).collect(), vec![flow], owners, parts.collect())
+    }
+
+    fn of(lifetimes: &Lifetimes) -> Typical {
+        let options = Options { leg: Leg::Total, ..Options::default() };
+        let ranked: Vec<(u64, u32)> =
+            lifetimes.messages.iter().map(|m| (m.latency(Leg::Total).expect("complete"), m.id)).collect();
+        typical(lifetimes, &options, &ranked).expect("messages")
+    }
+
+    /// p50 was 41.9 ms, 41.2 ms of it Nagle's algorithm and a delayed acknowledgement, and it was never mentioned.
+    #[test]
+    fn what_every_message_waits_for_is_named_with_its_cure() {
+        let t = of(&replies(400, 41_200_000));
+        assert_eq!((t.messages, t.mean_ns, t.from, t.to), (40, 41_811_000, 0.45, 0.55));
+        assert_eq!(t.rows.iter().map(|r| r.mean_ns).sum::<u64>(), t.mean_ns);
+        let first = &t.rows[0];
+        assert_eq!((first.leg, first.mean_ns), (Leg::Transmit, 41_200_000));
+        assert!(first.category == "transmit-processing" && (first.share - 0.985_387).abs() < 1e-5, "{first:?}");
+        assert!(first.advice.len() == 1 && first.advice[0].contains("TCP_NODELAY"), "{:?}", first.advice);
+        assert!(first.advice[0].contains("python3"), "{:?}", first.advice);
+        assert!(t.rows[1..].iter().all(|r| r.advice.is_empty()), "{:?}", t.rows);
+        // As long in the queue, but not by that timer: no claim about Nagle.
+        let other = of(&replies(400, 9_000_000));
+        assert!(!other.rows[0].advice[0].contains("TCP_NODELAY"), "{:?}", other.rows[0].advice);
+        // A queue of a few microseconds is nobody's fault.
+        assert!(of(&replies(400, 5_000)).rows.iter().all(|r| r.advice.is_empty()));
+    }
+
+    #[test]
+    fn a_handful_of_messages_still_has_a_median() {
+        let t = of(&replies(5, 0));
+        assert_eq!((t.messages, t.from, t.to, t.mean_ns), (5, 0.0, 1.0, 611_000));
+        assert_eq!(median_ranks(100), 40..60);
+        assert_eq!(median_ranks(2_000), 900..1_100);
+        assert_eq!(median_ranks(0), 0..0);
+    }
+
+    #[test]
+    fn the_slowest_come_first_with_all_of_their_time() {
+        let lifetimes = replies(12, 7_000);
+        let options = Options { leg: Leg::Total, ..Options::default() };
+        let ranked: Vec<(u64, u32)> = (0..12).map(|id| (618_000, id)).collect();
+        let slowest = slowest(&lifetimes, &options, &ranked);
+        assert_eq!((slowest.len(), slowest[0].id), (10, 11));
+        assert!(slowest.iter().all(|m| m.parts.iter().map(|p| p.mean_ns).sum::<u64>() == 618_000));
+        assert_eq!(slowest[0].parts[0].mean_ns, 600_000);
+    }
+}

@@ -1,0 +1,219 @@
+//! One message on the terminal: what is known of it, its way in time, and what of it is more than usual.
+//!
+//! In: a [`Shown`] and the [`Diagnosis`] beside it. Out: text. Neighbouring pieces of the path that count to one row on one core
+//! are one line; pieces that are too short to matter are counted together.
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::show::{Row, Shown, Span};
+use tailsight_diagnose::words::readable;
+
+use super::text::{clean, cut, paint, wrap};
+use super::{Style, role_name, units};
+
+/// Most lines of the path.
+const LINES: usize = 40;
+/// Most rows of what is more, and of what is less.
+const ROWS: usize = 10;
+/// Less than this part of the message is not worth a row.
+const SMALL: f64 = 0.005;
+
+/// The message: head, path, deviation.
+pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out += text.trim_end();
+        out.push('\n');
+    };
+    let leg = if m.leg == tailsight_lifetime::Leg::Total { "all legs".into() } else { format!("{} leg", m.leg.name()) };
+    let head = format!("{}, message {}, {leg}: {}", clean(&m.app), m.id, units::duration(m.latency_ns));
+    line(&paint(style, "1", &head));
+    let apart = units::signed_duration(m.latency_ns as i64 - m.reference_ns as i64);
+    let place = format!(
+        "slower than {} of {}; the messages it is compared with take {} (difference {apart})",
+        units::percent(m.faster),
+        units::counted(m.messages, "message"),
+        units::duration(m.reference_ns)
+    );
+    wrap(&place, style.columns(), "").iter().for_each(|row| line(row));
+    let ahead = match m.ahead.as_slice() {
+        [] => "no message was taken ahead of it".to_owned(),
+        ids => {
+            let list: Vec<String> = ids.iter().rev().map(u32::to_string).collect();
+            let most = if ids.len() == 16 { "at least " } else { "" };
+            format!("{most}{} taken ahead of it: {}", units::counted(ids.len() as u64, "message"), list.join(", "))
+        }
+    };
+    let about =
+        format!("{}, {} bytes, received by thread {}; {ahead}", clean(&m.flow), units::count(m.bytes.into()), m.tid);
+    wrap(&about, style.columns(), "").iter().for_each(|row| line(row));
+
+    line("");
+    line(&paint(style, "1", "Its way:"));
+    let time_w = units::duration(m.latency_ns).chars().count().max(7);
+    line(&paint(style, "2", &format!(" {:>time_w$}  {:>time_w$}  {:<7}  what", "at", "for", "core")));
+    for step in steps(m) {
+        match step {
+            Step::Mark(stage, at) => {
+                let text = format!(" {:>time_w$}  {:>time_w$}  {:<7}  ", units::duration(at), "", "");
+                line(&paint(style, "36", &format!("{text}─ {}", in_words(stage))));
+            }
+            Step::Run(run) => {
+                let core = run.cpu.map_or("none".to_owned(), |cpu| format!("{cpu} {:?}", run.role));
+                let text = format!(
+                    " {:>time_w$}  {:>time_w$}  {core:<7}  ",
+                    units::duration(run.at_ns),
+                    units::duration(run.ns)
+                );
+                let pieces =
+                    if run.pieces > 1 { format!(", {} pieces", units::count(run.pieces)) } else { String::new() };
+                let room = style.columns().saturating_sub(text.chars().count());
+                line(&(text + &cut(&format!("{}{pieces}", clean(&run.what)), room)));
+            }
+        }
+    }
+
+    line("");
+    line(&paint(style, "1", "What of it is more than usual:"));
+    let (more, less): (Vec<&Row>, Vec<&Row>) = m.rows.iter().partition(|r| r.more_ns > 0);
+    let matters = |r: &&&Row| r.more_ns.unsigned_abs() as f64 >= SMALL * m.latency_ns as f64;
+    let rows: Vec<&Row> = more.iter().filter(matters).take(ROWS).copied().collect();
+    for row in &rows {
+        line(&row_line(row, d, style));
+    }
+    if rows.is_empty() {
+        line(" nothing");
+    }
+    let rest: i64 = more.iter().map(|r| r.more_ns).sum::<i64>() - rows.iter().map(|r| r.more_ns).sum::<i64>();
+    if rest > 0 {
+        line(&paint(style, "2", &format!(" {:>8}  in smaller rows", plus(rest))));
+    }
+    let less: i64 = less.iter().map(|r| r.more_ns).sum();
+    if less < 0 {
+        line(&paint(style, "2", &format!(" {:>8}  in rows that it has less of", plus(less))));
+    }
+    out
+}
+
+fn plus(ns: i64) -> String {
+    if ns > 0 { format!("+{}", units::duration(ns.unsigned_abs())) } else { units::signed_duration(ns) }
+}
+
+fn what(category: &str, name: &str) -> String {
+    match readable(category, name) {
+        name if name == category => name,
+        name => format!("{category} {name}"),
+    }
+}
+
+fn row_line(row: &Row, d: &Diagnosis, style: &Style) -> String {
+    let cause = row.cause.and_then(|rank| d.causes.iter().find(|c| c.rank == rank));
+    let of = match cause {
+        Some(c) if super::causes::is_named(c) => format!(", cause {}", c.rank),
+        _ => String::new(),
+    };
+    let left = format!(" {:>8}  ", plus(row.more_ns));
+    let text = format!(
+        "{} ({}, {} leg; {}, usually {}{of})",
+        clean(&what(&row.category, &row.name)),
+        role_name(row.role),
+        row.leg.name(),
+        units::duration(row.ns),
+        units::duration(row.reference_ns)
+    );
+    let indent = " ".repeat(left.chars().count());
+    let lines = wrap(&text, style.columns() - indent.len(), &indent);
+    left + &lines.join("\n")
+}
+
+/// A stage in words.
+fn in_words(stage: &str) -> &str {
+    match stage {
+        "nic" => "at the NIC",
+        "driver" => "first seen in the stack (driver)",
+        "stack" => "protocol processing",
+        "handoff" => "socket made readable (hand-off)",
+        "wake" => "its thread woken",
+        "on_cpu" => "its thread on a core",
+        "recv_enter" => "receive call entered",
+        "recv" => "received",
+        "send" => "reply sent (send call)",
+        "xmit" => "reply handed to the driver",
+        other => other,
+    }
+}
+
+/// Pieces of the path after each other with one row and core.
+struct Run {
+    at_ns: u64,
+    ns: u64,
+    cpu: Option<u16>,
+    role: tailsight_lifetime::Role,
+    what: String,
+    pieces: u64,
+}
+
+enum Step<'a> {
+    Mark(&'a str, u64),
+    Run(Run),
+}
+
+/// The marks and the pieces of the path in order. Where these are too many, the shortest neighbours become one.
+fn steps(m: &Shown) -> Vec<Step<'_>> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut marks = m.marks.iter().peekable();
+    // A mark ends what can be joined.
+    let mut stretch = Vec::new();
+    let mut steps: Vec<(usize, Step)> = Vec::new();
+    for span in &m.spans {
+        while let Some(mark) = marks.next_if(|mark| mark.at_ns <= span.at_ns) {
+            steps.push((runs.len(), Step::Mark(&mark.stage, mark.at_ns)));
+            stretch.clear();
+        }
+        match runs.last_mut().filter(|r| !stretch.is_empty() && joins(r, span)) {
+            Some(run) => {
+                run.ns += span.ns;
+                run.pieces += 1;
+            }
+            None => runs.push(Run {
+                at_ns: span.at_ns,
+                ns: span.ns,
+                cpu: span.cpu,
+                role: span.role,
+                what: what(&span.category, &span.name),
+                pieces: 1,
+            }),
+        }
+        stretch.push(span.at_ns);
+    }
+    steps.extend(marks.map(|mark| (runs.len(), Step::Mark(mark.stage.as_str(), mark.at_ns))));
+    // Only the longest have a line of their own when there are too many.
+    let mut lengths: Vec<u64> = runs.iter().map(|r| r.ns).collect();
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    let least = lengths.get(LINES / 2).copied().filter(|_| runs.len() > LINES).unwrap_or(0);
+    let mut marks = steps.into_iter().peekable();
+    let mut out: Vec<Step> = Vec::new();
+    for (i, run) in runs.into_iter().enumerate() {
+        while let Some((_, mark)) = marks.next_if(|(at, _)| *at <= i) {
+            out.push(mark);
+        }
+        let short = run.ns <= least && least > 0;
+        match out.last_mut() {
+            Some(Step::Run(last)) if short && last.what == SHORT => {
+                last.ns += run.ns;
+                last.pieces += run.pieces;
+                last.cpu = last.cpu.filter(|&cpu| Some(cpu) == run.cpu);
+            }
+            _ if short => out.push(Step::Run(Run { what: SHORT.into(), ..run })),
+            _ => out.push(Step::Run(run)),
+        }
+    }
+    out.extend(marks.map(|(_, mark)| mark));
+    out
+}
+
+/// What many short pieces are called.
+const SHORT: &str = "shorter pieces (--json has each)";
+
+fn joins(run: &Run, span: &Span) -> bool {
+    run.cpu == span.cpu && run.role == span.role && run.what == what(&span.category, &span.name)
+}

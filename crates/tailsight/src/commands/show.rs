@@ -1,0 +1,38 @@
+//! `tailsight show`: one message, step by step.
+
+use tailsight_diagnose::Error;
+use tailsight_diagnose::show::{Beside, no_such, show};
+use tailsight_report::terminal::message_of;
+
+use super::diagnose::not_available_or;
+use crate::cli::Show;
+use crate::{Verdict, pipeline, terminal};
+
+/// Shows the message.
+pub fn run(args: &Show) -> anyhow::Result<Verdict> {
+    let options = pipeline::options(&args.question)?;
+    let opened = pipeline::open(&args.run)?;
+    let mut options = pipeline::chosen(options, Some(&args.question), &opened, None);
+    let lifetimes = &opened.analysis.lifetimes;
+    // A message that was not answered has its receive leg at least; only a leg that was asked for is insisted on.
+    let message = lifetimes.messages.get(args.id as usize);
+    if args.question.leg.is_none() && message.is_some_and(|m| m.latency(options.leg).is_none()) {
+        options.leg = tailsight_lifetime::Leg::Receive;
+    }
+    if message.is_none_or(|m| m.latency(options.leg).is_none()) {
+        return Err(no_such(lifetimes, options.leg, args.id).into());
+    }
+    let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
+        Ok(found) => found,
+        Err(error) => return not_available_or(error),
+    };
+    let path = opened.analysis.path(args.id, options.leg);
+    let beside = Beside { path: &path, diagnosis: &diagnosis, causes: &causes };
+    let shown = show(lifetimes, &options, args.id, &beside).map_err(|error: Error| anyhow::Error::from(error))?;
+    if args.json {
+        terminal::print(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
+    } else {
+        terminal::print(&message_of(&shown, &diagnosis, &terminal::style()))?;
+    }
+    Ok(Verdict::Done)
+}
