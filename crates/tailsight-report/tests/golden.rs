@@ -100,6 +100,9 @@ fn the_page_has_what_the_json_has() {
     assert!(page.contains(&whole), "the diagnosis is in the page to the letter");
     assert_eq!(data["titles"].as_array().map(Vec::len), Some(diagnosis.causes.len()));
     assert_eq!(data["chance_titles"].as_array().map(Vec::len), Some(diagnosis.not_significant.len()));
+    let typical = diagnosis.typical.as_ref().expect("where a median message spends its time");
+    assert_eq!(data["typical_titles"].as_array().map(Vec::len), Some(typical.rows.len()));
+    assert!(data["diagnosis"]["legs"]["service"]["p50"].is_u64() && page.contains("id=\"legs-section\""));
     // Every context of the cores has its words.
     let more = diagnosis.more.as_ref().expect("it was asked for");
     let contexts = more.cores.iter().flatten().flat_map(|c| &c.contexts);

@@ -17,15 +17,15 @@ function drawTypical() {
   byId("typical-lede").textContent = "The mean of the " + plural(t.messages, "message") + " around the median, " + duration(t.mean_ns) + ". It is compared with nothing: what every message waits for is in no difference, and so in no cause above.";
   const rows = t.rows.map((r, i) => [r, i]), big = rows.filter(([r], i) => i < 12 && r.share >= .005);
   const top = Math.max(...big.map(([r]) => r.share), 1e-9), small = rows.slice(big.length);
-  byId("typical").append(el("thead", {}, el("tr", {}, el("th", {}, "What"), el("th", {}, "Share"), el("th", { class: "num" }, "Per message"), el("th", {}, "Leg"))));
+  byId("typical").append(el("thead", {}, el("tr", {}, el("th", {}, "What"), el("th", {}, "Share"), el("th", { class: "num" }, "Per message"))));
   const body = el("tbody");
   for (const [r, i] of big) {
-    body.append(el("tr", {}, el("td", { class: "what" }, el("b", {}, data.typical_titles[i]), el("small", {}, (r.name && r.name !== r.category ? r.category + " on the " : "on the ") + roleName(r.role))),
-      el("td", { class: "share" }, bar(r.share, top, "var(--soft)")), el("td", { class: "num" }, duration(r.mean_ns)), el("td", {}, r.leg)));
-    for (const text of r.advice || []) body.append(el("tr", { class: "detail" }, el("td", { colspan: 4 }, el("p", { class: "note" }, rich(text)))));
+    body.append(el("tr", {}, el("td", { class: "what" }, el("b", {}, data.typical_titles[i]), el("small", {}, (r.name && r.name !== r.category ? r.category + " on the " : "on the ") + roleName(r.role) + ", " + r.leg + " leg")),
+      el("td", { class: "share" }, bar(r.share, top, "var(--soft)")), el("td", { class: "num" }, duration(r.mean_ns))));
+    for (const text of r.advice || []) body.append(el("tr", { class: "detail" }, el("td", { colspan: 3 }, el("div", { class: "inner" }, el("p", { class: "note" }, rich(text))))));
   }
   const sum = (f) => small.reduce((a, [r]) => a + f(r), 0);
-  if (small.length) body.append(el("tr", { class: "less" }, el("td", {}, plural(small.length, "smaller row")), el("td", { class: "share" }, el("div", { class: "sharebar" }, el("b", {}, percent(sum((r) => r.share))))), el("td", { class: "num" }, duration(sum((r) => r.mean_ns))), el("td")));
+  if (small.length) body.append(el("tr", { class: "less" }, el("td", {}, plural(small.length, "smaller row")), el("td", { class: "share" }, el("div", { class: "sharebar" }, el("b", {}, percent(sum((r) => r.share))))), el("td", { class: "num" }, duration(sum((r) => r.mean_ns)))));
   byId("typical").append(body);
 }
 
