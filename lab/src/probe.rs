@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use crate::clock::now_ns;
 use crate::poller::Poller;
 use crate::servers::Service;
-use crate::wire::{HEADER, Header, NULL_RPC, Stamps};
+use crate::wire::{NULL_RPC, REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, id_of, request};
 use crate::{Error, Result};
 
 /// How long replies are waited for after the last request, at most, ns.
@@ -38,7 +38,7 @@ pub struct Special {
     /// Which part of requests, 0 to 1.
     pub part: f64,
     /// Its flags ([`crate::wire::flags`]).
-    pub flags: u16,
+    pub flags: u8,
     /// Its service time, where it is another.
     pub service: Option<Service>,
 }
@@ -102,7 +102,7 @@ pub struct Sample {
     /// The service time that it asked for, ns.
     pub service_ns: u32,
     /// Its flags.
-    pub flags: u16,
+    pub flags: u8,
     /// The connection that it was sent on.
     pub connection: u32,
     /// Whether it came on a connection of its own.
@@ -265,20 +265,15 @@ impl Client<'_> {
     fn request(&mut self, place: usize, due_ns: u64, fresh: bool) -> Result<()> {
         let special = self.plan.special.filter(|special| self.rng.random::<f64>() < special.part);
         let service = special.and_then(|special| special.service).unwrap_or(self.plan.service);
-        let header = Header {
-            id: self.samples.len() as u32,
-            service_ns: service.draw(&mut self.rng),
-            reply_bytes: Stamps::BYTES as u16,
-            flags: special.map_or(0, |special| special.flags),
-        };
+        let (service_ns, flags) = (service.draw(&mut self.rng), special.map_or(0, |special| special.flags));
         let mut bytes = [0; NULL_RPC];
-        bytes[..HEADER].copy_from_slice(&header.to_bytes());
-        let size = if self.plan.speech == Speech::Synthetic { HEADER } else { NULL_RPC };
+        bytes[..REQUEST_HEAD].copy_from_slice(&request(self.samples.len() as u32, service_ns, flags));
+        let size = if self.plan.speech == Speech::Synthetic { REQUEST_HEAD } else { NULL_RPC };
         self.samples.push(Sample {
             due_ns,
             sent_ns: now_ns(),
-            service_ns: header.service_ns,
-            flags: header.flags,
+            service_ns,
+            flags,
             connection: place as u32,
             fresh,
             ..Sample::default()
@@ -306,7 +301,8 @@ impl Client<'_> {
     /// Reads replies of a connection and sends what is left.
     fn serve(&mut self, place: usize) -> Result<()> {
         self.flush(place)?;
-        let size = if self.plan.speech == Speech::Synthetic { HEADER + Stamps::BYTES } else { NULL_RPC };
+        let stamped = self.plan.speech == Speech::Synthetic;
+        let size = if stamped { REPLY_HEAD + Stamps::BYTES } else { NULL_RPC };
         let Some(connection) = &mut self.connections[place] else { return Ok(()) };
         let gone = |e| Error::io(format!("read replies of {}", self.plan.addr), e);
         loop {
@@ -323,15 +319,17 @@ impl Client<'_> {
             while connection.kept.len() - at >= size {
                 let reply = &connection.kept[at..at + size];
                 at += size;
-                let Some(header) = Header::parse(reply) else {
+                let head = || reply.first_chunk::<REPLY_HEAD>().and_then(|head| ReplyHead::parse(head).ok());
+                let id = if stamped { head().map(|head| head.id) } else { id_of(reply) };
+                let Some(id) = id else {
                     return Err(gone(std::io::Error::other("what came is no reply")));
                 };
-                if let Some(sample) = self.samples.get_mut(header.id as usize)
+                if let Some(sample) = self.samples.get_mut(id as usize)
                     && sample.answered_ns == 0
                 {
                     sample.answered_ns = now;
-                    if self.plan.speech == Speech::Synthetic {
-                        sample.stamps = Stamps::read(&reply[HEADER..]).unwrap_or_default();
+                    if stamped {
+                        sample.stamps = Stamps::read(&reply[REPLY_HEAD..]).unwrap_or_default();
                     }
                     self.answered += 1;
                 }

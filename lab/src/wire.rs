@@ -1,65 +1,43 @@
-//! The synthetic protocol on the wire: a request says how long its service takes, a reply says when it was served.
+//! What the lab's server and its probe say in the synthetic protocol ([`tailsight_protocol::wire::synthetic`], the one that
+//! `tailsight load synthetic://` speaks): what a request asks for beside its service time, and when it was served.
 //!
-//! A request is a header of 16 bytes, little endian: magic u32, request id u32, service time in ns u32, bytes of reply
-//! payload u16, [`flags`] u16. A reply is the same header and the payload asked for; when that has room for
-//! [`Stamps::BYTES`], it begins with the server's stamps (CLOCK_MONOTONIC ns). Echo servers give 128 bytes back as they
-//! came: the same header with padding.
+//! A request has no padding: 16 bytes. With [`flags::STAMPS`] the reply's head is followed by the server's [`Stamps`]
+//! (CLOCK_MONOTONIC ns, little endian) where there is room. Echo servers give 128 bytes back as they came: a request with
+//! padding that its head says nothing of.
 
-/// The first four bytes of a header.
-pub const MAGIC: u32 = 0x7453_7954;
-/// Bytes of a header, and of a request of the synthetic protocol.
-pub const HEADER: usize = 16;
+use tailsight_protocol::wire::synthetic::Request;
+pub use tailsight_protocol::wire::synthetic::{REPLY_HEAD, REQUEST_HEAD, ReplyHead};
+
 /// Bytes of a request and of a reply of the null-RPC servers (Tales of the Tail §3.1.1).
 pub const NULL_RPC: usize = 128;
 
-/// What a request makes the synthetic server do beside its service time.
+/// What a request makes `lab serve synthetic` do beside its service time: [`Request::beside`].
 pub mod flags {
     /// Take the mutex that another thread of the server holds now and then.
-    pub const LOCK: u16 = 1;
+    pub const LOCK: u8 = 1;
     /// Append to a file and `fsync` it.
-    pub const FSYNC: u16 = 2;
+    pub const FSYNC: u8 = 2;
     /// Give pages back with `MADV_DONTNEED` and touch them again.
-    pub const TOUCH: u16 = 4;
+    pub const TOUCH: u8 = 4;
     /// Write to pages that are read-only until the SIGSEGV handler allows it, as garbage collectors do.
-    pub const PROTECT: u16 = 8;
+    pub const PROTECT: u8 = 8;
     /// Touch pages of a file that were not touched before, so that the memory group has to give up others.
-    pub const RECLAIM: u16 = 16;
+    pub const RECLAIM: u8 = 16;
+    /// Put the server's stamps behind the reply's head.
+    pub const STAMPS: u8 = 128;
 }
 
-/// A request, or the head of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Header {
-    /// Chosen by the client, given back by the server.
-    pub id: u32,
-    /// Service time, ns; 0 lets the server draw its own.
-    pub service_ns: u32,
-    /// Payload of the reply, bytes.
-    pub reply_bytes: u16,
-    /// [`flags`].
-    pub flags: u16,
+/// A request of the probe: stamps are asked for.
+#[must_use]
+pub fn request(id: u32, service_ns: u32, flags: u8) -> [u8; REQUEST_HEAD] {
+    let reply_bytes = (REPLY_HEAD + Stamps::BYTES) as u16;
+    Request { id, service_ns, reply_bytes, sleep: false, beside: flags | flags::STAMPS }.head(false)
 }
 
-impl Header {
-    /// The 16 bytes.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; HEADER] {
-        let mut bytes = [0; HEADER];
-        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.id.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.service_ns.to_le_bytes());
-        bytes[12..14].copy_from_slice(&self.reply_bytes.to_le_bytes());
-        bytes[14..16].copy_from_slice(&self.flags.to_le_bytes());
-        bytes
-    }
-
-    /// Reads a header; `None` when there are too few bytes or another magic.
-    #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        let half = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-        (word(0)? == MAGIC).then_some(())?;
-        Some(Self { id: word(4)?, service_ns: word(8)?, reply_bytes: half(12)?, flags: half(14)? })
-    }
+/// The id of the request that bytes begin with; `None` when there are too few, or they are no request.
+#[must_use]
+pub fn id_of(bytes: &[u8]) -> Option<u32> {
+    Request::parse(bytes).ok().flatten().map(|(request, _)| request.id)
 }
 
 /// When the server had a request, CLOCK_MONOTONIC ns.
@@ -99,11 +77,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_request_of_the_probe_is_one_of_the_protocol() {
+        let bytes = request(7, 5_000, flags::FSYNC);
+        assert_eq!(&bytes, b"TSrq\0\0\0\x07\0\0\x13\x88\0\x38\x82\0");
+        assert_eq!((id_of(&bytes), id_of(&bytes[..15]), id_of(b"get a\r\n")), (Some(7), None, None));
+    }
+
     proptest! {
         #[test]
-        fn headers_and_stamps_come_back(id: u32, service_ns: u32, reply_bytes: u16, flags: u16, a: u64, b: u64, c: u64) {
-            let header = Header { id, service_ns, reply_bytes, flags };
-            prop_assert_eq!(Header::parse(&header.to_bytes()), Some(header));
+        fn stamps_come_back(a: u64, b: u64, c: u64) {
             let stamps = Stamps { received_ns: a, began_ns: b, ended_ns: c };
             let mut payload = [7; 40];
             stamps.write(&mut payload);
@@ -112,11 +95,8 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_header_or_not(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            if let Some(header) = Header::parse(&bytes) {
-                prop_assert_eq!(&header.to_bytes()[..], &bytes[..HEADER]);
-            }
-            let _ = Stamps::read(&bytes);
+        fn any_bytes_are_a_request_or_not(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = (id_of(&bytes), Stamps::read(&bytes));
         }
     }
 }

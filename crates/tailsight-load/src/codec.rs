@@ -190,8 +190,13 @@ impl Encoder {
             }
             (Kind::Synthetic, _) => {
                 let reply_bytes = length.min(u32::from(u16::MAX)) as u16;
-                let request =
-                    wire::synthetic::Request { id: id as u32, service_ns: ask.service_ns, reply_bytes, sleep: false };
+                let request = wire::synthetic::Request {
+                    id: id as u32,
+                    service_ns: ask.service_ns,
+                    reply_bytes,
+                    sleep: false,
+                    beside: 0,
+                };
                 // The bare head is always a valid size.
                 let _ = request.write(out, wire::synthetic::REQUEST_HEAD);
                 Expect::new(u64::from(id as u32), Op::Get).value(request.value())

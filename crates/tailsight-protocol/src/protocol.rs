@@ -20,7 +20,7 @@ pub enum Kind {
     Http2,
     /// The reply is the request's bytes.
     Echo,
-    /// The lab's synthetic service-time protocol ([`wire::synthetic`](crate::wire::synthetic)).
+    /// The synthetic service-time protocol ([`wire::synthetic`](crate::wire::synthetic)).
     Synthetic,
 }
 

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use super::{FaultArgs, needed, ready};
 use crate::clock::now_ns;
 use crate::truth::{TruthLog, kind};
-use crate::wire::{HEADER, Header};
+use crate::wire::{REQUEST_HEAD, id_of};
 use crate::{Error, Result};
 
 /// `_IOW('T', 202, int)`, and flags (`include/uapi/linux/if_tun.h`).
@@ -97,9 +97,9 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
 /// An entry for each request in a packet.
 fn log(truth: &TruthLog, kind: fn(u32) -> u64, packet: &[u8], from_ns: u64, to_ns: u64) {
     // All requests are equally long, and no segment is so full that one is cut.
-    for request in payload(packet).unwrap_or_default().chunks_exact(HEADER) {
-        if let Some(header) = Header::parse(request) {
-            truth.add(kind(header.id), from_ns, to_ns);
+    for request in payload(packet).unwrap_or_default().chunks_exact(REQUEST_HEAD) {
+        if let Some(id) = id_of(request) {
+            truth.add(kind(id), from_ns, to_ns);
         }
     }
 }

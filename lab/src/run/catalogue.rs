@@ -33,7 +33,7 @@ fn spin() -> Plan {
 }
 
 /// A load in which a part of requests carries flags.
-fn special(part: f64, flags: u16) -> Load {
+fn special(part: f64, flags: u8) -> Load {
     Load::Probe(Plan { special: Some(Special { part, flags, service: None }), ..plan() })
 }
 

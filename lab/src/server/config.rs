@@ -56,13 +56,11 @@ pub struct NginxOpts {
     pub workers: usize,
     /// The CPU to pin the master and its workers to.
     pub cpu: Option<usize>,
-    /// What `/file` sends, bytes.
-    pub file_size: usize,
 }
 
 impl Default for NginxOpts {
     fn default() -> Self {
-        Self { port: 8088, workers: 1, cpu: None, file_size: 64 * 1024 }
+        Self { port: 8088, workers: 1, cpu: None }
     }
 }
 

@@ -56,7 +56,7 @@ impl Effects {
     }
 
     /// Does what the flags ask for, one after the other.
-    pub(super) fn run(&mut self, asked: u16) {
+    pub(super) fn run(&mut self, asked: u8) {
         if asked & flags::LOCK != 0 {
             // A poisoned mutex would be a panic of the holder, which only counts.
             *self.lock.lock().unwrap_or_else(|p| p.into_inner()) += 1;

@@ -13,13 +13,14 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use tailsight_protocol::wire::synthetic::Request;
 
 use super::effects::Effects;
 use super::epoll::{self, Epoll};
 use super::{Queue, ServeArgs, Service, Work, inside, null, spawn};
 use crate::clock::{now_ns, sleep_until, spin_for};
 use crate::truth::{TruthLog, kind};
-use crate::wire::{HEADER, Header, Stamps};
+use crate::wire::{REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, flags};
 use crate::{Error, Result};
 
 /// A gap between two clock reads longer than this means that something else had the core, ns.
@@ -27,7 +28,7 @@ const GAP_NS: u64 = 400;
 
 /// A request that was read.
 struct Job {
-    header: Header,
+    request: Request,
     received_ns: u64,
     /// Where the reply goes.
     stream: Arc<TcpStream>,
@@ -62,7 +63,7 @@ pub(super) fn start(args: &ServeArgs, truth: Option<Arc<TruthLog>>) -> Result<u1
         });
     }
     let mut doors = Vec::new();
-    let limit = if args.read_one { HEADER } else { 1 << 14 };
+    let limit = if args.read_one { REQUEST_HEAD } else { 1 << 14 };
     match args.queue {
         Queue::Worker => {
             for mut worker in workers {
@@ -138,7 +139,7 @@ fn read_all(epoll: &Epoll, limit: usize, mut each: impl FnMut(Job)) {
                 // SAFETY: `give` handed the descriptor over, and this is the first time it is seen.
                 (Arc::new(unsafe { TcpStream::from_raw_fd(fd) }), Vec::new())
             });
-            let room = if limit == HEADER { HEADER - kept.len() } else { limit };
+            let room = if limit == REQUEST_HEAD { REQUEST_HEAD - kept.len().min(REQUEST_HEAD - 1) } else { limit };
             let read = recv(fd, &mut buffer[..room], MsgFlags::MSG_DONTWAIT);
             let received_ns = now_ns();
             let open = match read {
@@ -147,13 +148,19 @@ fn read_all(epoll: &Epoll, limit: usize, mut each: impl FnMut(Job)) {
                     kept.extend_from_slice(&buffer[..n]);
                     let mut at = 0;
                     let mut good = true;
-                    while good && kept.len() - at >= HEADER {
-                        match Header::parse(&kept[at..]) {
-                            Some(header) => each(Job { header, received_ns, stream: Arc::clone(stream) }),
+                    loop {
+                        match Request::parse(&kept[at..]) {
+                            Ok(Some((request, length))) if kept.len() - at >= length => {
+                                each(Job { request, received_ns, stream: Arc::clone(stream) });
+                                at += length;
+                            }
+                            Ok(_) => break,
                             // Not our protocol: the connection is closed, which the client sees.
-                            None => good = false,
+                            Err(_) => {
+                                good = false;
+                                break;
+                            }
                         }
-                        at += HEADER;
                     }
                     kept.drain(..at);
                     good
@@ -173,18 +180,21 @@ impl Worker {
     /// Serves a request and sends its reply.
     fn serve(&mut self, job: &Job) {
         let began_ns = now_ns();
-        let time = if job.header.service_ns > 0 { job.header.service_ns } else { self.service.draw(&mut self.rng) };
-        self.effects.run(job.header.flags);
+        let request = &job.request;
+        let time = if request.service_ns > 0 { request.service_ns } else { self.service.draw(&mut self.rng) };
+        self.effects.run(request.beside);
         match self.work {
             // The work itself: what interrupts it makes the request take longer, not do less.
-            Work::Spin => spin_for(u64::from(time), GAP_NS),
-            Work::Sleep => sleep_until(now_ns() + u64::from(time)),
+            Work::Spin if !request.sleep => spin_for(u64::from(time), GAP_NS),
+            Work::Spin | Work::Sleep => sleep_until(now_ns() + u64::from(time)),
         }
         self.reply.clear();
-        self.reply.extend_from_slice(&Header { service_ns: time, ..job.header }.to_bytes());
-        self.reply.resize(HEADER + usize::from(job.header.reply_bytes), 0);
-        let stamps = Stamps { received_ns: job.received_ns, began_ns, ended_ns: now_ns() };
-        stamps.write(&mut self.reply[HEADER..]);
+        let waited = began_ns.saturating_sub(job.received_ns);
+        ReplyHead::new(request, u64::from(time), Some(waited)).write(&mut self.reply);
+        if request.beside & flags::STAMPS != 0 {
+            let stamps = Stamps { received_ns: job.received_ns, began_ns, ended_ns: now_ns() };
+            stamps.write(&mut self.reply[REPLY_HEAD..]);
+        }
         let mut rest = &self.reply[..];
         while !rest.is_empty() {
             match send(job.stream.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {

@@ -29,6 +29,28 @@ fn load(test: &str, arguments: &str, speech: Speech, change: impl FnOnce(Plan) -
     Some(samples)
 }
 
+/// Two protocols were called synthetic: `tailsight load synthetic://` could not speak with `lab serve synthetic`.
+#[test]
+fn the_load_generator_speaks_with_the_synthetic_server() {
+    for arguments in ["", "--read-one", "--work sleep", "--threads 2 --queue shared"] {
+        let (_server, port) = Program::here(&format!("serve synthetic {arguments} --port 0"));
+        for workload in ["service=20000;value=0", "service=20000;value=1000"] {
+            let target = format!("127.0.0.1:{port}").parse().unwrap();
+            let mut plan = tailsight_load::Plan::new(target, tailsight_load::Protocol::Synthetic);
+            plan.rate = "1k".parse().unwrap();
+            plan.duration_ns = Some(300_000_000);
+            plan.connections = 3;
+            plan.drain_ns = 2_000_000_000;
+            plan.workload = workload.parse().unwrap();
+            let outcome = tailsight_load::run(plan, &AtomicBool::new(false), |_| {}).unwrap();
+            let counts = outcome.counts;
+            assert!(counts.intended > 100, "{arguments} {workload}: {counts:?}");
+            // A reply of another length or other bytes than asked for is not ok.
+            assert_eq!(counts.ok, counts.intended, "{arguments} {workload}: {counts:?} {:?}", outcome.complaints);
+        }
+    }
+}
+
 #[test]
 fn null_rpc_of_all_three_kinds_echoes() {
     let test = "null_rpc_of_all_three_kinds_echoes";

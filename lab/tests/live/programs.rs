@@ -16,7 +16,17 @@ pub struct Program(Child);
 impl Program {
     /// Starts `lab ARGUMENTS` in a namespace.
     pub fn start(ns: &Namespace, arguments: &str) -> Self {
-        let mut command = ns.command(LAB);
+        Self::of(ns.command(LAB), arguments).0
+    }
+
+    /// Starts `lab ARGUMENTS` where the test runs; gives the port that it said it listens on.
+    pub fn here(arguments: &str) -> (Self, u16) {
+        let (program, line) = Self::of(Command::new(LAB), arguments);
+        let port = line.trim_start_matches("ready").trim().parse();
+        (program, port.unwrap_or_else(|_| panic!("lab {arguments}: {line}")))
+    }
+
+    fn of(mut command: Command, arguments: &str) -> (Self, String) {
         command.args(arguments.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = spawn_tied(command, None, Signal::SIGKILL).unwrap();
         let stdout = child.stdout.take().unwrap();
@@ -24,7 +34,7 @@ impl Program {
         let line = BufReader::new(stdout).lines().next();
         let line = line.unwrap_or_else(|| panic!("lab {arguments} ended without a word")).unwrap();
         assert!(line.starts_with("ready"), "lab {arguments}: {line}");
-        program
+        (program, line)
     }
 
     /// Its pid.

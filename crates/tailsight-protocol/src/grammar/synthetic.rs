@@ -1,4 +1,4 @@
-//! Replies of the lab's synthetic server; the format is described at [`crate::wire::synthetic`].
+//! Replies of a synthetic server; the format is described at [`crate::wire::synthetic`].
 
 use super::{Answer, Asked, Body, Fixed, Grammar, Skip, Step, Unseen};
 use crate::reply::{ErrorKind, Op, ServerTimes, Status};

@@ -1,4 +1,5 @@
-//! The lab's synthetic service-time protocol: the request says what it costs, the reply what it really cost.
+//! The synthetic service-time protocol, which `lab serve synthetic` speaks: the request says what it costs, the reply what it
+//! really cost. Big-endian.
 //!
 //! A request is a head of 16 bytes, then perhaps padding:
 //!
@@ -8,10 +9,12 @@
 //! | 4 | 4 | request id, given back |
 //! | 8 | 4 | service time to spend, ns |
 //! | 12 | 2 | bytes of the whole reply; fewer than its head (32) asks for the head alone |
-//! | 14 | 2 | flags: 1 sleep (else spin), 2 padded |
+//! | 14 | 1 | what the server is asked to do beside, as it defines it; 0: nothing |
+//! | 15 | 1 | flags: 1 sleep (else spin as the server is set to), 2 padded |
 //! | 16 | 4 | only if padded: bytes of padding that follow, not looked at |
 //!
-//! A reply is a head of 32 bytes, then the pattern ([`Value`]) whose seed is the request's id, up to its length:
+//! A reply is a head of 32 bytes, then the pattern ([`Value`]) whose seed is the request's id, up to its length (or what the
+//! server was asked for beside):
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -40,8 +43,8 @@ pub const REPLY_HEAD: usize = 32;
 /// The most padding, and the longest reply taken for one.
 pub const LARGEST: u32 = 64 << 20;
 
-const SLEEP: u16 = 1;
-const PADDED: u16 = 2;
+const SLEEP: u8 = 1;
+const PADDED: u8 = 2;
 const QUEUE_KNOWN: u32 = 1;
 const FAILED: u32 = 2;
 
@@ -56,6 +59,8 @@ pub struct Request {
     pub reply_bytes: u16,
     /// Sleep instead of spinning.
     pub sleep: bool,
+    /// What the server is asked to do beside, as it defines it; 0: nothing. `lab serve synthetic` has faults and stamps here.
+    pub beside: u8,
 }
 
 impl Request {
@@ -69,17 +74,25 @@ impl Request {
                 return Err(ProtocolError::Request { kind: KIND, what });
             }
         };
-        let flags = if self.sleep { SLEEP } else { 0 } | if padding.is_some() { PADDED } else { 0 };
-        buf.extend_from_slice(REQUEST_MAGIC);
-        buf.extend_from_slice(&self.id.to_be_bytes());
-        buf.extend_from_slice(&self.service_ns.to_be_bytes());
-        buf.extend_from_slice(&self.reply_bytes.to_be_bytes());
-        buf.extend_from_slice(&flags.to_be_bytes());
+        buf.extend_from_slice(&self.head(padding.is_some()));
         if let Some(padding) = padding {
             buf.extend_from_slice(&(padding as u32).to_be_bytes());
             buf.resize(buf.len() + padding, 0);
         }
         Ok(())
+    }
+
+    /// The head of a request; of one that is padded the length of its padding comes next.
+    pub fn head(&self, padded: bool) -> [u8; REQUEST_HEAD] {
+        let flags = if self.sleep { SLEEP } else { 0 } | if padded { PADDED } else { 0 };
+        let mut head = [0; REQUEST_HEAD];
+        head[..4].copy_from_slice(REQUEST_MAGIC);
+        head[4..8].copy_from_slice(&self.id.to_be_bytes());
+        head[8..12].copy_from_slice(&self.service_ns.to_be_bytes());
+        head[12..14].copy_from_slice(&self.reply_bytes.to_be_bytes());
+        head[14] = self.beside;
+        head[15] = flags;
+        head
     }
 
     /// Reads a request at the beginning of `bytes`: it and its whole length (which may be beyond `bytes`: what is missing
@@ -92,7 +105,7 @@ impl Request {
         if bytes.len() < REQUEST_HEAD {
             return Ok(None);
         }
-        let flags = be16(bytes, 14);
+        let (beside, flags) = (bytes[14], bytes[15]);
         if flags & !(SLEEP | PADDED) != 0 {
             return Err(ProtocolError::garbage(KIND, "known flags of a request", bytes));
         }
@@ -112,7 +125,7 @@ impl Request {
             PADDED_HEAD + padding as usize
         };
         let (id, service_ns, reply_bytes) = (be32(bytes, 4), be32(bytes, 8), be16(bytes, 12));
-        Ok(Some((Self { id, service_ns, reply_bytes, sleep: flags & SLEEP != 0 }, len)))
+        Ok(Some((Self { id, service_ns, reply_bytes, sleep: flags & SLEEP != 0, beside }, len)))
     }
 
     /// The value that the reply must carry behind its head: for [`Expect::value`](crate::reply::Expect::value).

@@ -89,7 +89,7 @@ fn round(parser: &mut Parser, out: &mut Vec<u8>, reply: &mut Vec<u8>, round: u64
         }
         Kind::Echo => with(reply, b"", b""),
         Kind::Synthetic => {
-            let request = wire::synthetic::Request { id: 7, service_ns: 1, reply_bytes: 132, sleep: false };
+            let request = wire::synthetic::Request { id: 7, service_ns: 1, reply_bytes: 132, sleep: false, beside: 0 };
             request.write(out, 128).unwrap();
             wire::synthetic::ReplyHead::new(&request, 1, None).write(reply);
             id_on_wire = 7;

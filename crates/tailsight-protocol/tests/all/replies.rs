@@ -138,9 +138,9 @@ proptest! {
 
     /// A synthetic request of any size is read back.
     #[test]
-    fn synthetic_requests_are_read_back(id: u32, service_ns: u32, reply_bytes: u16, sleep: bool, size in 0usize..4000) {
+    fn synthetic_requests_are_read_back(id: u32, service_ns: u32, reply_bytes: u16, sleep: bool, beside: u8, size in 0usize..4000) {
         use wire::synthetic::Request;
-        let request = Request { id, service_ns, reply_bytes, sleep };
+        let request = Request { id, service_ns, reply_bytes, sleep, beside };
         let mut bytes = Vec::new();
         match request.write(&mut bytes, size) {
             Ok(()) => {

@@ -306,8 +306,13 @@ fn echo(sample: &mut Sample, id: u64, form: u8, value: &[u8]) {
 
 fn synthetic(sample: &mut Sample, id: u64, form: u8, value: &[u8]) {
     use wire::synthetic::{REPLY_HEAD, ReplyHead, Request};
-    let request =
-        Request { id: id as u32, service_ns: 1000, reply_bytes: value.len() as u16, sleep: form.is_multiple_of(2) };
+    let request = Request {
+        id: id as u32,
+        service_ns: 1000,
+        reply_bytes: value.len() as u16,
+        sleep: form.is_multiple_of(2),
+        beside: 0,
+    };
     let size = if value.len() < 20 { 16 } else { value.len() };
     request.write(&mut sample.requests, size).unwrap();
     let (mut reply, failed) = (Vec::new(), form.is_multiple_of(5));
