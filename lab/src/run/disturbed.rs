@@ -256,7 +256,9 @@ fn timeline(events: &[(u32, &Event)], whose: &Whose) -> BTreeMap<u32, Core> {
                     wait(&mut cores, &mut ready, previous, Some(*cpu));
                 }
             }
-            Some(Kind::SchedWakeup) if whose.app.contains(&event.a_lo()) => {
+            // Most recordings have the first only: whose wake-up it is, and the core that it had last. If it is put on another
+            // one, a migration follows.
+            Some(Kind::SchedWaking | Kind::SchedWakeup) if whose.app.contains(&event.a_lo()) => {
                 let runs = cores.values().any(|core| core.current == event.a_lo());
                 if !runs {
                     wait(&mut cores, &mut ready, event.a_lo(), Some(event.a_hi()));

@@ -100,14 +100,14 @@ pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
     (!scenario.expect.is_empty()).then(first)
 }
 
-/// The causes of slower messages that a scenario in which nothing is wrong does not permit, as `category name (role): share`.
-pub fn forbidden(scenario: &Scenario, causes: &[Named]) -> Vec<String> {
+/// A cause that is not permitted makes a clean run wrong from this share on. Caches that the machine's other work left cold make
+/// the application's own time vary too, which is true, small, and no answer; shares themselves are claimed within 15 points.
+pub const TOO_MUCH: f64 = 0.05;
+
+/// The causes of slower messages that a scenario in which nothing is wrong does not permit.
+pub fn forbidden<'a>(scenario: &Scenario, causes: &'a [Named]) -> Vec<&'a Named> {
     let Some(may) = &scenario.may else { return Vec::new() };
-    let slower = causes.iter().filter(|cause| cause.deviation_ns > 0);
-    slower
-        .filter(|cause| !is_one_of(may, cause))
-        .map(|cause| format!("{} {} ({}): {:.0} %", cause.category, cause.name, cause.role, cause.share * 100.0))
-        .collect()
+    causes.iter().filter(|cause| cause.deviation_ns > 0 && !is_one_of(may, cause)).collect()
 }
 
 fn is_one_of(all: &[Cause], named: &Named) -> bool {
@@ -392,17 +392,18 @@ mod tests {
                 cause
             };
             let all: Vec<_> = all.iter().map(named).collect();
-            forbidden(&scenario(name), &causes(&json!({"causes": all})))
+            let all = causes(&json!({"causes": all}));
+            forbidden(&scenario(name), &all).iter().map(|cause| cause.category.clone()).collect::<Vec<_>>()
         };
         for name in ["clean-low", "clean-rpc", "clean-rpc-epoll", "clean-rpc-udp"] {
             let machine = [("interference", "somebody", 5), ("steal", "steal", 5), ("wakeup-delay", "wake-pending", 5)];
             assert!(of(name, &machine).is_empty(), "{name}");
             let own = [("hol-blocking", "lab-rpc", 5), ("app-processing", "user", 5), ("app-processing", "user", -5)];
-            assert_eq!(of(name, &own), ["hol-blocking lab-rpc (A): 25 %", "app-processing user (A): 25 %"], "{name}");
+            assert_eq!(of(name, &own), ["hol-blocking", "app-processing"], "{name}");
         }
         // At a high load a queue is the truth, and the expected first cause; the application's own time is not.
         let queue = [("hol-blocking", "lab-synthetic", 5), ("paging", "page faults", 5)];
-        assert_eq!(of("clean-high", &queue), ["paging page faults (A): 25 %"]);
+        assert_eq!(of("clean-high", &queue), ["paging"]);
         let queue = causes(&json!({"causes": [cause("hol-blocking", "lab-synthetic", 0.9)]}));
         assert_eq!(first_is_right(&scenario("clean-high"), &queue), Some(true));
         assert_eq!(first_is_right(&scenario("clean-high"), &[]), Some(false));

@@ -113,7 +113,7 @@ pub struct Outcome {
     pub coverage: Option<Coverage>,
     /// The part that has an owner, reported or not.
     pub owned: Option<Coverage>,
-    /// Where nothing is wrong: what was named and cannot be.
+    /// Where nothing is wrong: what was named and is not permitted, also what is too small to make the run wrong.
     pub forbidden: Vec<String>,
     /// Messages of the leg.
     pub messages: u64,
@@ -309,7 +309,7 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
     let untouched_share = judge::untouched(scenario, &seen, &take.truth, recorded);
     let forbidden = judge::forbidden(scenario, &causes);
     let right = judge::first_is_right(scenario, &causes) != Some(false)
-        && forbidden.is_empty()
+        && !forbidden.iter().any(|cause| cause.share >= judge::TOO_MUCH)
         && (scenario.may.is_none() || found.absent.is_empty());
     let (coverage, owned) = judge::coverage(diagnosis);
     Ok(Outcome {
@@ -321,7 +321,10 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
         checked_causes: found.checked,
         coverage,
         owned,
-        forbidden,
+        forbidden: forbidden
+            .iter()
+            .map(|c| format!("{} {} ({}): {:.1} %", c.category, c.name, c.role, c.share * 100.0))
+            .collect(),
         untouched_share,
         breaks: found.breaks,
         messages: diagnosis["messages"]["total"].as_u64().unwrap_or(0),

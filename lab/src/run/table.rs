@@ -40,7 +40,7 @@ pub fn line(outcome: &Outcome) -> String {
         );
     }
     for cause in &outcome.forbidden {
-        let _ = write!(line, "; cannot be: {cause}");
+        let _ = write!(line, "; not permitted: {cause}");
     }
     for cause in &outcome.false_causes {
         let _ = write!(line, "; not found: {cause}");
