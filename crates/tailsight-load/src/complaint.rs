@@ -128,7 +128,7 @@ impl fmt::Display for Complaint {
             Self::Late { p99_ns, limit_ns, max_ns, requests } => write!(
                 f,
                 "the client was late: p99 of its own lateness over {requests} requests is {:.1} us (limit {:.1} us, \
-                 largest {:.1} us); lower the rate, add threads, or let it poll (wait=spin)",
+                 largest {:.1} us)",
                 us(p99_ns),
                 us(limit_ns),
                 us(max_ns)

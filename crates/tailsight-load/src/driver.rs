@@ -212,10 +212,12 @@ impl Driver {
     }
 
     /// Whether the threads of such a plan sleep where they could poll: not for other ways to wait than [`Wait::Auto`], nor where
-    /// polling would leave no core for anybody else.
+    /// polling would leave no core for anybody else; a server on this host needs one besides those of the loading threads and one for all
+    /// the rest.
     #[must_use]
     pub fn could_be_punctual(plan: &Plan) -> bool {
-        plan.wait == Wait::Auto && host::allowed_cpus().len() > plan.threads as usize
+        let others = if plan.target.is_here() { 2 } else { 1 };
+        plan.wait == Wait::Auto && host::allowed_cpus().len() >= plan.threads as usize + others
     }
 
     /// From now on threads that wait as [`Wait::Auto`] poll without a pause, which takes their cores whole. Gives whether that

@@ -8,7 +8,8 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 /// The cores on which this thread may run.
-pub(crate) fn allowed_cpus() -> Vec<usize> {
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
 }

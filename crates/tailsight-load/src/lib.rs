@@ -40,7 +40,7 @@ pub use complaint::Complaint;
 pub use driver::{Cursor, Driver, LEAD_NS, Prepared, Progress, run};
 pub use error::LoadError;
 pub use histogram::Histogram;
-pub use host::Treatment;
+pub use host::{Treatment, allowed_cpus};
 pub use nic::StampSource;
 pub use outcome::{Counts, Outcome, ThreadReport};
 pub use plan::{BurstOver, Limits, Plan, Receive, Trust, Wait};

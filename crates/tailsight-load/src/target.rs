@@ -42,6 +42,19 @@ impl Target {
         Some(host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host))
     }
 
+    /// Whether the server is on this host, as far as addresses tell (in this network namespace): one can bind to those of this host
+    /// only.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            _ => {
+                let own = |a: &SocketAddr| std::net::UdpSocket::bind((a.ip(), 0)).is_ok();
+                self.resolve().unwrap_or_default().iter().any(own)
+            }
+        }
+    }
+
     /// Whether requests are datagrams, which may be lost.
     #[must_use]
     pub fn is_datagram(&self) -> bool {

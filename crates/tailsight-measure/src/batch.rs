@@ -78,6 +78,8 @@ fn agent(records: &Records, window: Window, latency: Latency) -> AgentBatch {
             // Not the kernel's stamp: the way through the kernel takes as long for a client that is on time.
             sent_ns: s.called_ns as i64,
             latency_ns: ns as f64,
+            shared_ns: 0,
+            agent: 0,
         })
     };
     let met = || records.intervals.iter().filter(|row| window.meets(row));

@@ -8,12 +8,16 @@ use tailsight_stats::effective::dependent_interval_sorted;
 use tailsight_stats::method::{Outcome, Step};
 use tailsight_stats::quantile::{interval_ranks, quantile, sorted};
 
+use crate::account::{Na, all_unknown, assumptions, sentence, unknown};
 use crate::batch::latency_ns;
+use crate::hint;
 use crate::load::Ending;
+use crate::machine::Machine;
 use crate::measure::{Halt, Measurement, Row, Run, name};
 use crate::question::{Latency, Question};
 use crate::report::{
-    Achieved, AgentFacts, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary, Verdict,
+    Achieved, AgentFacts, ByAgent, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary,
+    Verdict,
 };
 
 /// Level of the intervals of percentiles that were not asked for.
@@ -36,33 +40,44 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
     let shown = if good.is_empty() { &answered } else { &good };
     let stamped = share(shown, |r| r.sample.flags & Sample::RECEIVED_STAMPED != 0);
     let hardware = share(shown, |r| r.sample.flags & HARDWARE == HARDWARE);
+    let shared = shown.iter().filter(|r| r.sample.flags & Sample::SHARED_STAMP != 0).count() as u64;
     let counts = sum_counts(endings);
+    let machine = match agents.iter().map(|a| a.cores as usize).min() {
+        Some(cores) => Machine { cores, ..Machine::default() },
+        None => run.before.until_now(&run.question.plan.target),
+    };
     let mut verdict = match method_verdict.as_ref().map(|v| &v.outcome) {
         Some(Outcome::Number(number)) => {
             Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
         }
-        Some(Outcome::NotAvailable(refusal)) => Verdict::NotAvailable {
-            failed: (&refusal.failed).into(),
-            reason: refusal.reason.clone(),
-            hint: refusal.hint.clone(),
-            bounds: refusal.bounds.iter().map(Known::from).collect(),
-        },
+        Some(Outcome::NotAvailable(refusal)) => {
+            let missing: Vec<_> = refusal.missing.iter().map(unknown).collect();
+            Verdict::NotAvailable {
+                failed: (&refusal.failed).into(),
+                reason: refusal.reason.clone(),
+                hint: hint::words(refusal.advice, &run.question.plan, &machine),
+                passed: refusal.passed.iter().map(Known::from).collect(),
+                bounds: refusal.bounds.iter().map(Known::from).collect(),
+                no_bounds_because: sentence(&missing),
+                missing,
+            }
+        }
         None => refused(
-            "client",
-            "the method ended",
+            Na::Client,
+            run.question,
             None,
-            None,
-            0,
+            ("the method ended", None, None, 0),
             "the measurement ended without a verdict",
             "please report it",
         ),
     };
     let deepest = run.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
-    let spoiled = spoiled(endings, stamped, deepest, &counts).filter(|worse| overrides(worse, &verdict));
+    let context = Context { question: run.question, verdict: &verdict, machine: &machine, counts: &counts };
+    let spoiled = spoiled(&context, endings, stamped, deepest).filter(|worse| overrides(worse, &verdict));
     // A load that ended by itself has its reason in the client's accounts; one that we ended has not.
     let worse = match halt {
-        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(halt, &verdict, counts).or(spoiled),
-        _ => spoiled.or_else(|| halted(halt, &verdict, counts)),
+        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(&context, halt).or(spoiled),
+        _ => spoiled.or_else(|| halted(&context, halt)),
     };
     verdict = worse.unwrap_or(verdict);
     let accepted = run.method.accepted().filter(|_| bears(&verdict));
@@ -80,14 +95,18 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
             let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
             asked.percentiles.insert(name(*q), estimate);
         }
-        if let Verdict::Number { percentiles } = &verdict {
-            for p in percentiles {
+        {
+            for p in known_of(&verdict) {
                 let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
                 asked.percentiles.insert(p.percentile.clone(), Some(estimate));
             }
         }
     }
-    let checks = method_verdict.as_ref().map_or_else(Vec::new, |v| v.checks.iter().map(Checked::from).collect());
+    let checks: Vec<Checked> =
+        method_verdict.as_ref().map_or_else(Vec::new, |v| v.checks.iter().map(Checked::from).collect());
+    let closed = run.question.plan.arrivals.is_closed();
+    let assumptions = assumptions(&checks, &verdict, closed, run.agents.len());
+    let by_agent = if accepted.is_some() { by_agent(&good, &run) } else { Vec::new() };
     let report = Report {
         schema: SCHEMA,
         kind: "measurement".into(),
@@ -98,12 +117,19 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         latency: run.question.latency,
         response_ns,
         service_ns,
-        lateness_ns: lateness(endings),
+        lateness_ns: lateness(endings, run.question),
         rate: achieved(&run, endings),
         counts,
-        client: client(&run, endings, stamped, hardware),
+        client: Client {
+            shared: shared as f64 / shown.len().max(1) as f64,
+            shared_samples: shared,
+            ..client(&run, endings, stamped, hardware)
+        },
         agents,
         checks,
+        assumptions,
+        by_agent,
+        machine,
         warm_up_ns: warm_up.map(|w| (w.ends_at_ns as u64).saturating_sub(run.start_ns)),
         steps: std::mem::take(&mut run.steps),
         restarts: method_verdict.map_or_else(Vec::new, |v| v.restarts),
@@ -117,28 +143,47 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
     Measurement { report, rows: run.rows, intervals: run.intervals, accepted, start_ns: run.start_ns }
 }
 
-/// Whether the percentiles of the samples mean something although there may be no verdict: a number, or an interval that is
-/// only wider than asked.
-fn bears(verdict: &Verdict) -> bool {
+/// What the verdict knows of percentiles, as narrowly as asked or less.
+fn known_of(verdict: &Verdict) -> Vec<&Known> {
     match verdict {
-        Verdict::Number { .. } => true,
-        Verdict::NotAvailable { failed, bounds, .. } => {
-            !bounds.is_empty() || matches!(failed.id.as_str(), "interval-width" | "independence")
-        }
+        Verdict::Number { percentiles } => percentiles.iter().collect(),
+        Verdict::NotAvailable { passed, bounds, .. } => passed.iter().chain(bounds).collect(),
     }
 }
 
+/// Whether the percentiles of the samples mean something although there may be no verdict: a number, or an interval that is
+/// only wider than asked. What was sent otherwise than specified has bounds at most.
+fn bears(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Number { .. } => true,
+        Verdict::NotAvailable { failed, .. } => match failed.id.as_str() {
+            "interval-width" | "independence" => true,
+            "arrivals" | "arrivals-superposed" | "arrival-independence" => false,
+            _ => !known_of(verdict).is_empty(),
+        },
+    }
+}
+
+/// What a verdict depends on besides the samples.
+struct Context<'a> {
+    question: &'a Question,
+    /// The method's.
+    verdict: &'a Verdict,
+    machine: &'a Machine,
+    counts: &'a Counts,
+}
+
+/// N/A by the measurement's own accounts, with what the method knew where that stands.
 fn refused(
-    id: &str,
-    test: &str,
-    statistic: Option<f64>,
-    threshold: Option<f64>,
-    n: u64,
+    na: Na,
+    question: &Question,
+    method: Option<&Verdict>,
+    (test, statistic, threshold, n): (&str, Option<f64>, Option<f64>, u64),
     reason: impl Into<String>,
     hint: impl Into<String>,
 ) -> Verdict {
     let failed = Checked {
-        id: id.into(),
+        id: na.id().into(),
         test: test.into(),
         subject: None,
         passed: false,
@@ -148,63 +193,71 @@ fn refused(
         p_value: None,
         n,
     };
-    Verdict::NotAvailable { failed, reason: reason.into(), hint: hint.into(), bounds: Vec::new() }
+    let nothing = "nothing was recorded that could be judged";
+    let (passed, bounds, missing) = match (na.voids(), method) {
+        (None, Some(Verdict::NotAvailable { passed, bounds, missing, .. })) => {
+            (passed.clone(), bounds.clone(), missing.clone())
+        }
+        // It was known just before the end.
+        (None, Some(Verdict::Number { percentiles })) => (percentiles.clone(), Vec::new(), Vec::new()),
+        (why, _) => (Vec::new(), Vec::new(), all_unknown(question, why.unwrap_or(nothing))),
+    };
+    let no_bounds_because = sentence(&missing);
+    Verdict::NotAvailable {
+        failed,
+        reason: reason.into(),
+        hint: hint.into(),
+        passed,
+        bounds,
+        missing,
+        no_bounds_because,
+    }
 }
 
 /// What an early end makes of the verdict.
-fn halted(halt: Option<&Halt>, verdict: &Verdict, counts: Counts) -> Option<Verdict> {
-    let n = counts.sent;
+fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
+    let (n, question, verdict) = (context.counts.sent, context.question, context.verdict);
     match halt? {
         Halt::Stalled { ns, waiting } => {
             let seconds = *ns as f64 / 1e9;
             Some(refused(
-                "stalled",
-                "time without any reply, s",
-                Some(seconds),
-                Some(3.0),
-                n,
+                Na::Stalled,
+                question,
+                None,
+                ("time without any reply, s", Some(seconds), Some(3.0), n),
                 format!("the server stopped answering: no reply for {seconds:.1} s while {waiting} requests waited"),
                 "look at the server: is it stopped, deadlocked, out of memory or of workers?",
             ))
         }
         Halt::Agent(reason) => Some(refused(
-            "agent",
-            "every agent answers",
-            None,
-            None,
-            n,
+            Na::Agent,
+            question,
+            Some(verdict),
+            ("every agent answers", None, None, n),
             format!("an agent failed: {reason}"),
             "look at the agent's log; the samples up to then are kept",
         )),
         Halt::Interrupted => match verdict {
             Verdict::Number { .. } => None,
             Verdict::NotAvailable { reason, .. } => Some(refused(
-                "interrupted",
-                "the measurement comes to its end",
-                None,
-                None,
-                n,
+                Na::Interrupted,
+                question,
+                Some(verdict),
+                ("the measurement comes to its end", None, None, n),
                 reason.clone(),
                 "let it run until it ends by itself; the samples so far are kept",
             )),
         },
-        Halt::OutOfTime | Halt::Ended => match verdict {
-            Verdict::NotAvailable { failed, reason, hint, bounds } if *halt? == Halt::Ended => {
-                Some(Verdict::NotAvailable {
-                    failed: failed.clone(),
-                    reason: reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1),
-                    hint: hint.clone(),
-                    bounds: bounds.clone(),
-                })
+        Halt::OutOfTime | Halt::Ended => {
+            let mut changed = verdict.clone();
+            let Verdict::NotAvailable { reason, hint, .. } = &mut changed else { return None };
+            if *halt? == Halt::Ended {
+                *reason = reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1);
+            } else if !hint.contains("--max-time") {
+                *hint = format!("allow more with --max-time, or: {hint}");
             }
-            Verdict::NotAvailable { failed, reason, hint, bounds } => Some(Verdict::NotAvailable {
-                failed: failed.clone(),
-                reason: reason.clone(),
-                hint: format!("allow more with --max-time, or: {hint}"),
-                bounds: bounds.clone(),
-            }),
-            Verdict::Number { .. } => None,
-        },
+            Some(changed)
+        }
     }
 }
 
@@ -228,49 +281,57 @@ fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
 /// What the client's accounts make of the verdict. Lateness and the rate were judged by the method where it measured, so the
 /// accounts of the whole load, with its start and its pauses, do not matter there. A client that was kept from its core was late
 /// in sending, which the method sees up to p99, and in receiving, which matters only without kernel stamps.
-fn spoiled(endings: &[Ending], stamped: f64, deepest: f64, counts: &Counts) -> Option<Verdict> {
-    let n = counts.sent;
+fn spoiled(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64) -> Option<Verdict> {
+    let (n, plan) = (context.counts.sent, &context.question.plan);
     endings.iter().flat_map(|e| &e.complaints).find_map(|complaint| {
         let text = complaint.to_string();
-        let (reason, hint) = text.split_once("; ").unwrap_or((&text, ""));
-        let (id, test, statistic, threshold) = match complaint {
+        let (reason, advice) = text.split_once("; ").unwrap_or((&text, ""));
+        let crowded = context.machine.is_crowded(plan.threads as usize);
+        let (na, test, statistic, threshold) = match complaint {
             Complaint::ServerGone { garbage, .. } => {
                 let hint = if *garbage {
                     "is it this protocol that the server speaks?"
                 } else {
                     "did the server end, or refuse so many connections?"
                 };
-                return Some(refused(
-                    "server-gone",
-                    "connections that can be used",
-                    Some(0.0),
-                    Some(1.0),
-                    n,
-                    text.clone(),
-                    hint,
-                ));
+                let evidence = ("connections that can be used", Some(0.0), Some(1.0), n);
+                return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
             }
-            Complaint::ClientFailed { .. } => ("client", "the client's threads run", None, None),
+            Complaint::ClientFailed { .. } => (Na::Client, "the client's threads run", None, None),
             Complaint::OutOfCpu { share, limit, .. } => {
-                ("client-cpu", "CPU time of a loading thread over wall time", Some(*share), Some(*limit))
+                (Na::ClientCpu, "CPU time of a loading thread over wall time", Some(*share), Some(*limit))
             }
             Complaint::Blocked { share, limit, .. } => {
-                ("open-loop", "share of requests that found every connection full", Some(*share), Some(*limit))
+                (Na::OpenLoop, "share of requests that found every connection full", Some(*share), Some(*limit))
             }
             Complaint::Starved { share, limit, .. }
                 if stamped < STAMPED || deepest > 0.99 && *share > 1.0 - deepest =>
             {
-                (
-                    "client-starved",
-                    "share of its time that a loading thread waited for a core",
-                    Some(*share),
-                    Some(*limit),
-                )
+                let test = "share of its time that a loading thread waited for a core";
+                (Na::ClientStarved, test, Some(*share), Some(*limit))
             }
             _ => return None,
         };
-        Some(refused(id, test, statistic, threshold, n, reason, hint))
+        let hint = match na {
+            Na::ClientStarved => hint::be_on_time(plan, context.machine),
+            // More threads would take from the server what they lack.
+            Na::ClientCpu if crowded => hint::be_on_time(plan, context.machine),
+            _ => advice.to_owned(),
+        };
+        Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))
     })
+}
+
+/// The percentiles asked for, agent by agent, where several have samples.
+fn by_agent(good: &[&Row], run: &Run) -> Vec<ByAgent> {
+    let of = |(index, agent): (usize, &String)| {
+        let own: Vec<&Row> = good.iter().filter(|r| usize::from(r.agent) == index).copied().collect();
+        let targets_only = Question { percentiles: Vec::new(), ..run.question.clone() };
+        let summary = summary(&own, run.question.latency, &targets_only);
+        (!own.is_empty()).then(|| ByAgent { agent: agent.clone(), n: summary.n, percentiles: summary.percentiles })
+    };
+    let all: Vec<ByAgent> = run.agents.iter().enumerate().filter_map(of).collect();
+    if all.len() > 1 { all } else { Vec::new() }
 }
 
 fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
@@ -295,14 +356,16 @@ fn kept(rows: &[Row], latency: Latency) -> Kept {
     Kept { n: rows.len(), p50: at(0.5), p99: at(0.99), max: ordered.last().copied() }
 }
 
-fn lateness(endings: &[Ending]) -> Lateness {
+fn lateness(endings: &[Ending], question: &Question) -> Lateness {
     let mut all = Histogram::default();
     endings.iter().for_each(|e| all.merge(&e.lateness));
     let mut overslept = Histogram::default();
     endings.iter().for_each(|e| overslept.merge(&e.overslept));
     let max = (all.count() > 0).then(|| all.max());
     let (p50, p99, p99_9) = (all.quantile(0.5), all.quantile(0.99), all.quantile(0.999));
-    Lateness { n: all.count(), p50, p99, p99_9, max, overslept_p99: overslept.quantile(0.99) }
+    let asked = question.percentiles.iter().copied().chain(question.targets.iter().map(|t| t.quantile));
+    let percentiles = asked.map(|q| (name(q), all.quantile(q))).collect();
+    Lateness { n: all.count(), p50, p99, p99_9, max, percentiles, overslept_p99: overslept.quantile(0.99) }
 }
 
 /// Rates over the rows of all agents after the first 100 ms.
@@ -347,6 +410,8 @@ fn client(run: &Run, endings: &[Ending], stamped: f64, hardware: f64) -> Client 
         busiest_thread: shares(|t| t.cpu_ns),
         starved_thread: shares(|t| t.waited_ns),
         stamped,
+        shared: 0.0,
+        shared_samples: 0,
         stamps,
         stamps_why,
         stamps_hint,

@@ -5,13 +5,16 @@
 //! ([`measure()`]), and what is made of measurements: files ([`samples`]), comparisons ([`against`]), sweeps over the rate
 //! ([`sweep`]) and the search for the highest rate that meets an objective ([`slo`]).
 
+mod account;
 mod address;
 pub mod against;
 mod batch;
 mod conclude;
 mod error;
+pub mod hint;
 mod load;
 mod local;
+pub mod machine;
 mod measure;
 mod question;
 pub mod report;
@@ -23,6 +26,7 @@ pub use address::Address;
 pub use error::Error;
 pub use load::{Ending, Load, Records};
 pub use local::{Local, sum_rows};
+pub use machine::Machine;
 pub use measure::{Event, Measurement, Row, Tick, measure};
 pub use question::{Latency, Question};
 pub use report::{Report, Verdict};

@@ -49,6 +49,15 @@ pub struct Report {
     pub agents: Vec<AgentFacts>,
     /// All checks of the last look at the data.
     pub checks: Vec<Checked>,
+    /// What is assumed, and whether it held: each assumption once, from the checks and the verdict together. Empty in older files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<Assumption>,
+    /// The percentiles asked for, agent by agent, where several have samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_agent: Vec<ByAgent>,
+    /// The client's machine; absent in older files.
+    #[serde(default)]
+    pub machine: crate::machine::Machine,
     /// Where the warm-up ended, since the start of the load, ns; absent where none was seen.
     pub warm_up_ns: Option<u64>,
     /// What the method did, in order.
@@ -91,6 +100,7 @@ impl Report {
 /// A number with its interval, or N/A.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
+#[allow(clippy::large_enum_variant)] // There is one of it in a report.
 pub enum Verdict {
     /// Believe it.
     Number {
@@ -105,10 +115,72 @@ pub enum Verdict {
         reason: String,
         /// One sentence: what would help.
         hint: String,
-        /// What the samples do say, where only the width is not as asked: each percentile with the interval that there is.
+        /// The percentiles asked for that are known all the same, as narrowly as asked. Each of them is here, in `bounds` or in
+        /// `missing`; in older files, perhaps in none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        passed: Vec<Known>,
+        /// Those that are known less narrowly, with the interval that there is.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         bounds: Vec<Known>,
+        /// Those of which nothing is known.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<Unknown>,
+        /// Why nothing is known of these, in a sentence; absent where there are none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        no_bounds_because: Option<String>,
     },
+}
+
+/// A percentile of which nothing is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// What was asked: `p99:10us@95`.
+    pub asked: String,
+    /// `p99`.
+    pub percentile: String,
+    /// Why there is not even an interval.
+    pub because: String,
+}
+
+/// Whether an assumption held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// All of its checks passed.
+    Held,
+    /// At least one did not, or the verdict is about it.
+    NotHeld,
+    /// It did not hold, and the interval allows for that, or it is noted beside the number.
+    AllowedFor,
+    /// It was not checked.
+    NotChecked,
+}
+
+/// An assumption that the number stands on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Assumption {
+    /// As in [`Checked::id`].
+    pub id: String,
+    /// Whether it held.
+    pub state: State,
+    /// Checks made of it.
+    pub checks: usize,
+    /// Of these, passed.
+    pub passed: usize,
+    /// Why it was not checked, where it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// What one of several agents saw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ByAgent {
+    /// Its name.
+    pub agent: String,
+    /// Its samples in the result.
+    pub n: usize,
+    /// The percentiles asked for, by name, with intervals at 95 %; `null`: its samples cannot support it.
+    pub percentiles: BTreeMap<String, Option<Estimate>>,
 }
 
 /// A percentile that is known.
@@ -153,7 +225,7 @@ impl From<&method::PercentileResult> for Known {
 /// A check with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Which assumption: `load`, `arrivals`, `drift`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`,
+    /// Which assumption: `load`, `arrivals`, `drift`, `agents-differ`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`,
     /// `client-cpu`, `client-starved`, `open-loop`, `client`, `agent`.
     pub id: String,
     /// The test.
@@ -228,7 +300,7 @@ pub struct Estimate {
 }
 
 /// The client's lateness.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Requests behind it.
     pub n: u64,
@@ -241,6 +313,9 @@ pub struct Lateness {
     pub p99_9: Option<u64>,
     /// The largest.
     pub max: Option<u64>,
+    /// By name (`p90`), those of the percentiles reported; empty in older files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub percentiles: BTreeMap<String, Option<u64>>,
     /// 99th percentile of the part of the lateness for which the client was idle and woke too late. The rest it was busy
     /// sending and reading other requests.
     #[serde(default)]
@@ -275,6 +350,13 @@ pub struct Client {
     pub starved_thread: f64,
     /// Share of the samples whose receive time is a stamp, the kernel's or a NIC's.
     pub stamped: f64,
+    /// Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have come
+    /// earlier is in the intervals.
+    #[serde(default)]
+    pub shared: f64,
+    /// How many samples that are.
+    #[serde(default)]
+    pub shared_samples: u64,
     /// Where time stamps come from: `software` (the kernel), `hardware of eth0 (/dev/ptp0)`, `none` (the client's clock), or
     /// several, of several agents.
     #[serde(default)]

@@ -210,7 +210,7 @@ pub fn highest(
     event: &mut dyn FnMut(&Event),
     each: &mut dyn FnMut(&Try, &Measurement),
 ) -> Result<Highest, Error> {
-    let mut hunt = Hunt { load, question, search, stop, event, each, tries: Vec::new() };
+    let mut hunt = Hunt { load, question, search, stop, event, each, tries: Vec::new(), hint: String::new() };
     let top = search.to.unwrap_or(f64::INFINITY);
     // Gallop until the threshold is between two tries.
     let (mut met, mut missed, mut rate) = (None, None, search.from.min(top));
@@ -282,6 +282,8 @@ struct Hunt<'a> {
     event: &'a mut dyn FnMut(&Event),
     each: &'a mut dyn FnMut(&Try, &Measurement),
     tries: Vec<Try>,
+    /// What would help the last try that was N/A.
+    hint: String,
 }
 
 impl Hunt<'_> {
@@ -304,9 +306,9 @@ impl Hunt<'_> {
         let last = self.tries.last().filter(|t| t.fate == Fate::Client)?;
         let why = last.reason.as_deref().unwrap_or("it was not punctual");
         Some(format!(
-            "at {:.0} requests/s the client, not the server, is what fails: {why}. Nothing is known of the server there: let the \
-             client poll (--wait spin), give it more --threads or a free core (--cpus), or other hosts (--agent)",
-            last.rate
+            "at {:.0} requests/s the client, not the server, is what fails: {why}. Nothing is known of the server there; what would \
+             help: {}",
+            last.rate, self.hint
         ))
     }
 
@@ -335,8 +337,8 @@ impl Hunt<'_> {
             if matches!(kind, Fate::Server | Fate::Client) {
                 evidence = 0.0;
             }
-            if let Verdict::NotAvailable { reason: why, .. } = &measurement.report.verdict {
-                reason = Some(why.clone());
+            if let Verdict::NotAvailable { reason: why, hint, .. } = &measurement.report.verdict {
+                (reason, self.hint) = (Some(why.clone()), hint.clone());
             }
         }
         let key = percentile_name(self.search.objective.quantile);

@@ -1,6 +1,7 @@
 //! The crate's integration tests: the terminal's snapshots and the page.
 
 mod golden;
+mod load;
 mod page;
 mod synthetic;
 mod terminal;

@@ -6,6 +6,7 @@
 //! statsmodels, with its false-alarm rate and power by simulation in `docs/measurement.md`.
 
 pub mod adf;
+pub mod agents;
 pub mod anderson;
 pub mod bootstrap;
 pub mod compare;

@@ -12,7 +12,9 @@ function drawHead() {
     byId("facts").append(el("div", {}, el("dt", {}, k), el("dd", {}, String(v))));
   const note = (text) => byId("alerts").append(el("p", { class: "note" }, prose(text)));
   const bounds = r.verdict.bounds || [];
+  for (const p of r.verdict.passed || []) note("What passed: the " + p.percentile + " " + latencyName + " is " + duration(p.value_ns) + ", between " + duration(p.lower_ns) + " and " + duration(p.upper_ns) + " at " + +(100 * p.level).toFixed(2) + " %.");
   for (const p of bounds) note("What is known: the " + p.percentile + " " + latencyName + " is between " + duration(p.lower_ns) + " and " + duration(p.upper_ns) + " at " + +(100 * p.level).toFixed(2) + " %, which is wider than asked.");
+  if (r.verdict.no_bounds_because) note("No bounds of " + r.verdict.missing.map((m) => m.percentile).join(", ") + ": " + r.verdict.no_bounds_because + ".");
   if (!number) note("What would help: " + r.verdict.hint + "." + (bounds.length ? "" : " The curves below are of the samples kept; they are no result."));
   for (const p of number ? r.verdict.percentiles : []) if (p.how.method === "effective-sample-size") note("Neighbouring samples depend on each other at every affordable sampling rate: the interval of " + p.percentile + " is that of " + count(p.how.effective_n) + " independent samples (effective sample size).");
   if (r.restarts.length) note("The measurement began anew " + plural(r.restarts.length, "time") + ": " + [...new Set(r.restarts)].join("; ") + ".");

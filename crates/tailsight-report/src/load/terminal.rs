@@ -3,7 +3,8 @@
 //! In: a [`Report`] or a [`Sweep`]. Out: text that ends in a newline. First the number and its interval or N/A and why, then
 //! response and service time and the client's lateness, then what was checked.
 
-use tailsight_measure::report::{Checked, Estimate, Known, Report, Summary, Verdict};
+use tailsight_load::Complaint;
+use tailsight_measure::report::{Checked, Estimate, Known, Remark, Report, State, Summary, Verdict};
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, against::Against};
 use tailsight_stats::method::IntervalMethod;
@@ -40,30 +41,63 @@ pub fn measurement(report: &Report, style: &Style) -> String {
     out.line("", "");
     table(&mut out, report);
     out.line("", "");
-    let (passed, failed): (Vec<&Checked>, Vec<&Checked>) = report.checks.iter().partition(|c| c.passed);
-    if !passed.is_empty() {
-        out.wrapped(&format!("checked: {}", unique(passed.iter().map(|c| passed_words(c)))), DIM);
-    }
-    // The one that the verdict names is there already; an unmet one beside a number has its say in the interval's label.
-    let named = |c: &&&Checked| !matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == **c);
-    for check in failed.iter().filter(named).filter(|c| c.id != "independence") {
-        out.wrapped(&format!("not held: {}", evidence(check)), WARN);
-    }
+    assumptions(&mut out, report);
     if !report.restarts.is_empty() {
         let times = counted(report.restarts.len() as u64, "time");
-        out.wrapped(&format!("began anew {times}: {}", unique(report.restarts.iter().cloned())), WARN);
+        let why = unique(report.restarts.iter().cloned());
+        out.wrapped(&format!("began anew {times}, without what was measured before: {why}"), WARN);
     }
     out.wrapped(&client(report), DIM);
     out.wrapped(&requests(report), DIM);
-    // The verdict has said it with the figures of the batch.
-    let said = |text: &str| {
-        matches!(&report.verdict, Verdict::NotAvailable { failed, reason, .. } if text.starts_with(reason.as_str())
-        || failed.id == "client-lateness" && text.starts_with("the client was late"))
+    agents(&mut out, report);
+    // The verdict has said it; and how late the client was is in the table.
+    let said = |remark: &Remark| {
+        matches!(remark.complaint, Complaint::Late { .. })
+            || matches!(&report.verdict, Verdict::NotAvailable { reason, .. } if remark.text.starts_with(reason.as_str()))
     };
-    for remark in report.complaints.iter().filter(|r| !said(&r.text)) {
+    for remark in report.complaints.iter().filter(|r| !said(r)) {
         out.wrapped(&format!("note: {}", remark.text), WARN);
     }
     out.out
+}
+
+/// What was assumed and held; what did not, with its figures; what was not checked.
+fn assumptions(out: &mut Text, report: &Report) {
+    let ids = |state: State| report.assumptions.iter().filter(move |a| a.state == state);
+    let held = unique(ids(State::Held).map(|a| held_words(&a.id)));
+    if !held.is_empty() {
+        out.wrapped(&format!("checked, and held: {held}"), DIM);
+    }
+    // The one that the verdict names is there already; samples that depend on each other have their say in the interval's label.
+    let named = |c: &Checked| matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == c);
+    for check in report.checks.iter().filter(|c| !c.passed && !named(c) && c.id != "independence") {
+        let name = if check.id == "agents-differ" { "note: agents-differ" } else { "not held" };
+        out.wrapped(&format!("{name}: {}", evidence(check)), WARN);
+    }
+    let mut whys: Vec<&str> = Vec::new();
+    for why in ids(State::NotChecked).filter_map(|a| a.because.as_deref()) {
+        if !whys.contains(&why) {
+            whys.push(why);
+        }
+    }
+    for why in whys {
+        let of = ids(State::NotChecked).filter(|a| a.because.as_deref() == Some(why));
+        let names: Vec<String> = of.map(|a| a.id.replace('-', " ")).collect();
+        out.wrapped(&format!("not checked, as {why}: {}", names.join(", ")), DIM);
+    }
+}
+
+/// What each of several agents saw.
+fn agents(out: &mut Text, report: &Report) {
+    for one in &report.by_agent {
+        let words = |(name, estimate): (&String, &Option<Estimate>)| match estimate {
+            Some(e) => format!("{name} {} ({} to {})", ns(e.value), ns(e.lower), ns(e.upper)),
+            None => format!("{name} N/A"),
+        };
+        let percentiles: Vec<String> = one.percentiles.iter().map(words).collect();
+        let n = counted(one.n as u64, "sample");
+        out.wrapped(&format!("agent {}: {}, {n}", one.agent, percentiles.join(", ")), DIM);
+    }
 }
 
 fn headline(r: &Report) -> String {
@@ -99,11 +133,9 @@ fn verdict(out: &mut Text, r: &Report) {
                 }
             }
         }
-        Verdict::NotAvailable { failed, reason, hint, bounds } => {
+        Verdict::NotAvailable { failed, reason, hint, .. } => {
             out.wrapped(&format!("N/A: {reason}"), &format!("{BOLD};{WARN}"));
-            for p in bounds {
-                out.wrapped(&format!("  what is known: {}", bound(p, latency_name(r.latency))), BOLD);
-            }
+            known(out, r, "  ");
             out.wrapped(&format!("  test: {}", evidence(failed)), "");
             out.wrapped(&format!("  what would help: {hint}"), "");
             let kept = &r.kept;
@@ -113,6 +145,25 @@ fn verdict(out: &mut Text, r: &Report) {
                 out.wrapped(&format!("  kept, but no result: {}{values}", counted(kept.n as u64, "sample")), DIM);
             }
         }
+    }
+}
+
+/// What is known of each percentile where the whole is N/A, or why nothing is.
+fn known(out: &mut Text, r: &Report, indent: &str) {
+    let Verdict::NotAvailable { passed, bounds, missing, no_bounds_because, .. } = &r.verdict else { return };
+    let latency = latency_name(r.latency);
+    for p in passed {
+        out.wrapped(&format!("{indent}what passed: {}", number(p, latency)), BOLD);
+        if let Some(how) = how(p) {
+            out.wrapped(&format!("{indent}  {how}"), "");
+        }
+    }
+    for p in bounds {
+        out.wrapped(&format!("{indent}what is known: {}", bound(p, latency)), BOLD);
+    }
+    if let Some(why) = no_bounds_because {
+        let names: Vec<&str> = missing.iter().map(|m| m.percentile.as_str()).collect();
+        out.wrapped(&format!("{indent}no bounds of {}: {why}", names.join(", ")), "");
     }
 }
 
@@ -168,7 +219,9 @@ fn table(out: &mut Text, r: &Report) {
     row("response time", of(&r.response_ns));
     row("service time", of(&r.service_ns));
     let late = &r.lateness_ns;
+    // Files of before have these three.
     let cell = |name: &&String| match name.as_str() {
+        name if late.percentiles.contains_key(name) => late.percentiles[name],
         "p50" => late.p50,
         "p99" => late.p99,
         "p99.9" => late.p99_9,
@@ -176,7 +229,7 @@ fn table(out: &mut Text, r: &Report) {
     };
     let mut line = format!("{:17}", "client lateness");
     for name in &names {
-        line += &format!("{:>11}", cell(name).map_or(String::new(), |v| ns(v as f64)));
+        line += &format!("{:>11}", cell(name).map_or("N/A".to_owned(), |v| ns(v as f64)));
     }
     out.line(&(line + &format!("{:>11}", late.max.map_or("N/A".into(), |v| ns(v as f64)))), "");
 }
@@ -202,16 +255,20 @@ pub fn evidence(c: &Checked) -> String {
     format!("{test}{about}{statistic}{p}{threshold}, n {}", count(c.n))
 }
 
-fn passed_words(c: &Checked) -> String {
-    match c.id.as_str() {
+fn held_words(id: &str) -> String {
+    match id {
         "load" => "load kept".into(),
         "errors" => "no errors that matter".into(),
-        "client-lateness" => "client on time".into(),
-        "arrivals" | "arrivals-superposed" => "arrivals as specified".into(),
+        "client-lateness" => "client late by less than is to be resolved".into(),
+        "arrivals" => "arrivals as specified".into(),
+        "arrivals-superposed" => "arrivals of all agents together as specified".into(),
         "arrival-independence" => "gaps independent".into(),
         "warm-up" => "warm-up over".into(),
-        "unit-root" | "drift" | "tail-drift" => "no drift".into(),
+        "unit-root" => "no random walk".into(),
+        "drift" => "no drift of the body".into(),
+        "tail-drift" => "no drift of the tail".into(),
         "run-length" => "long enough".into(),
+        "agents-differ" => "agents agree".into(),
         "independence" => "samples independent".into(),
         "interval-width" => "interval narrow enough".into(),
         other => other.replace('-', " "),
@@ -250,6 +307,13 @@ fn client(r: &Report) -> String {
     if c.hardware > 0.0 {
         let source = c.stamps.as_deref().unwrap_or("hardware");
         text += &format!(" or the NIC's; of {}, both times are by {source}", percent(c.hardware));
+    }
+    if c.shared_samples > 0 {
+        text += &format!(
+            "; {} ({}) share the stamp of a later reply that was read with them, and the intervals reach to when they may have come",
+            counted(c.shared_samples, "sample"),
+            percent(c.shared)
+        );
     }
     // Where nothing would help there is nothing to say.
     if let (Some(why), Some(hint)) = (&c.stamps_why, &c.stamps_hint) {
@@ -312,16 +376,30 @@ pub fn sweep(sweep: &Sweep, style: &Style) -> String {
             ),
             DIM,
         );
-        sweep.points.iter().for_each(|p| out.line(&point(p), if p.fate == Fate::Number { "" } else { WARN }));
+        for p in &sweep.points {
+            match &p.report.verdict {
+                Verdict::Number { percentiles } => {
+                    out.line(&point(p), "");
+                    // The row has the first; the others have lines of their own.
+                    for other in percentiles.iter().skip(1) {
+                        out.wrapped(&format!("{:>22} {}", "", number(other, latency_name(p.report.latency))), "");
+                    }
+                }
+                Verdict::NotAvailable { .. } => {
+                    out.wrapped(&point(p), WARN);
+                    known(&mut out, &p.report, &" ".repeat(24));
+                }
+            }
+        }
         out.line("", "");
         let rates = |r: Option<f64>| r.map_or("none".into(), |r| format!("{} requests/s", count(r.round() as u64)));
         let whose = match sweep.limited_by {
             Some(Fate::Client) => " (the client's limit, not the server's)",
             _ => "",
         };
-        let missed = sweep
-            .lowest_missed
-            .map_or("; saturation was not reached".into(), |m| format!("; {} is not{whose}", rates(Some(m))));
+        let missed = sweep.lowest_missed.map_or("; saturation was not reached".into(), |m| {
+            format!("; the lowest above it that has none: {}{whose}", rates(Some(m)))
+        });
         out.wrapped(&format!("highest load with a latency: {}{missed}", rates(sweep.highest_kept)), BOLD);
     }
     if let Some(found) = &sweep.objective {

@@ -245,7 +245,8 @@ impl World {
                 window.push(Send { intended_ns, sent_ns });
             }
             if self.random.uniform() < sampling_rate {
-                agent.samples.push(Sample { intended_ns, sent_ns, latency_ns: (received - intended).round() });
+                let latency_ns = (received - intended).round();
+                agent.samples.push(Sample { intended_ns, sent_ns, latency_ns, ..Sample::default() });
             }
             agent.requests += 1;
             count(&mut counts, sent - from, received - from);

@@ -15,6 +15,17 @@ use crate::anderson::{self, Anderson};
 use crate::random::{Random, mix};
 use crate::spearman::autocorrelation;
 
+/// Whether the schedule itself is as specified: then requests that were not sent so were only late. A schedule that waits for replies
+/// is not.
+pub fn due_as_specified(batch: &Batch, config: &Config, round: u64) -> bool {
+    let mut punctual = batch.clone();
+    for send in punctual.agents.iter_mut().flat_map(|a| &mut a.windows).flatten() {
+        send.sent_ns = send.intended_ns;
+    }
+    let checks = arrivals(&punctual, config, round);
+    !checks.is_empty() && checks.iter().all(|c| c.passed)
+}
+
 /// Share of the gaps of a fixed schedule that may be off by more than the tolerance.
 const FIXED_OUTSIDE: f64 = 0.01;
 

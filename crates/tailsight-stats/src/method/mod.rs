@@ -32,11 +32,16 @@ pub mod verdict;
 mod words;
 
 pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Since, Slice, Target, Width, percentile_name};
-pub use verdict::{Check, CheckId, IntervalMethod, Number, Outcome, PercentileResult, Refusal, Verdict, WarmUp};
+pub use verdict::{
+    Advice, Check, CheckId, IntervalMethod, Missing, NoBounds, Number, Outcome, PercentileResult, Refusal, Verdict,
+    WarmUp,
+};
+
+pub use words::hint;
 
 use crate::Error;
 use crate::effective::{batches, dependent_interval};
-use crate::quantile::{interval, quantile, sorted};
+use crate::quantile::{interval, quantile, samples_to_support, sorted};
 use crate::random::mix;
 use samples::{Ends, Found, Look, look, spent, thin};
 
@@ -53,6 +58,9 @@ const HOPELESS: f64 = 4.0;
 /// … once the requests sent are at least one in so many of those allowed: from fewer, projections of a width are poor, and what is
 /// known by then is little.
 const PROJECTABLE: f64 = 3.0;
+
+/// When more than this share of the samples has a stamp that it shares, that is what the hint is about.
+const SHARED: f64 = 0.05;
 
 /// Failures of stationarity that more samples hardly cure.
 const DRIFTS: [CheckId; 3] = [CheckId::UnitRoot, CheckId::Drift, CheckId::TailDrift];
@@ -202,13 +210,25 @@ impl Method {
         // A client that cannot be made to be on time is endured: the interval says how much that matters.
         let spare = self.spare;
         let fatal = |c: &&Check| !c.passed && (c.id != CheckId::ClientLateness || spare);
-        if let Some(failed) = self.system.iter().find(fatal).cloned() {
-            return self.restart(failed);
+        let failed = self.system.iter().find(fatal).cloned();
+        // Due as specified, and only sent late: that is between the ends of every latency, and bounds can be told.
+        let only_late = failed.as_ref().is_some_and(|c| is_punctuality(c.id))
+            && self.config.since == Since::Due
+            && self.system.iter().all(|c| c.passed || is_punctuality(c.id))
+            && arrivals::due_as_specified(&batch, &self.config, self.rounds as u64);
+        if failed.is_none() || only_late {
+            for (i, agent) in batch.agents.iter_mut().enumerate() {
+                agent.samples.iter_mut().for_each(|s| s.agent = i as u16);
+            }
+            self.samples.extend(batch.agents.into_iter().flat_map(|a| a.samples));
+            self.samples.sort_by_key(|s| s.intended_ns);
         }
-        self.samples.extend(batch.agents.into_iter().flat_map(|a| a.samples));
-        self.samples.sort_by_key(|s| s.intended_ns);
+        if let Some(failed) = failed {
+            return self.restart(failed, only_late);
+        }
         let look = look(&self.samples, &self.config, self.rate, self.rounds as u64);
         let found = look.result.clone();
+        self.judge_lateness(&look);
         self.last = Some(look);
         let drifts = matches!(&found, Found::More(failed, _) if DRIFTS.contains(&failed.id));
         self.drifts = if drifts { self.drifts + 1 } else { 0 };
@@ -271,7 +291,7 @@ impl Method {
     pub fn accepted(&self) -> Option<Accepted> {
         let look = self.last.as_ref()?;
         let stationary =
-            look.checks.iter().all(|c| c.passed || matches!(c.id, CheckId::Independence | CheckId::IntervalWidth));
+            look.checks.iter().all(|c| c.passed || c.id.is_allowed_for() || c.id == CheckId::IntervalWidth);
         if !stationary {
             return None;
         }
@@ -317,9 +337,17 @@ impl Method {
         checks
     }
 
-    fn restart(&mut self, failed: Check) {
+    /// Of all that was pooled, percentile by percentile, in place of the batches'.
+    fn judge_lateness(&mut self, look: &Look) {
+        self.system.retain(|c| c.id != CheckId::ClientLateness);
+        let kept = &self.samples[look.warm_up.map_or(0, |w| w.cut_samples)..];
+        self.system.extend(system::lateness_of_all(kept, &self.config));
+    }
+
+    fn restart(&mut self, failed: Check, only_late: bool) {
         self.spare &= !is_punctuality(failed.id);
         if self.restarts.len() >= self.config.max_restarts || self.rounds >= self.config.max_rounds {
+            self.last = only_late.then(|| look(&self.samples, &self.config, self.rate, self.rounds as u64));
             return self.refuse(failed, None);
         }
         self.restarts.push(words::reason(&failed));
@@ -386,13 +414,71 @@ impl Method {
             reason = format!("{why} before a number could be believed; so far, {reason}");
         }
         let late = self.system.iter().any(|c| c.id == CheckId::ClientLateness && c.statistic > c.threshold / 2.0);
-        let hint = words::hint(&failed, &self.config, needed, late);
-        let bounds = match failed.id {
-            CheckId::IntervalWidth | CheckId::ClientLateness => self.last.as_ref().map(|look| look.bounds.clone()),
-            _ => None,
+        let shared = self.samples.iter().filter(|s| s.shared_ns > 0).count() as f64 / self.samples.len().max(1) as f64;
+        let advice = words::advice(&failed, &self.config, needed, late, shared > SHARED);
+        let (passed, bounds, missing) = self.answers(&failed);
+        let hint = words::hint(advice);
+        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint, advice, passed, bounds, missing })));
+    }
+
+    /// What is known of each target where `failed` refuses the whole: as narrowly as asked, less narrowly, or nothing and why.
+    fn answers(&self, failed: &Check) -> (Vec<PercentileResult>, Vec<PercentileResult>, Vec<Missing>) {
+        let (mut passed, mut bounds, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        // What was sent late has bounds, and is no number.
+        let bounds_only = is_punctuality(failed.id) && failed.id != CheckId::ClientLateness;
+        // The load of a later batch was another: what stood before it may not be chosen.
+        let whole = matches!(failed.id, CheckId::Load | CheckId::Errors);
+        let known = self.last.iter().filter(|_| !whole).flat_map(|look| &look.known);
+        let known: Vec<&(PercentileResult, bool)> = known.collect();
+        for target in &self.config.targets {
+            match known.iter().find(|(p, _)| p.target == *target) {
+                Some((p, narrow)) if *narrow && !bounds_only && !self.is_too_late(target) => passed.push(p.clone()),
+                Some((p, _)) => bounds.push(p.clone()),
+                None => missing.push(Missing { target: *target, because: self.why_missing(failed, target) }),
+            }
+        }
+        (passed, bounds, missing)
+    }
+
+    /// Why there is not even an interval.
+    fn why_missing(&self, failed: &Check, target: &Target) -> NoBounds {
+        match failed.id {
+            CheckId::Load if self.samples.is_empty() && self.rounds == 0 => return NoBounds::NothingRecorded,
+            CheckId::Load => return NoBounds::OtherLoad,
+            CheckId::Errors => return NoBounds::Failures,
+            _ => {}
+        }
+        let Some(look) = &self.last else {
+            return if is_punctuality(failed.id) { NoBounds::OtherArrivals } else { NoBounds::NothingRecorded };
         };
-        let bounds = bounds.unwrap_or_default();
-        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint, bounds })));
+        let name = percentile_name(target.quantile);
+        let about = |c: &&Check| !c.passed && c.subject.as_ref().is_none_or(|s| *s == name);
+        let blamed = look.checks.iter().filter(about).map(|c| c.id);
+        let (n, level) = (self.samples.len(), spent(target.level));
+        let (parts, lowest_ns, highest_ns) = self.over_time(target);
+        for id in blamed {
+            match id {
+                CheckId::WarmUp | CheckId::UnitRoot | CheckId::Drift | CheckId::TailDrift => {
+                    return NoBounds::Changing { parts, lowest_ns, highest_ns };
+                }
+                CheckId::RunLength => return NoBounds::TooShort { parts, lowest_ns, highest_ns },
+                _ => {}
+            }
+        }
+        NoBounds::TooFew { n, needed: samples_to_support(target.quantile, level) }
+    }
+
+    /// (parts, smallest, largest): a percentile in as many equal parts of the samples as hold it, at most 8.
+    fn over_time(&self, target: &Target) -> (usize, f64, f64) {
+        let deep = 10.0 / (1.0 - target.quantile).min(target.quantile);
+        let parts = ((self.samples.len() as f64 / deep) as usize).min(8);
+        if parts < 2 {
+            return (0, 0.0, 0.0);
+        }
+        let of = |part: &[Sample]| quantile(&sorted(part.iter().map(|s| s.latency_ns).collect()), target.quantile);
+        let values = self.samples.chunks_exact(self.samples.len() / parts).take(parts).filter_map(of);
+        let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), x| (l.min(x), m.max(x)));
+        (parts, least, most)
     }
 
     /// The check of the client's lateness, if it failed.
@@ -400,15 +486,16 @@ impl Method {
         self.system.iter().find(|c| c.id == CheckId::ClientLateness && !c.passed).cloned()
     }
 
+    fn is_too_late(&self, target: &Target) -> bool {
+        let name = percentile_name(target.quantile);
+        let about = |c: &&Check| c.id == CheckId::ClientLateness && c.subject.as_ref() == Some(&name);
+        self.system.iter().find(about).is_some_and(|c| !c.passed)
+    }
+
     /// A number, unless too much of it may be the client's lateness: where any width will do, that is half of it.
     fn believe(&mut self, number: Number) {
         match self.too_late() {
-            Some(late) => {
-                if let Some(look) = &mut self.last {
-                    look.bounds = number.percentiles;
-                }
-                self.refuse(late, None);
-            }
+            Some(late) => self.refuse(late, None),
             None => self.finish(Outcome::Number(number)),
         }
     }

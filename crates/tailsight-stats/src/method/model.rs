@@ -202,6 +202,8 @@ pub struct Config {
     pub alpha_independence: f64,
     /// False-alarm rate of the drift check; ADF is held to 0.05 as in the paper.
     pub alpha_stationarity: f64,
+    /// False-alarm rate of the check that agents see one percentile.
+    pub alpha_agents: f64,
     /// Looks in a row at which the level may drift before it is believed. A warm-up is cut when the samples have grown enough
     /// to see its end, so the first such look is not the last.
     pub max_drifts: usize,
@@ -233,6 +235,7 @@ impl Config {
             alpha_arrivals: 0.001,
             alpha_independence: 0.05,
             alpha_stationarity: 0.02,
+            alpha_agents: 0.01,
             max_drifts: 3,
             seed: 1,
         }
@@ -269,7 +272,7 @@ impl Config {
 }
 
 /// A recorded request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When the schedule meant it to leave, ns.
     pub intended_ns: i64,
@@ -278,6 +281,13 @@ pub struct Sample {
     pub sent_ns: i64,
     /// The latency under study, ns: response time (from intended) or service time (from sent), as the caller decides.
     pub latency_ns: f64,
+    /// By how much shorter the latency may have been, ns: its reply was read together with later bytes, whose stamp it shares.
+    /// 0 where the stamp is its own.
+    #[serde(default)]
+    pub shared_ns: u32,
+    /// Which agent recorded it, an index into the batch's agents; the method sets it.
+    #[serde(default)]
+    pub agent: u16,
 }
 
 /// A request as it was sent; consecutive ones make a window.

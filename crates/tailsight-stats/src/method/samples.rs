@@ -3,10 +3,11 @@
 //! In: samples in order of their intended times. Out: a [`Look`]: the checks and either the numbers or how many samples more
 //! would be needed. Latencies are ns.
 
-use super::model::{Arrivals, Config, Sample, Target, percentile_name};
-use super::system::other_end;
+use super::model::{Config, Sample, Target, percentile_name};
+use super::system::extremes;
 use super::verdict::{Check, CheckId, IntervalMethod, Number, PercentileResult, WarmUp};
 use crate::adf::{Lags, Trend, adf};
+use crate::agents::differ;
 use crate::drift::drift;
 use crate::effective::{Batches, batches, dependent_interval_sorted, effective_size_at};
 use crate::quantile::{interval, quantile, rank, samples_for_width, samples_to_support, sorted};
@@ -30,6 +31,9 @@ const MARGIN: f64 = 1.3;
 /// interval too narrow by half as much.
 const INFLATION: f64 = 0.15;
 
+/// Where no width is asked, percentiles of agents are apart that differ by more than this share.
+const AGENTS_APART: f64 = 0.05;
+
 /// Share of the error 1 − level that an interval may use. The rest pays for looking more than once: stopping at the first
 /// look at which the interval is narrow prefers looks at which it is too narrow (and, in a tail, too low). Measured: without
 /// it 93.5 % of the 95 % intervals hold the truth on M/M/1 at 20 % load.
@@ -51,8 +55,9 @@ pub struct Look {
     pub thinning: Option<usize>,
     /// What to make of it.
     pub result: Found,
-    /// Every target with its interval, however wide; empty where a check failed that it stands on, or a percentile has none.
-    pub bounds: Vec<PercentileResult>,
+    /// Targets with their intervals, and whether these are as narrow as asked. Those are left out for which a check failed that an
+    /// interval stands on, or that have none.
+    pub known: Vec<(PercentileResult, bool)>,
 }
 
 /// The conclusion of a look.
@@ -74,7 +79,7 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
         warm_up: None,
         thinning: None,
         result: more(none_yet(samples.len()), samples.len()),
-        bounds: Vec::new(),
+        known: Vec::new(),
     };
     let latencies: Vec<f64> = samples.iter().map(|s| s.latency_ns).collect();
     let n = latencies.len();
@@ -97,12 +102,28 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
     let kept = &latencies[end.cut..];
     let ranked = if end.cut == 0 { all } else { all.filter(&(0..n).map(|i| i >= end.cut).collect::<Vec<_>>()) };
     look.checks.extend(stationarity(kept, &ranked, config, salt));
-    if let Some(failed) = look.checks.iter().find(|c| !c.passed) {
-        look.result = more(failed.clone(), 2 * n);
+    if let Some(failed) = look.checks.iter().find(|c| !c.passed).cloned() {
+        // What fails for one percentile says nothing of the others: those are looked at all the same.
+        let sound = sound_targets(&look.checks, config);
+        if !sound.is_empty() {
+            let config = Config { targets: sound, ..config.clone() };
+            conclude(&mut look, &samples[end.cut..], kept, &ranked, &config, recording_rate, salt);
+        }
+        look.result = more(failed, 2 * n);
         return look;
     }
     conclude(&mut look, &samples[end.cut..], kept, &ranked, config, recording_rate, salt);
     look
+}
+
+/// The targets that no failed check is about: none where one failed that is about the latency as a whole.
+fn sound_targets(checks: &[Check], config: &Config) -> Vec<Target> {
+    let failed = || checks.iter().filter(|c| !c.passed);
+    let sound = |target: &&Target| {
+        let name = percentile_name(target.quantile);
+        failed().all(|c| c.subject.as_ref().is_some_and(|about| *about != name))
+    };
+    config.targets.iter().filter(sound).copied().collect()
 }
 
 /// Differences that the tests on ranks pass over, ns: a twentieth of the narrowest interval asked.
@@ -246,6 +267,30 @@ fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], c
     checks
 }
 
+/// Whether the agents see one percentile: significantly not, and by more than is to be resolved.
+fn agents_differ(samples: &[Sample], kept: &[f64], ranked: &Ranked, config: &Config, seed: u64) -> Vec<Check> {
+    let agents: Vec<u16> = samples.iter().map(|s| s.agent).collect();
+    let level = config.alpha_agents / config.targets.len() as f64;
+    let of = |target: &Target| {
+        let pooled = quantile(&ranked.sorted, target.quantile)?;
+        let found = differ(kept, &agents, pooled, PERMUTATIONS, mix(seed, 0x6167))?;
+        let each = found.agents.iter().filter_map(|agent| {
+            let own = kept.iter().zip(&agents).filter(|(_, a)| *a == agent).map(|(x, _)| *x).collect();
+            quantile(&sorted(own), target.quantile)
+        });
+        let (least, most) = each.fold((f64::INFINITY, 0.0_f64), |(l, m), x| (l.min(x), m.max(x)));
+        let width = target.max_width_ns(pooled);
+        let width = if width.is_finite() { width } else { AGENTS_APART * pooled };
+        let test =
+            "agents beside each other in blocks of time: shares above the percentile, by permutation in each block";
+        let name = Some(percentile_name(target.quantile));
+        let (p, n) = (Some(found.p_value), found.n);
+        let passed = found.p_value >= level || most - least <= width;
+        Some(check(CheckId::AgentsDiffer, test, name, found.statistic, level, p, n, passed))
+    };
+    config.targets.iter().filter_map(of).collect()
+}
+
 /// Finds the sampling rate at which samples are independent, and the intervals there and without it.
 fn conclude(
     look: &mut Look,
@@ -259,6 +304,7 @@ fn conclude(
     let seed = mix(config.seed, salt);
     let inflations = inflations(kept, ranked, config);
     let ends = Ends::new(samples, ranked.sorted.clone(), config);
+    look.checks.extend(agents_differ(samples, kept, ranked, config, seed));
     let mut independent = None;
     let mut factor = 1;
     let mut last = Vec::new();
@@ -292,10 +338,11 @@ fn conclude(
         }) {
             Ok((number, checks)) => {
                 look.checks.extend(checks);
+                look.known = number.percentiles.iter().map(|p| (p.clone(), true)).collect();
                 look.result = Found::Independent(number);
                 return;
             }
-            Err(wide) => by_thinning = Some((wide.failed, wide.needed.saturating_mul(factor))),
+            Err(wide) => by_thinning = Some(wide.needed.saturating_mul(factor)),
         }
     }
     let by_size = intervals(&ranked.sorted, &ends, config, recording_rate, |target| {
@@ -306,48 +353,55 @@ fn conclude(
     look.result = match (by_size, by_thinning) {
         (Ok((number, checks)), by_thinning) => {
             look.checks.extend(checks);
-            Found::Dependent(number, by_thinning.map(|(_, needed)| needed))
+            look.known = number.percentiles.iter().map(|p| (p.clone(), true)).collect();
+            Found::Dependent(number, by_thinning)
         }
         (Err(wide), by_thinning) => {
-            look.bounds = wide.bounds;
-            let (failed, needed) = match by_thinning {
-                Some((failed, needed)) => {
+            look.known = wide.known;
+            look.checks.extend(wide.checks);
+            let failed = wide.failed;
+            let needed = match by_thinning {
+                Some(needed) => {
                     let patient = (config.patience * samples.len() as f64) as usize;
-                    (failed, if wide.needed > 0 && needed <= patient { needed } else { wide.needed })
+                    if wide.needed > 0 && needed <= patient { needed } else { wide.needed }
                 }
-                None => (wide.failed, wide.needed),
+                None => wide.needed,
             };
-            look.checks.push(failed.clone());
             more(failed, needed)
         }
     };
 }
 
-/// Where the truth lies when the client was late: between the latency as measured and the one at the other end, request by
-/// request, and so between their quantiles.
+/// Where the truth lies when the client was late or replies share a stamp: between the shortest and the longest that each latency can
+/// have been, request by request, and so between the quantiles of these.
 pub struct Ends {
     /// Latencies as measured, ns, ascending.
     measured: Vec<f64>,
-    /// Those at the other end, ns, ascending; empty where lateness does not matter.
-    other: Vec<f64>,
+    /// The shortest that they can have been, ns, ascending; empty where that is what was measured.
+    low: Vec<f64>,
+    /// The longest, the same.
+    high: Vec<f64>,
 }
 
 impl Ends {
     /// Of these samples, whose latencies in ascending order are `measured`.
     pub fn new(samples: &[Sample], measured: Vec<f64>, config: &Config) -> Self {
-        let late = config.arrivals != Arrivals::ClosedLoop && samples.iter().any(|s| s.sent_ns > s.intended_ns);
-        let other = if late { sorted(samples.iter().map(|s| other_end(s, config)).collect()) } else { Vec::new() };
-        Self { measured, other }
+        let extremes: Vec<(f64, f64)> = samples.iter().map(|s| extremes(s, config)).collect();
+        let measured_as = |of: fn(&(f64, f64)) -> f64| {
+            let moved = samples.iter().zip(&extremes).any(|(s, e)| of(e) != s.latency_ns);
+            if moved { sorted(extremes.iter().map(of).collect()) } else { Vec::new() }
+        };
+        let (low, high) = (measured_as(|e| e.0), measured_as(|e| e.1));
+        Self { measured, low, high }
     }
 
-    /// An interval of the measured latencies, widened on the side on which lateness counts: to the latency that has the same
-    /// rank at the other end.
+    /// An interval of the measured latencies, widened to the latencies that have the same ranks at the extremes.
     pub fn widened(&self, (lower, upper): (f64, f64)) -> (f64, f64) {
-        let at = |end: f64| {
+        let at = |end: f64, extreme: &[f64]| {
             let rank = self.measured.partition_point(|x| *x < end);
-            self.other.get(rank.min(self.other.len().saturating_sub(1))).copied().unwrap_or(end)
+            extreme.get(rank.min(extreme.len().saturating_sub(1))).copied().unwrap_or(end)
         };
-        (lower.min(at(lower)), upper.max(at(upper)))
+        (lower.min(at(lower, &self.low)), upper.max(at(upper, &self.high)))
     }
 }
 
@@ -357,8 +411,10 @@ struct Wide {
     failed: Check,
     /// So many such samples may be enough; 0 when no number is: the client's lateness alone is too much, and chance is not.
     needed: usize,
-    /// All of them; empty when one does not exist.
-    bounds: Vec<PercentileResult>,
+    /// Those that exist, and whether they are as narrow as asked.
+    known: Vec<(PercentileResult, bool)>,
+    /// What was checked, target by target.
+    checks: Vec<Check>,
 }
 
 /// The interval of every target; or the check that failed and how many such samples would be needed.
@@ -370,7 +426,7 @@ fn intervals(
     of: impl Fn(&Target) -> Option<(f64, f64, IntervalMethod)>,
 ) -> Result<(Number, Vec<Check>), Box<Wide>> {
     let n = ordered.len();
-    let mut percentiles = Vec::new();
+    let mut known = Vec::new();
     let mut checks = Vec::new();
     let mut worst: Option<(Check, usize)> = None;
     for target in &config.targets {
@@ -387,7 +443,7 @@ fn intervals(
         let check = check(CheckId::IntervalWidth, &test, name, width, wanted, None, n, narrow);
         checks.push(check.clone());
         if let Some((_, _, how)) = found {
-            percentiles.push(PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n });
+            known.push((PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n }, narrow));
         }
         if !narrow {
             let needed = needed(n, chance, width - chance, wanted, target);
@@ -397,11 +453,11 @@ fn intervals(
         }
     }
     match worst {
-        Some((failed, needed)) => {
-            let bounds = if percentiles.len() == config.targets.len() { percentiles } else { Vec::new() };
-            Err(Box::new(Wide { failed, needed, bounds }))
+        Some((failed, needed)) => Err(Box::new(Wide { failed, needed, known, checks })),
+        None => {
+            let percentiles = known.into_iter().map(|(p, _)| p).collect();
+            Ok((Number { percentiles, sampling_rate }, checks))
         }
-        None => Ok((Number { percentiles, sampling_rate }, checks)),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Since, Slice};
+use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Since, Slice, Target, percentile_name};
 use super::verdict::{Check, CheckId};
 use crate::quantile::{quantile, sorted};
 use crate::special::normal_quantile;
@@ -117,6 +117,29 @@ pub fn lateness(batch: &Batch, config: &Config, spare: bool) -> Vec<Check> {
     batch.agents.iter().map(|agent| lateness_of(agent, config, spare)).collect()
 }
 
+/// The same for all samples that the verdict stands on, percentile by percentile: what a late batch among good ones moves is
+/// what it moves in the whole.
+pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
+    if config.arrivals == Arrivals::ClosedLoop || samples.is_empty() {
+        return Vec::new();
+    }
+    let as_is = sorted(samples.iter().map(|s| s.latency_ns).collect());
+    let other = sorted(samples.iter().map(|s| other_end(s, config)).collect());
+    let of = |target: &Target| {
+        let (moved, threshold) = moved(&as_is, &other, target, config).unwrap_or((0.0, f64::INFINITY));
+        check(Some(percentile_name(target.quantile)), moved, threshold, samples.len())
+    };
+    config.targets.iter().map(of).collect()
+}
+
+/// How far the client's lateness may have moved a percentile, and how far it may, ns.
+fn moved(as_is: &[f64], other: &[f64], target: &Target, config: &Config) -> Option<(f64, f64)> {
+    let (here, there) = (quantile(as_is, target.quantile)?, quantile(other, target.quantile)?);
+    let width = target.max_width_ns(here);
+    let width = if width.is_finite() { width } else { here / 2.0 };
+    Some(((there - here).abs(), config.max_lateness_ns.unwrap_or(width)))
+}
+
 /// Makes each sample as late as the latest request that it may have waited behind, where response times are studied: the catching
 /// up after a stall of the client is a burst that no client that is on time would have sent, and those that leave on time behind
 /// it wait too.
@@ -168,28 +191,37 @@ pub fn other_end(sample: &Sample, config: &Config) -> f64 {
     sample.latency_ns + config.since.other_end() * (sample.sent_ns - sample.intended_ns).max(0) as f64
 }
 
+/// The shortest and the longest that a sample's latency can have been for a client that is on time and stamps each reply by itself, ns.
+pub fn extremes(sample: &Sample, config: &Config) -> (f64, f64) {
+    let other = if config.arrivals == Arrivals::ClosedLoop { sample.latency_ns } else { other_end(sample, config) };
+    let low = sample.latency_ns.min(other) - f64::from(sample.shared_ns);
+    // No latency is below 0; one that was measured so stays what it is.
+    (low.max(0.0).min(sample.latency_ns), sample.latency_ns.max(other))
+}
+
 fn lateness_of(agent: &AgentBatch, config: &Config, spare: bool) -> Check {
     let as_is = sorted(agent.samples.iter().map(|s| s.latency_ns).collect());
     let other = sorted(agent.samples.iter().map(|s| other_end(s, config)).collect());
     // Of several percentiles the one that is moved the most, as a part of its width.
     let worst = config.targets.iter().filter_map(|target| {
-        let (here, there) = (quantile(&as_is, target.quantile)?, quantile(&other, target.quantile)?);
-        let moved = (there - here).abs();
-        let width = target.max_width_ns(here);
-        let width = if width.is_finite() { width } else { here / 2.0 };
-        Some((moved, config.max_lateness_ns.unwrap_or(width) * if spare { 0.5 } else { 1.0 }))
+        let (moved, most) = moved(&as_is, &other, target, config)?;
+        Some((moved, most * if spare { 0.5 } else { 1.0 }))
     });
     let (statistic, threshold) =
         worst.max_by(|a, b| (a.0 * b.1).total_cmp(&(b.0 * a.1))).unwrap_or((0.0, f64::INFINITY));
+    check(Some(agent.agent.clone()), statistic, threshold, agent.samples.len())
+}
+
+fn check(subject: Option<String>, statistic: f64, threshold: f64, n: usize) -> Check {
     Check {
         id: CheckId::ClientLateness,
         test: "how far the client's lateness (sent less intended) may have moved the percentile, ns".into(),
-        subject: Some(agent.agent.clone()),
+        subject,
         passed: statistic <= threshold,
         statistic,
         threshold,
         threshold_is_p: false,
         p_value: None,
-        n: agent.samples.len(),
+        n,
     }
 }

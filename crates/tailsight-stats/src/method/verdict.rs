@@ -37,6 +37,34 @@ pub enum CheckId {
     Independence,
     /// The interval exists and is as narrow as asked (Lancet §4.3, confidence interval).
     IntervalWidth,
+    /// Agents that load one server at one time see one percentile. Noted; it does not refuse a number, which is that of the
+    /// requests of all agents.
+    AgentsDiffer,
+}
+
+impl CheckId {
+    /// All of them, in the order in which they are made.
+    pub const ALL: [Self; 14] = [
+        Self::Load,
+        Self::Errors,
+        Self::ClientLateness,
+        Self::Arrivals,
+        Self::ArrivalsSuperposed,
+        Self::ArrivalIndependence,
+        Self::WarmUp,
+        Self::UnitRoot,
+        Self::Drift,
+        Self::TailDrift,
+        Self::RunLength,
+        Self::AgentsDiffer,
+        Self::Independence,
+        Self::IntervalWidth,
+    ];
+
+    /// Whether a number may stand although this failed: it is in the interval already, or noted beside it.
+    pub fn is_allowed_for(self) -> bool {
+        matches!(self, Self::Independence | Self::AgentsDiffer)
+    }
 }
 
 /// One check: what was computed, against what, on how much.
@@ -119,6 +147,87 @@ pub struct Number {
     pub sampling_rate: f64,
 }
 
+/// Why not even an interval of a percentile is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NoBounds {
+    /// The load was never there, or no batch came to its end: nothing was recorded that could be judged.
+    NothingRecorded,
+    /// What was recorded is the latency under another load than the one asked for.
+    OtherLoad,
+    /// What was recorded is the latency under other arrivals, and not only later than due.
+    OtherArrivals,
+    /// Failed requests have no latency, and are not a random part of all.
+    Failures,
+    /// The latency changed over time: no percentile is that of the whole. Where there are enough samples, the smallest and the
+    /// largest that it had in equal parts of the run.
+    Changing {
+        /// Equal parts; 0 where there are too few samples for two.
+        parts: usize,
+        /// The smallest percentile of a part, ns; 0 without parts.
+        lowest_ns: f64,
+        /// The largest, ns.
+        highest_ns: f64,
+    },
+    /// The run is too short beside its own memory: how much its samples know cannot be estimated. Parts as above.
+    TooShort {
+        /// Equal parts.
+        parts: usize,
+        /// The smallest percentile of a part, ns; 0 without parts.
+        lowest_ns: f64,
+        /// The largest, ns.
+        highest_ns: f64,
+    },
+    /// So few samples have no interval at this percentile.
+    TooFew {
+        /// Samples that there are.
+        n: usize,
+        /// Independent ones that would have one.
+        needed: usize,
+    },
+}
+
+/// A percentile of which nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What was asked.
+    pub target: Target,
+    /// Why there is no interval.
+    pub because: NoBounds,
+}
+
+/// What would help, as data: whoever knows the machine finds the words. [`Refusal::hint`] has them for any machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Advice {
+    /// Make the load: a lower rate, or more connections, threads, agents.
+    MakeTheLoad,
+    /// Look at the errors.
+    LookAtErrors,
+    /// The client must be on time.
+    BeOnTime {
+        /// The lateness takes most of the width, which is otherwise only too wide.
+        takes_the_width: bool,
+    },
+    /// Room for requests that wait for replies.
+    MoreConnections,
+    /// Warm the server up.
+    WarmUp,
+    /// Find what changes on the server.
+    FindTheChange,
+    /// Measure for longer, or at a lower rate.
+    LongerOrSlower,
+    /// Measure for longer, or ask for less.
+    LongerOrLess {
+        /// Requests that would do, by projection; more than were allowed.
+        needed: Option<u64>,
+    },
+    /// Many replies share one stamp: fewer outstanding on a connection.
+    FewerTogether,
+}
+
 /// No number, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -128,10 +237,18 @@ pub struct Refusal {
     pub reason: String,
     /// One sentence: what would help.
     pub hint: String,
-    /// What the samples do say, where everything but the width was as it must be: each percentile with an interval that is
-    /// wider than asked, by chance or by the client's lateness. Empty where they say nothing.
+    /// The hint as data.
+    pub advice: Advice,
+    /// The percentiles asked for that are known all the same, as narrowly as asked. Each of them is here, in `bounds` or in
+    /// `missing`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<PercentileResult>,
+    /// Those that are known less narrowly: by chance, by the client's lateness, by stamps that replies share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<PercentileResult>,
+    /// Those of which nothing is known, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
 }
 
 /// A number with its interval, or N/A (exit code 3).

@@ -1,7 +1,7 @@
 //! What a failed check means and what would help, in a sentence each.
 
 use super::model::Config;
-use super::verdict::{Check, CheckId};
+use super::verdict::{Advice, Check, CheckId};
 
 /// What happened.
 pub fn reason(check: &Check) -> String {
@@ -27,36 +27,62 @@ pub fn reason(check: &Check) -> String {
             "the samples cannot support an interval at this percentile"
         }
         CheckId::IntervalWidth => "the interval is wider than asked",
+        CheckId::AgentsDiffer => "the agents do not see one percentile",
     };
     format!("{what}{about}")
 }
 
-/// What a late client can do about it.
-const BE_ON_TIME: &str = "give the client cores of its own (--cpus, and the server others) and let it poll (--wait spin), add threads, \
-     connections or agents, lower the rate, or ask for a wider interval";
-
 /// What would help. `needed` is the projected number of requests, where there is one; `late` that the client's lateness takes more
-/// than half of the width asked.
-pub fn hint(check: &Check, config: &Config, needed: Option<u64>, late: bool) -> String {
+/// than half of the width asked, `shared` that stamps which replies share do.
+pub fn advice(check: &Check, config: &Config, needed: Option<u64>, late: bool, shared: bool) -> Advice {
     match check.id {
-        CheckId::Load => "lower the rate, or add connections, threads or agents until the client can send it".into(),
-        CheckId::Errors => "look at the errors by kind; lower the rate or raise the server's limits".into(),
-        CheckId::ClientLateness => BE_ON_TIME.into(),
-        CheckId::IntervalWidth if late => format!("the client's lateness takes most of the width: {BE_ON_TIME}"),
+        CheckId::Load => Advice::MakeTheLoad,
+        CheckId::Errors => Advice::LookAtErrors,
+        CheckId::ClientLateness => Advice::BeOnTime { takes_the_width: false },
+        CheckId::IntervalWidth if late => Advice::BeOnTime { takes_the_width: true },
+        CheckId::IntervalWidth if shared => Advice::FewerTogether,
         // Late, and not merely otherwise than specified.
-        CheckId::Arrivals if !check.threshold_is_p => BE_ON_TIME.into(),
-        CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence => {
+        CheckId::Arrivals if !check.threshold_is_p => Advice::BeOnTime { takes_the_width: false },
+        CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence if late => {
+            Advice::BeOnTime { takes_the_width: false }
+        }
+        CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence => Advice::MoreConnections,
+        CheckId::WarmUp => Advice::WarmUp,
+        CheckId::UnitRoot | CheckId::Drift | CheckId::TailDrift | CheckId::AgentsDiffer => Advice::FindTheChange,
+        CheckId::RunLength | CheckId::Independence => Advice::LongerOrSlower,
+        CheckId::IntervalWidth => Advice::LongerOrLess { needed: needed.filter(|n| *n > config.max_requests) },
+    }
+}
+
+/// Advice in a sentence, for any machine.
+pub fn hint(advice: Advice) -> String {
+    const BE_ON_TIME: &str = "give the client cores of its own, load from more hosts (agents), lower the rate, or ask for a \
+         wider interval";
+    match advice {
+        Advice::MakeTheLoad => "lower the rate, or add connections, threads or agents until the client can send it".into(),
+        Advice::LookAtErrors => "look at the errors by kind; lower the rate or raise the server's limits".into(),
+        Advice::BeOnTime { takes_the_width: false } => BE_ON_TIME.into(),
+        Advice::BeOnTime { takes_the_width: true } => {
+            format!("the client's lateness takes most of the width: {BE_ON_TIME}")
+        }
+        Advice::MoreConnections => {
             "add connections or outstanding requests so that no request waits for a reply, or threads or agents".into()
         }
-        CheckId::WarmUp => "warm the server up for longer before measuring".into(),
-        CheckId::UnitRoot | CheckId::Drift | CheckId::TailDrift => {
+        Advice::WarmUp => "warm the server up for longer before measuring".into(),
+        Advice::FindTheChange => {
             "find what changes on the server (a growing queue, caches, collection, frequency, neighbours), or lower the rate".into()
         }
-        CheckId::RunLength => "measure for longer, or lower the rate: near saturation a queue remembers for long".into(),
-        CheckId::Independence => "measure for longer, or lower the rate".into(),
-        CheckId::IntervalWidth => match needed.filter(|n| *n > config.max_requests) {
-            Some(needed) => format!("about {needed} requests would do; allow more, or accept a wider interval or a lower percentile"),
-            None => "measure for longer, or accept a wider interval or a lower percentile".into(),
-        },
+        Advice::LongerOrSlower => "measure for longer, or lower the rate: near saturation a queue remembers for long".into(),
+        Advice::LongerOrLess { needed: Some(needed) } => {
+            format!("about {needed} requests would do; allow more, or accept a wider interval or a lower percentile")
+        }
+        Advice::LongerOrLess { needed: None } => {
+            "measure for longer, or accept a wider interval or a lower percentile".into()
+        }
+        Advice::FewerTogether => {
+            "replies that are read together share one time stamp, and that takes most of the width: fewer outstanding \
+             requests on more connections, or a wider interval"
+                .into()
+        }
     }
 }

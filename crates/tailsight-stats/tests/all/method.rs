@@ -454,7 +454,7 @@ fn settings_that_cannot_be_meant_are_refused() {
 #[test]
 fn nonsense_from_agents_is_refused_and_does_not_panic() {
     let garbage = |latency_ns: f64| {
-        let sample = Sample { intended_ns: 1, sent_ns: 1, latency_ns };
+        let sample = Sample { intended_ns: 1, sent_ns: 1, latency_ns, ..Sample::default() };
         let send = Send { intended_ns: 1, sent_ns: 1 };
         let slice = Slice { duration_ns: 0, target: 1, sent: 1, answered: 1 };
         let agent = AgentBatch {
@@ -487,4 +487,136 @@ fn nonsense_from_agents_is_refused_and_does_not_panic() {
             refused(&verdict);
         }
     }
+}
+
+/// Every percentile that was asked is known, bounded, or missing with a reason.
+fn accounted(verdict: &Verdict, config: &Config) {
+    let Outcome::NotAvailable(refusal) = &verdict.outcome else { return };
+    for target in &config.targets {
+        let among = |of: &[PercentileResult]| of.iter().filter(|p| p.target == *target).count();
+        let missing = refusal.missing.iter().filter(|m| m.target == *target).count();
+        assert_eq!(among(&refusal.passed) + among(&refusal.bounds) + missing, 1, "{target}: {refusal:#?}");
+    }
+    assert!(refusal.passed.len() < config.targets.len(), "{refusal:#?}");
+    // What is told of a percentile is not what a check of it says.
+    for p in &refusal.passed {
+        let name = percentile_name(p.target.quantile);
+        let about = verdict.checks.iter().filter(|c| c.subject.as_ref() == Some(&name));
+        let bad: Vec<&Check> = about.filter(|c| !c.passed && !c.id.is_allowed_for()).collect();
+        assert!(bad.is_empty(), "{bad:?}");
+    }
+}
+
+/// Regression: N/A by drift, arrivals, load and the end of the time said nothing of any percentile, nor why nothing.
+#[test]
+fn every_refusal_leaves_bounds_or_the_reason_why_there_are_none() {
+    let faults = [
+        (Fault::None, 0.5, 100_000),
+        (Fault::None, 1.02, 600_000),
+        (Fault::Linear(0.25), 0.5, 600_000),
+        (Fault::Walk(0.2), 0.5, 600_000),
+        (Fault::Tail(0.02), 0.2, 600_000),
+        (Fault::Connections(4), 0.8, 600_000),
+        (Fault::HiddenConnections(4), 0.8, 600_000),
+        (Fault::FixedArrivals, 0.5, 600_000),
+        (Fault::LateClient(1_000.0, 0.003, 100_000.0), 0.5, 600_000),
+        (Fault::LateClient(1_000.0, 0.02, 100_000.0), 0.5, 600_000),
+        (Fault::MissedLoad, 0.5, 600_000),
+    ];
+    let mut ids = std::collections::BTreeSet::new();
+    let mut reasons = std::collections::BTreeSet::new();
+    for (fault, load, max_requests) in faults {
+        for seed in 0..3 {
+            let targets = ["p50:1%", "p99:2%", "p99.99"].map(|t| t.parse().expect("a target")).to_vec();
+            let config = Config { max_requests, seed, ..Config::new(targets, Arrivals::Exponential) };
+            let (verdict, _) = run(config.clone(), &mut World::new(Server::Exponential, load, fault, seed));
+            accounted(&verdict, &config);
+            if let Outcome::NotAvailable(refusal) = verdict.outcome {
+                ids.insert(format!("{:?}", refusal.failed.id));
+                for m in refusal.missing {
+                    reasons.insert(serde_json::to_value(m.because).expect("plain")["why"].to_string());
+                }
+            }
+        }
+    }
+    assert!(ids.len() >= 4, "{ids:?}");
+    assert!(reasons.len() >= 4, "{reasons:?}");
+    // Stopped at any time.
+    for batches in 0..3 {
+        for why in [Stop::OutOfTime, Stop::Interrupted] {
+            let config = config("p99:0.5%@95");
+            let mut method = Method::new(config.clone()).expect("sound");
+            let mut world = World::new(Server::Exponential, 0.5, Fault::None, 2);
+            for i in 0..=batches {
+                match i {
+                    1 => method.on_load(&[world.load(1.0)]),
+                    i if i > 1 => method.on_batch(world.batch(10_000, 0.2)),
+                    _ => {}
+                }
+            }
+            method.stop(why);
+            let Step::Done(verdict) = method.step() else { panic!("not done") };
+            accounted(&verdict, &config);
+            let refusal = refused(&verdict);
+            assert_eq!(refusal.bounds.len(), usize::from(batches == 2), "{refusal:?}");
+        }
+    }
+}
+
+/// Regression: where only the tail drifted, or only the p99 was too wide, the median was withheld too.
+#[test]
+fn what_passes_is_given_although_another_percentile_fails() {
+    let mut config = config("p50:10%@95");
+    config.targets.push("p99:0.2%@95".parse().expect("a target"));
+    config.max_requests = 300_000;
+    let (verdict, _) = run(config.clone(), &mut World::new(Server::Exponential, 0.2, Fault::None, 5));
+    let refusal = refused(&verdict);
+    assert_eq!((refusal.passed.len(), refusal.bounds.len()), (1, 1), "{refusal:#?}");
+    // The median of M/M/1 at 20 %: 12.5 us ln 2.
+    let (p, truth) = (&refusal.passed[0], 12_500.0 * 2f64.ln());
+    assert!(p.lower_ns < truth && truth < p.upper_ns && p.upper_ns - p.lower_ns <= 0.1 * p.value_ns, "{p:?}");
+    assert_eq!(p.target.quantile, 0.5);
+}
+
+/// Regression: the last batch alone was asked whether the client was on time, and a list of checks said "on time" beside what
+/// had begun anew, or refused all for one bad batch at the end. What is asked about is what the verdict stands on.
+#[test]
+fn lateness_is_judged_over_all_that_the_verdict_stands_on() {
+    let mut method = Method::new(config("p99")).expect("sound");
+    let mut world = World::new(Server::Exponential, 0.5, Fault::None, 7);
+    method.on_load(&[world.load(1.0)]);
+    let mut batch = world.batch(10_000, 0.2);
+    for sample in batch.agents[0].samples.iter_mut().step_by(40) {
+        sample.sent_ns += 400_000;
+        sample.latency_ns += 400_000.0;
+    }
+    method.on_batch(batch);
+    let late: Vec<Check> = method.checks().into_iter().filter(|c| c.id == CheckId::ClientLateness).collect();
+    assert_eq!((late.len(), late[0].passed, late[0].subject.as_deref(), late[0].n), (1, false, Some("p99"), 10_000));
+}
+
+/// Replies that share a stamp came by up to `shared_ns` earlier: the interval reaches down to there, and not up.
+#[test]
+fn an_interval_holds_what_shared_stamps_may_have_done() {
+    let with = |shared: u32| {
+        let mut method = Method::new(Config { max_requests: 200_000, ..config("p50") }).expect("sound");
+        let mut world = World::new(Server::Exponential, 0.2, Fault::None, 11);
+        loop {
+            match method.step() {
+                Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
+                Step::Measure { samples, sampling_rate } => {
+                    let mut batch = world.batch(samples, sampling_rate);
+                    batch.agents[0].samples.iter_mut().for_each(|s| {
+                        s.shared_ns = shared;
+                        s.latency_ns += f64::from(shared);
+                    });
+                    method.on_batch(batch);
+                }
+                Step::Done(verdict) => return number(&verdict).percentiles[0].clone(),
+            }
+        }
+    };
+    let (alone, together) = (with(0), with(1_000));
+    assert!(together.lower_ns <= alone.lower_ns + 1.0 && together.upper_ns >= alone.upper_ns, "{alone:?} {together:?}");
+    assert!((together.upper_ns - alone.upper_ns - 1_000.0).abs() < 1.0, "{alone:?} {together:?}");
 }

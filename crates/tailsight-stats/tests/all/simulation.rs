@@ -3,7 +3,7 @@
 use tailsight_stats::adf::Trend;
 use tailsight_stats::distributions::{Inverse, Lognormal, Pareto};
 use tailsight_stats::random::Random;
-use tailsight_stats::{adf, anderson, bootstrap, compare, drift, effective, kpss, quantile, spearman, warmup};
+use tailsight_stats::{adf, agents, anderson, bootstrap, compare, drift, effective, kpss, quantile, spearman, warmup};
 
 /// Share of `runs` in which `alarm` is true.
 fn rate(runs: u64, mut alarm: impl FnMut(&mut Random) -> bool) -> f64 {
@@ -239,4 +239,59 @@ fn a_warm_up_is_found_where_there_is_one() {
         (200..600).contains(&end.cut)
     });
     assert!(found > 0.9, "{found}");
+}
+
+/// Samples of one queue (M/M/1 at this load), each recorded by one of `k` agents; those of the first are slower by `factor`.
+fn agents_of_a_queue(r: &mut Random, n: usize, k: usize, load: f64, factor: f64) -> (Vec<f64>, Vec<u16>) {
+    let mut wait = 0.0_f64;
+    (0..n)
+        .map(|_| {
+            let service = -r.uniform().ln();
+            let latency = wait + service;
+            wait = (latency + r.uniform().ln() / load).max(0.0);
+            let agent = r.below(k) as u16;
+            (if agent == 0 { factor * latency } else { latency }, agent)
+        })
+        .unzip()
+}
+
+fn differ(r: &mut Random, n: usize, k: usize, load: f64, factor: f64, alpha: f64) -> bool {
+    let (series, who) = agents_of_a_queue(r, n, k, load, factor);
+    let p99 = quantile::quantile(&quantile::sorted(series.clone()), 0.99).expect("p99");
+    agents::differ(&series, &who, p99, 199, r.bits()).expect("two agents").p_value <= alpha
+}
+
+/// Agents of one queue depend on each other and on what was before: the blocks keep the level.
+#[test]
+fn agents_of_one_queue_are_told_apart_five_times_in_a_hundred() {
+    for (k, load) in [(2, 0.5), (3, 0.8), (8, 0.5)] {
+        let alarms = rate(400, |r| differ(r, 20_000, k, load, 1.0, 0.05));
+        assert!((0.015..0.085).contains(&alarms), "{k} agents at {load}: {alarms}");
+    }
+    // Agents whose noise lasts: each is slow for spells of its own, all equally often.
+    let spells = rate(300, |r| {
+        let mut slow = [false; 3];
+        let (series, who): (Vec<f64>, Vec<u16>) = (0..30_000)
+            .map(|_| {
+                let agent = r.below(3);
+                if r.uniform() < 0.01 {
+                    slow[agent] = r.uniform() < 0.1;
+                }
+                (-r.uniform().ln() * if slow[agent] { 2.0 } else { 1.0 }, agent as u16)
+            })
+            .unzip();
+        let p99 = quantile::quantile(&quantile::sorted(series.clone()), 0.99).expect("p99");
+        agents::differ(&series, &who, p99, 199, r.bits()).expect("three agents").p_value <= 0.01
+    });
+    // Spells as long as a fifth of a block cost some of the level: at the method's 1 % it stays below 5 %.
+    assert!(spells < 0.05, "{spells}");
+}
+
+#[test]
+fn an_agent_that_is_a_fifth_slower_is_found() {
+    // At the level at which the method tests.
+    let found = rate(100, |r| differ(r, 40_000, 2, 0.5, 1.2, 0.01));
+    assert!(found > 0.9, "{found}");
+    let of_eight = rate(50, |r| differ(r, 100_000, 8, 0.5, 1.2, 0.01));
+    assert!(of_eight > 0.9, "{of_eight}");
 }

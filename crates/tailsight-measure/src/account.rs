@@ -1,0 +1,264 @@
+//! What was assumed and whether it held, and what is known of each percentile: the one place from which all outputs are made, so
+//! that they cannot contradict each other. In: checks, the verdict. Out: [`Assumption`]s, [`Unknown`]s, sentences.
+
+use tailsight_stats::method::{self, CheckId, NoBounds};
+
+use crate::question::Question;
+use crate::report::{Assumption, Checked, State, Unknown, Verdict, id_of};
+
+/// What ends a measurement besides the method's own checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Na {
+    Stalled,
+    Agent,
+    Interrupted,
+    ServerGone,
+    ClientCpu,
+    ClientStarved,
+    OpenLoop,
+    Client,
+}
+
+impl Na {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Stalled,
+        Self::Agent,
+        Self::Interrupted,
+        Self::ServerGone,
+        Self::ClientCpu,
+        Self::ClientStarved,
+        Self::OpenLoop,
+        Self::Client,
+    ];
+
+    /// As in [`Checked::id`].
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Stalled => "stalled",
+            Self::Agent => "agent",
+            Self::Interrupted => "interrupted",
+            Self::ServerGone => "server-gone",
+            Self::ClientCpu => "client-cpu",
+            Self::ClientStarved => "client-starved",
+            Self::OpenLoop => "open-loop",
+            Self::Client => "client",
+        }
+    }
+
+    /// Why what the method knew does not stand as bounds; `None`: it does, for it was measured before, or in spite of it.
+    pub(crate) fn voids(self) -> Option<&'static str> {
+        match self {
+            Self::Agent | Self::Interrupted => None,
+            Self::Stalled => {
+                Some("a server that stops answering has no latency, and what it had before is not that of the load")
+            }
+            Self::ServerGone => {
+                Some("the server was gone, and what it answered before is not its latency under the load")
+            }
+            Self::ClientCpu => Some("by how much a client without CPU was late to read its replies is not known"),
+            Self::ClientStarved => {
+                Some("by how much the client was late to read its replies is not known, and no kernel stamp says it")
+            }
+            Self::OpenLoop => Some(
+                "requests that found every connection full were held back, so that the server did not see the load asked for",
+            ),
+            Self::Client => Some("a part of the client failed, so that the server did not see the load asked for"),
+        }
+    }
+}
+
+/// ns for a sentence.
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}
+
+/// Why there is not even an interval.
+pub(crate) fn because(why: &NoBounds) -> String {
+    let parts = |parts: usize, lowest: f64, highest: f64| match parts {
+        0 => String::new(),
+        n => format!(" (it was between {} and {} in {n} equal parts of the measurement)", time(lowest), time(highest)),
+    };
+    match *why {
+        NoBounds::NothingRecorded => "nothing was recorded that could be judged".into(),
+        NoBounds::OtherLoad => "what was recorded is the latency under another load than the one asked for".into(),
+        NoBounds::OtherArrivals => "what was recorded is the latency under other arrivals than those asked for".into(),
+        NoBounds::Failures => "requests that fail have no latency, and are not a random part of all".into(),
+        NoBounds::Changing { parts: n, lowest_ns, highest_ns } => {
+            format!(
+                "a latency that changes while it is measured has no percentile of the whole{}",
+                parts(n, lowest_ns, highest_ns)
+            )
+        }
+        NoBounds::TooShort { parts: n, lowest_ns, highest_ns } => format!(
+            "how much so few samples know cannot be estimated while they depend on each other over so long{}",
+            parts(n, lowest_ns, highest_ns)
+        ),
+        NoBounds::TooFew { n, needed } => {
+            format!("{n} samples have no interval so deep in the tail; {needed} independent ones would")
+        }
+        _ => "the samples do not tell".into(),
+    }
+}
+
+/// A percentile of which nothing is known.
+pub(crate) fn unknown(missing: &method::Missing) -> Unknown {
+    Unknown {
+        asked: missing.target.to_string(),
+        percentile: method::percentile_name(missing.target.quantile),
+        because: because(&missing.because),
+    }
+}
+
+/// All that was asked, with one reason.
+pub(crate) fn all_unknown(question: &Question, because: &str) -> Vec<Unknown> {
+    let of = |target: &method::Target| Unknown {
+        asked: target.to_string(),
+        percentile: method::percentile_name(target.quantile),
+        because: because.into(),
+    };
+    question.targets.iter().map(of).collect()
+}
+
+/// The reasons in a sentence: one for all where it is the same.
+pub(crate) fn sentence(missing: &[Unknown]) -> Option<String> {
+    let first = missing.first()?;
+    if missing.iter().all(|m| m.because == first.because) {
+        return Some(first.because.clone());
+    }
+    Some(missing.iter().map(|m| format!("{}: {}", m.percentile, m.because)).collect::<Vec<_>>().join("; "))
+}
+
+/// Every assumption once. What the verdict is about did not hold, whatever the last checks say of it: it failed when it counted.
+pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, agents: usize) -> Vec<Assumption> {
+    let blamed = match verdict {
+        Verdict::NotAvailable { failed, .. } => Some(failed),
+        Verdict::Number { .. } => None,
+    };
+    let mut all: Vec<Assumption> = CheckId::ALL
+        .into_iter()
+        .filter(|id| agents > 1 || !matches!(id, CheckId::AgentsDiffer | CheckId::ArrivalsSuperposed))
+        .map(|check| {
+            let id = id_of(check);
+            let made = || checks.iter().filter(|c| c.id == id);
+            let (n, passed) = (made().count(), made().filter(|c| c.passed).count());
+            let (state, because) = if blamed.is_some_and(|f| f.id == id) || passed < n && !check.is_allowed_for() {
+                (State::NotHeld, None)
+            } else if passed < n {
+                (State::AllowedFor, None)
+            } else if n > 0 {
+                (State::Held, None)
+            } else {
+                (State::NotChecked, Some(why_not(check, blamed, closed)))
+            };
+            Assumption { id, state, checks: n, passed, because }
+        })
+        .collect();
+    if let Some(failed) = blamed.filter(|f| all.iter().all(|a| a.id != f.id)) {
+        all.push(Assumption { id: failed.id.clone(), state: State::NotHeld, checks: 1, passed: 0, because: None });
+    }
+    all
+}
+
+/// Why an assumption was not checked.
+fn why_not(check: CheckId, blamed: Option<&Checked>, closed: bool) -> String {
+    use CheckId::{ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness, Load};
+    let open_only = matches!(check, Load | ClientLateness | Arrivals | ArrivalsSuperposed | ArrivalIndependence);
+    match blamed {
+        _ if closed && open_only => "a closed loop has no rate and no times at which requests are due".into(),
+        Some(failed) => format!("the measurement ended at `{}` before", failed.id),
+        None if matches!(check, Arrivals | ArrivalsSuperposed | ArrivalIndependence) => {
+            "these arrivals have no gaps of one law".into()
+        }
+        None => "it does not apply to this load".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(id: &str, passed: bool) -> Checked {
+        Checked {
+            id: id.into(),
+            test: "a test".into(),
+            subject: None,
+            passed,
+            statistic: Some(1.0),
+            threshold: Some(1.0),
+            threshold_is_p: false,
+            p_value: None,
+            n: 1,
+        }
+    }
+
+    fn na(failed: Checked) -> Verdict {
+        Verdict::NotAvailable {
+            failed,
+            reason: String::new(),
+            hint: String::new(),
+            passed: Vec::new(),
+            bounds: Vec::new(),
+            missing: Vec::new(),
+            no_bounds_because: None,
+        }
+    }
+
+    fn state(all: &[Assumption], id: &str) -> State {
+        all.iter().find(|a| a.id == id).expect(id).state
+    }
+
+    /// Regression: "N/A: the latency drifts" stood beside "checked: … no drift", for a check that had passed had one that had not
+    /// beside it.
+    #[test]
+    fn an_assumption_holds_only_when_all_of_its_checks_do() {
+        let checks = [check("arrivals", true), check("arrivals", false), check("drift", true), check("load", true)];
+        let all = assumptions(&checks, &na(check("drift", false)), false, 1);
+        assert_eq!((state(&all, "arrivals"), state(&all, "load")), (State::NotHeld, State::Held));
+        assert_eq!(state(&all, "drift"), State::NotHeld, "the verdict is about it");
+        assert_eq!(state(&all, "warm-up"), State::NotChecked);
+        let why = all.iter().find(|a| a.id == "warm-up").unwrap().because.clone().unwrap();
+        assert!(why.contains("`drift`"), "{why}");
+        let own = assumptions(&[check("load", true)], &na(check("stalled", false)), false, 1);
+        assert_eq!(state(&own, "stalled"), State::NotHeld);
+        let ids: std::collections::BTreeSet<&str> = own.iter().map(|a| a.id.as_str()).collect();
+        assert_eq!(ids.len(), own.len(), "each once");
+    }
+
+    #[test]
+    fn what_the_interval_allows_for_is_neither_held_nor_broken() {
+        let number = Verdict::Number { percentiles: Vec::new() };
+        let checks = [check("independence", false), check("independence", true), check("agents-differ", false)];
+        let all = assumptions(&checks, &number, true, 2);
+        assert_eq!(state(&all, "independence"), State::AllowedFor);
+        assert_eq!(state(&all, "agents-differ"), State::AllowedFor);
+        let load = all.iter().find(|a| a.id == "load").unwrap();
+        assert_eq!(load.state, State::NotChecked);
+        assert!(load.because.as_ref().unwrap().contains("closed loop"));
+    }
+
+    #[test]
+    fn every_way_to_end_keeps_what_is_known_or_says_why_not() {
+        for na in Na::ALL {
+            assert!(na.voids().is_none_or(|why| why.len() > 20), "{na:?}");
+            assert!(!na.id().is_empty());
+        }
+        for why in [
+            NoBounds::NothingRecorded,
+            NoBounds::OtherLoad,
+            NoBounds::OtherArrivals,
+            NoBounds::Failures,
+            NoBounds::Changing { parts: 8, lowest_ns: 1.5e3, highest_ns: 2.5e6 },
+            NoBounds::TooShort { parts: 0, lowest_ns: 0.0, highest_ns: 0.0 },
+            NoBounds::TooFew { n: 10, needed: 299 },
+        ] {
+            assert!(because(&why).len() > 20, "{why:?}");
+        }
+        let changing = because(&NoBounds::Changing { parts: 8, lowest_ns: 1.5e3, highest_ns: 2.5e6 });
+        assert!(changing.contains("between 1.5 us and 2.50 ms in 8 equal parts"), "{changing}");
+    }
+}

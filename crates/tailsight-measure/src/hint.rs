@@ -1,0 +1,144 @@
+//! What would help, on this machine. In: the method's advice, the load, the machine. Out: a sentence.
+//!
+//! What is advice on one machine does harm on another: a client that polls is on time where it has a core of its own, and takes
+//! the server's where the two share two.
+
+use tailsight_load::{Plan, Rate};
+use tailsight_stats::method::Advice;
+
+use crate::machine::Machine;
+
+/// From this share of all cores' time on, others are said to be what is in the way.
+const BUSY: f64 = 0.25;
+/// The same of what a hypervisor took, and of the time that some task waited for a core.
+const STOLEN: f64 = 0.02;
+const PRESSED: f64 = 0.1;
+
+/// A sentence of advice.
+pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
+    match advice {
+        Advice::BeOnTime { takes_the_width } => {
+            let begin = if takes_the_width { "the client's lateness takes most of the width: " } else { "" };
+            format!("{begin}{}", be_on_time(plan, machine))
+        }
+        Advice::MakeTheLoad => {
+            let more = if machine.is_crowded(plan.threads as usize) {
+                "lower the rate, or load from another machine (`tailsight agent`, docs/agents.md): more threads here would take the \
+                 server's cores"
+                    .to_owned()
+            } else {
+                "lower the rate, or add connections, threads or agents until the client can send it".to_owned()
+            };
+            more + &neighbours(machine)
+        }
+        Advice::FindTheChange => {
+            "find what changes on the server (a growing queue, caches, collection, frequency, neighbours), or lower the rate".to_owned()
+                + &neighbours(machine)
+        }
+        Advice::LongerOrLess { needed: Some(needed) } => {
+            let time = match plan.rate {
+                // With the second of load before, the pauses between batches and a reserve.
+                Rate::Constant(rate) if !plan.arrivals.is_closed() => {
+                    format!(" (`--max-time {:.0}s`)", (needed as f64 / rate * 1.3 + 3.0).ceil())
+                }
+                _ => String::new(),
+            };
+            format!("about {needed} requests would do{time}; or accept a wider interval or a lower percentile")
+        }
+        other => tailsight_stats::method::hint(other),
+    }
+}
+
+/// What a late client can do about it here.
+pub fn be_on_time(plan: &Plan, machine: &Machine) -> String {
+    let threads = plan.threads as usize;
+    let cores = machine.cores;
+    let own = if machine.is_crowded(threads) {
+        format!(
+            "client and server share this host's {}: load from another machine (`tailsight agent`, docs/agents.md), lower the rate, or \
+             ask for a wider interval. Polling would take a core from the server",
+            if cores == 1 { "only core".into() } else { format!("{cores} cores") }
+        )
+    } else if machine.server_is_here == Some(true) {
+        "give the client cores of its own (--cpus, and the server others) and let it poll (--wait spin), lower the rate, or ask for a \
+         wider interval"
+            .to_owned()
+    } else if cores > threads {
+        "let the client poll (--wait spin) on cores of its own (--cpus), add threads, connections or agents, lower the rate, or ask for \
+         a wider interval"
+            .to_owned()
+    } else {
+        "use a client with more cores, or more of them (`tailsight agent`), lower the rate, or ask for a wider interval"
+            .to_owned()
+    };
+    own + &neighbours(machine)
+}
+
+/// Who else is in the way; nothing where nobody is.
+fn neighbours(machine: &Machine) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut text = String::new();
+    if let Some(stolen) = machine.stolen.filter(|s| *s >= STOLEN) {
+        text += &format!(
+            ". The hypervisor gave {} of this host's time to other guests: a quieter machine",
+            percent(stolen)
+        );
+    }
+    let Some(others) = machine.others.filter(|o| *o >= BUSY) else { return text };
+    let waits = machine.pressure.filter(|p| *p >= PRESSED);
+    let waits = waits.map_or(String::new(), |p| format!(", and tasks waited for a core {} of the time", percent(p)));
+    let who = if machine.server_is_here == Some(true) { "the server and other programs" } else { "other programs" };
+    text + &format!(
+        ". On this host {who} used {} of all cores meanwhile{waits}: stop what need not run",
+        percent(others)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let mut plan = Plan::new("127.0.0.1:1".parse().unwrap(), tailsight_load::Protocol::Echo);
+        plan.rate = Rate::Constant(5_000.0);
+        plan
+    }
+
+    fn machine(cores: usize, here: bool) -> Machine {
+        Machine { cores, server_is_here: Some(here), ..Machine::default() }
+    }
+
+    /// Regression: on two cores that client and server share, the advice was to poll, which made it worse.
+    #[test]
+    fn polling_is_advised_only_where_there_is_a_core_for_it() {
+        let advice = Advice::BeOnTime { takes_the_width: false };
+        let crowded = words(advice, &plan(), &machine(2, true));
+        assert!(crowded.contains("share this host's 2 cores") && crowded.contains("another machine"), "{crowded}");
+        assert!(!crowded.contains("--wait spin") && !crowded.contains("threads"), "{crowded}");
+        assert!(words(advice, &plan(), &machine(1, true)).contains("only core"));
+        for roomy in [machine(8, true), machine(2, false)] {
+            assert!(words(advice, &plan(), &roomy).contains("--wait spin"), "{roomy:?}");
+        }
+        assert!(!words(advice, &plan(), &machine(1, false)).contains("--wait spin"));
+        let load = words(Advice::MakeTheLoad, &plan(), &machine(2, true));
+        assert!(load.contains("lower the rate") && !load.contains("add connections"), "{load}");
+    }
+
+    #[test]
+    fn neighbours_are_named_where_they_matter() {
+        let advice = Advice::BeOnTime { takes_the_width: true };
+        let busy = Machine { others: Some(0.61), pressure: Some(0.34), stolen: Some(0.05), ..machine(2, true) };
+        let text = words(advice, &plan(), &busy);
+        assert!(text.starts_with("the client's lateness takes most of the width: "), "{text}");
+        assert!(text.contains("used 61 %") && text.contains("34 % of the time") && text.contains("gave 5 %"), "{text}");
+        let quiet = Machine { others: Some(0.1), pressure: Some(0.9), stolen: Some(0.0), ..machine(2, true) };
+        assert!(!words(advice, &plan(), &quiet).contains("used"), "{}", words(advice, &plan(), &quiet));
+    }
+
+    #[test]
+    fn a_number_of_requests_comes_with_the_option_that_allows_it() {
+        let text = words(Advice::LongerOrLess { needed: Some(100_000) }, &plan(), &machine(2, true));
+        // 100,000 at 5,000/s are 20 s; a third more, and 3 s.
+        assert!(text.contains("--max-time 29s"), "{text}");
+    }
+}
