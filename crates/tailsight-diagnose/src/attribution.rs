@@ -1,7 +1,8 @@
 //! What each message had of each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
 //!
 //! In: the rows, and the two cohorts. Out: per row the focus messages it hit; per focus message how much of its own deviation
-//! is explained, and which row has most of it. One pass over the parts of both cohorts; all times in ns.
+//! is explained, and which row has most of it. One pass over the parts of both cohorts, and one over the focus once it is
+//! known which rows are causes; all times in ns.
 
 use std::cmp::Reverse;
 
@@ -16,6 +17,9 @@ use crate::profile::{Cohort, Profile, Sum};
 /// Most ids of a cause's evidence.
 const EVIDENCE: usize = 5;
 
+/// Most messages of [`Coverage::least`].
+const LEAST: usize = 16;
+
 /// The second pass's results, by row.
 #[derive(Clone, Debug)]
 pub struct Attribution {
@@ -25,8 +29,13 @@ pub struct Attribution {
     pub evidence: Vec<Vec<u32>>,
     /// How often, how long, and in how many of the reference messages.
     pub met: Vec<Met>,
-    /// How much of the deviation is explained.
-    pub coverage: Coverage,
+    /// How much of the deviation has an owner.
+    pub owned: Coverage,
+    /// Mean of the reference by row, ns.
+    usual: Vec<f64>,
+    /// Mean latency of the reference, ns.
+    usual_latency: f64,
+    granularity: f64,
     /// By focus message, in the cohort's order: the row with most of its deviation, and its latency, ns.
     pub dominant: Vec<(usize, u64)>,
     /// The focus's sums for the bootstrap.
@@ -49,17 +58,7 @@ impl Attribution {
         let last = n - 1;
         let granularity = granularity_ns as f64;
         let mut ns = vec![0i64; n];
-        let fill = |id: u32, ns: &mut [i64]| -> i64 {
-            ns.fill(0);
-            let mut sum = 0;
-            profile.each(lifetimes, id, |slot, part| {
-                ns[rows.row_of(slot)] += part;
-                sum += part;
-            });
-            let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(0) as i64;
-            ns[last] += latency - sum;
-            latency
-        };
+        let fill = |id: u32, ns: &mut [i64]| by_row(lifetimes, leg, profile, rows, id, ns);
 
         let mut usual = vec![0.0; n];
         let mut have = vec![0u64; n];
@@ -83,7 +82,7 @@ impl Attribution {
             let latency = fill(id, &mut ns);
             focus_blocks.add(i, &ns);
             let deviation = latency as f64 - usual_latency;
-            covered.push(coverage(deviation, ns[last] as f64 - usual[last]));
+            covered.push((id, covered_part(deviation, ns[last] as f64 - usual[last])));
             // Towards where the message deviates: of a fast one, what it has least of.
             let part = |row: usize| (ns[row] as f64 - usual[row]) * if deviation < 0.0 { -1.0 } else { 1.0 };
             let top = (0..n).rev().max_by(|&a, &b| part(a).total_cmp(&part(b))).unwrap_or(last);
@@ -96,9 +95,7 @@ impl Attribution {
                 }
             }
         }
-        let average = covered.iter().sum::<f64>() / covered.len() as f64;
-        covered.sort_unstable_by(f64::total_cmp);
-        let overall = coverage(rows.total as f64, rows.rows[last].scaled as f64);
+        let owned = coverage_of(covered, covered_part(rows.total as f64, rows.rows[last].scaled as f64));
         let met = rows.rows.iter().enumerate().map(|(r, row)| {
             let count = |of: &[Sum]| row.slots.iter().map(|&s| of[s].count).sum::<u64>() as f64;
             Met {
@@ -111,25 +108,84 @@ impl Attribution {
             hits,
             evidence: most.into_iter().map(|m| m.into_iter().map(|(_, Reverse(id))| id).collect()).collect(),
             met: met.collect(),
-            coverage: Coverage { overall, p50: covered[(covered.len() - 1) / 2], min: covered[0], mean: average },
+            owned,
+            usual,
+            usual_latency,
+            granularity,
             dominant,
             focus: focus_blocks,
             reference: reference_blocks,
         }
     }
+
+    /// NSight's coverage (§5.2, §6.3): the part of each focus message's deviation that belongs to reported causes.
+    /// `is_reported` says of each row whether it is one.
+    pub fn coverage(
+        &self,
+        lifetimes: &Lifetimes,
+        leg: Leg,
+        profile: &Profile,
+        rows: &Rows,
+        focus: &Cohort,
+        is_reported: &dyn Fn(usize) -> bool,
+    ) -> Coverage {
+        let n = rows.rows.len();
+        let reported: Vec<bool> = (0..n).map(is_reported).collect();
+        let sum = |of: &dyn Fn(usize) -> f64| (0..n).filter(|&row| !reported[row]).map(of).sum::<f64>();
+        let mut ns = vec![0i64; n];
+        let one = |&id: &u32| {
+            let latency = by_row(lifetimes, leg, profile, rows, id, &mut ns);
+            let rest = sum(&|row| ns[row] as f64 - self.usual[row]);
+            (id, covered_above(latency as f64 - self.usual_latency, rest, self.granularity))
+        };
+        let covered = focus.ids.iter().map(one).collect();
+        let scale = rows.denominator as f64;
+        let rest = sum(&|row| rows.rows[row].scaled as f64 / scale);
+        coverage_of(covered, covered_above(rows.total as f64 / scale, rest, self.granularity))
+    }
 }
 
-/// The explained fraction of a deviation (NSight §6.3): all of it but the part without an owner, from 0 to 1.
+/// A message's time by row, ns, into `ns`; its latency.
+fn by_row(lifetimes: &Lifetimes, leg: Leg, profile: &Profile, rows: &Rows, id: u32, ns: &mut [i64]) -> i64 {
+    ns.fill(0);
+    let mut sum = 0;
+    profile.each(lifetimes, id, |slot, part| {
+        ns[rows.row_of(slot)] += part;
+        sum += part;
+    });
+    let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(0) as i64;
+    if let Some(last) = ns.last_mut() {
+        *last += latency - sum;
+    }
+    latency
+}
+
+/// Over the messages, none of which there must not be.
+fn coverage_of(mut covered: Vec<(u32, f64)>, overall: f64) -> Coverage {
+    covered.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    let mean = covered.iter().map(|c| c.1).sum::<f64>() / covered.len() as f64;
+    let (p50, min) = (covered[(covered.len() - 1) / 2].1, covered[0].1);
+    covered.truncate(LEAST);
+    covered.retain(|c| c.1 < 1.0);
+    Coverage { overall, p50, min, mean, least: covered }
+}
+
+/// The fraction of a deviation that the rest leaves, from 0 to 1.
 ///
-/// Signed, so that time without owner cannot hide behind rows that are smaller than usual.
-fn coverage(deviation: f64, unexplained: f64) -> f64 {
-    if unexplained == 0.0 {
+/// Signed, so that what is left cannot hide behind rows that are smaller than usual, and more than all is not all.
+fn covered_part(deviation: f64, rest: f64) -> f64 {
+    if rest == 0.0 {
         1.0
     } else if deviation == 0.0 {
         0.0
     } else {
-        (1.0 - (unexplained / deviation).abs()).clamp(0.0, 1.0)
+        (1.0 - (rest / deviation).abs()).clamp(0.0, 1.0)
     }
+}
+
+/// As [`covered_part`]; a deviation up to the granularity is noise (NSight §5.2), and covered when the rest is noise too.
+fn covered_above(deviation: f64, rest: f64, granularity: f64) -> f64 {
+    if deviation.abs() > granularity { covered_part(deviation, rest) } else { f64::from(rest.abs() <= granularity) }
 }
 
 /// Keeps the largest, in order; of equals the earlier message.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 
 use crate::against::join;
 use crate::attribution::Attribution;
@@ -104,6 +104,8 @@ fn found(
 
     let last = rows.rows.len() - 1;
     let is_cause = |i: usize| i == last || intervals.as_ref().is_none_or(|all| !(all[i][0] <= 0 && 0 <= all[i][1]));
+    let is_reported = |i: usize| i != last && is_cause(i);
+    let coverage = by_message.coverage(lifetimes, leg, &profile, &rows, &focus, &is_reported);
     let ahead = Ahead::new(mine);
     let (mut causes, mut not_significant) = (Vec::with_capacity(rows.rows.len()), vec![]);
     for (i, deviation_ns) in rows.rounded(total_ns).into_iter().enumerate() {
@@ -202,7 +204,8 @@ fn found(
         causes,
         not_significant,
         against: beside.against.map(|(name, _)| name.to_owned()),
-        coverage: by_message.coverage,
+        coverage,
+        owned: by_message.owned.clone(),
         more,
         ideal_ns: None,
         loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
@@ -326,21 +329,22 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
 /// Messages by whether their leg is complete. Those that were not followed to the receive call are in
 /// [`Lifetimes::incomplete`], whether or not they are also in the list.
 fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
-    let mut incomplete = lifetimes.incomplete.clone();
+    let mut incomplete: BTreeMap<String, u64> =
+        lifetimes.incomplete.iter().map(|(reason, n)| (reason.text().to_owned(), *n)).collect();
     let named: u64 = incomplete.values().sum();
     let unreceived = mine.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
-    let mut add = |reason: &str, n: u64| {
+    let mut add = |reason: Incomplete, n: u64| {
         if n > 0 {
-            *incomplete.entry(reason.to_owned()).or_default() += n;
+            *incomplete.entry(reason.text().to_owned()).or_default() += n;
         }
     };
-    add("its receive call was not seen", unreceived.saturating_sub(named));
+    add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
     if leg != Leg::Receive {
         let received = |m: &&tailsight_lifetime::Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
         let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
         let unfinished = mine.iter().filter(received).count() as u64 - unsent;
-        add("its send call was not seen", unsent);
-        add("its hand-over to the driver was not seen", unfinished);
+        add(Incomplete::SendNotSeen, unsent);
+        add(Incomplete::TransmitNotSeen, unfinished);
     }
     let total = complete + incomplete.values().sum::<u64>();
     MessageCounts { total, complete, incomplete }

@@ -28,6 +28,7 @@ pub mod profile;
 pub mod rules;
 pub mod show;
 pub mod typical;
+pub mod units;
 pub mod words;
 
 pub use diagnose::{Beside, CauseOf, diagnose, diagnose_with, overview};

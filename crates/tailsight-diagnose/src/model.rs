@@ -48,8 +48,11 @@ pub struct Diagnosis {
     /// The run whose messages are the reference, when it is another one.
     #[serde(default)]
     pub against: Option<String>,
-    /// How much of the deviation the causes explain.
+    /// How much of the deviation the reported causes explain: rows whose interval does not hold 0 (NSight's coverage).
     pub coverage: Coverage,
+    /// How much of the deviation has a known owner, whether or not its row is a cause: all but `unexplained`.
+    #[serde(default)]
+    pub owned: Coverage,
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
@@ -205,10 +208,10 @@ pub struct Cause {
     pub explanation: String,
 }
 
-/// How much of the deviation is explained (NSight §6.3).
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+/// A part of the deviation (NSight §6.3), from 0 to 1: of reported causes in `coverage`, of time with an owner in `owned`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Explained fraction of the focus's total deviation.
+    /// Of the focus's total deviation.
     pub overall: f64,
     /// Median over the focus messages.
     pub p50: f64,
@@ -217,6 +220,9 @@ pub struct Coverage {
     /// Mean over the focus messages.
     #[serde(default)]
     pub mean: f64,
+    /// The focus messages with the smallest parts, least first: id and part. At most 16, none that has all of it.
+    #[serde(default)]
+    pub least: Vec<(u32, f64)>,
 }
 
 /// Messages of the same application that were served first.

@@ -28,7 +28,7 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
-pub use model::{Context, Flow, Frame, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
+pub use model::{Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
 pub use requests::Framing;
 pub use requests::classes::RequestClass;
 
@@ -50,7 +50,7 @@ pub struct Lifetimes {
     /// Names that frames refer to.
     pub symbols: Vec<String>,
     /// Messages that could not be followed to the receive call, by reason.
-    pub incomplete: BTreeMap<String, u64>,
+    pub incomplete: BTreeMap<Incomplete, u64>,
     /// Page faults by message: of the thread that answered it, while it worked for it. Empty when there were none.
     pub faults: Vec<u32>,
     /// Classes of requests, by [`Message::class`]; empty without a protocol.

@@ -45,6 +45,69 @@ impl std::str::FromStr for Leg {
     }
 }
 
+/// Why a message could not be followed to its end. The texts are in the JSON of a diagnosis and stay what they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Incomplete {
+    /// The kernel dropped it: no room in the socket, or its checksum was wrong.
+    #[serde(rename = "dropped")]
+    Dropped,
+    /// Its receive call is missing among the events.
+    #[serde(rename = "its receive call was not seen")]
+    ReceiveNotSeen,
+    /// Its send call is missing among the events.
+    #[serde(rename = "its send call was not seen")]
+    SendNotSeen,
+    /// Its hand-over to the driver is missing among the events.
+    #[serde(rename = "its hand-over to the driver was not seen")]
+    TransmitNotSeen,
+    /// A receive call returned it, but its packets are missing among the events.
+    #[serde(rename = "its packets were not seen")]
+    PacketsNotSeen,
+    /// It was pending when the recording ended.
+    #[serde(rename = "not received before the recording ended")]
+    RecordingEnded,
+    /// It was pending when its connection ended.
+    #[serde(rename = "not read before the connection ended")]
+    ConnectionEnded,
+    /// No thread of the target ever read from its flow: another process has it.
+    #[serde(rename = "on a flow that the target never read")]
+    NeverRead,
+    /// It was on its way in a stretch in which events were lost.
+    #[serde(rename = "on its way while events were lost")]
+    EventsLost,
+}
+
+impl Incomplete {
+    /// Every reason.
+    pub const ALL: [Incomplete; 9] = [
+        Incomplete::Dropped,
+        Incomplete::ReceiveNotSeen,
+        Incomplete::SendNotSeen,
+        Incomplete::TransmitNotSeen,
+        Incomplete::PacketsNotSeen,
+        Incomplete::RecordingEnded,
+        Incomplete::ConnectionEnded,
+        Incomplete::NeverRead,
+        Incomplete::EventsLost,
+    ];
+
+    /// Its text, as in the output.
+    pub fn text(self) -> &'static str {
+        match self {
+            Incomplete::Dropped => "dropped",
+            Incomplete::ReceiveNotSeen => "its receive call was not seen",
+            Incomplete::SendNotSeen => "its send call was not seen",
+            Incomplete::TransmitNotSeen => "its hand-over to the driver was not seen",
+            Incomplete::PacketsNotSeen => "its packets were not seen",
+            Incomplete::RecordingEnded => "not received before the recording ended",
+            Incomplete::ConnectionEnded => "not read before the connection ended",
+            Incomplete::NeverRead => "on a flow that the target never read",
+            Incomplete::EventsLost => "on its way while events were lost",
+        }
+    }
+}
+
 /// On whose side of the hand-off a nanosecond was spent (NSight §3: R and A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
@@ -437,4 +500,19 @@ pub fn syscall_name(nr: u32) -> String {
         _ => {}
     }
     syscalls::Sysno::new(nr as usize).map_or_else(|| nr.to_string(), |s| s.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Incomplete;
+
+    /// A refusal hung on a sentence of another crate: the text of the output is the serialised reason, for each of them.
+    #[test]
+    fn reasons_are_written_as_they_read() {
+        let texts: Vec<String> = Incomplete::ALL.iter().map(|r| serde_json::to_string(r).expect("text")).collect();
+        let said: Vec<String> = Incomplete::ALL.iter().map(|r| format!("{:?}", r.text())).collect();
+        assert_eq!(texts, said);
+        assert_eq!(Incomplete::EventsLost.text(), "on its way while events were lost");
+        assert_eq!(Incomplete::Dropped.text(), "dropped");
+    }
 }

@@ -14,7 +14,7 @@ use crate::matching::udp::Datagrams;
 use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
-use crate::model::{Flow, Message, flags};
+use crate::model::{Flow, Incomplete, Message, flags};
 use crate::points::Points;
 use crate::requests::Framing;
 use crate::requests::capture::{Captures, Open, may_interrupt};
@@ -42,7 +42,7 @@ pub struct Scan {
     /// Flows.
     pub flows: Vec<Flow>,
     /// Messages lost, by reason.
-    pub incomplete: std::collections::BTreeMap<String, u64>,
+    pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
     /// Page faults of each message's thread while it worked for it; empty when there were none.
     pub faults: Vec<u32>,
     /// Classes of requests.
@@ -72,7 +72,7 @@ impl TcpFlow {
     /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
     fn opened(&mut self, seq: u32, found: &mut Found) {
         if self.opened.replace(seq) != Some(seq) {
-            self.end("not read before the connection ended", found);
+            self.end(Incomplete::ConnectionEnded, found);
             self.framed = None;
             self.receiver = Receiver::default();
             self.replies = Replies::default();
@@ -80,7 +80,7 @@ impl TcpFlow {
         }
     }
 
-    fn end(&mut self, why: &str, found: &mut Found) {
+    fn end(&mut self, why: Incomplete, found: &mut Found) {
         if let Some(framed) = &mut self.framed {
             framed.end(found);
         }
@@ -437,7 +437,7 @@ impl Scanner<'_> {
             if !flow.receiver.was_read() && others.contains(&(key.addrs, key.ports)) {
                 continue;
             }
-            flow.end("not received before the recording ended", &mut self.found);
+            flow.end(Incomplete::RecordingEnded, &mut self.found);
         }
         self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
@@ -455,7 +455,7 @@ impl Scanner<'_> {
             order.retain(|&(_, i)| !overlaps(&losses, &messages[i as usize]));
             let lost = (messages.len() - order.len()) as u64;
             if lost > 0 {
-                incomplete.insert("on its way while events were lost".into(), lost);
+                incomplete.insert(Incomplete::EventsLost, lost);
             }
         }
         order.sort_unstable();

@@ -5,39 +5,7 @@
 
 use tailsight_diagnose::model::Slice;
 
-/// A duration given in ns, with three significant digits: `840 ns`, `17.2 us`, `2.06 ms`, `1.20 s`.
-pub fn duration(ns: u64) -> String {
-    if ns < 1_000 {
-        return format!("{ns} ns");
-    }
-    for (unit, scale) in [("us", 1e3), ("ms", 1e6), ("s", 1e9)] {
-        let value = ns as f64 / scale;
-        // 999.5 would print as 1000: the next unit has it as 1.00.
-        if value < 999.5 {
-            return format!("{} {unit}", three_digits(value));
-        }
-    }
-    format!("{} s", count((ns as f64 / 1e9).round() as u64))
-}
-
-/// A signed duration given in ns: like [`duration`], with a minus sign where it is negative.
-pub fn signed_duration(ns: i64) -> String {
-    let text = duration(ns.unsigned_abs());
-    if ns < 0 { format!("-{text}") } else { text }
-}
-
-/// A number with thousands separators: `1,624,400`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, ch) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(ch);
-    }
-    out
-}
+pub use tailsight_diagnose::units::{count, duration, signed_duration};
 
 /// A number with its noun, in the plural where it is not one: `1 message`, `20,012 messages`.
 pub fn counted(n: u64, noun: &str) -> String {
@@ -77,16 +45,6 @@ pub fn slice_object(slice: &Slice) -> String {
     }
 }
 
-fn three_digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
-}
-
 /// At most four decimals and no zeros at the end; 1 - 0.99 is 1, not 1.0000000000000009.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.4}");
@@ -96,36 +54,6 @@ fn trimmed(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_three_digits_in_the_right_unit() {
-        for (ns, text) in [
-            (0, "0 ns"),
-            (840, "840 ns"),
-            (999, "999 ns"),
-            (1_000, "1.00 us"),
-            (9_994, "9.99 us"),
-            (9_995, "10.0 us"),
-            (17_234, "17.2 us"),
-            (99_949, "99.9 us"),
-            (99_951, "100 us"),
-            (999_499, "999 us"),
-            (999_500, "1.00 ms"),
-            (2_061_000, "2.06 ms"),
-            (1_200_000_000, "1.20 s"),
-            (999_600_000_000, "1,000 s"),
-            (u64::MAX, "18,446,744,074 s"),
-        ] {
-            assert_eq!(duration(ns), text, "{ns} ns");
-        }
-    }
-
-    #[test]
-    fn signed_durations_keep_their_sign_at_the_ends() {
-        assert_eq!(signed_duration(-1_500), "-1.50 us");
-        assert_eq!(signed_duration(0), "0 ns");
-        assert_eq!(signed_duration(i64::MIN), "-9,223,372,037 s");
-    }
 
     #[test]
     fn counts_are_separated_by_thousands() {

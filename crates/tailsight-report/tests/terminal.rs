@@ -36,7 +36,8 @@ fn example() -> Diagnosis {
             cause(6, "os-threads", "kworker/u8:2-events_unbound", "A", 0.004, 8_200, 2),
             cause(7, "unexplained", "unexplained", "A", 0.012, 24_500, 12),
         ],
-        "coverage": {"overall": 0.988, "p50": 0.994, "min": 0.81},
+        "coverage": {"overall": 0.902, "p50": 0.951, "min": 0.72, "least": [[4711, 0.72], [12, 0.8]]},
+        "owned": {"overall": 0.988, "p50": 0.994, "min": 0.81},
         "loss": {"events": 0, "clock_error_ns": 85}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
         "notes": ["48 messages in focus: record longer for narrower intervals"],
         "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"),
@@ -270,6 +271,20 @@ fn without_deviation_it_says_so() {
     assert!(text.contains("no more than the median ones: there is no delay to explain."), "{text}");
     assert!(text.contains("p99.9 N/A"));
     assert!(!text.contains("share") && !text.contains("Because"));
+}
+
+/// "The named causes explain" was said of all time with an owner. Coverage is of causes, the owner's part is said apart, and
+/// only where it leaves something.
+#[test]
+fn what_causes_explain_and_what_has_an_owner_are_two_lines() {
+    let mut d = example();
+    let text = diagnosis(&d, &plain(140));
+    let line = "Explained: by the causes above, 90.2 % of the deviation (half of the messages 95.1 % or more, the least 72.0 %, message 4711)";
+    assert!(text.contains(line), "{text}");
+    let line = "Owner:     known of 98.8 % of the deviation (half of the messages 99.4 % or more, the least 81.0 %)";
+    assert!(text.contains(line), "{text}");
+    (d.owned.overall, d.owned.p50, d.owned.min) = (1.0, 1.0, 1.0);
+    assert!(!diagnosis(&d, &plain(140)).contains("Owner:"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use tailsight_diagnose::focus::{percent, ranks, widened};
 use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Diagnosis, Error, MIN_MESSAGES, Options};
-use tailsight_lifetime::{Analysis, Leg};
+use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
 
 use crate::Verdict;
@@ -166,9 +166,6 @@ fn cgroup(meta: &tailsight_trace::RunMeta) -> Option<String> {
     (comm.trim() == meta.target.app && path != "/").then(|| path.to_owned())
 }
 
-/// The reason of messages that were under way in a stretch with lost events (`tailsight_lifetime::scan`).
-const LOST: &str = "on its way while events were lost";
-
 /// So many messages were on their way while events were lost that the slice cannot be judged: the slowest are the likeliest
 /// to be among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -215,7 +212,7 @@ pub fn diagnose_against(
 ) -> anyhow::Result<(Diagnosis, CauseOf)> {
     for run in std::iter::once(opened).chain(against) {
         let lifetimes = &run.analysis.lifetimes;
-        let lost = lifetimes.incomplete.get(LOST).copied().unwrap_or(0);
+        let lost = lifetimes.incomplete.get(&Incomplete::EventsLost).copied().unwrap_or(0);
         let all = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
         check_loss(lost, all, options.focus)?;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tailsight_lab::load::Outcome;
-use tailsight_lifetime::{Analysis, Facts, LEGS, Leg};
+use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg};
 use tailsight_trace::{Run, RunMeta};
 
 use super::Bench;
@@ -30,7 +30,7 @@ struct Checked {
     /// Messages found, and of them those followed to their receive call.
     total: u64,
     complete: u64,
-    incomplete: BTreeMap<String, u64>,
+    incomplete: BTreeMap<Incomplete, u64>,
     /// Bytes of the complete ones.
     bytes: u64,
     /// Legs checked, and legs whose parts do not sum to their latency.
@@ -223,7 +223,7 @@ fn is_contiguous(analysis: &Analysis, message: u32, leg: Leg, ends: Option<(u64,
 impl Checked {
     /// Messages that were still on their way when the recording ended: their end is nowhere, so they cannot be matched.
     fn under_way(&self) -> u64 {
-        self.incomplete.get("not received before the recording ended").copied().unwrap_or(0)
+        self.incomplete.get(&Incomplete::RecordingEnded).copied().unwrap_or(0)
     }
 
     /// Messages followed to their receive call, % of those that could be.

@@ -18,6 +18,7 @@ use crate::infer::Inferred;
 use crate::model::{Cause, Diagnosis};
 use crate::profile::Cohort;
 use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
+use crate::units::signed_duration as human;
 use crate::{Facts, Options, glob};
 pub use name::readable;
 
@@ -412,11 +413,29 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         ahead: None,
         what_if: None,
         fix: vec![],
-        explanation: format!(
-            "differences that may be chance (their 95 % intervals hold 0): {}{more}",
-            names.join("; ")
-        ),
+        explanation: not_told_from_chance(rows, &format!("{}{more}", names.join("; ")), ci95_ns),
     }
+}
+
+/// Why these rows are no causes. What each of them cannot be told from may still be no chance for their sum.
+fn not_told_from_chance(rows: &[Cause], names: &str, [low, high]: [i64; 2]) -> String {
+    let one = rows.len() == 1;
+    let mut out = if one {
+        "a difference that cannot be told from chance: its 95 % interval includes 0".to_owned()
+    } else {
+        format!(
+            "{} differences, none of which can be told from chance: the 95 % interval of each includes 0",
+            rows.len()
+        )
+    };
+    if !one && (low > 0 || high < 0) {
+        out += &format!(
+            ". That of their sum, {} to {}, does not: something of it is real, but this run is too short to say which",
+            human(low),
+            human(high)
+        );
+    }
+    out + &format!(" ({names})")
 }
 
 /// What was inferred, for the reader.
@@ -468,41 +487,35 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
     out
 }
 
-/// A duration a person reads, to about three digits: `322 ns`, `12.5 us`, `1.9 ms`, `2.1 s`.
-pub fn human(ns: i64) -> String {
-    let scaled = |unit: f64, name: &str| {
-        let v = ns as f64 / unit;
-        if v.abs() < 99.95 { format!("{v:.1} {name}") } else { format!("{v:.0} {name}") }
-    };
-    match ns.unsigned_abs() {
-        0..1000 => format!("{ns} ns"),
-        // From where the smaller unit would round to 1000.
-        1000..999_500 => scaled(1e3, "us"),
-        999_500..999_500_000 => scaled(1e6, "ms"),
-        _ => scaled(1e9, "s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::CATEGORIES;
 
+    /// "their 95 % intervals hold 0" stood beside 63.8 us … 476 us, the interval of the sum.
     #[test]
-    fn durations_read_well() {
-        for (ns, text) in [
-            (0, "0 ns"),
-            (999, "999 ns"),
-            (1_234, "1.2 us"),
-            (99_949, "99.9 us"),
-            (99_950, "100 us"),
-            (999_499, "999 us"),
-            (999_500, "1.0 ms"),
-            (-1_900_000, "-1.9 ms"),
-            (2_100_000_000, "2.1 s"),
-        ] {
-            assert_eq!(human(ns), text);
-        }
+    fn a_sum_that_is_not_chance_is_not_said_to_be() {
+        let row = |name: &str| {
+            serde_json::from_value(serde_json::json!({
+                "rank": 1, "category": "interference", "name": name, "role": "A", "share": 0.1, "deviation_ns": 130_000,
+                "ci95_ns": [-1_000, 300_000], "messages": 5, "evidence": [], "paths": [], "fix": [], "explanation": "",
+            }))
+            .expect("a cause")
+        };
+        let rows = [row("cron"), row("dbus-daemon")];
+        assert_eq!(
+            not_significant(&rows, [63_800, 476_000]).explanation,
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0. That of their sum, \
+             63.8 us to 476 us, does not: something of it is real, but this run is too short to say which (cron; dbus-daemon)"
+        );
+        assert_eq!(
+            not_significant(&rows, [-63_800, 476_000]).explanation,
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0 (cron; dbus-daemon)"
+        );
+        assert_eq!(
+            not_significant(&rows[..1], [-1_000, 300_000]).explanation,
+            "a difference that cannot be told from chance: its 95 % interval includes 0 (cron)"
+        );
     }
 
     /// Every category has its words; every fix is a command with its undo and reason, or a step; nothing else is in the file.

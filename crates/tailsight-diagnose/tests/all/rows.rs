@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use syscalls::Sysno;
 use tailsight_diagnose::{Diagnosis, Error, Facts, Options, diagnose};
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, Owner, Part, Role};
+use tailsight_lifetime::{Context, Frame, Incomplete, Leg, Lifetimes, Message, Owner, Part, Role};
 
 use crate::common::{a, foreign, kthread, lifetimes, net_rx, options, owner, r, receive, sys};
 
@@ -65,10 +65,11 @@ fn adds_up(d: &Diagnosis) {
     for share in d.causes[..named].windows(2).map(|w| w[0].share - w[1].share) {
         assert!(share >= 0.0, "rows are in order of their share");
     }
-    for v in [d.coverage.overall, d.coverage.p50, d.coverage.min] {
-        assert!((0.0..=1.0).contains(&v));
+    for c in [&d.coverage, &d.owned] {
+        assert!([c.overall, c.p50, c.min, c.mean].iter().all(|v| (0.0..=1.0).contains(v)), "{c:?}");
+        assert!(c.min <= c.p50 && c.min <= c.mean, "{c:?}");
+        assert_eq!(c.least.first().map_or(1.0, |l| l.1), c.min);
     }
-    assert!(d.coverage.min <= d.coverage.p50);
 }
 
 proptest! {
@@ -149,7 +150,9 @@ proptest! {
         prop_assert!(first.ci95_ns[0] as f64 >= mean - spread as f64 - 1.0, "no draw lies outside what was planted");
         prop_assert_eq!((first.messages, d.focus.messages), (40, 40));
         prop_assert!(first.evidence.iter().all(|id| id % 50 == 0));
-        prop_assert_eq!(d.coverage.min, 1.0);
+        prop_assert_eq!(d.owned.min, 1.0);
+        // Of each message's deviation, the noise of at most 800 ns is nobody's.
+        prop_assert!(d.coverage.min >= 1.0 - 800.0 / (x - spread / 2 - 800) as f64, "{:?}", d.coverage);
     }
 }
 
@@ -211,7 +214,9 @@ fn unexplained_is_last_and_counts_against_coverage() {
     adds_up(&d);
     assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(30_000));
     // 49,999.5 or so of deviation: 30,000 of it unexplained.
-    assert!((d.coverage.overall - 0.4).abs() < 0.001 && (d.coverage.p50 - 0.4).abs() < 0.001, "{:?}", d.coverage);
+    for c in [&d.coverage, &d.owned] {
+        assert!((c.overall - 0.4).abs() < 0.001 && (c.p50 - 0.4).abs() < 0.001, "{c:?}");
+    }
 
     let whole = slow(&[a(NGINX, 20_000)]);
     let mut messages = whole.messages.clone();
@@ -221,6 +226,37 @@ fn unexplained_is_last_and_counts_against_coverage() {
     let d = diagnose(&gaps, &options, &Facts::default()).unwrap();
     adds_up(&d);
     assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(5_000));
+}
+
+/// Time whose row may be chance has an owner and is nobody's cause: it counted as explained. Of 40 slow messages, each has
+/// 100 us of nginx and 10 us of idle more; one of them 2 ms of a sibling, which every resample may leave out.
+#[test]
+fn coverage_is_of_causes_and_owned_is_of_owners() {
+    let mut all = owners();
+    all.push(owner(Context::Sibling { comm: "gc".into() }, &[]));
+    let gc = all.len() as u32 - 1;
+    let parts = (0..2000u64).map(|i| {
+        let mut parts = vec![r(10, 2_000), a(1, 3_000 + i % 3)];
+        if i % 50 == 0 {
+            parts.extend([a(NGINX, 100_000), a(9, 10_000)]);
+        }
+        if i == 1_000 {
+            parts.push(a(gc, 2_000_000));
+        }
+        parts
+    });
+    let options = Options { focus: (0.98, 1.0), bootstrap_rounds: 500, ..options() };
+    let d = diagnose(&receive(all, parts.collect()), &options, &Facts::default()).unwrap();
+    adds_up(&d);
+    let chance: Vec<&str> = d.not_significant.iter().map(|c| c.name.as_str()).filter(|n| n.contains("gc")).collect();
+    assert_eq!(chance, ["gc (other thread)"]);
+    assert_eq!((d.owned.overall, d.owned.min), (1.0, 1.0));
+    // 110 us of 160 us on average, 110 of 2,110 in that message, everything in the others.
+    assert!((d.coverage.overall - 110.0 / 160.0).abs() < 0.001, "{:?}", d.coverage);
+    assert!((d.coverage.min - 110.0 / 2110.0).abs() < 0.001, "{:?}", d.coverage);
+    assert_eq!(d.coverage.least[0].0, 1_000);
+    assert!(d.coverage.p50 > 0.9999, "{:?}", d.coverage);
+    assert!((d.coverage.mean - (39.0 + 110.0 / 2110.0) / 40.0).abs() < 0.001, "{:?}", d.coverage);
 }
 
 /// Less than usual is a row too, with its sign.
@@ -267,9 +303,12 @@ fn no_message_says_why() {
     let mut none = receive(owners(), vec![]);
     let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
     assert!(message.contains("no message was seen") && message.contains("send it requests"), "{message}");
-    none.incomplete.insert("the recording ended first".into(), 7);
+    none.incomplete.insert(Incomplete::RecordingEnded, 7);
     let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
-    assert!(message.contains("7: the recording ended first") && message.contains("memcached"), "{message}");
+    assert!(
+        message.contains("7: not received before the recording ended") && message.contains("memcached"),
+        "{message}"
+    );
 }
 
 /// Messages without a reply count for the receive leg, and are named for the others.
@@ -282,7 +321,7 @@ fn incomplete_messages_are_counted_once() {
     messages[130..135].iter_mut().for_each(|m| (m.recv_ns, m.send_ns, m.xmit_ns) = (0, 0, 0));
     let parts = (0..1000).map(|i| [Leg::Receive, Leg::Service, Leg::Transmit].map(|leg| whole.parts(i, leg)));
     let mut l = Lifetimes::from_parts("memcached", messages, whole.flows.clone(), owners(), parts.collect());
-    l.incomplete.insert("the recording ended first".into(), 5);
+    l.incomplete.insert(Incomplete::RecordingEnded, 5);
     let counts = |leg| {
         let options = Options { leg, focus: (0.9, 1.0), ..options() };
         diagnose(&l, &options, &Facts::default()).unwrap().messages

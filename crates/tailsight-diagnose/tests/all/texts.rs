@@ -1,7 +1,7 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::words::human;
+use tailsight_diagnose::units::signed_duration as human;
 use tailsight_diagnose::{Diagnosis, Facts, Options, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
 
@@ -50,11 +50,11 @@ fn explanations_are_plain_sentences_with_numbers() {
     let d = diagnosis(&options(), &facts());
     assert_eq!(
         d.causes[0].explanation,
-        "nginx ran on the core that memcached was waiting for: 1.9 ms of the 2.0 ms, in 48 of 50 slow messages"
+        "nginx ran on the core that memcached was waiting for: 1.92 ms of the 2.02 ms, in 48 of 50 slow messages"
     );
     assert_eq!(
         d.causes[1].explanation,
-        "memcached was still busy with messages that came before (memcached, in sendmsg): 100 us of the 2.0 ms, \
+        "memcached was still busy with messages that came before (memcached, in sendmsg): 100 us of the 2.02 ms, \
          in 50 of 50 slow messages (10.0 messages ahead on average, usually 0.0)"
     );
     let receive = d.causes.iter().find(|c| c.category == "receive-processing").unwrap();
@@ -143,7 +143,7 @@ fn notes_say_what_limits_the_diagnosis() {
             "the run is partial: killed while recording",
             "10 events were lost (0.99 % of all): near them, time may have the wrong owner",
             "without sched_waking and sched_wakeup, waiting to be woken and waiting for a core cannot be told apart",
-            "clock error up to 2.0 us: smaller differences mean nothing",
+            "clock error up to 2.00 us: smaller differences mean nothing",
             "focus p50..p100 and reference p45..p55 share messages: differences look smaller",
             "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",
         ]
@@ -167,6 +167,7 @@ fn json_contract() {
         "reference",
         "causes",
         "coverage",
+        "owned",
         "ideal_ns",
         "loss",
         "overhead",

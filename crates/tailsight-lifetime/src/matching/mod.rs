@@ -10,7 +10,7 @@ pub mod udp_replies;
 
 use std::collections::BTreeMap;
 
-use crate::model::Message;
+use crate::model::{Incomplete, Message};
 use crate::requests::Framing;
 use crate::requests::classes::Classes;
 
@@ -43,7 +43,7 @@ pub struct Found {
     /// Beside each message.
     pub extras: Vec<Extra>,
     /// Messages that were not followed to a receive call, by reason.
-    pub incomplete: BTreeMap<String, u64>,
+    pub incomplete: BTreeMap<Incomplete, u64>,
     /// Classes of requests.
     pub classes: Classes,
     /// How far requests were framed.
@@ -59,9 +59,9 @@ impl Found {
     }
 
     /// Counts a message that could not be followed.
-    pub fn lose(&mut self, reason: &str, n: u64) {
+    pub fn lose(&mut self, reason: Incomplete, n: u64) {
         if n > 0 {
-            *self.incomplete.entry(reason.to_owned()).or_default() += n;
+            *self.incomplete.entry(reason).or_default() += n;
         }
     }
 }

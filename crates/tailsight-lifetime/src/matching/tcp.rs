@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tailsight_trace::Event;
 
 use super::{Extra, Found, RecvCall, sequence_diff};
-use crate::model::{Message, flags};
+use crate::model::{Incomplete, Message, flags};
 
 /// A packet seen before protocol processing.
 #[derive(Clone, Copy, Debug)]
@@ -299,15 +299,15 @@ impl Receiver {
     }
 
     /// The flow ended: what is still pending was not received, for the reason given.
-    pub fn end(&self, why: &str, found: &mut Found) {
+    pub fn end(&self, why: Incomplete, found: &mut Found) {
         // A part that a receive call touched is in a request, which is counted there.
         let pending = || self.pending.iter().filter(|p| !p.touched);
         let dropped = pending().filter(|p| p.dropped).count() as u64;
         let handed = pending().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
         let other = pending().count() as u64 - dropped - handed;
-        found.lose("dropped", dropped);
+        found.lose(Incomplete::Dropped, dropped);
         if self.received.is_none() {
-            found.lose("on a flow that the target never read", handed + other);
+            found.lose(Incomplete::NeverRead, handed + other);
         } else {
             found.lose(why, handed + other);
         }
@@ -400,7 +400,7 @@ mod tests {
         r.stack(&packet(1, 0, 10, 1), 0);
         r.recv(&upto(2, 10), call(2), 0, &mut f);
         r.stack(&packet(3, 10, 10, 1), 0);
-        r.end("not received before the recording ended", &mut f);
-        assert_eq!(f.incomplete["not received before the recording ended"], 1);
+        r.end(Incomplete::RecordingEnded, &mut f);
+        assert_eq!(f.incomplete[&Incomplete::RecordingEnded], 1);
     }
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::{Event, FlowKey};
 
 use super::{Extra, Found, RecvCall};
-use crate::model::{Message, flags};
+use crate::model::{Incomplete, Message, flags};
 
 /// A datagram before protocol processing.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl Datagrams {
             || arriving.front().is_some_and(|d| event.ts.saturating_sub(d.stack_ns) > HANDOFF_WITHIN_NS)
         {
             if arriving.pop_front().is_some_and(|d| !d.taken) {
-                found.lose("dropped", 1);
+                found.lose(Incomplete::Dropped, 1);
             }
         }
         // The same datagram on a further device (veth, bridge): one message, and the last device is the one that counts.
@@ -144,7 +144,7 @@ impl Datagrams {
         } else {
             early.and_then(|i| queue.remove(i)).is_some()
         };
-        found.lose("dropped", u64::from(gone));
+        found.lose(Incomplete::Dropped, u64::from(gone));
     }
 
     /// A socket was made readable: the last datagram for its port on this core is on its queue.
@@ -161,7 +161,7 @@ impl Datagrams {
         arriving.retain(|d| {
             let stale =
                 d.stack_cpu == datagram.stack_cpu && d.ifindex == datagram.ifindex && d.stack_ns < datagram.stack_ns;
-            found.lose("dropped", u64::from(stale && !d.taken));
+            found.lose(Incomplete::Dropped, u64::from(stale && !d.taken));
             !stale
         });
         if !datagram.taken {
@@ -191,7 +191,7 @@ impl Datagrams {
         // Nobody is that late: its receive call was not recorded.
         if at > 0 && queue[0].0.passed > PASSED_LIMIT {
             queue.pop_front();
-            found.lose("its receive call was not seen", 1);
+            found.lose(Incomplete::ReceiveNotSeen, 1);
         }
         Some((datagram, Some((ts, cpu))))
     }
@@ -231,9 +231,9 @@ impl Datagrams {
 
     /// The recording ended.
     pub fn end(&self, found: &mut Found) {
-        found.lose("not received before the recording ended", self.queued.values().map(|q| q.len() as u64).sum());
+        found.lose(Incomplete::RecordingEnded, self.queued.values().map(|q| q.len() as u64).sum());
         let lost = self.arriving.values().flatten().filter(|d| !d.taken).count();
-        found.lose("dropped", lost as u64);
+        found.lose(Incomplete::Dropped, lost as u64);
     }
 }
 
@@ -279,6 +279,6 @@ mod tests {
         assert_eq!(d.recv(&recv(12, 9), call(12), &mut flow, &mut f), 2..2);
         let got: Vec<_> = f.messages.iter().map(|m| (m.driver_ns, m.handoff_ns, m.recv_ns, m.bytes)).collect();
         assert_eq!(got, vec![(1, 3, 10, 10), (6, 7, 11, 30)]);
-        assert_eq!(f.incomplete["dropped"], 1);
+        assert_eq!(f.incomplete[&Incomplete::Dropped], 1);
     }
 }

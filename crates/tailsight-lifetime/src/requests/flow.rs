@@ -17,7 +17,7 @@ use super::{Place, reason};
 use crate::matching::replies::SendCall;
 use crate::matching::tcp::{Pending, Receiver};
 use crate::matching::{Extra, Found, RecvCall};
-use crate::model::{Message, flags};
+use crate::model::{Incomplete, Message, flags};
 
 /// A segment that a receive call has touched.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl Framed {
             self.items.pop_front();
             match item {
                 Item::Request(frame) => self.request(&frame, found),
-                Item::Lost { why: Why::Unfinished, .. } => found.lose("not received before the recording ended", 1),
+                Item::Lost { why: Why::Unfinished, .. } => found.lose(Incomplete::RecordingEnded, 1),
                 Item::Lost { from, to, why } => self.lost(from, to, why, found),
             }
             self.resolved = item.to();
@@ -187,7 +187,7 @@ impl Framed {
             message.flags |= if frame.answered == Some(false) { flags::NO_REPLY } else { 0 };
             found.extras[index as usize].began_ns = self.began(frame.from, frame.to);
         } else {
-            found.lose("its packets were not seen", 1);
+            found.lose(Incomplete::PacketsNotSeen, 1);
         }
         if frame.answered != Some(false) {
             self.answers.expect(Waiting { seq: frame.seq, message: index, quiet: frame.answered.is_none() });
@@ -270,7 +270,7 @@ impl Framed {
                     self.lost(from, whole, why, found);
                 }
             }
-            found.lose("not received before the recording ended", 1);
+            found.lose(Incomplete::RecordingEnded, 1);
         }
         self.answers.end(frames, found);
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tailsight_lifetime::{Analysis, Facts, LEGS, Leg, Role};
+use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg, Role};
 use tailsight_trace::Run;
 
 use crate::properties::check_partition;
@@ -79,7 +79,8 @@ fn check(name: &str) {
     assert_eq!(summary(&streamed), summary(&analysis), "{name}");
     let lifetimes = &analysis.lifetimes;
     // Recorded from a lossless stream: what was not matched was cut off by the recording's end.
-    let lost: u64 = lifetimes.incomplete.iter().filter(|(why, _)| !why.contains("recording ended")).map(|x| x.1).sum();
+    let lost: u64 =
+        lifetimes.incomplete.iter().filter(|(why, _)| **why != Incomplete::RecordingEnded).map(|x| x.1).sum();
     assert_eq!(lost, 0, "{name}: {:?}", lifetimes.incomplete);
     assert!(lifetimes.messages.len() >= 50, "{name} has only {} messages", lifetimes.messages.len());
     let answered = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).count();

@@ -2,7 +2,7 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Facts, Flow, Frame, Leg, Lifetimes, Message};
+use tailsight_lifetime::{Analysis, Context, Facts, Flow, Frame, Incomplete, Leg, Lifetimes, Message};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
@@ -73,7 +73,7 @@ fn a_datagram_dropped_in_the_backlog_left_its_arrival_to_the_next() {
         recv(120, UDP, 0, 50),
     ]]);
     assert_eq!(stages(&analysis), vec![(100, 106, 120)]);
-    assert_eq!(analysis.lifetimes.incomplete["dropped"], 1);
+    assert_eq!(analysis.lifetimes.incomplete[&Incomplete::Dropped], 1);
 }
 
 /// A datagram on its second device (bridge) took the first sight of the one behind it.

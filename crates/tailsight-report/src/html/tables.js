@@ -52,7 +52,7 @@ function drawCauses() {
     return;
   }
   byId("causes-lede").textContent = "Compared: " + plural(d.focus.messages, "message") + " in focus (mean " + duration(d.focus.mean_ns) + ") with " + plural(d.reference.messages, "reference message") + (d.against ? " of the run " + d.against : "") + " (mean " + duration(d.reference.mean_ns) +
-    "). The rows add up to the difference; the named causes explain " + percent(d.coverage.overall) + " of it (in half of the messages " + percent(d.coverage.p50) + " or more, in the worst " + percent(d.coverage.min) + ").";
+    "). The rows add up to the difference. The causes, rows that are not chance, explain " + partsOf(d.coverage) + ". Of " + partsOf(d.owned) + " the owner is known.";
   table.append(el("thead", {}, el("tr", {}, el("th", {}), el("th", {}, "Cause"), el("th", {}, "Share of the delay"), el("th", { class: "num" }, "Per message"), el("th", { class: "num" }, "95 % interval"), el("th", { class: "num" }, "Messages hit"))));
   const body = el("tbody");
   const top = Math.max(...causes.map((c) => Math.abs(c.share)), 1e-9);
@@ -67,6 +67,9 @@ function drawCauses() {
   });
   table.append(body);
 }
+
+// A part of the deviation over all, in the median message and in the worst.
+function partsOf(c) { return percent(c.overall) + " of it (in half of the messages " + percent(c.p50) + " or more, in the worst " + percent(c.min) + ")"; }
 
 function times(mean) { return (mean < 10 ? +mean.toFixed(mean < 1 ? 2 : 1) : count(mean)) + (mean === 1 ? " time" : " times"); }
 

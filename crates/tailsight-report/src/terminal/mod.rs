@@ -207,13 +207,10 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
         }
     };
     if !d.causes.is_empty() {
-        let every = if d.coverage.min >= 0.9995 {
-            "in every message".to_owned()
-        } else {
-            let (half, least) = (units::percent(d.coverage.p50), units::percent(d.coverage.min));
-            format!("half of the messages {half} or more, the least {least}")
-        };
-        item("Explained:", "1", format!("{} of the deviation ({every})", units::percent(d.coverage.overall)));
+        item("Explained:", "1", explained(d));
+        if d.owned.overall < 0.9995 || d.owned.min < 0.9995 {
+            item("Owner:", "1", format!("known of {}", parts(&d.owned)));
+        }
     }
     if d.clusters.len() > 1 {
         for (i, group) in groups(d).into_iter().enumerate() {
@@ -226,6 +223,22 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
         item("Note:", "1;33", note.clone());
     }
     rows
+}
+
+/// How much of the deviation reported causes explain; also the page's words.
+pub(crate) fn explained(d: &Diagnosis) -> String {
+    format!("by the causes above, {}", parts(&d.coverage))
+}
+
+/// A part of the deviation over all, and by message.
+pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
+    let overall = units::percent(of.overall);
+    if of.min >= 0.9995 {
+        return format!("{overall} of the deviation (in every message)");
+    }
+    let (half, least) = (units::percent(of.p50), units::percent(of.min));
+    let which = of.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
+    format!("{overall} of the deviation (half of the messages {half} or more, the least {least}{which})")
 }
 
 /// The messages in focus by the cause that most of their delay is, a line each.

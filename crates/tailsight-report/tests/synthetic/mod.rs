@@ -327,7 +327,7 @@ fn finish(messages: Vec<Message>, parts: Vec<[Vec<Part>; 3]>, paths: &[Vec<PathS
         "latency_ns": {"mean": mean(&order) as u64, "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p99.9": at(0.999), "max": at(1.0)},
         "focus": {"from": 0.99, "to": 1.0, "messages": focus.len(), "mean_ns": mean(focus) as u64},
         "reference": {"from": 0.45, "to": 0.55, "messages": reference.len(), "mean_ns": mean(reference) as u64},
-        "causes": list, "coverage": {"overall": 1.0, "p50": 1.0, "min": 0.98},
+        "causes": list, "coverage": {"overall": 1.0, "p50": 1.0, "min": 0.98}, "owned": {"overall": 1.0, "p50": 1.0, "min": 1.0},
         "loss": {"events": 0, "clock_error_ns": 0}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
         "notes": [], "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"), "look past the receive call, at service and sending: tailsight diagnose tailsight-demo/run --leg total"],
     }))
