@@ -4,7 +4,7 @@
 //! both are one, whatever their numbers were. Times of the two runs are never compared, only durations.
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Flow, Frame, LEGS, Lifetimes, Message, Owner, OwnerId, Part};
+use tailsight_lifetime::{Flow, Frame, LEGS, Lifetimes, Message, Owner, OwnerId, Part, Who};
 
 /// The lifetimes of both runs; ids from `first.messages.len()` on are the second's.
 pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
@@ -30,14 +30,21 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
         other => other,
     };
     let mut owners: Vec<Owner> = first.owners.clone();
-    let mut ids: FxHashMap<Owner, OwnerId> = owners.iter().cloned().zip(0..).collect();
+    let mut who: Vec<Who> = (0..owners.len()).map(|i| first.who(i).clone()).collect();
+    // A task is the same in both runs by its names; its numbers are another run's.
+    let key = |owner: &Owner, who: &Who| (owner.clone(), who.process.clone(), who.recorder);
+    let mut ids: FxHashMap<(Owner, String, bool), OwnerId> =
+        owners.iter().zip(&who).map(|(o, w)| key(o, w)).zip(0..).collect();
     let owner_of: Vec<OwnerId> = second
         .owners
         .iter()
-        .map(|o| {
+        .enumerate()
+        .map(|(i, o)| {
             let owner = Owner { context: o.context.clone(), frames: o.frames.iter().map(frame).collect() };
-            *ids.entry(owner.clone()).or_insert_with(|| {
+            let task = Who { pid: 0, tid: 0, ..second.who(i).clone() };
+            *ids.entry(key(&owner, &task)).or_insert_with(|| {
                 owners.push(owner);
+                who.push(task);
                 owners.len() as OwnerId - 1
             })
         })
@@ -59,6 +66,8 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
     }
     let mut out = Lifetimes::from_parts(&first.app, messages, flows, owners, parts);
     out.symbols = symbols;
+    out.who = who;
+    out.cgroups = first.cgroups.clone();
     out.incomplete = first.incomplete.clone();
     out.classes = first.classes.iter().chain(&second.classes).cloned().collect();
     if !first.faults.is_empty() || !second.faults.is_empty() {

@@ -3,20 +3,16 @@
 //! In: the [`Profile`] of both cohorts. Out: [`Rows`], largest part of the deviation first, `unexplained` last. Deviations are
 //! exact rationals with one denominator (focus messages x reference messages), so that the rows add up to the last bit.
 
-use std::collections::BTreeMap;
-
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Lifetimes, Role};
 
-use crate::Options;
+use crate::nesting;
 use crate::profile::{Cohort, Profile, Slot, Stands};
 use crate::rules::UNEXPLAINED;
+use crate::{Options, who};
 
 /// No row.
 const NONE: u32 = u32::MAX;
-
-/// The levels of nested frames that may refine a name; the paths of a cause show the rest.
-const LEVELS: usize = 2;
 
 /// One row before words.
 #[derive(Clone, Debug)]
@@ -33,6 +29,8 @@ pub struct Row {
     pub scaled: i128,
     /// Its slots.
     pub slots: Vec<Slot>,
+    /// Rows that the nesting rule made of one group have the same number.
+    group: usize,
 }
 
 /// All rows.
@@ -70,14 +68,16 @@ impl Rows {
         let denominator = nf * nr;
         let total = focus.sum_ns as i128 * nr - reference.sum_ns as i128 * nf;
 
+        let known = who::Known::new(lifetimes);
+
         let mut groups: FxHashMap<(&'static str, String, Role), Vec<Leaf>> = FxHashMap::default();
         for slot in profile.met() {
             let (key, nested_from) = match profile.stands_for(slot) {
                 Stands::Derived(d) => ((d.category, d.name.clone(), d.role), 0),
                 Stands::Owner(leg, role, owner) => {
+                    let (table, known) = (&options.categories, known.of(owner));
                     let owner = &lifetimes.owners[owner];
-                    let table = &options.categories;
-                    let verdict = table.classify(owner, leg, role, &lifetimes.app, &lifetimes.symbols);
+                    let verdict = table.classify_as(owner, &known, leg, role, &lifetimes.app, &lifetimes.symbols);
                     let key = match verdict.category {
                         UNEXPLAINED => (UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
                         category => (category, verdict.name, role),
@@ -97,17 +97,23 @@ impl Rows {
             role: Role::A,
             scaled: 0,
             slots: vec![],
+            group: 0,
         };
         let mut rows = Vec::with_capacity(groups.len() + 1);
-        for ((category, mut name, role), leaves) in groups {
-            let scaled: i128 = leaves.iter().map(|l| l.scaled).sum();
-            if category != UNEXPLAINED && scaled.abs() >= noise {
-                name = refine(lifetimes, profile, name, &leaves, scaled, options.nesting);
+        for (group, ((category, base, role), leaves)) in groups.into_iter().enumerate() {
+            let whole: i128 = leaves.iter().map(|l| l.scaled).sum();
+            let parts = if category != UNEXPLAINED && whole.abs() >= noise {
+                nested(lifetimes, profile, &base, &leaves, options.nesting, noise)
+            } else {
+                vec![(base, (0..leaves.len()).collect())]
+            };
+            for (name, part) in parts {
+                let slots: Vec<Slot> = part.iter().map(|&i| leaves[i].slot).collect();
+                let scaled = part.iter().map(|&i| leaves[i].scaled).sum();
+                let inferred = slots.iter().any(|&s| matches!(profile.stands_for(s), Stands::Derived(d) if d.inferred));
+                let row = Row { inferred, category, name, role, scaled, slots, group };
+                if category == UNEXPLAINED { unexplained = row } else { rows.push(row) }
             }
-            let slots: Vec<Slot> = leaves.iter().map(|l| l.slot).collect();
-            let inferred = slots.iter().any(|&s| matches!(profile.stands_for(s), Stands::Derived(d) if d.inferred));
-            let row = Row { inferred, category, name, role, scaled, slots };
-            if category == UNEXPLAINED { unexplained = row } else { rows.push(row) }
         }
         // What the parts leave out of the latency (nothing, when the partition is exact) has no owner either.
         unexplained.scaled = total - rows.iter().map(|r| r.scaled).sum::<i128>();
@@ -148,53 +154,44 @@ impl Rows {
     }
 }
 
-/// The nesting rule (NSight §5.2): as long as one nested frame explains `nesting` of the group's deviation, it names it.
-fn refine(
+/// The rows that the nesting rule makes of a group: names with the indices of their leaves. A frame that is called as the
+/// group is adds nothing.
+fn nested(
     lifetimes: &Lifetimes,
     profile: &Profile,
-    base: String,
+    base: &str,
     leaves: &[Leaf],
-    group: i128,
     nesting: f64,
-) -> String {
-    let mut name = base.clone();
-    let mut inside: Vec<&Leaf> = leaves.iter().collect();
-    for level in 0..LEVELS {
-        let child = |leaf: &Leaf| {
-            let frames = &lifetimes.owners[profile.owner_of(leaf.slot)?].frames;
-            frames.get(leaf.nested_from + level).map(|f| f.name(&lifetimes.symbols))
-        };
-        let mut children: BTreeMap<String, i128> = BTreeMap::new();
-        for leaf in &inside {
-            if let Some(frame) = child(leaf) {
-                *children.entry(frame).or_default() += leaf.scaled;
-            }
-        }
-        let explains = |scaled: i128| scaled as f64 / group as f64;
-        let best = children.into_iter().max_by(|a, b| explains(a.1).total_cmp(&explains(b.1)).then(b.0.cmp(&a.0)));
-        let Some((frame, _)) = best.filter(|(_, scaled)| explains(*scaled) >= nesting) else { break };
-        inside.retain(|leaf| child(leaf).as_ref() == Some(&frame));
-        if frame != base {
-            name = format!("{name}/{frame}");
-        }
-    }
-    name
+    noise: i128,
+) -> Vec<(String, Vec<usize>)> {
+    let path = |leaf: &Leaf| -> Vec<String> {
+        let frames = profile.owner_of(leaf.slot).map(|owner| lifetimes.owners[owner].frames.as_slice());
+        let inside = frames.and_then(|f| f.get(leaf.nested_from..)).unwrap_or_default();
+        inside.iter().map(|f| f.name(&lifetimes.symbols)).filter(|frame| frame != base).collect()
+    };
+    let tree: Vec<nesting::Leaf> =
+        leaves.iter().map(|leaf| nesting::Leaf { path: path(leaf), deviation: leaf.scaled }).collect();
+    let parts = nesting::split(&tree, nesting, noise);
+    let name = |path: Vec<String>| std::iter::once(base.to_owned()).chain(path).collect::<Vec<_>>().join("/");
+    parts.into_iter().map(|part| (name(part.path), part.leaves)).collect()
 }
 
-/// Adds each small row to the largest other row of its category and role; one that has none stays.
+/// Adds each small row to the largest other row of its group, else of its category and role; one that has none stays.
 fn fold(rows: Vec<Row>, small: impl Fn(&Row) -> bool) -> Vec<Row> {
     let (little, mut kept): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(small);
-    // The target is chosen before any row grows, so that the order of folding does not matter.
-    let mut target: FxHashMap<(&'static str, Role), usize> = FxHashMap::default();
+    // The targets are chosen before any row grows, so that the order of folding does not matter.
+    let size = |r: &Row| (r.scaled.abs(), std::cmp::Reverse(r.name.clone()));
+    let mut by_group: FxHashMap<usize, usize> = FxHashMap::default();
+    let mut by_category: FxHashMap<(&'static str, Role), usize> = FxHashMap::default();
     for (i, row) in kept.iter().enumerate() {
-        let size = |r: &Row| (r.scaled.abs(), std::cmp::Reverse(r.name.clone()));
-        let best = target.entry((row.category, row.role)).or_insert(i);
-        if size(row) > size(&kept[*best]) {
-            *best = i;
+        for best in [by_group.entry(row.group).or_insert(i), by_category.entry((row.category, row.role)).or_insert(i)] {
+            if size(row) > size(&kept[*best]) {
+                *best = i;
+            }
         }
     }
     for row in little {
-        match target.get(&(row.category, row.role)) {
+        match by_group.get(&row.group).or_else(|| by_category.get(&(row.category, row.role))) {
             Some(&i) => {
                 kept[i].scaled += row.scaled;
                 kept[i].inferred |= row.inferred;

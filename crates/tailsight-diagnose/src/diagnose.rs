@@ -17,7 +17,7 @@ use crate::profile::{Cohort, Profile, Stands};
 use crate::rules::shown;
 use crate::typical::{slowest, typical};
 use crate::words::{self, Situation};
-use crate::{Error, Facts, Options, legs};
+use crate::{Error, Facts, Options, legs, who};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -127,6 +127,7 @@ fn found(
             how: finding.how.into(),
             mean_ns: met.mean_ns.map(|ns| ns.round() as i64),
             inferred: row.inferred,
+            who: who_did(row.category).then(|| who::of(lifetimes, &profile, &row.slots, rows.cohorts)).flatten(),
             before: None,
             ahead: None,
             what_if: None,
@@ -253,6 +254,7 @@ pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &E
         not_significant: vec![],
         against: None,
         coverage: model::Coverage::default(),
+        owned: model::Coverage::default(),
         more: None,
         ideal_ns: None,
         loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
@@ -263,6 +265,11 @@ pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &E
     diagnosis.notes = words::notes(&diagnosis, options, facts);
     diagnosis.next = words::next(&diagnosis, facts);
     Ok(diagnosis)
+}
+
+/// Whether causes of the category are tasks; time in others may lie in a task's context without being its doing.
+fn who_did(category: &str) -> bool {
+    ["interference", "os-threads", "profiler", "app-processing", "lock-wait", "connection-setup"].contains(&category)
 }
 
 /// Whether an owner's time counts to the row in any leg.

@@ -4,8 +4,8 @@
 //! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
 //!
 //! The way: messages by rank of their latency → *focus* and *reference* ([`focus`]) → mean profiles per (leg, role, owner)
-//! and their difference, the *deviation* ([`profile`]) → costs that no event measures are estimated ([`infer`]) → a category and a name for each owner ([`rules`]) → names refined by
-//! the nesting rule, small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
+//! and their difference, the *deviation* ([`profile`]) → costs that no event measures are estimated ([`infer`]) → a category and a name for each owner ([`rules`]) → anomalies inside
+//! anomalies by the nesting rule ([`nesting`]), small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
 //! ([`attribution`]) → intervals ([`bootstrap`]) → which phase found it and how ([`phases`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
 //! mean of the focus less the mean of the reference, and what has no owner is the row `unexplained`. Beside it, the percentiles
 //! of every leg ([`legs`]), and where a median message spends its time ([`typical`]).
@@ -22,6 +22,7 @@ pub mod infer;
 pub mod legs;
 pub mod model;
 pub mod more;
+pub mod nesting;
 mod options;
 pub mod phases;
 pub mod profile;
@@ -29,6 +30,7 @@ pub mod rules;
 pub mod show;
 pub mod typical;
 pub mod units;
+pub mod who;
 pub mod words;
 
 pub use diagnose::{Beside, CauseOf, diagnose, diagnose_with, overview};

@@ -193,6 +193,9 @@ pub struct Cause {
     /// Inferred from counts, not measured.
     #[serde(default)]
     pub inferred: bool,
+    /// The process that did it, where the cause is a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<Who>,
     /// Of a gap: what ran last before it in the evidence, with how often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -206,6 +209,40 @@ pub struct Cause {
     pub fix: Vec<String>,
     /// One sentence in words for the terminal and the page.
     pub explanation: String,
+}
+
+/// A process, or several of one name, with the threads that focus messages met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The process; of several, the one with most of the deviation.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// How many processes.
+    pub processes: u32,
+    /// How many threads of them.
+    pub threads: u32,
+    /// The processes, most of the deviation first; at most 8.
+    pub pids: Vec<u32>,
+    /// Their threads by name, largest deviation first; at most 8.
+    pub by_thread: Vec<ByThread>,
+    /// The control group that all of them are in, when it is known.
+    pub cgroup: Option<String>,
+    /// The unit of systemd that this is.
+    pub unit: Option<String>,
+    /// The id of the container that it is.
+    pub container: Option<String>,
+}
+
+/// Threads of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByThread {
+    /// The name.
+    pub name: String,
+    /// How many.
+    pub threads: u32,
+    /// Their part of the cause's deviation, ns.
+    pub deviation_ns: i64,
 }
 
 /// A part of the deviation (NSight §6.3), from 0 to 1: of reported causes in `coverage`, of time with an owner in `owned`.

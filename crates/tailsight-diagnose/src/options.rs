@@ -15,7 +15,7 @@ pub struct Options {
     pub leg: Leg,
     /// Owners to categories.
     pub categories: CategoryTable,
-    /// A nested frame that explains at least this fraction of a group's deviation names it (NSight §5.2: 0.8).
+    /// Anomalies inside an anomaly replace it when they explain together at least this fraction of it (NSight §5.2: 0.8).
     pub nesting: f64,
     /// Differences of a message up to this are noise, ns (NSight §5.2 ignores up to 322 ns, Intel PT's batches).
     pub granularity_ns: u64,
@@ -54,11 +54,11 @@ impl Options {
     pub fn check(&self) -> Result<(), Error> {
         crate::focus::check_slice(self.focus)?;
         crate::focus::check_slice(self.reference)?;
-        if !(self.nesting > 0.5 && self.nesting <= 1.0) {
+        if !(self.nesting > 0.0 && self.nesting <= 1.0) {
             return Err(Error::Option {
                 option: "nesting",
                 value: self.nesting.to_string(),
-                why: "it must be above 0.5 (so that one child at most can explain its parent) and at most 1",
+                why: "it must be above 0 and at most 1",
             });
         }
         Ok(())
@@ -96,6 +96,8 @@ pub struct Facts {
     pub device_netns: Option<u32>,
     /// Hooks that this recording did not have.
     pub hooks_off: Vec<String>,
+    /// The run does not say which process recorded it: whoever is called `tailsight` is taken for it.
+    pub recorder_by_name: bool,
     /// Why the run is partial, when it is.
     pub partial: Vec<String>,
 }

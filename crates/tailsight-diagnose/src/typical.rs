@@ -13,6 +13,7 @@ use crate::focus::{mean, ranks};
 use crate::model::{SlowMessage, Typical, TypicalRow};
 use crate::profile::each_part;
 use crate::rules::UNEXPLAINED;
+use crate::who::Known;
 use crate::{MIN_MESSAGES, Options, words};
 
 /// The messages that are called median.
@@ -30,20 +31,28 @@ pub struct Names<'a> {
     lifetimes: &'a Lifetimes,
     options: &'a Options,
     known: BTreeMap<(usize, Role, u32), Key>,
+    tasks: Known<'a>,
 }
 
 impl<'a> Names<'a> {
     /// By the category table of the options.
     pub fn new(lifetimes: &'a Lifetimes, options: &'a Options) -> Names<'a> {
-        Names { lifetimes, options, known: BTreeMap::new() }
+        Names { lifetimes, options, known: BTreeMap::new(), tasks: Known::new(lifetimes) }
     }
 
     /// The row of an owner met in the leg `LEGS[segment]`.
     pub fn of(&mut self, segment: usize, role: Role, owner: u32) -> &Key {
-        let (lifetimes, options) = (self.lifetimes, self.options);
+        let (lifetimes, options, tasks) = (self.lifetimes, self.options, &self.tasks);
         self.known.entry((segment, role, owner)).or_insert_with(|| {
             let (leg, of) = (tailsight_lifetime::LEGS[segment], &lifetimes.owners[owner as usize]);
-            let verdict = options.categories.classify(of, leg, role, &lifetimes.app, &lifetimes.symbols);
+            let verdict = options.categories.classify_as(
+                of,
+                &tasks.of(owner as usize),
+                leg,
+                role,
+                &lifetimes.app,
+                &lifetimes.symbols,
+            );
             match verdict.category {
                 UNEXPLAINED => (leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
                 category => (leg, category, verdict.name, role),

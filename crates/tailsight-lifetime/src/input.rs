@@ -5,12 +5,14 @@ use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
-use crate::model::Flow;
+use crate::model::{Flow, Who};
 
 /// Names of threads, and which belong to the target.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     by_tid: FxHashMap<u32, Name>,
+    cgroups: FxHashMap<u32, String>,
+    recorder: Option<tailsight_trace::meta::Recorder>,
     targets: FxHashSet<u32>,
     services: FxHashMap<u16, u32>,
     /// Where stacks begin in the symbols.
@@ -20,6 +22,7 @@ pub struct Names {
 #[derive(Clone, Debug)]
 struct Name {
     comm: String,
+    tgid: u32,
     kernel: bool,
     /// Index into the symbols, 0 when not there.
     symbol: u32,
@@ -36,7 +39,12 @@ impl Names {
             if row.target {
                 names.targets.insert(row.tid);
             }
-            names.by_tid.insert(row.tid, Name { comm: row.comm.clone(), kernel: row.kernel, symbol: 0 });
+            names
+                .by_tid
+                .insert(row.tid, Name { comm: row.comm.clone(), tgid: row.tgid, kernel: row.kernel, symbol: 0 });
+            if !row.cgroup.is_empty() {
+                names.cgroups.insert(row.tgid, row.cgroup.clone());
+            }
         }
         names
     }
@@ -44,6 +52,28 @@ impl Names {
     /// The thread's command name, or its number.
     pub fn comm(&self, tid: u32) -> String {
         self.by_tid.get(&tid).map_or_else(|| format!("tid {tid}"), |n| n.comm.clone())
+    }
+
+    /// Says who recorded; `None` in older runs.
+    pub fn recorded_by(&mut self, recorder: Option<tailsight_trace::meta::Recorder>) {
+        self.recorder = recorder;
+    }
+
+    /// Which task a thread is. A process without a name is called as its thread.
+    pub fn who(&self, tid: u32) -> Who {
+        let pid = self.by_tid.get(&tid).map_or(0, |n| n.tgid);
+        let leader = self.by_tid.get(&pid).or_else(|| self.by_tid.get(&tid));
+        let process = leader.map_or_else(String::new, |n| n.comm.clone());
+        let recorder = match &self.recorder {
+            Some(recorder) => recorder.pid != 0 && recorder.pid == pid || recorder.threads.contains(&tid),
+            None => process == "tailsight",
+        };
+        Who { pid, tid, process, recorder }
+    }
+
+    /// The control group of a process, when it is known.
+    pub fn cgroup(&self, pid: u32) -> Option<&str> {
+        self.cgroups.get(&pid).map(String::as_str)
     }
 
     /// Whether the thread is a kernel thread.
@@ -144,6 +174,7 @@ impl Facts {
         let cpus = run.meta.cpus.iter().map(|c| c.cpu.saturating_add(1)).max().unwrap_or(0).max(run.meta.host.cpus);
         let mut symbols = run.meta.symbols.clone();
         let mut names = Names::new(&run.tasks);
+        names.recorded_by(run.meta.recorder.clone());
         names.add_services(&run.sockets, &mut symbols);
         names.add_tasks_and_stacks(&run.meta.stacks, &mut symbols);
         Facts {
@@ -193,5 +224,45 @@ mod tests {
         assert_eq!(names.comm(9), "gzip");
         // Two names at once: the later row.
         assert_eq!(Names::new(&[row(10, "sh"), row(10, "gzip")]).comm(9), "gzip");
+    }
+
+    /// rustc was four causes, by the names of its threads.
+    #[test]
+    fn a_thread_is_of_its_process() {
+        let row = |tid, tgid, comm: &str, cgroup: &str| TaskRow {
+            tid,
+            tgid,
+            comm: comm.into(),
+            cgroup: cgroup.into(),
+            ..TaskRow::default()
+        };
+        let names = Names::new(&[
+            row(10, 10, "rustc", "/user.slice"),
+            row(11, 10, "lto cgu.01", "/user.slice"),
+            row(21, 20, "orphan", ""),
+        ]);
+        let is = |tid| {
+            let who = names.who(tid);
+            (who.pid, who.process, who.recorder)
+        };
+        assert_eq!(is(11), (10, "rustc".into(), false));
+        assert_eq!(is(10), (10, "rustc".into(), false));
+        // Its leader was never named.
+        assert_eq!(is(21), (20, "orphan".into(), false));
+        assert_eq!(is(99), (0, String::new(), false));
+        assert_eq!((names.cgroup(10), names.cgroup(20)), (Some("/user.slice"), None));
+    }
+
+    /// The recorder was whoever was called tailsight: another process of that name was taken for it, and through a symlink
+    /// of another name it was not known.
+    #[test]
+    fn the_recorder_is_known_by_its_process_and_threads() {
+        let row = |tid, tgid, comm: &str| TaskRow { tid, tgid, comm: comm.into(), ..TaskRow::default() };
+        let rows = [row(5, 5, "ts-link"), row(6, 5, "progress"), row(7, 7, "tailsight")];
+        let mut names = Names::new(&rows);
+        let recorders = |names: &Names| [5, 6, 7, 8].map(|tid| names.who(tid).recorder);
+        assert_eq!(recorders(&names), [false, false, true, false], "an older run: by name");
+        names.recorded_by(Some(tailsight_trace::meta::Recorder { pid: 5, threads: vec![5, 6, 8] }));
+        assert_eq!(recorders(&names), [true, true, false, true]);
     }
 }

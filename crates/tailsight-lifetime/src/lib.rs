@@ -28,7 +28,7 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
-pub use model::{Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role};
+pub use model::{Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Who};
 pub use requests::Framing;
 pub use requests::classes::RequestClass;
 
@@ -47,6 +47,11 @@ pub struct Lifetimes {
     pub flows: Vec<Flow>,
     /// Owners, by [`OwnerId`].
     pub owners: Vec<Owner>,
+    /// Which task each owner was, by [`OwnerId`]; empty when nothing is known. Threads of the same name are owners of their
+    /// own, so that they can be counted.
+    pub who: Vec<Who>,
+    /// Control groups of processes that were owners, as in /proc/PID/cgroup, by process; those that are known.
+    pub cgroups: BTreeMap<u32, String>,
     /// Names that frames refer to.
     pub symbols: Vec<String>,
     /// Messages that could not be followed to the receive call, by reason.
@@ -87,6 +92,12 @@ impl Lifetimes {
             Leg::Total => LEGS.iter().flat_map(|l| self.part_slice(message, *l)).copied().collect(),
             _ => self.part_slice(message, leg).to_vec(),
         }
+    }
+
+    /// Which task an owner was.
+    pub fn who(&self, owner: usize) -> &Who {
+        static NOBODY: Who = Who { pid: 0, tid: 0, process: String::new(), recorder: false };
+        self.who.get(owner).unwrap_or(&NOBODY)
     }
 
     /// The class of a message; `None` without a protocol.
@@ -169,7 +180,12 @@ impl Analysis {
             }
         }
         stages::complete(&mut scan);
-        lifetimes.owners = owners.into_list();
+        (lifetimes.owners, lifetimes.who) = owners.into_lists();
+        for who in &lifetimes.who {
+            if let Some(group) = facts.names.cgroup(who.pid) {
+                lifetimes.cgroups.entry(who.pid).or_insert_with(|| group.to_owned());
+            }
+        }
         lifetimes.messages = std::mem::take(&mut scan.messages);
         lifetimes.flows = std::mem::take(&mut scan.flows);
         Analysis { lifetimes, scan }
@@ -181,7 +197,7 @@ impl Analysis {
         let mut spans = Vec::new();
         let i = message as usize;
         if let (Some(m), Some(extra)) = (self.lifetimes.messages.get(i), self.scan.extras.get(i)) {
-            let mut owners = Owners::resume(self.lifetimes.owners.clone());
+            let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();
             legs.iter().for_each(|l| walk::pieces(&self.scan, m, extra, *l, &mut pieces));

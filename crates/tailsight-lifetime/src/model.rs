@@ -254,6 +254,19 @@ pub struct Owner {
     pub frames: Vec<Frame>,
 }
 
+/// Which task a [`Context::Foreign`] or [`Context::Sibling`] was; all 0 and empty for other contexts and when not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Who {
+    /// Its process (thread group); 0 when not known, and of a task of another run.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The name of its process.
+    pub process: String,
+    /// Whether it was the recorder itself.
+    pub recorder: bool,
+}
+
 /// Index into [`crate::Lifetimes::owners`].
 pub type OwnerId = u32;
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::input::Names;
 use crate::matching::Extra;
-use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role, flags};
+use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role, Who, flags};
 use crate::scan::Scan;
 use crate::threads::{Sleep, State, Stretch, Waker, is_interrupt_level};
 use crate::tree::NodeId;
@@ -20,7 +20,8 @@ const WAKER_DEPTH: u32 = 8;
 #[derive(Debug, Default)]
 pub struct Owners {
     list: Vec<Owner>,
-    ids: FxHashMap<Owner, OwnerId>,
+    who: Vec<Who>,
+    ids: FxHashMap<(Owner, Who), OwnerId>,
     /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
     by_node: Vec<[OwnerId; 4]>,
     /// By sleep and the symbol of who ended it.
@@ -50,13 +51,20 @@ enum Seen {
 }
 
 impl Owners {
+    /// An owner that is no task.
     fn intern(&mut self, owner: Owner) -> OwnerId {
-        if let Some(&id) = self.ids.get(&owner) {
+        self.intern_task(owner, Who::default())
+    }
+
+    fn intern_task(&mut self, owner: Owner, who: Who) -> OwnerId {
+        let key = (owner, who);
+        if let Some(&id) = self.ids.get(&key) {
             return id;
         }
         let id = self.list.len() as OwnerId;
-        self.list.push(owner.clone());
-        self.ids.insert(owner, id);
+        self.list.push(key.0.clone());
+        self.who.push(key.1.clone());
+        self.ids.insert(key, id);
         id
     }
 
@@ -86,7 +94,9 @@ impl Owners {
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
         }
-        let id = self.intern(Owner { context, frames });
+        let is_task = matches!(context, Context::Sibling { .. } | Context::Foreign { .. });
+        let who = if is_task { names.who(tid) } else { Who::default() };
+        let id = self.intern_task(Owner { context, frames }, who);
         self.by_node[node as usize][seen as usize] = id;
         id
     }
@@ -115,10 +125,10 @@ impl Owners {
     }
 
     /// A sleep of another thread of the application while it was waited for.
-    fn waited_asleep(&mut self, comm: String, because: Frame, how: Sleep, woken_by: u32) -> OwnerId {
+    fn waited_asleep(&mut self, names: &Names, tid: u32, because: Frame, how: Sleep, woken_by: u32) -> OwnerId {
         let asleep = self.blocked(how, woken_by);
         let frames = std::iter::once(because).chain(self.list[asleep as usize].frames.iter().copied()).collect();
-        self.intern(Owner { context: Context::Sibling { comm }, frames })
+        self.intern_task(Owner { context: Context::Sibling { comm: names.comm(tid) }, frames }, names.who(tid))
     }
 
     /// What another thread of the application did while it was waited for.
@@ -126,9 +136,10 @@ impl Owners {
         if let Some(&id) = self.waited.get(&(node, because)) {
             return id;
         }
-        let comm = scan.threads.names().comm(scan.tree.task_of(node));
+        let (names, tid) = (scan.threads.names(), scan.tree.task_of(node));
         let frames = std::iter::once(because).chain(scan.tree.frames(node)).collect();
-        let id = self.intern(Owner { context: Context::Sibling { comm }, frames });
+        let id =
+            self.intern_task(Owner { context: Context::Sibling { comm: names.comm(tid) }, frames }, names.who(tid));
         self.waited.insert((node, because), id);
         id
     }
@@ -172,15 +183,15 @@ impl Owners {
         })
     }
 
-    /// Every owner, by id.
-    pub fn into_list(self) -> Vec<Owner> {
-        self.list
+    /// Every owner, and which task it was, by id.
+    pub fn into_lists(self) -> (Vec<Owner>, Vec<Who>) {
+        (self.list, self.who)
     }
 
     /// Continues with the owners of an earlier walk, so that ids stay the same.
-    pub fn resume(list: Vec<Owner>) -> Owners {
-        let ids = list.iter().cloned().zip(0..).collect();
-        Owners { list, ids, ..Owners::default() }
+    pub fn resume(list: Vec<Owner>, who: Vec<Who>) -> Owners {
+        let ids = list.iter().cloned().zip(who.iter().cloned()).zip(0..).collect();
+        Owners { list, who, ids, ..Owners::default() }
     }
 }
 
@@ -564,7 +575,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, woken_by),
             // A thread that others wait for sleeps itself.
-            Some(because) => self.owners.waited_asleep(names.comm(focus.tid), because, how, woken_by),
+            Some(because) => self.owners.waited_asleep(names, focus.tid, because, how, woken_by),
             None => self.owners.blocked(how, woken_by),
         };
         self.emit(from, to, None, Role::A, owner, true);

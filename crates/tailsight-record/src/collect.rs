@@ -55,6 +55,7 @@ impl Collector {
                 comm: event.text(),
                 target: false,
                 kernel: false,
+                cgroup: String::new(),
             }),
             Some(Kind::WorkStart) => event.a = self.symbol(event.a),
             Some(Kind::SockState) => {

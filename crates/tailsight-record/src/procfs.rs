@@ -90,10 +90,39 @@ pub fn with_descendants(roots: &[u32], all: &[Process]) -> Vec<u32> {
     out
 }
 
+/// The threads of a process.
+pub fn threads(pid: u32) -> Vec<u32> {
+    numeric_entries(&format!("/proc/{pid}/task")).collect()
+}
+
+/// The control group of a process; empty when that cannot be read.
+pub fn cgroup(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().and_then(|text| parse_cgroup(&text)).unwrap_or_default()
+}
+
+/// Parses /proc/PID/cgroup: the group of version 2 (`0::`) where it says more than the root, else that of the hierarchy of
+/// version 1 with the CPU controller, else the named one of systemd.
+pub fn parse_cgroup(text: &str) -> Option<String> {
+    let groups: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.split_once(':')
+        })
+        .collect();
+    let of =
+        |fits: fn(&str) -> bool| groups.iter().find(|(what, path)| fits(what) && *path != "/").map(|(_, path)| *path);
+    let found = of(str::is_empty)
+        .or_else(|| of(|what| what.split(',').any(|c| c == "cpu")))
+        .or_else(|| of(|what| what == "name=systemd"));
+    found.or_else(|| groups.first().map(|(_, path)| *path)).map(str::to_owned)
+}
+
 /// Every thread of the host with its name.
 pub fn tasks(is_target: impl Fn(u32) -> bool) -> Vec<TaskRow> {
     let mut rows = Vec::new();
     for process in processes() {
+        let group = if process.kernel { String::new() } else { cgroup(process.pid) };
         for tid in numeric_entries(&format!("/proc/{}/task", process.pid)) {
             let comm = if tid == process.pid {
                 process.comm.clone()
@@ -110,6 +139,7 @@ pub fn tasks(is_target: impl Fn(u32) -> bool) -> Vec<TaskRow> {
                 comm,
                 target: is_target(process.pid),
                 kernel: process.kernel,
+                cgroup: group.clone(),
             });
         }
     }
@@ -258,6 +288,25 @@ mod tests {
         assert!(killed.is_ok() && waited.is_ok());
         assert_eq!(found.iter().map(|p| p.pid).collect::<Vec<_>>(), [std::process::id(), child.id()]);
         assert!(found[0].started <= found[1].started && found[0].started > 0, "{found:?}");
+    }
+
+    #[test]
+    fn cgroups_of_both_versions() {
+        assert_eq!(parse_cgroup("0::/system.slice/nginx.service\n").as_deref(), Some("/system.slice/nginx.service"));
+        // Both versions at once, as systemd's hybrid has them: version 2 says nothing but the root.
+        let hybrid = "12:cpu,cpuacct:/docker/0123\n1:name=systemd:/docker/0123\n0::/\n";
+        assert_eq!(parse_cgroup(hybrid).as_deref(), Some("/docker/0123"));
+        assert_eq!(
+            parse_cgroup("1:name=systemd:/user.slice/session-2.scope\n").as_deref(),
+            Some("/user.slice/session-2.scope")
+        );
+        // A path may hold colons.
+        assert_eq!(
+            parse_cgroup("0::/kubepods.slice/cri-containerd:ab\n").as_deref(),
+            Some("/kubepods.slice/cri-containerd:ab")
+        );
+        assert_eq!(parse_cgroup("0::/\n").as_deref(), Some("/"));
+        assert_eq!(parse_cgroup("nonsense"), None);
     }
 
     #[test]

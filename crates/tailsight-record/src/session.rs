@@ -206,6 +206,9 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     // Tasks that are born while this looks at those there are have their births written down.
     loaded.set_naming();
     let snapshot = procfs::tasks(|_| false);
+    // Known by its process and threads: another one may have its name, and it may have been started by another.
+    let own_pid = std::process::id();
+    meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
     // What a recording that is killed, or that fills the disk, leaves to read its events with.
     let mut early = EarlyTables::new(snapshot);
     let mut early_error = early.sockets(&writer).err();

@@ -63,13 +63,21 @@ impl EarlyTables {
 pub fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
     let named: std::collections::HashSet<u32> = before.iter().chain(&born).map(|t| t.tid).collect();
     let mut snapshot = before;
+    // Of a process that was named before the end, the end still knows the group.
+    let grouped: Vec<(u32, String)> =
+        after.iter().filter(|t| t.tid == t.tgid && !t.cgroup.is_empty()).map(|t| (t.tgid, t.cgroup.clone())).collect();
     snapshot.extend(after.into_iter().filter(|t| !named.contains(&t.tid)));
     let kernel: std::collections::HashSet<u32> = snapshot.iter().filter(|t| t.kernel).map(|t| t.tid).collect();
     let mut rows = snapshot;
     rows.extend(born);
     // Names come core by core, not in time.
     rows.sort_by_key(|t| t.from_ns);
+    let groups: std::collections::HashMap<u32, String> =
+        rows.iter().filter(|t| !t.cgroup.is_empty()).map(|t| (t.tgid, t.cgroup.clone())).chain(grouped).collect();
     for row in &mut rows {
+        if let Some(group) = groups.get(&row.tgid).filter(|_| row.cgroup.is_empty()) {
+            row.cgroup.clone_from(group);
+        }
         row.target = targets.binary_search(&row.tgid).is_ok();
         row.kernel |= kernel.contains(&row.tid);
     }
@@ -131,5 +139,21 @@ mod tests {
         let rows = task_rows(vec![row(9, 9)], vec![], vec![named(20, "gzip"), named(10, "taskset")], &[]);
         let names: Vec<_> = rows.iter().map(|r| r.comm.as_str()).collect();
         assert_eq!(names, vec!["t9", "taskset", "gzip"]);
+    }
+
+    /// A process that was born while recording has its group from the look at the end, with all its names.
+    #[test]
+    fn groups_come_from_either_look() {
+        let in_group = |group: &str, row: TaskRow| TaskRow { cgroup: group.into(), ..row };
+        let before = vec![in_group("/a.service", row(5, 5))];
+        let after = vec![in_group("/a.service", row(5, 5)), in_group("/b.scope", row(7, 7))];
+        let rows = task_rows(
+            before,
+            after,
+            vec![TaskRow { from_ns: 3, ..row(7, 7) }, TaskRow { from_ns: 4, ..row(8, 7) }],
+            &[],
+        );
+        let groups: Vec<_> = rows.iter().map(|r| (r.tid, r.cgroup.as_str())).collect();
+        assert_eq!(groups, vec![(5, "/a.service"), (7, "/b.scope"), (8, "/b.scope")]);
     }
 }

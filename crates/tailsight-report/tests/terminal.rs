@@ -235,6 +235,24 @@ fn rows_that_are_no_causes_and_groups() {
     assert!(diagnosis(&d, &plain(140)).contains("more than the same slice of before"));
 }
 
+/// rustc was four rows, by the names of its threads: a process is one, with its threads counted.
+#[test]
+fn a_process_is_said_with_its_threads() {
+    let mut d = example();
+    d.causes[0].name = "rustc".into();
+    d.causes[0].who = serde_json::from_value(json!({
+        "pid": 812, "comm": "rustc", "processes": 4, "threads": 12, "pids": [812, 813, 814, 815],
+        "by_thread": [{"name": "lto cgu.01", "threads": 4, "deviation_ns": 900_000}],
+        "cgroup": null, "unit": null, "container": null,
+    }))
+    .expect("the contract");
+    let text = diagnosis(&d, &plain(140));
+    assert!(text.contains("interference        rustc (4 processes, 12 threads)"), "{text}");
+    let who = d.causes[0].who.as_mut().expect("known");
+    (who.processes, who.threads) = (1, 1);
+    assert!(!diagnosis(&d, &plain(140)).contains("rustc ("));
+}
+
 /// What the JSON names with frames is said in words, and has a second line where it does not fit.
 #[test]
 fn a_chain_of_frames_is_said_in_words() {

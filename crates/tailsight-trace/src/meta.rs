@@ -22,6 +22,9 @@ pub struct RunMeta {
     pub host: Host,
     /// What was recorded.
     pub target: Target,
+    /// Who recorded; absent in older runs, and before the recording has begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<Recorder>,
     /// Network devices that packets for the target came in on, those with interrupts first, then by packets; empty in
     /// older runs and where nothing could be read.
     pub devices: Vec<Device>,
@@ -50,6 +53,16 @@ pub struct RunMeta {
     pub stacks: Vec<String>,
     /// What a reader of the results should know.
     pub warnings: Vec<String>,
+}
+
+/// The process that recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recorder {
+    /// Its process id.
+    pub pid: u32,
+    /// Its threads, while it recorded.
+    pub threads: Vec<u32>,
 }
 
 /// Where a recording stands.

@@ -299,6 +299,8 @@ fn task_rows(batch: &RecordBatch) -> Result<Vec<TaskRow>, String> {
     let tid = primitive!(batch, "tid", UInt32Type);
     let tgid = primitive!(batch, "tgid", UInt32Type);
     let comm = strings(batch, "comm")?;
+    // Older runs have none.
+    let cgroup = strings(batch, "cgroup").ok();
     Ok((0..batch.num_rows())
         .map(|i| TaskRow {
             from_ns: from[i],
@@ -307,6 +309,7 @@ fn task_rows(batch: &RecordBatch) -> Result<Vec<TaskRow>, String> {
             comm: comm.value(i).to_owned(),
             target: flag(batch, "target", i),
             kernel: flag(batch, "kernel", i),
+            cgroup: cgroup.map_or_else(String::new, |c| c.value(i).to_owned()),
         })
         .collect())
 }

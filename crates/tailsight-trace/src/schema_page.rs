@@ -54,7 +54,8 @@ A reader opens every format version up to its own and refuses newer ones by name
 | `tid`, `tgid` | uint32 | thread and process |\n\
 | `comm` | utf8 | command name |\n\
 | `target` | bool | belongs to the recorded application |\n\
-| `kernel` | bool | a kernel thread |\n\n\
+| `kernel` | bool | a kernel thread |\n\
+| `cgroup` | utf8 | control group of the process, as in /proc/PID/cgroup; empty when it had ended before the recording did. Older runs have no such column |\n\n\
 ## sockets.arrow\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `proto` | utf8 | `tcp` or `udp` |\n\

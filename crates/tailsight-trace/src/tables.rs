@@ -17,6 +17,9 @@ pub struct TaskRow {
     pub target: bool,
     /// Whether it is a kernel thread.
     pub kernel: bool,
+    /// The control group of its process, as in /proc/PID/cgroup (version 2, else that of the `cpu` or a named hierarchy);
+    /// empty when not known, and in older runs.
+    pub cgroup: String,
 }
 
 /// A socket seen when the recording began, or met in it (sockets.arrow).

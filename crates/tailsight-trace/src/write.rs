@@ -150,6 +150,7 @@ impl RunWriter {
             ("comm", Arc::new(StringArray::from_iter_values(rows.iter().map(|r| r.comm.as_str())))),
             ("target", Arc::new(rows.iter().map(|r| Some(r.target)).collect::<BooleanArray>())),
             ("kernel", Arc::new(rows.iter().map(|r| Some(r.kernel)).collect::<BooleanArray>())),
+            ("cgroup", Arc::new(StringArray::from_iter_values(rows.iter().map(|r| r.cgroup.as_str())))),
         ];
         self.table("tasks.arrow", columns)
     }

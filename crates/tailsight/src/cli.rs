@@ -144,7 +144,7 @@ pub struct Question {
     /// receive, service, transmit or total [default: total; where most messages have no reply, the longest leg they have]
     #[arg(long, value_name = "LEG")]
     pub leg: Option<Leg>,
-    /// A nested frame that explains this part of its parent's deviation names it (above 0.5, at most 1)
+    /// Nested frames that together explain this part of their parent's deviation replace it (above 0, at most 1)
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part)]
     pub nest: f64,
     /// Differences of a message up to this are ignored, as 300ns or 1us
@@ -240,7 +240,7 @@ fn slice(text: &str) -> Result<String, String> {
 }
 
 fn part(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|p| *p > 0.5 && *p <= 1.0).ok_or_else(|| "a number above 0.5 and at most 1, as 0.8".into())
+    text.parse().ok().filter(|p| *p > 0.0 && *p <= 1.0).ok_or_else(|| "a number above 0 and at most 1, as 0.8".into())
 }
 
 fn nanoseconds(text: &str) -> Result<u64, String> {
@@ -331,7 +331,9 @@ mod tests {
         }
         assert!(parse(&["--against", "run2", "--more", "--focus", "p20..p30", "--nest", "0.9"]).is_ok());
         assert!(parse(&["--against", "run2", "--reference", "p45..p55"]).is_err());
-        assert!(parse(&["--nest", "0.4"]).is_err() && parse(&["--granularity", "1"]).is_err());
+        assert!(parse(&["--nest", "0.4"]).is_ok() && parse(&["--nest", "1"]).is_ok());
+        assert!(parse(&["--nest", "0"]).is_err() && parse(&["--nest", "1.1"]).is_err());
+        assert!(parse(&["--granularity", "1"]).is_err());
         assert_eq!(nanoseconds("2us"), Ok(2_000));
     }
 

@@ -135,6 +135,7 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         device_netns: device.and_then(inside),
         // Hooks that are off by default, or that other hardware has, limit nothing.
         hooks_off: limiting_hooks(run),
+        recorder_by_name: meta.recorder.is_none(),
         partial: run.partial.clone(),
     }
 }

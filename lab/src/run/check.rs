@@ -261,16 +261,28 @@ fn look(names: &Names, cause: &Named) -> Option<Look> {
     })
 }
 
-/// Every name that a thread had: of tasks.arrow, and of forks, execs and renames.
+/// Every name that a thread had, of tasks.arrow, and of forks, execs and renames; and those of its process, as which causes
+/// are called.
 type Names = HashSet<(u32, String)>;
 
 fn names(run: &Run, cores: &[CpuEvents]) -> Names {
     let mut names: Names = run.tasks.iter().map(|task| (task.tid, task.comm.clone())).collect();
+    let mut processes: HashSet<(u32, u32)> = run.tasks.iter().map(|task| (task.tid, task.tgid)).collect();
     for event in cores.iter().flat_map(|core| &core.events) {
         if let Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) = event.kind() {
             names.insert((event.a_lo(), event.text()));
+            processes.insert((event.a_lo(), event.a_hi()));
         }
     }
+    let mut leaders: HashMap<u32, Vec<String>> = HashMap::new();
+    for (tid, comm) in &names {
+        leaders.entry(*tid).or_default().push(comm.clone());
+    }
+    let of_process = |(tid, tgid): &(u32, u32)| {
+        let of = leaders.get(tgid).cloned().unwrap_or_default();
+        of.into_iter().map(|comm| (*tid, comm)).collect::<Vec<_>>()
+    };
+    names.extend(processes.iter().filter(|(tid, tgid)| tid != tgid).flat_map(of_process));
     names
 }
 

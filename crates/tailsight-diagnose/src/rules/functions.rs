@@ -128,6 +128,27 @@ impl FunctionTable {
         self.layers.iter().find_map(|l| l.other("threads", name, None))
     }
 
+    /// What a user's table says, before any rule, of the handler that is the innermost frame (as paths name it).
+    pub(super) fn user_handler(&self, frame: &str) -> Option<&Meaning> {
+        let user = self.user()?;
+        let (kind, name) = frame.split_once(':')?;
+        match kind {
+            "softirq" => user.other("softirqs", name, None),
+            "vector" => user.other("vectors", name, None),
+            _ => None,
+        }
+    }
+
+    /// What a user's table says, before any rule, of a kernel thread.
+    pub(super) fn user_thread(&self, comm: &str) -> Option<&Meaning> {
+        self.user()?.other("threads", comm.split('/').next().unwrap_or(comm), None)
+    }
+
+    /// The user's layer, when there is one.
+    fn user(&self) -> Option<&Layer> {
+        (self.layers.len() > 1).then(|| &*self.layers[0])
+    }
+
     /// The functions that are spelled out, and how many of them only other kernels or builds have.
     pub fn exact(&self) -> (Vec<&str>, usize) {
         let all: Vec<_> = self.layers.iter().map(|l| l.exact()).collect();

@@ -66,6 +66,7 @@ struct Rule {
     context: Vec<&'static str>,
     comm: Vec<String>,
     kernel: Option<bool>,
+    recorder: Option<bool>,
     interrupt: Option<bool>,
     frame: Vec<String>,
     inside: Vec<String>,
@@ -91,6 +92,18 @@ pub struct Verdict {
     pub nested_from: usize,
 }
 
+/// What is known of a task beside its thread's name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct As<'a> {
+    /// What it is to be called: its process, or threads of like names. `None`: as the thread.
+    pub name: Option<&'a str>,
+    /// Whether it is the recorder. `None`: not known; then it is whoever is called `tailsight`.
+    pub recorder: Option<bool>,
+}
+
+/// How the recorder is called unless somebody renamed it.
+const RECORDER: &str = "tailsight";
+
 /// An owner with what the rules ask about it.
 struct Seen<'a> {
     owner: &'a Owner,
@@ -98,7 +111,11 @@ struct Seen<'a> {
     leg: Leg,
     role: Role,
     kind: &'static str,
+    /// The thread.
     comm: &'a str,
+    /// What it is called.
+    task: &'a str,
+    recorder: bool,
     kernel: Option<bool>,
     /// Where the innermost handler that followed an interrupt begins.
     interrupt: Option<usize>,
@@ -129,12 +146,48 @@ impl Default for CategoryTable {
 impl CategoryTable {
     /// The category and name of an owner met in this leg (not [`Leg::Total`]) and role.
     pub fn classify(&self, owner: &Owner, leg: Leg, role: Role, app: &str, symbols: &[String]) -> Verdict {
+        self.classify_as(owner, &As::default(), leg, role, app, symbols)
+    }
+
+    /// As [`CategoryTable::classify`], of a task that is known by more than its thread's name.
+    pub fn classify_as(
+        &self,
+        owner: &Owner,
+        as_: &As<'_>,
+        leg: Leg,
+        role: Role,
+        app: &str,
+        symbols: &[String],
+    ) -> Verdict {
         let mut seen = Seen::new(owner, leg, role, app, symbols);
+        seen.task = as_.name.unwrap_or(seen.comm);
+        seen.recorder = as_.recorder.unwrap_or(seen.kind == "foreign" && seen.comm == RECORDER);
         seen.wait = self.wait(owner, symbols);
+        if let Some(verdict) = self.by_user(&seen) {
+            return verdict;
+        }
         match self.rules.iter().find(|r| r.matches(&seen)) {
             Some(rule) => rule.verdict(&seen),
             None => Verdict { category: UNEXPLAINED, name: UNEXPLAINED.into(), nested_from: owner.frames.len() },
         }
+    }
+
+    /// What a user's entries for softirqs, vectors and kernel threads say. Theirs go before the rules; the built-in ones
+    /// have no say here, for the rules have.
+    fn by_user(&self, seen: &Seen<'_>) -> Option<Verdict> {
+        let (name, meaning) = match seen.innermost() {
+            Some(frame) => (frame, self.functions.user_handler(frame)),
+            None => (seen.comm, None),
+        };
+        let handler = meaning.map(|m| (name, m));
+        let thread = || {
+            let is_thread = seen.kernel == Some(true) && seen.interrupt.is_none();
+            let meaning = is_thread.then(|| self.functions.user_thread(seen.comm)).flatten()?;
+            Some((seen.comm.split('/').next().unwrap_or(seen.comm), meaning))
+        };
+        let (name, meaning) = handler.or_else(thread)?;
+        let name = shown(&format!("{name} ({})", meaning.sub));
+        Some(Verdict { category: meaning.category, name, nested_from: seen.frames.len() })
     }
 
     /// What the kernel stack of a sleep says, when there is one and a function of it is known.
@@ -196,6 +249,8 @@ impl<'a> Seen<'a> {
             role,
             kind,
             comm,
+            task: comm,
+            recorder: false,
             kernel,
             interrupt: owner.frames.iter().rposition(follows_interrupt),
             frames: owner.frames.iter().map(|f| f.name(symbols)).collect(),
@@ -226,7 +281,8 @@ impl Rule {
         (self.leg.is_empty() || self.leg.contains(&s.leg))
             && self.role.is_none_or(|r| r == s.role)
             && (self.context.is_empty() || self.context.contains(&s.kind))
-            && listed(&self.comm, s.comm)
+            && (listed(&self.comm, s.comm) || listed(&self.comm, s.task))
+            && self.recorder.is_none_or(|r| r == s.recorder)
             && (self.kernel.is_none() || self.kernel == s.kernel)
             && self.interrupt.is_none_or(|i| i == s.interrupt.is_some())
             && listed(&self.frame, s.innermost().unwrap_or("none"))
@@ -251,7 +307,7 @@ impl Rule {
         for (at, _) in self.name.rmatch_indices('{') {
             let end = at + self.name[at..].find('}').map_or(0, |e| e + 1);
             let value = match &self.name[at..end] {
-                "{comm}" => s.comm,
+                "{comm}" => s.task,
                 "{thread}" => thread,
                 "{app}" => s.app,
                 "{frame}" => s.innermost().unwrap_or("user"),

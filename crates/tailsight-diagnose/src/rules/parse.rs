@@ -84,6 +84,7 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
                 }
             }
             "comm" => out.comm = list()?,
+            "recorder" => out.recorder = Some(flag()?),
             "kernel" => out.kernel = Some(flag()?),
             "interrupt" => out.interrupt = Some(flag()?),
             "frame" => out.frame = list()?,

@@ -14,7 +14,7 @@ pub enum Change {
     Sysctl(String),
     /// What a file (or each that a pattern finds) holds: path, value.
     File(String, String),
-    /// The cores of every thread that is called as the cause is.
+    /// The cores of every thread of the process that the cause is, or, when that is not known, that is called so.
     PinNamed(String),
     /// The cores of the target's threads.
     PinTarget(String),
@@ -67,9 +67,8 @@ impl Change {
             }
             Change::PinNamed(cpus) => {
                 let kept = "/run/tailsight.{key}.cpus";
-                let find = "grep -lsFx -e {comm} /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5";
                 (
-                    format!("for t in $({find}); do {CORES} >> {kept}; taskset -cp {cpus} $t; done"),
+                    format!("for t in $({{threads}}); do {CORES} >> {kept}; taskset -cp {cpus} $t; done"),
                     format!("tac {kept} | while read t c; do taskset -cp $c $t; done; rm {kept}"),
                 )
             }

@@ -31,6 +31,8 @@ pub struct Fill<'a> {
     pub device_netns: Option<u32>,
     /// The namespace that the whole command is run in, when that is another one.
     pub inside: Option<u32>,
+    /// The process that the cause is, when it is known.
+    pub who: Option<&'a crate::model::Who>,
 }
 
 /// A text with its values, and the words in it that stand for values which this run does not know.
@@ -89,6 +91,19 @@ impl Fill<'_> {
         match key {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
             "comm" => printable(base(self.name)).map(quote).into(),
+            // A shell's command that prints the threads of the cause's process; of several, of those that are called so.
+            "threads" => match self.who {
+                Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
+                Some(_) => printable(base(self.name))
+                    .map(|name| {
+                        let leaders = format!("grep -lsFx -e {} /proc/[0-9]*/comm | cut -d/ -f3", quote(name));
+                        format!("for p in $({leaders}); do ls /proc/$p/task; done")
+                    })
+                    .into(),
+                None => printable(base(self.name))
+                    .map(|name| format!("grep -lsFx -e {} /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5", quote(name)))
+                    .into(),
+            },
             "key" => Value::Known(file_name(base(self.name))),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
             // Before a program's name within a step.
@@ -250,6 +265,23 @@ mod tests {
         let fill = Fill { cpus: Some(4), ..none() };
         assert_eq!(fill.one("{other_mask} of {all_mask}", None).unwrap().text, "OTHER_MASK of f");
         assert_eq!(fill.one("{nonsense}", None), None);
+    }
+
+    /// A process is moved with all of its threads, whatever they are called.
+    #[test]
+    fn threads_are_those_of_the_process() {
+        let who = |processes| crate::model::Who { pid: 812, processes, ..Default::default() };
+        let (one, four) = (who(1), who(4));
+        let fill = Fill { name: "rustc", who: Some(&one), ..none() };
+        assert_eq!(text(&fill, "{threads}", None), "ls /proc/812/task");
+        let fill = Fill { who: Some(&four), ..fill };
+        let all = "for p in $(grep -lsFx -e rustc /proc/[0-9]*/comm | cut -d/ -f3); do ls /proc/$p/task; done";
+        assert_eq!(text(&fill, "{threads}", None), all);
+        let fill = Fill { who: None, name: "lto cgu.01", ..fill };
+        assert_eq!(
+            text(&fill, "{threads}", None),
+            "grep -lsFx -e 'lto cgu.01' /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5"
+        );
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl<'a> Situation<'a> {
             Role::R => "the core where the packet was waiting".to_owned(),
         };
         let mut out = fill::replace(says, |key| match key {
-            "name" => Some(readable(&cause.category, &cause.name)),
+            "name" => Some(readable(&cause.category, &cause.name) + &whose(cause)),
             "app" => Some(self.app.to_owned()),
             "core" => Some(core.clone()),
             _ => None,
@@ -240,6 +240,7 @@ impl<'a> Situation<'a> {
             irqs: &facts.irqs,
             netns: facts.netns,
             device_netns: facts.device_netns,
+            who: cause.who.as_ref(),
             inside: match fix.inside {
                 Some(change::Inside::Target) => facts.netns,
                 Some(change::Inside::Device) => facts.device_netns,
@@ -269,6 +270,22 @@ pub fn pathology(row: &crate::model::TypicalRow, queued_ns: u64, app: &str) -> V
     };
     // The first that fits: they are ordered from the special to the general.
     ADVICE.typical.iter().find(fits).and_then(says).into_iter().collect()
+}
+
+/// Which process it was, and where it belongs: for the first mention of a task in a sentence. Nothing when the name says all.
+fn whose(cause: &Cause) -> String {
+    let Some(who) = &cause.who else { return String::new() };
+    // A thread of the application, and a kernel thread, is named as a thread.
+    if !["interference", "profiler"].contains(&cause.category.as_str()) {
+        return String::new();
+    }
+    let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));
+    let processes = some(who.processes, "processes").unwrap_or_else(|| format!("process {}", who.pid));
+    let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
+    let container = who.container.as_ref().map(|id| format!("container {}", id.get(..12).unwrap_or(id)));
+    let place = container.or_else(|| who.unit.clone());
+    let parts: Vec<String> = [Some(processes), threads, place].into_iter().flatten().collect();
+    format!(" ({})", parts.join(", "))
 }
 
 /// Before a command that misses values.
@@ -366,6 +383,13 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
     if facts.clock_error_ns > options.granularity_ns {
         out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
     }
+    let profiler = |c: &Cause| c.category == "profiler" && !c.inferred;
+    if facts.recorder_by_name && diagnosis.causes.iter().chain(&diagnosis.not_significant).any(profiler) {
+        out.push(
+            "this older run does not say which process recorded it: whoever is called tailsight was taken for it"
+                .into(),
+        );
+    }
     let (f, r) = (options.focus, options.reference);
     if diagnosis.not_available.is_none() && diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
         let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
@@ -409,6 +433,7 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         how: String::new(),
         mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
         inferred: false,
+        who: None,
         before: None,
         ahead: None,
         what_if: None,
@@ -610,6 +635,7 @@ mod tests {
             irqs: &[24],
             netns: Some(41),
             device_netns: Some(41),
+            who: None,
             inside: None,
         };
         let nothing = fill::Fill { name: "x", app: "the target", ..fill::Fill::default() };

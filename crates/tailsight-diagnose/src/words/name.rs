@@ -35,6 +35,9 @@ const FRAMES: [&str; 27] = [
     "tx-queued",
 ];
 
+/// Most frames that are said of a stack.
+const MOST: usize = 4;
+
 /// The name in words.
 pub fn readable(category: &str, name: &str) -> String {
     let (base, mut frames) = match first_frame(name) {
@@ -44,6 +47,7 @@ pub fn readable(category: &str, name: &str) -> String {
     let holder = base.strip_suffix(" holds it").filter(|_| category == "lock-wait");
     let mut out = holder.map_or(base.to_owned(), |holder| format!("held by {holder}"));
     let is_thread = holder.is_some() || base.ends_with("(other thread)") || category == "connection-setup";
+    let mut said = vec![];
     while let Some(path) = frames {
         let (frame, rest) = match first_frame(path) {
             Some(at) => (&path[..at], Some(&path[at + 1..])),
@@ -55,10 +59,15 @@ pub fn readable(category: &str, name: &str) -> String {
             ("queued", "tx-queued") | ("page fault", "sleep:exception" | "disk-sleep:exception")
         );
         if !known {
-            out += &format!(", {}", in_words(frame, is_thread));
+            said.push(in_words(frame, is_thread));
         }
         frames = rest;
     }
+    // Of a deep stack, where it begins and where it ends.
+    if said.len() > MOST {
+        said.splice(1..said.len() - (MOST - 1), [format!("… {} more", said.len() - MOST)]);
+    }
+    said.iter().for_each(|words| out += &format!(", {words}"));
     out
 }
 
@@ -147,6 +156,11 @@ mod tests {
             ("paging", "page fault/sleep:exception", "page fault"),
             ("transmit-processing", "queued/tx-queued", "queued"),
             ("wakeup-delay", "idle/idle-state:2/wake-pending", "idle, in idle state 2, woken but not yet running"),
+            (
+                "hol-blocking",
+                "m/work:a/work:b/work:c/work:d/work:e/work:f",
+                "m, doing a, … 2 more, doing d, doing e, doing f",
+            ),
             // Slashes of tasks are theirs.
             ("os-threads", "irq/24-eth0", "irq/24-eth0"),
             ("interference", "kworker/0:1", "kworker/0:1"),

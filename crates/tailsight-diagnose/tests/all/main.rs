@@ -2,6 +2,8 @@
 
 mod common;
 mod method;
+mod nesting;
 mod rows;
 mod table;
 mod texts;
+mod who;

@@ -257,7 +257,7 @@ impl Connection {
 
     fn analysis(&self, protocol: bool) -> Analysis {
         let comm = "server".to_owned();
-        let task = TaskRow { tid: TID, tgid: TID, comm, target: true, kernel: false, from_ns: 0 };
+        let task = TaskRow { tid: TID, tgid: TID, comm, target: true, kernel: false, ..TaskRow::default() };
         let facts = Facts {
             names: Names::new(&[task]),
             cpus: 2,

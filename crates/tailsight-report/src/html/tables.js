@@ -31,8 +31,7 @@ function drawPercentiles() {
       tile.append(el("dd", {}, "N/A", el("span", { class: "why" }, needed > 1 && isFinite(needed) ? "needs " + plural(needed, "message") : "no messages")));
     } else {
       const [value, unit] = durationParts(values[key]);
-      const ideal = data.diagnosis.ideal_ns && data.diagnosis.ideal_ns[key];
-      tile.append(el("dd", {}, value, el("span", { class: "unit" }, unit), ideal ? el("span", { class: "why" }, "ideal " + duration(ideal)) : ""));
+      tile.append(el("dd", {}, value, el("span", { class: "unit" }, unit)));
     }
     byId("percentiles").append(tile);
   }
@@ -103,7 +102,7 @@ function causeRows(c, i, top, open) {
   if (c.how && c.mean_ns) facts.push("Found as " + c.how.replace("-", " ") + " (" + c.phase + "): " + duration(c.mean_ns[0]) + " in a message in focus, " + duration(c.mean_ns[1]) + " in a reference message.");
   if (c.before) facts.push("Before it ran " + c.before + ".");
   if (c.ahead && c.ahead.focus > 0) facts.push(c.ahead.focus.toFixed(1) + " messages were ahead on average, usually " + c.ahead.reference.toFixed(1) + ".");
-  if (c.what_if) facts.push("Without it: " + Object.entries(c.what_if).map(([key, ns]) => key + " " + duration(ns)).join(", ") + ".");
+  if (c.who) facts.push(...whoFacts(c.who));
   const columns = el("div", { class: "columns" });
   if (c.fix.length) columns.append(el("div", {}, el("h4", {}, "What removes it"), el("ul", {}, c.fix.map((f) => el("li", {}, fixNodes(f))))));
   if (c.paths.length || c.evidence.length || facts.length) {
@@ -121,7 +120,15 @@ function causeRows(c, i, top, open) {
   return [main, el("tr", { class: "detail" + (named && c.share >= 0 ? "" : " less") }, el("td"), el("td", { colspan: 5 }, inner))];
 }
 
-// The rows whose intervals hold 0, one by one.
+// The process that a cause is: how many, where they belong, and their threads by name.
+function whoFacts(w) {
+  const others = w.processes > w.pids.length ? " and " + (w.processes - w.pids.length) + " more" : "";
+  const facts = [(w.processes > 1 ? w.processes + " processes (" : "Process ") + w.pids.join(", ") + others + (w.processes > 1 ? ")" : "") + " " + w.comm + ", " + plural(w.threads, "thread") + (w.container ? ", in container " + w.container.slice(0, 12) : "") + (w.unit ? ", unit " + w.unit : w.cgroup ? ", control group " + w.cgroup : "") + "."];
+  if (w.by_thread.length > 1 || w.by_thread.some((t) => t.name !== w.comm)) facts.push("By thread: " + w.by_thread.map((t) => t.name + (t.threads > 1 ? " (" + t.threads + ")" : "") + " " + duration(t.deviation_ns)).join(", ") + ".");
+  return facts;
+}
+
+// The rows that cannot be told from chance, one by one.
 function chance() {
   const rows = data.diagnosis.not_significant || [];
   if (!rows.length) return "";

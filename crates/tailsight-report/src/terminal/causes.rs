@@ -47,7 +47,8 @@ impl Row {
     fn of(cause: &Cause, focus: u64) -> Row {
         let unexplained = !is_named(cause);
         let category = if cause.category == "not-significant" { clean(&cause.name) } else { clean(&cause.category) };
-        let name = clean(&readable(&cause.category, &cause.name)) + if cause.inferred { " (inferred)" } else { "" };
+        let mut name = clean(&readable(&cause.category, &cause.name)) + if cause.inferred { " (inferred)" } else { "" };
+        name += &counts(cause);
         Row {
             rank: if unexplained { String::new() } else { cause.rank.to_string() },
             share: cause.share,
@@ -75,6 +76,18 @@ impl Row {
             ..Row::default()
         }
     }
+}
+
+/// How many processes and threads a task was, where that is more than one: `rustc (4 processes, 12 threads)`.
+fn counts(cause: &Cause) -> String {
+    let Some(who) = cause.who.as_ref().filter(|_| ["interference", "profiler"].contains(&cause.category.as_str()))
+    else {
+        return String::new();
+    };
+    let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));
+    let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
+    let parts: Vec<String> = some(who.processes, "processes").into_iter().chain(threads).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 /// The lines of the table, the header first.

@@ -232,3 +232,35 @@ fn a_low_rate_is_recorded_until_there_is_enough() {
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert!(shown(&output).contains("What of it is more than usual"), "{}", shown(&output));
 }
+
+/// Through a symlink of another name the recorder was not known, and any task called tailsight was taken for it.
+#[test]
+fn the_recorder_is_known_through_a_symlink_of_another_name() {
+    let Some(live) = Live::new("the_recorder_is_known_through_a_symlink_of_another_name") else { return };
+    let server = Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, ..Default::default() }).unwrap();
+    let (link, false_one, out) = (live.path("other-name"), live.path("tailsight"), live.path("run"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tailsight"), &link).unwrap();
+    std::os::unix::fs::symlink("/bin/sleep", &false_one).unwrap();
+    let mut sleeper = std::process::Command::new(&false_one).arg("30").spawn().unwrap();
+    let mut recorder = std::process::Command::new(&link);
+    recorder.args(["record", "-d", "500ms", "-o", &out, "-p", &server.pid().to_string()]);
+    recorder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut recorder = recorder.spawn().unwrap();
+    let (pid, status) = (recorder.id(), recorder.wait());
+    let sleeper_pid = sleeper.id();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(status.unwrap().code(), Some(0));
+    let run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
+    let known = run.meta.recorder.clone().expect("the run says who recorded it");
+    assert_eq!(known.pid, pid);
+    assert!(known.threads.contains(&pid), "{known:?}");
+    let names = tailsight_lifetime::Facts::of(&run).names;
+    let (itself, other) = (names.who(pid), names.who(sleeper_pid));
+    assert_eq!((itself.process.as_str(), itself.recorder), ("other-name", true));
+    assert_eq!((other.process.as_str(), other.recorder), ("tailsight", false));
+    // The group of a process that was there at the beginning and the end.
+    let group = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
+    let recorded = names.cgroup(server.pid()).expect("the server's control group");
+    assert!(group.lines().any(|line| line.ends_with(&format!(":{recorded}"))), "{recorded} is not of {group}");
+}

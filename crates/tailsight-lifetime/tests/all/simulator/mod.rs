@@ -119,7 +119,8 @@ pub fn run(script: &Script) -> (Facts, Vec<CpuEvents>, Truth) {
 
 /// The tasks, as the recorder would know them.
 pub fn tasks(script: &Script) -> Vec<TaskRow> {
-    let row = |tid, comm: String, target, kernel| TaskRow { tid, tgid: tid, comm, target, kernel, from_ns: 0 };
+    let row =
+        |tid, comm: String, target, kernel| TaskRow { tid, tgid: tid, comm, target, kernel, ..TaskRow::default() };
     let mut rows = vec![row(0, "swapper".into(), false, true)];
     rows.extend((0..script.threads).map(|i| row(TARGET + i, format!("server-{i}"), true, false)));
     rows.extend((0..script.others).map(|i| row(FOREIGN + i, format!("other-{i}"), false, false)));

@@ -1,0 +1,210 @@
+//! Who a cause was: the process with its threads, and where it belongs.
+//!
+//! In: the slots of a row, and which task each of their owners was. Out: [`model::Who`](crate::model::Who): processes and threads
+//! counted, threads by name, the control group with the unit of systemd and the container in it. And threads of an
+//! application whose names differ in a number only get one name. All times in ns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tailsight_lifetime::{Context, Lifetimes};
+
+use crate::model::{ByThread, Who};
+use crate::profile::{Profile, Slot};
+use crate::rules::{As, shown};
+
+/// Most names of threads of a cause, and most processes.
+const MOST: usize = 8;
+
+/// What one process or thread name has of a row.
+#[derive(Default)]
+struct Part {
+    tids: BTreeSet<u32>,
+    deviation: f64,
+    focus_ns: i64,
+}
+
+/// Who the tasks of a row's slots were; `None` when none is known. `cohorts`: messages of the focus and the reference.
+pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f64, f64)) -> Option<Who> {
+    let mut processes: BTreeMap<u32, Part> = BTreeMap::new();
+    let mut threads: BTreeMap<&str, Part> = BTreeMap::new();
+    let mut names: BTreeMap<u32, &str> = BTreeMap::new();
+    for &slot in slots {
+        let Some(owner) = profile.owner_of(slot) else { continue };
+        let (Context::Foreign { comm, .. } | Context::Sibling { comm }) = &lifetimes.owners[owner].context else {
+            continue;
+        };
+        let who = lifetimes.who(owner);
+        if who.pid == 0 {
+            continue;
+        }
+        let (focus, reference) = (profile.focus[slot].ns, profile.reference[slot].ns);
+        for part in [processes.entry(who.pid).or_default(), threads.entry(comm).or_default()] {
+            part.deviation += focus as f64 / cohorts.0 - reference as f64 / cohorts.1;
+            part.focus_ns += focus;
+            // A task that no focus message met did nothing to them.
+            if focus > 0 {
+                part.tids.insert(who.tid);
+            }
+        }
+        names.insert(who.pid, &who.process);
+    }
+    processes.retain(|_, p| p.focus_ns > 0);
+    threads.retain(|_, p| p.focus_ns > 0);
+    let most = |p: &Part| p.deviation;
+    // Of equals the first.
+    let (&pid, _) = processes.iter().rev().max_by(|a, b| most(a.1).total_cmp(&most(b.1)))?;
+    let mut by_thread: Vec<ByThread> = threads
+        .iter()
+        .map(|(name, p)| ByThread {
+            name: shown(name),
+            threads: p.tids.len() as u32,
+            deviation_ns: p.deviation.round() as i64,
+        })
+        .collect();
+    by_thread.sort_by(|a, b| b.deviation_ns.abs().cmp(&a.deviation_ns.abs()).then_with(|| a.name.cmp(&b.name)));
+    by_thread.truncate(MOST);
+    let mut pids: Vec<u32> = processes.keys().copied().collect();
+    pids.sort_by(|a, b| processes[b].deviation.total_cmp(&processes[a].deviation).then(a.cmp(b)));
+    // A group that only some of them are in is not theirs.
+    let groups: BTreeSet<Option<&String>> = pids.iter().map(|pid| lifetimes.cgroups.get(pid)).collect();
+    let cgroup = match groups.first() {
+        Some(Some(group)) if groups.len() == 1 => Some(shown(group)),
+        _ => None,
+    };
+    Some(Who {
+        pid,
+        comm: shown(names[&pid]),
+        processes: pids.len() as u32,
+        threads: processes.values().map(|p| p.tids.len() as u32).sum(),
+        pids: pids.into_iter().take(MOST).collect(),
+        by_thread,
+        unit: cgroup.as_deref().and_then(unit).map(str::to_owned),
+        container: cgroup.as_deref().and_then(container).map(str::to_owned),
+        cgroup,
+    })
+}
+
+/// The unit of systemd that a control group is of, e.g. `nginx.service`: the innermost service or scope of its path.
+pub fn unit(cgroup: &str) -> Option<&str> {
+    let is_unit = |part: &&str| [".service", ".scope"].iter().any(|end| part.len() > end.len() && part.ends_with(end));
+    cgroup.split('/').rev().find(is_unit)
+}
+
+/// The container that a control group is of: the innermost part of its path that holds an id of 64 hexadecimal digits, as
+/// Docker, Podman, containerd and CRI-O make them, whatever stands before and after.
+pub fn container(cgroup: &str) -> Option<&str> {
+    cgroup.split('/').rev().find_map(|part| {
+        // `docker-ID.scope`, `libpod-ID.scope`, `cri-containerd-ID.scope`, `crio-ID`, `ID`, `PARENT:cri-containerd:ID`.
+        part.split(['-', '.', ':']).find(|word| word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()))
+    })
+}
+
+/// What the tasks of a run are called.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    lifetimes: &'a Lifetimes,
+    alike: BTreeMap<&'a str, String>,
+}
+
+impl<'a> Known<'a> {
+    /// Looks at every owner.
+    pub fn new(lifetimes: &'a Lifetimes) -> Known<'a> {
+        Known { lifetimes, alike: alike((0..lifetimes.owners.len()).filter_map(|owner| sibling(lifetimes, owner))) }
+    }
+
+    /// What an owner's task is called: its process; a thread of the application by its own name, or by that of its like.
+    pub fn of(&self, owner: usize) -> As<'_> {
+        let who = self.lifetimes.who(owner);
+        let process = Some(who.process.as_str()).filter(|name| !name.is_empty());
+        let name = match sibling(self.lifetimes, owner) {
+            Some(thread) => self.alike.get(thread).map(String::as_str),
+            None => process,
+        };
+        As { name, recorder: process.map(|_| who.recorder) }
+    }
+}
+
+/// The name of another thread of the application.
+fn sibling(lifetimes: &Lifetimes, owner: usize) -> Option<&str> {
+    match &lifetimes.owners[owner].context {
+        Context::Sibling { comm } => Some(comm),
+        _ => None,
+    }
+}
+
+/// One name for threads of the application whose names differ only in the number at the end, by their names; those that
+/// have no like are absent.
+pub fn alike<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, String> {
+    let mut by_stem: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for name in names {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        if stem.len() < name.len() && !stem.is_empty() {
+            by_stem.entry(stem).or_default().insert(name);
+        }
+    }
+    let several = by_stem.into_iter().filter(|(_, names)| names.len() > 1);
+    several.flat_map(|(stem, names)| names.into_iter().map(move |name| (name, format!("{stem}*")))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "3f4e8b0c9d5a7e6f1b2c3d4e5f60718293a4b5c6d7e8f90112233445566778ab";
+
+    /// Paths as the programs make them: systemd, Docker with both drivers, Podman, Kubernetes with containerd and CRI-O.
+    #[test]
+    fn units_and_containers_of_control_groups() {
+        for (path, unit_is, container_is) in [
+            ("/system.slice/nginx.service".to_owned(), Some("nginx.service"), None),
+            ("/system.slice/system-getty.slice/getty@tty1.service".to_owned(), Some("getty@tty1.service"), None),
+            ("/user.slice/user-1000.slice/session-3.scope".to_owned(), Some("session-3.scope"), None),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.gnome.Terminal.slice/vte-spawn-1.scope"
+                    .to_owned(),
+                Some("vte-spawn-1.scope"),
+                None,
+            ),
+            (format!("/system.slice/docker-{ID}.scope"), Some("docker"), Some(ID)),
+            (format!("/docker/{ID}"), None, Some(ID)),
+            (format!("/docker/{ID}/init.scope"), Some("init.scope"), Some(ID)),
+            (format!("/machine.slice/libpod-{ID}.scope/container"), Some("libpod"), Some(ID)),
+            (
+                format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope"),
+                Some("libpod"),
+                Some(ID),
+            ),
+            (
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1f0c7d1e_2b0a.slice/cri-containerd-{ID}.scope"
+                ),
+                Some("cri-containerd"),
+                Some(ID),
+            ),
+            (format!("/kubepods/besteffort/pod8c1f2d34-aaaa-bbbb-cccc-0123456789ab/{ID}"), None, Some(ID)),
+            (
+                format!("/kubepods.slice/kubepods-pod8c1f2d34.slice/crio-{ID}.scope"),
+                Some("crio"),
+                Some(ID),
+            ),
+            (format!("/system.slice/kubelet.service/kubepods-pod1.slice:cri-containerd:{ID}"), Some("kubelet.service"), Some(ID)),
+            ("/".to_owned(), None, None),
+            ("/.service".to_owned(), None, None),
+            // A pod's id, and hexadecimal digits that are not 64.
+            ("/kubepods/pod8c1f2d34-aaaa-bbbb-cccc-0123456789ab".to_owned(), None, None),
+            (format!("/docker/{ID}0"), None, None),
+        ] {
+            let expected = unit_is.map(|u| if u.contains('.') { u.to_owned() } else { format!("{u}-{ID}.scope") });
+            assert_eq!(unit(&path).map(str::to_owned), expected, "{path}");
+            assert_eq!(container(&path), container_is, "{path}");
+        }
+    }
+
+    #[test]
+    fn threads_that_differ_in_a_number_have_one_name() {
+        let names = ["pool-1-thread-1", "pool-1-thread-2", "io_thd_1", "bio_lazy_free", "gc7", "7", "8", "gc"];
+        let alike = alike(names.into_iter());
+        let expected = [("pool-1-thread-1", "pool-1-thread-*"), ("pool-1-thread-2", "pool-1-thread-*")];
+        assert_eq!(alike, expected.into_iter().map(|(name, one)| (name, one.to_owned())).collect());
+    }
+}
