@@ -42,25 +42,23 @@ fn deep() -> impl Strategy<Value = Vec<Leaf>> {
 /// The rule by its definition, leaf by leaf and without recursion: a leaf's row is the deepest frame on its path whose
 /// ancestors are all replaced and that is an anomaly itself, as are all frames on the way to it.
 fn by_definition(leaves: &[Leaf], nesting: f64, noise: i128) -> BTreeMap<Vec<String>, BTreeSet<usize>> {
-    let whole =
-        |frame: &[String]| -> i128 { leaves.iter().filter(|l| l.path.starts_with(frame)).map(|l| l.deviation).sum() };
-    let mut children: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
+    let mut whole: BTreeMap<&[String], i128> = BTreeMap::new();
     for leaf in leaves {
-        for n in 0..leaf.path.len() {
-            children.entry(leaf.path[..n].to_vec()).or_default().insert(leaf.path[n].clone());
-        }
+        (0..=leaf.path.len()).for_each(|n| *whole.entry(&leaf.path[..n]).or_default() += leaf.deviation);
     }
-    let anomaly = |frame: &[String]| frame.is_empty() || whole(frame).abs() >= noise;
+    let anomaly = |frame: &[String]| frame.is_empty() || whole[frame].abs() >= noise;
+    let mut together: BTreeMap<&[String], i128> = BTreeMap::new();
+    for (frame, deviation) in whole.iter().filter(|(frame, _)| !frame.is_empty() && anomaly(frame)) {
+        *together.entry(&frame[..frame.len() - 1]).or_default() += deviation;
+    }
     let replaced = |frame: &[String]| {
-        let inside = children.get(frame).into_iter().flatten().map(|c| [frame, std::slice::from_ref(c)].concat());
-        let together: i128 = inside.filter(|c| anomaly(c)).map(|c| whole(&c)).sum();
-        whole(frame) != 0 && together as f64 / whole(frame) as f64 >= nesting
+        let together = together.get(frame).copied().unwrap_or(0);
+        whole[frame] != 0 && together as f64 / whole[frame] as f64 >= nesting
     };
     let mut rows: BTreeMap<Vec<String>, BTreeSet<usize>> = BTreeMap::new();
     for (i, leaf) in leaves.iter().enumerate() {
-        let is_row =
-            |n: &usize| (0..*n).all(|m| replaced(&leaf.path[..m])) && (0..=*n).all(|m| anomaly(&leaf.path[..m]));
-        let deepest = (0..=leaf.path.len()).filter(is_row).max().expect("the root is always one");
+        let goes_on = |n: &usize| replaced(&leaf.path[..n - 1]) && anomaly(&leaf.path[..*n]);
+        let deepest = (1..=leaf.path.len()).take_while(goes_on).last().unwrap_or(0);
         rows.entry(leaf.path[..deepest].to_vec()).or_default().insert(i);
     }
     rows
@@ -75,7 +73,7 @@ fn rows_of(leaves: &[Leaf], nesting: f64, noise: i128) -> BTreeMap<Vec<String>, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Every leaf is in one row, the row is that of the definition, and the sums are exact.
     #[test]
