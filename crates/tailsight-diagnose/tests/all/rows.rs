@@ -183,7 +183,7 @@ fn nesting_rule() {
         causes_of(&slow(extra)).into_iter().filter(|c| c.2 >= 1_000).map(|c| (c.1, c.2)).collect()
     };
     let named = |rows: &[(&str, i64)]| rows.iter().map(|(n, ns)| ((*n).to_owned(), *ns)).collect::<Vec<_>>();
-    let (send, soft) = ("memcached/sys:sendmsg", "memcached/sys:sendmsg/softirq:net_rx");
+    let (send, soft) = ("memcached/sys:sendmsg", "memcached/sys:sendmsg/softirq:net_rx/packet:40000");
     assert_eq!(rows(&[a(2, 10_000), a(3, 90_000)]), named(&[(send, 90_000), ("memcached", 10_000)]));
     assert_eq!(rows(&[a(2, 30_000), a(3, 70_000)]), named(&[("memcached", 100_000)]));
     // Level by level: the softirq explains 56 % of the call that it is in, so the call stays.
