@@ -9,7 +9,7 @@ const PERIOD: u64 = 1_000_000;
 const US: u64 = 1_000;
 
 fn task(tid: u32, target: bool, kernel: bool) -> TaskRow {
-    TaskRow { from_ns: 0, tid, tgid: tid, comm: String::new(), target, kernel }
+    TaskRow { from_ns: 0, tid, tgid: tid, comm: String::new(), target, kernel, cgroup: String::new() }
 }
 
 /// The server, a fault of the lab's, and a program that is nobody's.
