@@ -126,6 +126,7 @@ pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> any
     let messages = messages(run, leg, &wanted)?;
     let turns = turns(cores);
     let names = names(run, cores);
+    let threads = threads(run, cores);
     let mut found = Found { breaks: breaks(cores), ..Found::default() };
     for (id, message) in &messages {
         if !message.is_in_events(cores) {
@@ -133,7 +134,7 @@ pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> any
         }
     }
     for cause in causes.iter().filter(|cause| cause.deviation_ns > 0) {
-        let Some(look) = look(&names, cause) else { continue };
+        let Some(look) = look(&names, &threads, cause) else { continue };
         let seen = |id: &&u32| {
             let message = messages.get(id)?;
             Some(message.cores.iter().any(|core| look.is_in(*core, message, cores, &turns)))
@@ -223,7 +224,7 @@ fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)>
 }
 
 /// How a cause shows in the raw events; `None` when no event of today's recorder could show it.
-fn look(names: &Names, cause: &Named) -> Option<Look> {
+fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
     // `lab-hog/user` is the task lab-hog with what it did; a kernel thread's name goes on with its core (`kworker/0:1`).
     // What is inferred says so in brackets (`migration (cold caches)`).
     let stem = cause.name.split(" in ").next().unwrap_or(&cause.name);
@@ -234,6 +235,10 @@ fn look(names: &Names, cause: &Named) -> Option<Look> {
             let fits =
                 |comm: &str| comm == stem || stem.starts_with(&format!("{comm}/")) || kernel && comm.starts_with(stem);
             let mut tids: HashSet<u32> = names.iter().filter(|(_, comm)| fits(comm)).map(|(tid, _)| *tid).collect();
+            // A cause that is a process is called like its first thread, or has its number: any of its threads will do.
+            let leads = |tgid: &u32| cause.pids.contains(tgid) || tids.contains(tgid);
+            let more: Vec<u32> = threads.iter().filter(|(_, tgid)| leads(tgid)).map(|(tid, _)| *tid).collect();
+            tids.extend(more);
             // A task whose name the recording missed is named by its number.
             tids.extend(stem.strip_prefix("tid ").and_then(|tid| tid.parse::<u32>().ok()));
             tids.remove(&0);
@@ -284,6 +289,19 @@ fn names(run: &Run, cores: &[CpuEvents]) -> Names {
     };
     names.extend(processes.iter().filter(|(tid, tgid)| tid != tgid).flat_map(of_process));
     names
+}
+
+/// The process of each thread.
+type Threads = HashMap<u32, u32>;
+
+fn threads(run: &Run, cores: &[CpuEvents]) -> Threads {
+    let mut threads: Threads = run.tasks.iter().map(|task| (task.tid, task.tgid)).collect();
+    for event in cores.iter().flat_map(|core| &core.events) {
+        if event.kind() == Some(Kind::TaskFork) {
+            threads.entry(event.a_lo()).or_insert_with(|| event.a_hi());
+        }
+    }
+    threads
 }
 
 /// How often a core's next switch is not from the task that the one before was to.
@@ -456,8 +474,9 @@ mod tests {
             share: 0.5,
             deviation_ns: 1,
             evidence: vec![0],
+            ..Named::default()
         };
-        let look = look(&Names::new(), &cause).unwrap();
+        let look = look(&Names::new(), &Threads::new(), &cause).unwrap();
         look.is_in(3, &message, &cores, &turns(&cores))
     }
 
@@ -500,9 +519,25 @@ mod tests {
             share: 0.5,
             deviation_ns: 1,
             evidence: vec![0],
+            ..Named::default()
         };
-        assert!(look(&Names::new(), &cause("R", "net_rx")).is_none());
-        assert!(look(&Names::new(), &cause("R", "packet:other:80")).is_some());
-        assert!(look(&Names::new(), &cause("A", "net_rx")).is_some());
+        assert!(look(&Names::new(), &Threads::new(), &cause("R", "net_rx")).is_none());
+        assert!(look(&Names::new(), &Threads::new(), &cause("R", "packet:other:80")).is_some());
+        assert!(look(&Names::new(), &Threads::new(), &cause("A", "net_rx")).is_some());
+    }
+
+    /// Causes became processes: `rustc` whose threads are called otherwise was in no raw event.
+    #[test]
+    fn a_process_ran_when_any_of_its_threads_did() {
+        let names = Names::from([(30, "rustc".into()), (31, "lto cgu.01".into()), (40, "other".into())]);
+        let threads = Threads::from([(30, 30), (31, 30), (40, 40), (51, 50)]);
+        let tids = |name: &str, pids: Vec<u32>| {
+            let cause = Named { category: "interference".into(), name: name.into(), pids, ..Named::default() };
+            let Some(Look::Tasks(tids)) = look(&names, &threads, &cause) else { panic!("tasks are looked for") };
+            tids.into_iter().collect::<std::collections::BTreeSet<u32>>().into_iter().collect::<Vec<u32>>()
+        };
+        assert_eq!(tids("rustc", vec![]), [30, 31]);
+        assert_eq!(tids("container:abc", vec![50]), [51]);
+        assert_eq!(tids("lto cgu.01", vec![]), [31], "a thread's name is that thread's");
     }
 }

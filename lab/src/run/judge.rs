@@ -35,7 +35,7 @@ pub enum Verdict {
 }
 
 /// A cause as the diagnosis names it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Named {
     pub category: String,
     pub name: String,
@@ -43,6 +43,8 @@ pub struct Named {
     pub share: f64,
     pub deviation_ns: i64,
     pub evidence: Vec<u32>,
+    /// Of a cause that is a process, or several of one name: their pids.
+    pub pids: Vec<u32>,
 }
 
 /// A share beside its truth.
@@ -66,6 +68,9 @@ impl Share {
 /// The causes of `diagnose --json` but `unexplained` and `not-significant`, by rank.
 pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
     let text = |cause: &serde_json::Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
+    let numbers = |list: &serde_json::Value| -> Vec<u32> {
+        list.as_array().into_iter().flatten().filter_map(|n| u32::try_from(n.as_u64()?).ok()).collect()
+    };
     let all = diagnosis["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter()
         .map(|cause| Named {
@@ -74,12 +79,8 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
             role: text(cause, "role"),
             share: cause["share"].as_f64().unwrap_or(0.0),
             deviation_ns: cause["deviation_ns"].as_i64().unwrap_or(0),
-            evidence: cause["evidence"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|id| id.as_u64().map(|id| id as u32))
-                .collect(),
+            evidence: numbers(&cause["evidence"]),
+            pids: numbers(&cause["who"]["pids"]),
         })
         .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
         .collect()
@@ -441,6 +442,7 @@ mod tests {
                 share: 0.6,
                 deviation_ns: 1,
                 evidence: vec![],
+                ..Named::default()
             }];
             let shares = shares(&scenario("cpu-hog"), &named, &samples, &logs, (0, u64::MAX));
             assert_eq!(shares.len(), 1);

@@ -239,6 +239,7 @@ mod tests {
             share: 0.8,
             deviation_ns: 1,
             evidence: vec![],
+            ..Named::default()
         }
     }
 
