@@ -1,13 +1,12 @@
 //! Agents in network namespaces of their own, one with a clock of its own. Needs root; skipped by name without.
 
 use std::process::Command;
-use std::time::Duration;
 
 use tailsight_agent::AgentError;
 use tailsight_agent::coordinator::{self, Options};
 use tailsight_measure::Load;
 
-use crate::support::{AgentProcess, connect, credentials, gets, memcached, plan};
+use crate::support::{AgentProcess, connect, credentials, gets, memcached, plan, until};
 
 /// A namespace, removed at the end.
 struct Namespace(String);
@@ -72,7 +71,8 @@ fn agents_with_networks_and_clocks_of_their_own_are_one_load() {
         let mut load = connect(&[&first.address, &second.address], plan(target)).unwrap();
         load.start().unwrap();
         load.record(1.0, 10_000).unwrap();
-        std::thread::sleep(Duration::from_millis(1500));
+        // Two agents share the 1,000 requests a second.
+        until("the agents' requests are served", || (gets(target) > 1_200).then_some(()));
         let records = load.take().unwrap();
         let now = load.now_ns();
         let endings = load.stop().unwrap();

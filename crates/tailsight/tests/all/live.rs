@@ -122,25 +122,58 @@ fn messages_wait_for_those_before_them() {
     assert!(ahead_ns / waited > 1_000, "{} ns a message spent behind others", ahead_ns / waited);
 }
 
-#[test]
-fn the_demo_names_nginx_first() {
-    let Some(live) = Live::new("the_demo_names_nginx_first") else { return };
-    let out = live.path("demo");
-    // Other work on a shared machine can be the true first cause of a run; nginx must win in one of three.
-    let mut seen = Vec::new();
-    for _ in 0..3 {
-        let output = run(&["demo", "--out", &out, "-d", "1s"]);
-        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-        assert!(Path::new(&out).join("report.html").is_file());
-        check_run(&Path::new(&out).join("run"));
-        let d = json(&run(&["diagnose", &format!("{out}/run"), "--json"]));
-        let first = &d["causes"][0];
-        seen.push(format!("{}: {}", first["category"], first["name"]));
-        if first["category"] == "interference" && first["name"] == "nginx" {
-            return;
+/// What had core 0 in a run, by its switches alone, ns: nginx, and everybody who is not of the demo (other programs, the
+/// hypervisor).
+fn had_the_core(dir: &Path) -> (u64, u64) {
+    let mut run = tailsight_trace::Run::open(dir).unwrap();
+    let (mut nginx, mut others) = (0, 0);
+    let events = run.events().unwrap();
+    let core = events.iter().find(|core| core.cpu == 0).expect("core 0");
+    let mut since = None;
+    for event in &core.events {
+        match event.kind() {
+            Some(Kind::SchedSwitch) => {
+                let ns = event.ts - since.unwrap_or(event.ts);
+                let task = run.tasks.iter().find(|task| task.tid == event.a_lo());
+                match task {
+                    Some(task) if task.comm.starts_with("nginx") => nginx += ns,
+                    Some(task) if task.target || task.kernel || task.comm.starts_with("demo-load") => {}
+                    _ if event.a_lo() == 0 => {}
+                    _ => others += ns,
+                }
+                since = Some(event.ts);
+            }
+            Some(Kind::Steal) => others += event.a,
+            _ => {}
         }
     }
-    panic!("first causes: {seen:?}");
+    (nginx, others)
+}
+
+/// nginx is first, or the output says at once that the machine is busy and with what; then the raw events must show that
+/// others had the core in earnest. One of three tries used to be enough, whatever the others said.
+#[test]
+fn the_demo_names_nginx_first_or_says_what_else_had_the_core() {
+    let Some(live) = Live::new("the_demo_names_nginx_first_or_says_what_else_had_the_core") else { return };
+    let out = live.path("demo");
+    let output = run(&["demo", "--out", &out, "-d", "1s"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(Path::new(&out).join("report.html").is_file());
+    let dir = Path::new(&out).join("run");
+    check_run(&dir);
+    let d = json(&run(&["diagnose", &dir.display().to_string(), "--json"]));
+    let first = &d["causes"][0];
+    let name = first["name"].as_str().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let busy = said.lines().find(|line| line.starts_with("This machine is busy: "));
+    if first["category"] == "interference" && name.starts_with("nginx") {
+        assert_eq!(busy, None, "{}", shown(&output));
+        return;
+    }
+    let busy = busy.unwrap_or_else(|| panic!("{first} is first, and nothing says so: {}", shown(&output)));
+    assert!(first["category"] == "steal" || busy.contains(name), "{busy}, and {first} is first");
+    let (nginx, others) = had_the_core(&dir);
+    assert!(others > nginx / 4, "{first} is first, but nginx had the core for {nginx} ns and others for {others} ns");
 }
 
 /// Records with `--protocol` under a pipelined load: each request that the client sent while recording is one message, with
