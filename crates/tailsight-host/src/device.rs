@@ -58,19 +58,29 @@ fn one(root: &Root, name: String, interrupts: &str) -> Option<Device> {
 /// # Errors
 /// [`HostError::Syscall`] when the process is gone or this one may not enter its namespace.
 pub fn of_process(root: &Root, pid: u32) -> Result<Vec<Device>, HostError> {
-    let path = format!("/proc/{pid}/ns/net");
     if !root.is_live() {
         return Err(HostError::NotLive { call: "setns" });
     }
+    inside(pid, || {
+        let interrupts = root.text("/proc/interrupts").unwrap_or_default();
+        let names = nix::net::if_::if_nameindex()?;
+        Ok(names.iter().map(|i| by_request(root, &i.name().to_string_lossy(), i.index(), &interrupts)).collect())
+    })
+}
+
+/// Asks something in the network namespace of a process.
+///
+/// # Errors
+/// [`HostError::Syscall`] when the process is gone, this one may not enter its namespace, or the question fails.
+pub fn inside<T: Send>(pid: u32, question: impl FnOnce() -> io::Result<T> + Send) -> Result<T, HostError> {
+    let path = format!("/proc/{pid}/ns/net");
     let failed = |call: String| move |source: io::Error| HostError::Syscall { call, source };
     let place = File::open(&path).map_err(failed(format!("open({path})")))?;
     // A thread of its own, so that nothing else of this process changes its namespace.
     let inside = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| -> io::Result<Vec<Device>> {
+        let thread = scope.spawn(|| -> io::Result<T> {
             setns(&place, CloneFlags::CLONE_NEWNET)?;
-            let interrupts = root.text("/proc/interrupts").unwrap_or_default();
-            let names = nix::net::if_::if_nameindex()?;
-            Ok(names.iter().map(|i| by_request(root, &i.name().to_string_lossy(), i.index(), &interrupts)).collect())
+            question()
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });

@@ -46,6 +46,14 @@ pub(crate) fn ts_info(name: &str) -> io::Result<TsInfo> {
     })
 }
 
+/// Which packets an interface is set to stamp: transmit type and receive filter (`HWTSTAMP_TX_*`, `HWTSTAMP_FILTER_*`).
+pub(crate) fn hwtstamp(name: &str) -> io::Result<(i32, i32)> {
+    // struct hwtstamp_config: flags, tx_type, rx_filter
+    let mut words = [0u32; 3];
+    request(name, libc::SIOCGHWTSTAMP as _, &mut words)?;
+    Ok((words[1].cast_signed(), words[2].cast_signed()))
+}
+
 /// Interrupt coalescing of an interface.
 pub(crate) fn coalesce(name: &str) -> io::Result<CoalesceInfo> {
     let mut words = [0u32; 23];
@@ -91,6 +99,11 @@ fn text(words: &[u32]) -> String {
 
 /// One ethtool request. `words` starts with the command and is as long as the command's struct, which the kernel fills.
 fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
+    request(name, SIOCETHTOOL, words)
+}
+
+/// One request about an interface; `words` is as long as its struct, which the kernel fills.
+fn request(name: &str, call: libc::c_ulong, words: &mut [u32]) -> io::Result<()> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -103,7 +116,7 @@ fn ask(name: &str, words: &mut [u32]) -> io::Result<()> {
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
     // SAFETY: the name ends with a zero byte, ifru_data points at a buffer of the command's full struct, and both live
-    // through the call. Only commands that read the device's state are sent.
-    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    // through the call. Only requests that read the device's state are sent.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), call as _, &raw mut request) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -18,6 +18,7 @@ mod fixture;
 pub mod kernel;
 pub mod machine;
 pub mod nic;
+pub mod phc;
 pub mod pmu;
 pub mod report;
 pub mod rights;

@@ -115,25 +115,32 @@ fn ask<T>(root: &Root, name: &str, call: &'static str, f: impl Fn(&str) -> io::R
     }
 }
 
+/// `HWTSTAMP_FILTER_*`, by number.
+const FILTERS: [&str; 16] = [
+    "none",
+    "all",
+    "some",
+    "ptp_v1_l4_event",
+    "ptp_v1_l4_sync",
+    "ptp_v1_l4_delay_req",
+    "ptp_v2_l4_event",
+    "ptp_v2_l4_sync",
+    "ptp_v2_l4_delay_req",
+    "ptp_v2_l2_event",
+    "ptp_v2_l2_sync",
+    "ptp_v2_l2_delay_req",
+    "ptp_v2_event",
+    "ptp_v2_sync",
+    "ptp_v2_delay_req",
+    "ntp_all",
+];
+
+/// The name of a receive filter.
+pub(crate) fn filter_name(filter: u32) -> String {
+    FILTERS.get(filter as usize).map_or_else(|| format!("filter {filter}"), |name| (*name).to_owned())
+}
+
 fn decode_ts(t: TsInfo) -> TimeStamping {
-    const FILTERS: [&str; 16] = [
-        "none",
-        "all",
-        "some",
-        "ptp_v1_l4_event",
-        "ptp_v1_l4_sync",
-        "ptp_v1_l4_delay_req",
-        "ptp_v2_l4_event",
-        "ptp_v2_l4_sync",
-        "ptp_v2_l4_delay_req",
-        "ptp_v2_l2_event",
-        "ptp_v2_l2_sync",
-        "ptp_v2_l2_delay_req",
-        "ptp_v2_event",
-        "ptp_v2_sync",
-        "ptp_v2_delay_req",
-        "ntp_all",
-    ];
     // SOF_TIMESTAMPING_*: TX_HARDWARE 1, TX_SOFTWARE 2, RX_HARDWARE 4, RX_SOFTWARE 8, RAW_HARDWARE 64
     let can = |bit: u32| t.so_timestamping & bit != 0;
     TimeStamping {

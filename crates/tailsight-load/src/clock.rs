@@ -3,14 +3,7 @@
 //! The kernel's software stamps are CLOCK_REALTIME. Both clocks run at the same (disciplined) speed, so their difference
 //! changes only when somebody sets the wall clock; it is measured before the load and watched during it.
 
-/// Reads a clock that may not be there, ns; `None` when it is not, or before its 1970.
-pub(crate) fn read_any(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writing.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| result == 0)?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(time.tv_nsec as u64)
-}
+pub(crate) use tailsight_host::phc::WallOffset;
 
 /// Reads a clock that every Linux has, ns.
 fn read(clock: libc::clockid_t) -> u64 {
@@ -42,38 +35,6 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-/// CLOCK_REALTIME minus CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WallOffset {
-    /// ns.
-    pub(crate) offset_ns: u64,
-    /// Half the bracket in which it was measured: the most that it can be wrong, ns.
-    pub(crate) error_ns: u64,
-}
-
-impl WallOffset {
-    /// Measures it: the tightest of `tries` brackets.
-    pub(crate) fn measure(tries: u32) -> Self {
-        let mut best = Self { offset_ns: 0, error_ns: u64::MAX };
-        for _ in 0..tries {
-            let before = read(libc::CLOCK_MONOTONIC);
-            let wall = read(libc::CLOCK_REALTIME);
-            let after = read(libc::CLOCK_MONOTONIC);
-            let error_ns = (after - before).div_ceil(2);
-            if error_ns < best.error_ns {
-                best = Self { offset_ns: wall.wrapping_sub(u64::midpoint(before, after)), error_ns };
-            }
-        }
-        best
-    }
-
-    /// A CLOCK_REALTIME stamp on the timeline, ns.
-    #[inline]
-    pub(crate) fn to_monotonic(self, wall_ns: u64) -> u64 {
-        wall_ns.wrapping_sub(self.offset_ns)
-    }
 }
 
 /// Watches the difference of the clocks for steps.

@@ -4,19 +4,14 @@
 //! it receives, as Lancet measures (ATC'19, §4). Stamps are by the NIC's clock, which is compared with CLOCK_MONOTONIC before the
 //! load and every 100 ms of it, in the chores; nothing is done for a single request but a multiplication.
 
-mod detect;
-mod map;
-mod phc;
-
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use detect::{Reason, Stamping};
-use map::Map;
-use phc::Phc;
+use tailsight_host::phc::stamping::{self, Reason, Stamping};
+use tailsight_host::phc::{self, Map, Phc};
 
 /// Readings of a clock at once: when it is found, and in the chores.
 const TRIES: [u32; 2] = [25, 3];
@@ -81,14 +76,14 @@ impl Nics {
     /// The clock by which the packets of a connected socket are stamped. An address that was not seen before is looked up when
     /// `look` is set, which can take 100 ms.
     pub(crate) fn of(&mut self, fd: BorrowedFd<'_>, look: bool) -> Option<usize> {
-        let (local, peer) = detect::ends(fd.as_raw_fd())?;
+        let (local, peer) = stamping::ends(fd.as_raw_fd())?;
         if let Some((_, known)) = self.seen.iter().find(|(address, _)| *address == local) {
             return known.as_ref().ok().copied();
         }
         if !look {
             return None;
         }
-        let found = detect::detect(fd, local, peer).and_then(|stamping| self.clock(stamping));
+        let found = stamping::of_connection(local, peer).and_then(|stamping| self.clock(stamping));
         let place = found.as_ref().ok().copied();
         self.seen.push((local, found));
         place

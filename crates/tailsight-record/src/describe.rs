@@ -76,10 +76,9 @@ pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCo
     meta.overhead.hooks_cpu_ns = (meta.overhead.ns_per_event * events as f64) as u64;
 }
 
-/// The clocks' error, and the steps of the wall clock.
+/// The steps of the wall clock. Lifetimes use CLOCK_MONOTONIC alone, so how exactly the clocks were compared is no error of theirs.
 pub fn clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow]) {
     let verdict = judge(rows);
-    meta.clock_error_ns = verdict.error_ns;
     for (at, size) in verdict.steps {
         meta.warnings.push(format!(
             "the wall clock was stepped by {:.3} ms, {:.3} s into the recording; lifetimes use CLOCK_MONOTONIC and are not affected",

@@ -179,7 +179,8 @@ fn remedy(config: &Config, cause: &Cause, cores: usize) -> Result<Change, &'stat
             }
         }
         "interrupts" => Err("the link is virtual: it has no interrupt that could be moved"),
-        "nic-delay" => Err("the link is virtual: it does not coalesce interrupts"),
+        "nic-delay" => Err("the link is virtual: it has no NIC that stamps"),
+        "softirq-delay" => Err("a virtual link: the sender's core raises the softirq"),
         "steal" => Err("the host took the core; only the host can change that"),
         "profiler" => Err("the recorder itself; it is not there when latency is measured"),
         "app-processing" => Err("memcached's own work"),

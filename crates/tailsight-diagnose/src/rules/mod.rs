@@ -17,7 +17,7 @@ use crate::glob;
 use functions::FunctionTable;
 
 /// The stable ids of the categories; `unexplained` is what no rule matches.
-pub const CATEGORIES: [&str; 19] = [
+pub const CATEGORIES: [&str; 20] = [
     "interference",
     "os-threads",
     "receive-processing",
@@ -27,6 +27,7 @@ pub const CATEGORIES: [&str; 19] = [
     "app-processing",
     "wakeup-delay",
     "nic-delay",
+    "softirq-delay",
     "paging",
     "lock-wait",
     "disk-wait",

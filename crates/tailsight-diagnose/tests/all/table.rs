@@ -160,7 +160,7 @@ fn default_table() {
         // Waiting.
         (Receive, A, owner(Context::Idle, &[Frame::WakePending]), "wakeup-delay", "wake-pending"),
         (Receive, A, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "wakeup-delay", "idle"),
-        (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "nic-delay", "idle"),
+        (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "softirq-delay", "idle"),
         (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }, irq]), "interrupts", "irq:24"),
         (Receive, A, owner(Context::Blocked, &[Frame::Runnable]), "wakeup-delay", "runnable"),
         (Receive, A, owner(Context::Blocked, &[sleep(Sysno::futex)]), "lock-wait", "futex"),

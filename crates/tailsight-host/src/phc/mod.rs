@@ -9,8 +9,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::map::Reading;
-use crate::clock::{WallOffset, read_any};
+mod map;
+pub mod stamping;
+mod wall;
+
+pub use map::{Map, Reading};
+pub use wall::WallOffset;
+
+use wall::read_any;
 
 /// How a clock is read, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +31,7 @@ enum How {
 
 /// A clock that can be read.
 #[derive(Debug)]
-pub(crate) struct Phc {
+pub struct Phc {
     /// Kept open for the clock's sake.
     file: Option<File>,
     clock: libc::clockid_t,
@@ -34,7 +40,10 @@ pub(crate) struct Phc {
 
 impl Phc {
     /// Opens /dev/ptpN for reading; what it is called in errors is the caller's.
-    pub(crate) fn open(number: u32) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The kernel's: there is no such clock, or it may not be read.
+    pub fn open(number: u32) -> io::Result<Self> {
         let file = File::open(path(number))?;
         // FD_TO_CLOCKID of the kernel: a descriptor as a clock's number.
         let clock = (!file.as_raw_fd() << 3) | 3;
@@ -48,14 +57,13 @@ impl Phc {
         Err(io::Error::other("it cannot be read"))
     }
 
-    /// A clock of the system in the place of a NIC's.
-    #[cfg(test)]
-    pub(crate) fn of_the_system(clock: libc::clockid_t) -> Self {
+    /// A clock of the system in the place of a NIC's, for tests.
+    pub fn of_the_system(clock: libc::clockid_t) -> Self {
         Self { file: None, clock, how: How::Ourselves }
     }
 
     /// The tightest of `tries` readings (at most 25).
-    pub(crate) fn read(&self, tries: u32) -> Option<Reading> {
+    pub fn read(&self, tries: u32) -> Option<Reading> {
         match (self.how, &self.file) {
             (How::Ourselves, _) | (_, None) => self.read_ourselves(tries),
             (How::DriverMonotonic, Some(file)) => {
@@ -81,7 +89,7 @@ impl Phc {
 }
 
 /// The file of a clock.
-pub(crate) fn path(number: u32) -> String {
+pub fn path(number: u32) -> String {
     format!("/dev/ptp{number}")
 }
 

@@ -7,13 +7,13 @@
 
 /// What a NIC's clock showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub struct Reading {
     /// When, CLOCK_MONOTONIC ns.
-    pub(crate) mono_ns: u64,
+    pub mono_ns: u64,
     /// What it showed, ns.
-    pub(crate) nic_ns: u64,
+    pub nic_ns: u64,
     /// The most that `mono_ns` can be wrong, ns.
-    pub(crate) error_ns: u64,
+    pub error_ns: u64,
 }
 
 impl Reading {
@@ -36,7 +36,7 @@ const FARTHEST_NS: u64 = 2_000_000_000;
 
 /// The map.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Map {
+pub struct Map {
     /// The line goes through this.
     anchor: Reading,
     /// Its speed is measured from this on, and later from that.
@@ -48,15 +48,16 @@ pub(crate) struct Map {
     /// The clock was set some time before this, ns: what it showed earlier is not known.
     from_ns: u64,
     /// How often it was set.
-    pub(crate) steps: u32,
+    pub steps: u32,
     /// The largest step, ns.
-    pub(crate) largest_step_ns: u64,
+    pub largest_step_ns: u64,
     /// The most that a stamp can have been wrong so far, ns.
-    pub(crate) worst_ns: u64,
+    pub worst_ns: u64,
 }
 
 impl Map {
-    pub(crate) fn new(first: Reading) -> Self {
+    /// With nothing but one reading: the speed is not known yet.
+    pub fn new(first: Reading) -> Self {
         Self {
             anchor: first,
             base: first,
@@ -72,7 +73,7 @@ impl Map {
 
     /// A stamp on the timeline, and the most that it can be wrong, ns. `None` when it is not known.
     #[inline]
-    pub(crate) fn placed(&self, nic_ns: u64) -> Option<(u64, u64)> {
+    pub fn placed(&self, nic_ns: u64) -> Option<(u64, u64)> {
         let far = nic_ns.wrapping_sub(self.anchor.nic_ns).cast_signed().unsigned_abs();
         if far > FARTHEST_NS {
             return None;
@@ -95,7 +96,7 @@ impl Map {
     }
 
     /// Takes a further reading.
-    pub(crate) fn note(&mut self, new: Reading) {
+    pub fn note(&mut self, new: Reading) {
         let passed = new.since(&self.anchor).0.unsigned_abs();
         let bound = self.bound_ns(passed);
         let off = self.on_the_line(new.nic_ns).map_or(u64::MAX, |expected| expected.abs_diff(new.mono_ns));

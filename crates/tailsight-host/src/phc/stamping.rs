@@ -1,35 +1,26 @@
-//! Whether a NIC stamps the packets of a socket. In: a connected socket. Out: the number of the NIC's clock, or why not and what
-//! would help. Nothing is changed: stamping is a setting of the whole NIC, and whoever else uses it would be hit.
+//! Whether a NIC stamps packets. In: the addresses of a connection, or a network namespace. Out: the number of the NIC's clock, or
+//! why it does not stamp and what would help. Nothing is changed: stamping is a setting of the whole NIC, and whoever else uses it
+//! would be hit.
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 
 use nix::sys::socket::{SockaddrStorage, getpeername, getsockname};
 
-/// `ETHTOOL_GET_TS_INFO` of linux/ethtool.h and `SIOCETHTOOL` of linux/sockios.h, which the C library leaves out.
-const GET_TS_INFO: u32 = 0x41;
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
-const FILTER_ALL: i32 = libc::HWTSTAMP_FILTER_ALL as i32;
+use crate::ethtool::{self, TsInfo};
 
-/// `struct ethtool_ts_info`: what an interface can stamp.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Abilities {
-    command: u32,
-    so_timestamping: u32,
-    phc_index: i32,
-    tx_types: u32,
-    tx_reserved: [u32; 3],
-    rx_filters: u32,
-    rx_reserved: [u32; 3],
-}
+const FILTER_NONE: i32 = libc::HWTSTAMP_FILTER_NONE as i32;
+const FILTER_ALL: i32 = libc::HWTSTAMP_FILTER_ALL as i32;
+const TX_ON: i32 = libc::HWTSTAMP_TX_ON as i32;
 
 /// Why the kernel stamps alone, and a command that would change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reason {
-    pub(crate) why: String,
-    pub(crate) hint: Option<String>,
+pub struct Reason {
+    /// Why no NIC stamps.
+    pub why: String,
+    /// The command, where one would help.
+    pub hint: Option<String>,
 }
 
 fn because<T>(why: impl Into<String>) -> Result<T, Reason> {
@@ -38,13 +29,15 @@ fn because<T>(why: impl Into<String>) -> Result<T, Reason> {
 
 /// A NIC that stamps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stamping {
-    pub(crate) interface: String,
-    pub(crate) phc: u32,
+pub struct Stamping {
+    /// Its interface.
+    pub interface: String,
+    /// The number of its clock, `/dev/ptpN`.
+    pub phc: u32,
 }
 
 /// The addresses at both ends of a connected socket.
-pub(crate) fn ends(fd: RawFd) -> Option<(IpAddr, IpAddr)> {
+pub fn ends(fd: RawFd) -> Option<(IpAddr, IpAddr)> {
     // The standard library's functions want to own the socket.
     let local: SockaddrStorage = getsockname(fd).ok()?;
     let peer: SockaddrStorage = getpeername(fd).ok()?;
@@ -56,8 +49,11 @@ fn address(of: &SockaddrStorage) -> Option<IpAddr> {
     Some(v4.or_else(|| of.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))?.to_canonical())
 }
 
-/// Whether a NIC stamps what passes between these addresses on this socket.
-pub(crate) fn detect(fd: BorrowedFd<'_>, local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
+/// Whether a NIC stamps all that passes between these addresses.
+///
+/// # Errors
+/// The reason why not.
+pub fn of_connection(local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
     if local.is_loopback() {
         return because("loopback: no NIC between client and server");
     }
@@ -75,13 +71,13 @@ pub(crate) fn detect(fd: BorrowedFd<'_>, local: IpAddr, peer: IpAddr) -> Result<
         }
     }
     let Some(interface) = interface else { return because(format!("no interface has the address {local}")) };
-    judge(interface.clone(), abilities(fd, &interface), || setting(fd, &interface))
+    judge(interface.clone(), ethtool::ts_info(&interface), || ethtool::hwtstamp(&interface))
 }
 
 /// What follows from what the NIC can do and (transmit type, receive filter) is set to.
 fn judge(
     interface: String,
-    abilities: io::Result<Abilities>,
+    abilities: io::Result<TsInfo>,
     setting: impl FnOnce() -> io::Result<(i32, i32)>,
 ) -> Result<Stamping, Reason> {
     const NEEDED: u32 =
@@ -109,50 +105,67 @@ fn judge(
     Err(Reason { why: format!("{interface} can stamp packets and is not set to"), hint })
 }
 
-/// Asks about an interface.
-fn ask<T>(fd: BorrowedFd<'_>, interface: &str, request: libc::Ioctl, answer: &mut T) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: all zeroes is a valid ifreq (numbers, bytes and null pointers).
-    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte of zero must be left at the end.
-    if interface.len() >= message.ifr_name.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    for (to, from) in message.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed() as libc::c_char;
-    }
-    message.ifr_ifru.ifru_data = std::ptr::from_mut(answer).cast();
-    // SAFETY: both requests take an ifreq whose data points at their structure, which is `T` and lives over the call.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut message) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// A device with a clock of its own that is set to stamp packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StampingDevice {
+    /// Its name.
+    pub name: String,
+    /// Its index in its network namespace.
+    pub ifindex: u32,
+    /// The number of its clock.
+    pub phc: u32,
+    /// Which received packets it stamps: `all`, `ptp_v2_event` and the like; `none`.
+    pub rx_filter: String,
+    /// Whether it stamps packets that ask for it as it sends them.
+    pub tx: bool,
 }
 
-fn abilities(fd: BorrowedFd<'_>, interface: &str) -> io::Result<Abilities> {
-    let mut abilities = Abilities { command: GET_TS_INFO, ..Abilities::default() };
-    ask(fd, interface, SIOCETHTOOL, &mut abilities)?;
-    Ok(abilities)
+/// The devices of this thread's network namespace that are set to stamp, received packets or sent ones.
+pub fn here() -> Vec<StampingDevice> {
+    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
+    let device = |name: &str, ifindex| device(name, ifindex, ethtool::ts_info(name), || ethtool::hwtstamp(name));
+    all.iter().filter_map(|i| device(&i.name().to_string_lossy(), i.index())).collect()
 }
 
-/// Transmit type and receive filter that are set.
-fn setting(fd: BorrowedFd<'_>, interface: &str) -> io::Result<(i32, i32)> {
-    let mut config = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
-    ask(fd, interface, libc::SIOCGHWTSTAMP as libc::Ioctl, &mut config)?;
-    Ok((config.tx_type, config.rx_filter))
+/// The devices of a process' network namespace that are set to stamp.
+///
+/// # Errors
+/// When the process is gone or this one may not enter its namespace.
+pub fn of_process(pid: u32) -> Result<Vec<StampingDevice>, crate::HostError> {
+    crate::device::inside(pid, || Ok(here()))
+}
+
+fn device(
+    name: &str,
+    ifindex: u32,
+    abilities: io::Result<TsInfo>,
+    setting: impl FnOnce() -> io::Result<(i32, i32)>,
+) -> Option<StampingDevice> {
+    let phc = u32::try_from(abilities.ok()?.phc_index).ok()?;
+    let (tx, rx) = setting().ok()?;
+    let tx = tx >= TX_ON;
+    (tx || rx != FILTER_NONE).then(|| StampingDevice {
+        name: name.into(),
+        ifindex,
+        phc,
+        rx_filter: crate::nic::filter_name(rx.cast_unsigned()),
+        tx,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::fd::AsRawFd;
     use std::process::Command;
 
-    fn can() -> Abilities {
+    fn can() -> TsInfo {
         // TX_HARDWARE, RX_HARDWARE, RAW_HARDWARE and the software ones; off and on; nothing and all.
-        Abilities { so_timestamping: 0x5f, phc_index: 3, tx_types: 3, rx_filters: 3, ..Abilities::default() }
+        TsInfo { so_timestamping: 0x5f, phc_index: 3, tx_types: 3, rx_filters: 3 }
     }
 
-    fn judged(can: Abilities, tx: i32, rx: i32) -> Result<Stamping, Reason> {
+    fn judged(can: TsInfo, tx: i32, rx: i32) -> Result<Stamping, Reason> {
         judge("eth7".into(), Ok(can), || Ok((tx, rx)))
     }
 
@@ -161,7 +174,7 @@ mod tests {
         let stamping = Stamping { interface: "eth7".into(), phc: 3 };
         assert_eq!(judged(can(), 1, 1), Ok(stamping.clone()));
         // One-step transmission stamps all others as usual. A driver may do more than it says it can.
-        assert_eq!(judged(Abilities { rx_filters: 1, ..can() }, 2, 1), Ok(stamping));
+        assert_eq!(judged(TsInfo { rx_filters: 1, ..can() }, 2, 1), Ok(stamping));
     }
 
     #[test]
@@ -177,9 +190,9 @@ mod tests {
     fn a_nic_that_cannot_stamp_says_why_and_nothing_would_help() {
         let fails = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (result, why) in [
-            (judged(Abilities { so_timestamping: 0x1a, ..can() }, 1, 1), "eth7 stamps no packets"),
-            (judged(Abilities { phc_index: -1, ..can() }, 0, 0), "eth7 stamps by a clock that cannot be read"),
-            (judged(Abilities { rx_filters: 1 | 1 << 12, ..can() }, 0, 0), "eth7 can stamp packets of PTP only"),
+            (judged(TsInfo { so_timestamping: 0x1a, ..can() }, 1, 1), "eth7 stamps no packets"),
+            (judged(TsInfo { phc_index: -1, ..can() }, 0, 0), "eth7 stamps by a clock that cannot be read"),
+            (judged(TsInfo { rx_filters: 1 | 1 << 12, ..can() }, 0, 0), "eth7 can stamp packets of PTP only"),
             (judge("eth7".into(), Err(fails()), || Ok((1, 1))), "eth7 does not say what it can stamp"),
             (judge("eth7".into(), Ok(can()), || Err(fails())), "eth7 does not say whether it is set to stamp"),
         ] {
@@ -195,23 +208,37 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (local, peer) = ends(client.as_raw_fd()).unwrap();
             assert_eq!(local, listener.local_addr().unwrap().ip());
-            assert!(detect(client.as_fd(), local, peer).unwrap_err().why.starts_with("loopback"));
+            assert!(of_connection(local, peer).unwrap_err().why.starts_with("loopback"));
         }
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(ends(socket.as_raw_fd()), None, "not connected");
         // Test-Net-1 is nobody's address; 127.0.0.1 is one of this host's.
         let (nobodys, own) = ("192.0.2.77".parse().unwrap(), "127.0.0.1".parse().unwrap());
-        assert!(detect(socket.as_fd(), nobodys, own).unwrap_err().why.contains("is of this host"));
-        let why = detect(socket.as_fd(), nobodys, "192.0.2.78".parse().unwrap()).unwrap_err().why;
+        assert!(of_connection(nobodys, own).unwrap_err().why.contains("is of this host"));
+        let why = of_connection(nobodys, "192.0.2.78".parse().unwrap()).unwrap_err().why;
         assert_eq!(why, "no interface has the address 192.0.2.77");
     }
 
     #[test]
     fn a_name_that_is_too_long_or_nobodys_is_refused() {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        for name in ["a-name-longer-than-any-interface-has", "exactly16bytes__", "nobody0"] {
-            assert!(abilities(socket.as_fd(), name).is_err(), "{name}");
+        for name in ["a-name-longer-than-any-interface-has", "exactly16bytes__", "nobody0", ""] {
+            assert!(ethtool::ts_info(name).is_err() && ethtool::hwtstamp(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn of_a_host_s_devices_those_count_that_have_a_clock_and_are_set_to_stamp() {
+        let of = |can: io::Result<TsInfo>, set: (i32, i32)| device("eth7", 4, can, || Ok(set));
+        let stamps = |rx_filter: &str, tx| {
+            Some(StampingDevice { name: "eth7".into(), ifindex: 4, phc: 3, rx_filter: rx_filter.into(), tx })
+        };
+        assert_eq!(of(Ok(can()), (1, 1)), stamps("all", true));
+        assert_eq!(of(Ok(can()), (0, 12)), stamps("ptp_v2_event", false));
+        assert_eq!(of(Ok(can()), (1, 0)), stamps("none", true));
+        assert_eq!(of(Ok(can()), (0, 0)), None);
+        assert_eq!(of(Ok(TsInfo { phc_index: -1, ..can() }), (1, 1)), None);
+        assert_eq!(of(Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)), (1, 1)), None);
+        assert!(here().iter().all(|d| d.name != "lo"));
     }
 
     #[test]
@@ -235,7 +262,7 @@ mod tests {
                 let socket = UdpSocket::bind(own).unwrap();
                 socket.connect(other).unwrap();
                 let (local, peer) = ends(socket.as_raw_fd()).unwrap();
-                let reason = detect(socket.as_fd(), local, peer).unwrap_err();
+                let reason = of_connection(local, peer).unwrap_err();
                 assert_eq!(reason, Reason { why: "tsv0 stamps no packets".into(), hint: None });
             }
         });
