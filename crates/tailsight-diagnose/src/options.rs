@@ -72,8 +72,10 @@ pub struct Facts {
     pub run: String,
     /// Events lost.
     pub lost_events: u64,
-    /// Largest clock error, ns.
+    /// The most that an end of a leg can be wrong because it is a NIC's stamp, ns; 0 when none is.
     pub clock_error_ns: u64,
+    /// What is to be known of the NICs' stamps.
+    pub stamps: Vec<String>,
     /// Mean cost of one event, ns.
     pub ns_per_event: f64,
     /// Events.

@@ -12,6 +12,7 @@ pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_TYPEDEF: u32 = 8;
+const KIND_FUNC: u32 = 12;
 const TYPE_LEN: usize = 12;
 
 /// Which of the running kernel's tracepoints exist, in the order of `names`.
@@ -35,6 +36,19 @@ pub fn tracepoints_under(root: &Root, names: &[&str]) -> Result<Vec<bool>, HostE
 /// # Errors
 /// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
 pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
+    named_in(btf, (KIND_TYPEDEF, b"btf_trace_"), names)
+}
+
+/// Which functions the running kernel lets BPF programs know of, in the order of `names`.
+///
+/// # Errors
+/// As [`tracepoints_present`].
+pub fn functions_present(names: &[&str]) -> Result<Vec<bool>, HostError> {
+    named_in(&Root::host().bytes(VMLINUX)?, (KIND_FUNC, b""), names)
+}
+
+/// Which types of a kind have a name of `names` behind a prefix.
+fn named_in(btf: &[u8], (of_kind, prefix): (u32, &[u8]), names: &[&str]) -> Result<Vec<bool>, HostError> {
     let (types, strings) = sections(btf)?;
     let wanted: HashMap<&[u8], usize> = names.iter().enumerate().map(|(i, n)| (n.as_bytes(), i)).collect();
     let mut present = vec![false; names.len()];
@@ -45,9 +59,9 @@ pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError
         let info = u32_at(head, 4);
         let kind = info >> 24 & 0x1f;
         let len = extra_len(kind, (info & 0xffff) as usize).ok_or_else(|| fail("unknown kind of type"))?;
-        if kind == KIND_TYPEDEF {
+        if kind == of_kind {
             let name = strings.bytes.get(u32_at(head, 0) as usize..).ok_or_else(|| fail("a name is out of range"))?;
-            if let Some(rest) = name.strip_prefix(b"btf_trace_") {
+            if let Some(rest) = name.strip_prefix(prefix) {
                 let end = rest.iter().position(|b| *b == 0).ok_or_else(|| fail("a name does not end"))?;
                 if let Some(i) = wanted.get(&rest[..end]) {
                     present[*i] = true;

@@ -6,6 +6,7 @@ use tailsight_trace::Run;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::model::{Flow, Who};
+use crate::nic::NicClocks;
 
 /// Names of threads, and which belong to the target.
 #[derive(Clone, Debug, Default)]
@@ -166,6 +167,8 @@ pub struct Facts {
     pub cpus: u16,
     /// The protocol whose requests are messages, and how many bytes of each segment were kept for that.
     pub protocol: Option<(Protocol, u32)>,
+    /// The clocks of NICs that stamp.
+    pub nic: NicClocks,
 }
 
 impl Facts {
@@ -184,6 +187,7 @@ impl Facts {
             sockets: run.sockets.clone(),
             symbols,
             cpus: cpus.min(u32::from(u16::MAX)) as u16,
+            nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
         }
     }

@@ -10,6 +10,7 @@ pub mod lifeline;
 pub mod matching;
 pub mod merge;
 pub mod model;
+pub mod nic;
 pub mod partition;
 pub mod points;
 pub mod requests;
@@ -63,6 +64,8 @@ pub struct Lifetimes {
     /// How far requests were framed; `None`: recorded without a protocol, messages are segments and replies are paired by
     /// order on the flow.
     pub framing: Option<Framing>,
+    /// What the NICs' time stamps were good for.
+    pub nic: nic::NicUse,
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
     offsets: [Vec<u32>; 3],
@@ -166,6 +169,7 @@ impl Analysis {
             faults: std::mem::take(&mut scan.faults),
             classes: std::mem::take(&mut scan.classes),
             framing: scan.framing.take(),
+            nic: std::mem::take(&mut scan.nic),
             ..Lifetimes::default()
         };
         for (leg, offsets) in lifetimes.offsets.iter_mut().enumerate() {

@@ -11,11 +11,12 @@ use tailsight_trace::event::{SOFTIRQS, VECTORS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Leg {
-    /// From the first sight in the stack to the return of the receive call.
+    /// From the first sight in the stack (from the NIC's stamp, where the run has those) to the return of the receive call.
     Receive,
     /// From the return of the receive call to the entry of the send call.
     Service,
-    /// From the entry of the send call to the hand-over of the last byte to the driver.
+    /// From the entry of the send call to the hand-over of the last byte to the driver (to the NIC's stamp, where the run has
+    /// those).
     Transmit,
     /// The three together.
     Total,
@@ -76,11 +77,14 @@ pub enum Incomplete {
     /// It was on its way in a stretch in which events were lost.
     #[serde(rename = "on its way while events were lost")]
     EventsLost,
+    /// Nearly all messages have the NIC's stamp, at which legs begin or end, and it has none.
+    #[serde(rename = "without the NIC's time stamp that the others have")]
+    NotStamped,
 }
 
 impl Incomplete {
     /// Every reason.
-    pub const ALL: [Incomplete; 9] = [
+    pub const ALL: [Incomplete; 10] = [
         Incomplete::Dropped,
         Incomplete::ReceiveNotSeen,
         Incomplete::SendNotSeen,
@@ -90,6 +94,7 @@ impl Incomplete {
         Incomplete::ConnectionEnded,
         Incomplete::NeverRead,
         Incomplete::EventsLost,
+        Incomplete::NotStamped,
     ];
 
     /// Its text, as in the output.
@@ -104,6 +109,7 @@ impl Incomplete {
             Incomplete::ConnectionEnded => "not read before the connection ended",
             Incomplete::NeverRead => "on a flow that the target never read",
             Incomplete::EventsLost => "on its way while events were lost",
+            Incomplete::NotStamped => "without the NIC's time stamp that the others have",
         }
     }
 }
@@ -243,6 +249,10 @@ pub enum Frame {
     Stopped,
     /// The reply waited in the socket or the queueing discipline, after the send call had returned.
     TxQueued,
+    /// Between the NIC's receive stamp and the driver.
+    NicToDriver,
+    /// Between the hand-over to the driver and the NIC's transmit stamp.
+    DriverToNic,
 }
 
 /// The owner of some nanoseconds.
@@ -313,6 +323,10 @@ pub struct Message {
     pub bytes: u32,
     /// The thread that received it.
     pub tid: u32,
+    /// Stamped by the NIC as it came in, on CLOCK_MONOTONIC; at most `driver_ns`.
+    pub nic_ns: u64,
+    /// The most that `nic_ns` can be wrong, ns.
+    pub nic_error_ns: u32,
     /// First seen in the stack (Tales T1).
     pub driver_ns: u64,
     /// Entered protocol processing.
@@ -331,6 +345,10 @@ pub struct Message {
     pub send_ns: u64,
     /// The last byte was given to the driver (T6).
     pub xmit_ns: u64,
+    /// The last byte was stamped by the NIC as it went out, on CLOCK_MONOTONIC; at least `xmit_ns`.
+    pub nic_tx_ns: u64,
+    /// The most that `nic_tx_ns` can be wrong, ns.
+    pub nic_tx_error_ns: u32,
     /// Receive core.
     pub driver_cpu: u16,
     /// Core of the hand-off.
@@ -373,16 +391,22 @@ pub mod flags {
     pub const NO_REPLY: u16 = 512;
     /// Its end was concluded from announced lengths or later bytes, not read.
     pub const INFERRED: u16 = 1024;
+    /// Its receive leg begins at the NIC's stamp: so it is for all messages of a run, or for none.
+    pub const FROM_NIC: u16 = 2048;
+    /// Its transmit leg ends at the NIC's stamp: so it is for all messages of a run, or for none.
+    pub const TO_NIC: u16 = 4096;
 }
 
 impl Message {
     /// The leg's ends, when both were seen.
     pub fn ends(&self, leg: Leg) -> Option<(u64, u64)> {
+        let begin = if self.flags & flags::FROM_NIC != 0 { self.nic_ns } else { self.driver_ns };
+        let end = if self.flags & flags::TO_NIC != 0 { self.nic_tx_ns } else { self.xmit_ns };
         let (from, to) = match leg {
-            Leg::Receive => (self.driver_ns, self.recv_ns),
+            Leg::Receive => (begin, self.recv_ns),
             Leg::Service => (self.recv_ns, self.send_ns),
-            Leg::Transmit => (self.send_ns, self.xmit_ns),
-            Leg::Total => (self.driver_ns, self.xmit_ns),
+            Leg::Transmit => (self.send_ns, end),
+            Leg::Total => (begin, end),
         };
         (from != 0 && to >= from).then_some((from, to))
     }
@@ -473,6 +497,8 @@ impl Frame {
             Frame::ConnectionSetup => "connection-setup".into(),
             Frame::Stopped => "stopped".into(),
             Frame::TxQueued => "tx-queued".into(),
+            Frame::NicToDriver => "nic-to-driver".into(),
+            Frame::DriverToNic => "driver-to-nic".into(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
 use crate::model::{Flow, Incomplete, Message, flags};
+use crate::nic::{NicUse, Stamp};
 use crate::points::Points;
 use crate::requests::Framing;
 use crate::requests::capture::{Captures, Open, may_interrupt};
@@ -49,6 +50,8 @@ pub struct Scan {
     pub classes: Vec<RequestClass>,
     /// How far requests were framed, with a protocol.
     pub framing: Option<Framing>,
+    /// What the NICs' time stamps were good for.
+    pub nic: NicUse,
     /// Time of the first event.
     pub start_ns: u64,
     /// Time of the last event.
@@ -66,6 +69,8 @@ struct TcpFlow {
     replies: Replies,
     /// With a protocol, instead of `replies`.
     framed: Option<Box<Framed>>,
+    /// The device that its last packet went out by.
+    ifindex: u32,
 }
 
 impl TcpFlow {
@@ -111,6 +116,11 @@ struct Scanner<'a> {
     sending: FxHashMap<u32, u64>,
     losses: Losses,
     points: Points,
+    /// By core: the last packet that came in, until its stamp is met.
+    arrived: Vec<Option<Event>>,
+    /// Stamps of replies: the message's flow and the sequence number after its last byte.
+    sent_stamps: FxHashMap<(u32, u32), Vec<Stamp>>,
+    nic: NicUse,
 }
 
 /// Stretches in which events of a core were lost.
@@ -183,6 +193,9 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         sending: FxHashMap::default(),
         losses: Losses::default(),
         points: Points::default(),
+        arrived: vec![None; cores],
+        sent_stamps: FxHashMap::default(),
+        nic: NicUse::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
     in_time_order(&mut sources, |cpu, event| {
@@ -203,6 +216,8 @@ impl Scanner<'_> {
         match kind {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
+            Kind::RxHardware => self.stamped(cpu, event),
+            Kind::NicTx => self.stamped_out(event),
             Kind::Handoff => self.handoff(cpu, event),
             Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
             Kind::SkbDrop => {
@@ -251,7 +266,55 @@ impl Scanner<'_> {
         }
     }
 
+    /// The NIC's stamp of the packet that came in last on this core.
+    fn stamped(&mut self, cpu: u16, event: &Event) {
+        let Some(packet) = self.arrived.get_mut(usize::from(cpu)).and_then(Option::take) else { return };
+        match self.facts.nic.place(packet.c_hi(), event.a, packet.ts) {
+            Err(why) => self.nic.refuse(false, why),
+            Ok(stamp) if packet.aux & flow_flags::UDP != 0 => self.datagrams.stamped(&packet, cpu, stamp),
+            Ok(stamp) => {
+                if let Some(flow) = self.tcp.get_mut(&FlowKey::of(&packet)) {
+                    flow.receiver.stamped(&packet, cpu, stamp);
+                }
+            }
+        }
+    }
+
+    /// The NIC's stamp of a reply's last byte.
+    fn stamped_out(&mut self, event: &Event) {
+        let Some((index, ifindex)) = self.tcp.get(&FlowKey::of(event)).and_then(|f| Some((f.index?, f.ifindex))) else {
+            return;
+        };
+        match self.facts.nic.place(ifindex, event.c, event.ts) {
+            Ok(stamp) => self.sent_stamps.entry((index, event.b_hi())).or_default().push(stamp),
+            Err(why) => self.nic.refuse(true, why),
+        }
+    }
+
+    /// Gives replies their stamps: of the same bytes the first at or after the send call (sequence numbers come again).
+    fn stamp_replies(&mut self) {
+        if self.sent_stamps.is_empty() {
+            return;
+        }
+        for (message, extra) in self.found.messages.iter_mut().zip(&self.found.extras) {
+            let stamps = self.sent_stamps.get(&(message.flow, extra.reply_end));
+            let after = |s: &&Stamp| s.ns + u64::from(s.error_ns) >= message.send_ns;
+            if message.xmit_ns != 0
+                && let Some(stamp) = stamps.and_then(|s| s.iter().find(after))
+            {
+                (message.nic_tx_ns, message.nic_tx_error_ns) = (stamp.ns, stamp.error_ns);
+            }
+        }
+    }
+
+    fn arrived(&mut self, cpu: u16, packet: Option<&Event>) {
+        if let Some(place) = self.arrived.get_mut(usize::from(cpu)) {
+            *place = packet.copied();
+        }
+    }
+
     fn early(&mut self, cpu: u16, event: &Event) {
+        self.arrived(cpu, Some(event));
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.early(event, cpu);
         } else {
@@ -261,8 +324,10 @@ impl Scanner<'_> {
 
     fn stack(&mut self, cpu: u16, event: &Event) {
         if event.aux & flow_flags::FOREIGN != 0 {
+            self.arrived(cpu, None);
             return;
         }
+        self.arrived(cpu, Some(event));
         let capture = match &mut self.captures {
             Some((_, captures)) if event.c_lo() > 0 => captures.begin(cpu, event, false),
             _ => 0,
@@ -383,9 +448,11 @@ impl Scanner<'_> {
         };
         if event.aux & flow_flags::UDP != 0 {
             self.udp_xmit.insert(event.tid, (event.ts, cpu, Open::of(event, id, true)));
-        } else if id != 0 {
-            // Framed when its payload is there.
         } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+            flow.ifindex = event.c_hi();
+            if id != 0 {
+                return; // framed when its payload is there
+            }
             let end = event.b_hi().wrapping_add(event.c_lo());
             flow.replies.xmit(end, event.ts, cpu, &mut self.found);
         }
@@ -441,6 +508,8 @@ impl Scanner<'_> {
         }
         self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
+        self.stamp_replies();
+        let unstamped = self.nic.judge(&mut self.found.messages);
         let windows = self.windows.finish(end_ns, &self.found.messages, &mut self.found.extras);
         mark_serving(&self.tree, &mut self.cores, &windows);
         self.cores.iter_mut().for_each(Core::complete);
@@ -457,6 +526,12 @@ impl Scanner<'_> {
             if lost > 0 {
                 incomplete.insert(Incomplete::EventsLost, lost);
             }
+        }
+        let before = order.len();
+        order.retain(|&(_, i)| !unstamped[i as usize]);
+        if order.len() < before {
+            let without = (before - order.len()) as u64;
+            incomplete.insert(Incomplete::NotStamped, without);
         }
         order.sort_unstable();
         let mut sorted = Vec::with_capacity(messages.len());
@@ -485,6 +560,7 @@ impl Scanner<'_> {
             faults,
             classes: classes.into_list(),
             framing,
+            nic: self.nic,
             start_ns,
             end_ns,
         }

@@ -34,7 +34,11 @@ pub enum Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 15] = [
+const NULLABLE: [&str; 19] = [
+    "nic_ns",
+    "nic_error_ns",
+    "nic_tx_ns",
+    "nic_tx_error_ns",
     "class",
     "pairing",
     "request_bytes",
@@ -107,6 +111,8 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 |f: fn(&Message) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
             let u16s =
                 |f: fn(&Message) -> u16| -> ArrayRef { Arc::new(UInt16Array::from_iter_values(rows.iter().map(f))) };
+            let bound =
+                |f: fn(&Message) -> Option<u32>| -> ArrayRef { Arc::new(rows.iter().map(f).collect::<UInt32Array>()) };
             let leg = |leg: Leg| -> ArrayRef { Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>()) };
             let is_framed = |m: &Message| lifetimes.framing.is_some() && m.flags & flags::UNFRAMED == 0;
             let framed = |f: fn(&Message) -> Option<u32>| -> ArrayRef {
@@ -124,6 +130,8 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("flow", Arc::new(StringArray::from_iter_values(flow)) as ArrayRef),
                 ("bytes", u32s(|m| m.bytes)),
                 ("tid", u32s(|m| m.tid)),
+                ("nic_ns", stage(|m| m.nic_ns)),
+                ("nic_error_ns", bound(|m| (m.nic_ns != 0).then_some(m.nic_error_ns))),
                 ("driver_ns", u64s(|m| m.driver_ns)),
                 ("stack_ns", u64s(|m| m.stack_ns)),
                 ("handoff_ns", stage(|m| m.handoff_ns)),
@@ -133,6 +141,8 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("recv_ns", stage(|m| m.recv_ns)),
                 ("send_ns", stage(|m| m.send_ns)),
                 ("xmit_ns", stage(|m| m.xmit_ns)),
+                ("nic_tx_ns", stage(|m| m.nic_tx_ns)),
+                ("nic_tx_error_ns", bound(|m| (m.nic_tx_ns != 0).then_some(m.nic_tx_error_ns))),
                 ("driver_cpu", u16s(|m| m.driver_cpu)),
                 ("handoff_cpu", u16s(|m| m.handoff_cpu)),
                 ("recv_cpu", u16s(|m| m.recv_cpu)),

@@ -30,6 +30,7 @@ pub struct Owners {
     waited: FxHashMap<(NodeId, Frame), OwnerId>,
     unknown: Option<OwnerId>,
     queued: Option<OwnerId>,
+    nic: [Option<OwnerId>; 2],
     held: Option<OwnerId>,
     arriving: Option<OwnerId>,
     throttled: Option<OwnerId>,
@@ -183,6 +184,14 @@ impl Owners {
         })
     }
 
+    fn nic(&mut self, out: bool) -> OwnerId {
+        let frame = if out { Frame::DriverToNic } else { Frame::NicToDriver };
+        self.nic[usize::from(out)].unwrap_or_else(|| {
+            let id = self.single(frame);
+            *self.nic[usize::from(out)].insert(id)
+        })
+    }
+
     /// Every owner, and which task it was, by id.
     pub fn into_lists(self) -> (Vec<Owner>, Vec<Who>) {
         (self.list, self.who)
@@ -243,6 +252,20 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// Between the NIC's receive stamp and the driver.
+    NicToDriver {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+    /// Between the driver and the NIC's transmit stamp.
+    DriverToNic {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// Waiting with the reply, bound to nothing.
     Queued {
         /// Start, ns.
@@ -281,6 +304,11 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     let Some((from, to)) = m.ends(leg) else { return };
     match leg {
         Leg::Receive => {
+            let nic = from;
+            let from = m.driver_ns.clamp(from, to);
+            if nic < from {
+                out.push(Piece::NicToDriver { from: nic, to: from });
+            }
             let handoff = m.handoff_ns.clamp(from, to);
             let held = m.flags & flags::HELD != 0;
             if !held && extra.arrived_ns == 0 {
@@ -313,10 +341,15 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             thread_pieces(scan, from, to, focus, out);
         }
         Leg::Transmit => {
+            let nic = to;
+            let to = m.xmit_ns.clamp(from, to);
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
             thread_pieces(scan, from, called, focus, out);
             out.push(Piece::Queued { from: called, to });
+            if to < nic {
+                out.push(Piece::DriverToNic { from: to, to: nic });
+            }
         }
         Leg::Total => {}
     }
@@ -402,6 +435,14 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             Piece::Arriving { from, to } => {
                 let owner = self.owners.arriving();
                 self.emit(from, to, None, Role::R, owner, true);
+            }
+            Piece::NicToDriver { from, to } => {
+                let owner = self.owners.nic(false);
+                self.emit(from, to, None, Role::R, owner, true);
+            }
+            Piece::DriverToNic { from, to } => {
+                let owner = self.owners.nic(true);
+                self.emit(from, to, None, Role::A, owner, true);
             }
             Piece::Queued { from, to } => {
                 let owner = self.owners.queued();

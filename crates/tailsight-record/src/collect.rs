@@ -30,6 +30,8 @@ pub struct Collector {
     pub by_device: HashMap<u32, u64>,
     /// Pieces of payload.
     pub pieces: u64,
+    /// Time stamps of NICs: of received packets, and of sent ones.
+    pub stamps: (u64, u64),
 }
 
 impl Collector {
@@ -69,6 +71,8 @@ impl Collector {
             }
             Some(Kind::Recv) => self.received += 1,
             Some(Kind::Payload) => self.pieces += 1,
+            Some(Kind::RxHardware) => self.stamps.0 += 1,
+            Some(Kind::NicTx) => self.stamps.1 += 1,
             Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => {
                 self.arrived += 1;
                 *self.by_device.entry(event.c_hi()).or_default() += 1;

@@ -14,6 +14,7 @@ pub mod error;
 mod gentle;
 mod link;
 pub mod loader;
+mod nic_clocks;
 pub mod probes;
 pub mod procfs;
 pub mod session;
@@ -23,6 +24,7 @@ pub mod target;
 
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
+pub use probes::nic_tx::TxStamps;
 pub use session::{Options, Outcome, Payload, Progress, Until, record};
 pub use target::Selector;
 

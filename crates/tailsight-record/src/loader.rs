@@ -11,6 +11,7 @@ use libbpf_rs::{Link, MapCore, OpenObject, ProgramInput, libbpf_sys};
 
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
+use crate::probes::nic_tx::{self, TxStamps};
 use crate::probes::{self, Attach, Need};
 use crate::skel::{TailsightSkel, TailsightSkelBuilder};
 
@@ -114,7 +115,8 @@ pub struct Loaded<'obj> {
 
 impl<'obj> Loaded<'obj> {
     /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores, and the first
-    /// `payload_pieces` pieces of 24 bytes of each segment kept; of `choice` only `empty` is looked at. Nothing is recorded before [`Loaded::set_recording`].
+    /// `payload_pieces` pieces of 24 bytes of each segment kept; of `choice` only `empty` is looked at; the programs of `tx_stamps` are
+    /// attached by themselves. Nothing is recorded before [`Loaded::set_recording`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
@@ -125,6 +127,7 @@ impl<'obj> Loaded<'obj> {
         cpus: u32,
         slots: u64,
         payload_pieces: u32,
+        tx_stamps: TxStamps,
     ) -> Result<Loaded<'obj>, Error> {
         quiet_libbpf();
         let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf { step: step.into(), why: format!("{e:#}") };
@@ -132,6 +135,7 @@ impl<'obj> Loaded<'obj> {
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let on = ["baseline", "current_task"].contains(&name.as_str())
+                || (tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
                 || hooks.iter().any(|h| h.program == Some(name.as_str()));
             program.set_autoload(on);
         }
@@ -143,6 +147,9 @@ impl<'obj> Loaded<'obj> {
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
         rodata.payload_pieces = payload_pieces;
+        if let Some(op) = tx_stamps.op() {
+            rodata.nic_tx_op = op;
+        }
         rodata.empty_programs = u32::from(choice.empty);
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
@@ -189,6 +196,13 @@ impl<'obj> Loaded<'obj> {
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: as in `set_recording`.
         unsafe { std::ptr::write_volatile(&mut bss.naming, 1) };
+    }
+
+    /// What `set_nic_tx` sets on a socket.
+    pub fn set_nic_tx_flags(&mut self, flags: u32) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: as in `set_recording`.
+        unsafe { std::ptr::write_volatile(&mut bss.nic_tx_flags, flags) };
     }
 
     /// Starts or stops recording.

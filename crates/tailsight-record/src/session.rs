@@ -30,7 +30,9 @@ use crate::devices;
 use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::loader::{self, HookChoice, HookState, Loaded};
+use crate::nic_clocks::NicClocks;
 use crate::probes::Need;
+use crate::probes::nic_tx::{self, NicTx, TxStamps};
 use crate::procfs;
 use crate::silence;
 use crate::tables::{EarlyTables, socket_rows, task_rows};
@@ -71,6 +73,8 @@ pub struct Options {
     pub hooks: HookChoice,
     /// First bytes of each segment to keep; `None`: none.
     pub payload: Option<Payload>,
+    /// Whether to record when the NIC sent replies, which sets a flag on the target's sockets.
+    pub tx_stamps: TxStamps,
     /// The version to write into run.json.
     pub version: String,
 }
@@ -185,7 +189,18 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
 
     let mut storage = MaybeUninit::uninit();
     let pieces = options.payload.as_ref().map_or(0, Payload::pieces);
-    let mut loaded = Loaded::load(&mut storage, &options.hooks, &mut hooks, cpus, slots, pieces)?;
+    let mut tx_why = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
+    let mut tx_stamps = if tx_why.is_some() { TxStamps::Off } else { options.tx_stamps };
+    let mut without = MaybeUninit::uninit();
+    let mut loaded = match Loaded::load(&mut storage, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps) {
+        // They are an extra: what else there is to record is recorded.
+        Err(e) if tx_stamps != TxStamps::Off => {
+            tx_why = Some(e.to_string());
+            tx_stamps = TxStamps::Off;
+            Loaded::load(&mut without, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps)?
+        }
+        loaded => loaded?,
+    };
     let buffers = Buffers::create(slots, cpus)?;
     loaded.set_chunks(&buffers.fds())?;
     // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
@@ -213,6 +228,16 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let mut early = EarlyTables::new(snapshot);
     let mut early_error = early.sockets(&writer).err();
     meta.started_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    let mut tx = None;
+    if tx_stamps != TxStamps::Off
+        && let Some(&pid) = pids.first()
+    {
+        match NicTx::start(&mut loaded, pid) {
+            Ok(started) => tx = Some(started),
+            Err(why) => tx_why = Some(why),
+        }
+    }
+    let mut nic_clocks = NicClocks::find(pids.first().copied());
     let usage_before = own_cpu_ns();
     let mut clock_rows = vec![clocks::compare()];
     meta.start_ns = clocks::monotonic_ns();
@@ -248,6 +273,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         let now = std::time::Instant::now();
         if now - last_clock >= LONG_TICK {
             clock_rows.push(clocks::compare());
+            nic_clocks.compare();
             last_clock = now;
         }
         let (events, lost, fullest) = fill(&loaded, &buffers);
@@ -314,6 +340,9 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
     let costs = cost::measure(&mut loaded, COST_WINDOW);
     let measured_events = fill(&loaded, &buffers).0 - before;
     loaded.set_recording(false);
+    if let Some(Err(why)) = tx.map(|tx| tx.stop(&mut loaded)) {
+        meta.warnings.push(why);
+    }
     loaded.detach();
     progress(Progress::Writing { events: fill(&loaded, &buffers).0 });
     session.drains += 1;
@@ -350,6 +379,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         hook.missed = missed.iter().find(|(name, _)| Some(name.as_str()) == program).map_or(0, |(_, n)| *n);
     }
     describe::clocks(&mut meta, &clock_rows);
+    nic_clocks.conclude(&mut meta, session.collector.stamps, (options.tx_stamps, tx_why));
     if session.collector.received == 0 {
         meta.warnings.push(silence::no_traffic(&meta, session.collector.arrived));
     }
@@ -361,7 +391,9 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         meta.warnings.push(warning);
     }
     let mut error = session.failed.take();
-    for step in [writer.tasks(&tasks), writer.sockets(&sockets), writer.clocks(&clock_rows)] {
+    let nic_rows = &nic_clocks.rows;
+    let nic_clocks = if nic_rows.is_empty() { Ok(()) } else { writer.nic_clocks(nic_rows) };
+    for step in [writer.tasks(&tasks), writer.sockets(&sockets), writer.clocks(&clock_rows), nic_clocks] {
         if let Err(e) = step {
             error.get_or_insert(e.into());
         }

@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let facts = Facts {
         run: dir.into(),
         lost_events: meta.lost(),
-        clock_error_ns: meta.clock_error_ns,
+        clock_error_ns: analysis.lifetimes.nic.error_ns(),
+        stamps: analysis.lifetimes.nic.notes(),
         ns_per_event: meta.overhead.ns_per_event,
         events: meta.events(),
         pids: meta.target.pids.clone(),

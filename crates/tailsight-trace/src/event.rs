@@ -86,8 +86,8 @@ kinds! {
     RxBacklog = 11, "netif_rx_entry", "as RxNapi";
     /// A packet entered protocol processing.
     RxStack = 12, "netif_receive_skb", "as RxNapi; aux FOREIGN: not a port of the target (ports only)";
-    /// The NIC's own receive time of the packet whose event comes just before on this core.
-    RxHardware = 13, "skb_hwtstamps at driver RX", "a: hardware time stamp, ns in the NIC's PHC domain";
+    /// The NIC's own receive time of the packet whose event comes just before on this core (before its Payload).
+    RxHardware = 13, "skb_hwtstamps with RxNapi, RxBacklog, RxStack", "a: hardware time stamp, ns of the NIC's clock (nic_clocks.arrow); b: ifindex, 0 in older runs";
     /// A socket was made readable: the hand-off from the kernel to the application.
     Handoff = 14, "sk_data_ready", "aux: flow flags; a: address key; b: ports | rcv_nxt << 32; c: socket cookie (low 32 bits)";
     /// Data was returned to the application.
@@ -168,6 +168,8 @@ kinds! {
     SyncBegin = 66, "ext4_sync_file_enter", "";
     /// The file is on its disk.
     SyncEnd = 67, "ext4_sync_file_exit", "b: return value";
+    /// The NIC's own transmit time of a TCP reply, only with --nic-tx-stamps.
+    NicTx = 80, "sock_ops TSTAMP_SND_HW", "aux: flow flags; a: address key; b: ports | sequence number after its last byte << 32; c: hardware time stamp, ns of the NIC's clock";
     /// Who has this core as the recording starts: `tid`, before any switch says so.
     Current = 68, "recorder", "";
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.

@@ -44,7 +44,10 @@ pub struct RunMeta {
     pub payload: Option<Payload>,
     /// What the recording cost.
     pub overhead: Overhead,
-    /// Largest error of a conversion between clocks of this run, ns.
+    /// Time stamps of NICs.
+    pub nic: NicStamps,
+    /// Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than
+    /// CLOCK_MONOTONIC. (Older versions wrote how exactly the clocks of clocks.arrow were compared.)
     pub clock_error_ns: u64,
     /// Names that events refer to by index; entry 0 is empty.
     pub symbols: Vec<String>,
@@ -182,6 +185,40 @@ pub struct Cpu {
     pub events: u64,
     /// Events lost because the buffer was full.
     pub lost: u64,
+}
+
+/// Time stamps of NICs in a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NicStamps {
+    /// Devices that were set to stamp when the recording began, and whose clocks were compared all through it.
+    pub devices: Vec<StampingDevice>,
+    /// Stamps of received packets that were recorded.
+    pub received: u64,
+    /// Stamps of sent packets that were recorded.
+    pub sent: u64,
+    /// Why there are no stamps of received packets.
+    pub why: Option<String>,
+    /// Why there are none of sent ones, when they were asked for.
+    pub tx_why: Option<String>,
+}
+
+/// A device that stamps packets by a clock of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StampingDevice {
+    /// Its name.
+    pub name: String,
+    /// Its index in its network namespace.
+    pub ifindex: u32,
+    /// The number of its clock: /dev/ptpN.
+    pub phc: u32,
+    /// Whether it is in the network namespace that was recorded from; else in the target's.
+    pub here: bool,
+    /// Which received packets it stamps, as ethtool names the filter: `all`, `ptp_v2_event`, `none`.
+    pub rx_filter: String,
+    /// Whether it stamps sent packets that ask for it.
+    pub tx: bool,
 }
 
 /// The per-core buffers.

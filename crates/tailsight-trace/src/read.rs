@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
 use crate::stream;
-use crate::tables::{ClockRow, SocketRow, TaskRow};
+use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 use crate::write::event_schema;
 
 /// An opened run.
@@ -35,6 +35,8 @@ pub struct Run {
     pub sockets: Vec<SocketRow>,
     /// clocks.arrow.
     pub clocks: Vec<ClockRow>,
+    /// nic_clocks.arrow; empty when no NIC stamps.
+    pub nic_clocks: Vec<NicClockRow>,
     /// Why the run is not whole; empty when it is.
     pub partial: Vec<String>,
 }
@@ -91,7 +93,11 @@ impl Run {
         let tasks = read_table(dir, "tasks.arrow", &mut partial, task_rows);
         let sockets = read_table(dir, "sockets.arrow", &mut partial, socket_rows);
         let clocks = read_table(dir, "clocks.arrow", &mut partial, clock_rows);
-        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, partial })
+        // Only where a NIC stamps is there such a table.
+        let has_nic_clocks = !meta.nic.devices.is_empty() || dir.join("nic_clocks.arrow").exists();
+        let nic_clocks =
+            if has_nic_clocks { read_table(dir, "nic_clocks.arrow", &mut partial, nic_clock_rows) } else { Vec::new() };
+        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, partial })
     }
 
     /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.
@@ -333,6 +339,16 @@ fn socket_rows(batch: &RecordBatch) -> Result<Vec<SocketRow>, String> {
             comm: comm.value(i).to_owned(),
             addrs: addrs[i],
         })
+        .collect())
+}
+
+fn nic_clock_rows(batch: &RecordBatch) -> Result<Vec<NicClockRow>, String> {
+    let phc = primitive!(batch, "phc", UInt32Type);
+    let monotonic = primitive!(batch, "monotonic_ns", UInt64Type);
+    let phc_ns = primitive!(batch, "phc_ns", UInt64Type);
+    let error = primitive!(batch, "error_ns", UInt64Type);
+    Ok((0..batch.num_rows())
+        .map(|i| NicClockRow { phc: phc[i], monotonic_ns: monotonic[i], phc_ns: phc_ns[i], error_ns: error[i] })
         .collect())
 }
 

@@ -13,11 +13,12 @@ the last whole batch after a kill or a full disk; pandas, polars and DuckDB open
 ```python\nimport pyarrow as pa, pathlib\n\
 events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathlib.Path('run/events').glob('*.arrow')))\n```\n\n\
 | file | what |\n|---|---|\n\
-| `run.json` | host, kernel, target, its network devices (queues, interrupts), hooks (on or why not, ns per run), losses, own cost, version, state |\n\
+| `run.json` | host, kernel, boot (id), target with its processes (id, start, name), its network devices (queues, interrupts), NICs that stamp, hooks (on or why not, ns per run), losses, own cost, version, state |\n\
 | `events/cpu-N.arrow` | the events of core N, nearly in time order (an interrupted event may be one place early) |\n\
 | `tasks.arrow` | the name of each thread, from when on |\n\
 | `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\
-| `clocks.arrow` | comparisons of the clocks |\n\
+| `clocks.arrow` | comparisons of the clocks of the system |\n\
+| `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
 | `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\n\
 A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` ended early and says why.\n\n\
@@ -69,6 +70,14 @@ A reader opens every format version up to its own and refuses newer ones by name
 | `monotonic_ns`, `realtime_ns`, `boottime_ns` | uint64 | the clocks, ns, read within `bracket_ns` |\n\
 | `tsc` | uint64 | time-stamp counter, 0 where there is none |\n\
 | `bracket_ns` | uint64 | time between the two CLOCK_MONOTONIC reads around the others: twice the error bound |\n\n\
+## nic_clocks.arrow\n\n\
+One row for each comparison of each clock of `nic.devices` in run.json. A stamp of that clock is between two rows, and is placed\n\
+on the line between them ([lifetimes.md](lifetimes.md)).\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `phc` | uint32 | the clock, `/dev/ptpN` |\n\
+| `monotonic_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
+| `phc_ns` | uint64 | what the NIC's clock showed, ns |\n\
+| `error_ns` | uint64 | the most that `monotonic_ns` can be wrong |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
     out
 }

@@ -45,6 +45,19 @@ pub struct SocketRow {
     pub addrs: u64,
 }
 
+/// One comparison of a NIC's clock with CLOCK_MONOTONIC (nic_clocks.arrow).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicClockRow {
+    /// The number of the clock: /dev/ptpN.
+    pub phc: u32,
+    /// When, CLOCK_MONOTONIC ns.
+    pub monotonic_ns: u64,
+    /// What the NIC's clock showed, ns.
+    pub phc_ns: u64,
+    /// The most that `monotonic_ns` can be wrong, ns.
+    pub error_ns: u64,
+}
+
 /// One comparison of clocks (clocks.arrow): all read within `bracket_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockRow {

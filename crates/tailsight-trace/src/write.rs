@@ -19,7 +19,7 @@ use arrow_schema::{DataType, Field, Schema};
 use crate::error::Error;
 use crate::event::Event;
 use crate::meta::{RunMeta, State};
-use crate::tables::{ClockRow, SocketRow, TaskRow};
+use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 
 /// Events in one Arrow batch: what a kill can cost at most of what was drained.
 pub const BATCH_EVENTS: usize = 65_536;
@@ -176,6 +176,24 @@ impl RunWriter {
             ("addrs", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.addrs)))),
         ];
         self.table("sockets.arrow", columns)
+    }
+
+    /// Writes nic_clocks.arrow.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn nic_clocks(&self, rows: &[NicClockRow]) -> Result<(), Error> {
+        let column =
+            |f: fn(&NicClockRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
+        self.table(
+            "nic_clocks.arrow",
+            vec![
+                ("phc", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.phc)))),
+                ("monotonic_ns", column(|r| r.monotonic_ns)),
+                ("phc_ns", column(|r| r.phc_ns)),
+                ("error_ns", column(|r| r.error_ns)),
+            ],
+        )
     }
 
     /// Writes clocks.arrow.

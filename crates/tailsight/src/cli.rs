@@ -118,6 +118,10 @@ pub struct Record {
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol")]
     pub payload: Option<u32>,
+    /// Also record when the NIC sent replies, where it stamps them (TCP, Linux 6.15 or newer); sets a flag on the target's
+    /// sockets for the time of the recording
+    #[arg(long)]
+    pub nic_tx_stamps: bool,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',')]
     pub with_hook: Vec<String>,

@@ -122,7 +122,6 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
     tailsight_diagnose::Facts {
         run: run.dir.display().to_string(),
         lost_events: meta.lost(),
-        clock_error_ns: meta.clock_error_ns,
         ns_per_event: meta.overhead.ns_per_event,
         events: meta.events(),
         pids: meta.target.pids.clone(),
@@ -137,6 +136,7 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         hooks_off: limiting_hooks(run),
         recorder_by_name: meta.recorder.is_none(),
         partial: run.partial.clone(),
+        ..tailsight_diagnose::Facts::default()
     }
 }
 
@@ -221,7 +221,8 @@ pub fn diagnose_against(
     let name = against.map(|other| other.run.dir.display().to_string());
     let beside =
         Beside { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
-    let (facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
+    let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
+    (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
     match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &beside) {
         // Causes cannot be said; all the rest can.
         Err(why @ Error::NotEnough { .. }) => {

@@ -390,6 +390,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
                 .into(),
         );
     }
+    out.extend_from_slice(&facts.stamps);
     let (f, r) = (options.focus, options.reference);
     if diagnosis.not_available.is_none() && diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
         let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));

@@ -33,6 +33,8 @@ pub struct Extra {
     pub arrived_ns: u64,
     /// A request over several receive calls: when the first of them was entered, if it returned nothing else; else 0.
     pub began_ns: u64,
+    /// TCP: the sequence number after the last byte of its reply, when `sent_ns` is known.
+    pub reply_end: u32,
 }
 
 /// Messages found so far, in the order of their receive calls.

@@ -69,6 +69,7 @@ impl Replies {
         } else if let Some(&last) = self.waiting.last() {
             // More of the last reply: it is complete when its last byte is, not when what was sent before is.
             found.messages[last as usize].xmit_ns = 0;
+            found.extras[last as usize].reply_end = call.end;
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
             self.expect_xmit(call, vec![last], found);
         }
@@ -156,6 +157,7 @@ fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
         message.send_ns = if call.entered >= message.recv_ns { call.entered } else { call.ts };
         found.extras[index as usize].send_tid = call.tid;
         found.extras[index as usize].sent_ns = call.ts;
+        found.extras[index as usize].reply_end = call.end;
     }
 }
 

@@ -10,6 +10,7 @@ use tailsight_trace::Event;
 
 use super::{Extra, Found, RecvCall, sequence_diff};
 use crate::model::{Incomplete, Message, flags};
+use crate::nic::Stamp;
 
 /// A packet seen before protocol processing.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,7 @@ struct Early {
     ifindex: u32,
     ts: u64,
     cpu: u16,
+    nic: Stamp,
 }
 
 /// A byte range on its way to a receive call.
@@ -38,6 +40,8 @@ pub struct Pending {
     pub(crate) flags: u16,
     /// What was kept of its packet, 0: nothing.
     pub(crate) capture: u32,
+    /// The NIC's stamp of its packet.
+    pub(crate) nic: Stamp,
     dropped: bool,
     /// A receive call has returned a part of it.
     touched: bool,
@@ -61,6 +65,8 @@ pub struct Receiver {
 
 /// Packets that never entered protocol processing are forgotten beyond this many a flow, and after this long.
 const EARLY_LIMIT: usize = 4096;
+/// How far from the end a packet's range is looked for that was seen a moment ago.
+const STAMPED_WITHIN: usize = 64;
 const EARLY_WITHIN_NS: u64 = 1_000_000_000;
 
 impl Receiver {
@@ -73,7 +79,19 @@ impl Receiver {
         if self.early.len() == EARLY_LIMIT {
             self.early.pop_front();
         }
-        self.early.push_back(Early { seq, end: seq.wrapping_add(len), ifindex: event.c_hi(), ts: event.ts, cpu });
+        let (ifindex, nic) = (event.c_hi(), Stamp::default());
+        self.early.push_back(Early { seq, end: seq.wrapping_add(len), ifindex, ts: event.ts, cpu, nic });
+    }
+
+    /// The NIC's stamp of the packet of that event on that core.
+    pub fn stamped(&mut self, event: &Event, cpu: u16, stamp: Stamp) {
+        let it = |ts: u64, at: u16| ts == event.ts && at == cpu;
+        if let Some(early) = self.early.iter_mut().rev().find(|e| it(e.ts, e.cpu) && e.seq == event.b_hi()) {
+            early.nic = stamp;
+        }
+        let end = event.b_hi().wrapping_add(event.c_lo());
+        let of = |p: &&mut Pending| it(p.stack_ns, p.stack_cpu) && p.nic.ns == 0 && sequence_diff(end, p.end) >= 0;
+        self.pending.iter_mut().rev().take(STAMPED_WITHIN).filter(of).for_each(|p| p.nic = stamp);
     }
 
     /// A packet in protocol processing (RxStack): the message.
@@ -88,7 +106,8 @@ impl Receiver {
             return;
         }
         let end = seq.wrapping_add(len);
-        let (driver_ns, driver_cpu) = self.first_sight(seq, end, ifindex, event.ts).unwrap_or((event.ts, cpu));
+        let unseen = (event.ts, cpu, Stamp::default());
+        let (driver_ns, driver_cpu, nic) = self.first_sight(seq, end, ifindex, event.ts).unwrap_or(unseen);
         let fresh = Pending {
             seq,
             end,
@@ -102,6 +121,7 @@ impl Receiver {
             handoff_cpu: cpu,
             flags: 0,
             capture,
+            nic,
             dropped: false,
             touched: false,
             again_ns: 0,
@@ -111,17 +131,17 @@ impl Receiver {
 
     /// The first sight of a packet that enters protocol processing on a device: GRO made it of early packets that follow each other.
     /// Without such (segments that the hooks did not see) it is the earliest packet inside the range.
-    fn first_sight(&mut self, seq: u32, end: u32, ifindex: u32, now: u64) -> Option<(u64, u16)> {
+    fn first_sight(&mut self, seq: u32, end: u32, ifindex: u32, now: u64) -> Option<(u64, u16, Stamp)> {
         while self.early.front().is_some_and(|e| now.saturating_sub(e.ts) > EARLY_WITHIN_NS) {
             self.early.pop_front();
         }
-        let mut first: Option<(u64, u16)> = None;
+        let mut first: Option<(u64, u16, Stamp)> = None;
         let mut upto = seq;
         // Packets enter protocol processing in about the order in which they came, so the match is near the front.
         for e in &self.early {
             if e.seq == upto && upto != end && e.ifindex == ifindex {
                 upto = e.end;
-                first.get_or_insert((e.ts, e.cpu));
+                first.get_or_insert((e.ts, e.cpu, e.nic));
             }
         }
         let whole = upto == end;
@@ -136,8 +156,8 @@ impl Receiver {
             }
             let inside =
                 !whole && e.ifindex == ifindex && sequence_diff(e.seq, seq) >= 0 && sequence_diff(end, e.end) >= 0;
-            if inside && first.is_none_or(|(ts, _)| e.ts < ts) {
-                first = Some((e.ts, e.cpu));
+            if inside && first.is_none_or(|(ts, ..)| e.ts < ts) {
+                first = Some((e.ts, e.cpu, e.nic));
             }
             !part && !inside
         });
@@ -235,6 +255,8 @@ impl Receiver {
                 flow,
                 bytes: p.end.wrapping_sub(p.seq),
                 tid: call.tid,
+                nic_ns: p.nic.ns,
+                nic_error_ns: p.nic.error_ns,
                 driver_ns: p.driver_ns,
                 stack_ns: p.stack_ns,
                 handoff_ns: p.handoff_ns,

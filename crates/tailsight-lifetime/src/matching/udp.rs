@@ -10,6 +10,7 @@ use tailsight_trace::{Event, FlowKey};
 
 use super::{Extra, Found, RecvCall};
 use crate::model::{Incomplete, Message, flags};
+use crate::nic::Stamp;
 
 /// A datagram before protocol processing.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,7 @@ struct Early {
     cpu: u16,
     bytes: u32,
     ifindex: u32,
+    nic: Stamp,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,8 @@ struct Datagram {
     stack_cpu: u16,
     /// What was kept of it, 0: nothing.
     capture: u32,
+    /// The NIC's stamp.
+    nic: Stamp,
     /// A receive call had it before its hand-off was announced.
     taken: bool,
     /// How often a receive call took a later one.
@@ -66,7 +70,21 @@ impl Datagrams {
         if queue.len() == LIMIT {
             queue.pop_front();
         }
-        queue.push_back(Early { ts: event.ts, cpu, bytes: event.c_lo(), ifindex: event.c_hi() });
+        queue.push_back(Early { ts: event.ts, cpu, bytes: event.c_lo(), ifindex: event.c_hi(), nic: Stamp::default() });
+    }
+
+    /// The NIC's stamp of the packet of that event on that core.
+    pub fn stamped(&mut self, event: &Event, cpu: u16, stamp: Stamp) {
+        let key = FlowKey::of(event);
+        let early = self.early.get_mut(&key).and_then(|queue| queue.back_mut());
+        if let Some(early) = early.filter(|e| e.ts == event.ts && e.cpu == cpu) {
+            early.nic = stamp;
+        }
+        let arriving = self.arriving.get_mut(&key.local_port());
+        let of = |d: &&mut Datagram| d.key == key && d.stack_ns == event.ts && d.stack_cpu == cpu && d.nic.ns == 0;
+        if let Some(datagram) = arriving.and_then(|all| all.iter_mut().rev().find(of)) {
+            datagram.nic = stamp;
+        }
     }
 
     /// The first sight of a packet that enters protocol processing: the oldest of its size on its device. Older ones of
@@ -115,6 +133,7 @@ impl Datagrams {
             stack_ns: event.ts,
             stack_cpu: cpu,
             capture: 0,
+            nic: first.map_or_else(Stamp::default, |e| e.nic),
             taken: false,
             passed: 0,
         });
@@ -212,6 +231,8 @@ impl Datagrams {
                 flow: flow_of(d.key),
                 bytes: d.bytes,
                 tid: call.tid,
+                nic_ns: d.nic.ns,
+                nic_error_ns: d.nic.error_ns,
                 driver_ns: d.driver_ns,
                 stack_ns: d.stack_ns,
                 handoff_ns,

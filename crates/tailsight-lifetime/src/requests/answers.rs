@@ -202,6 +202,7 @@ impl Answers {
         message.send_ns = entered;
         extra.send_tid = call.tid;
         extra.sent_ns = last.call.ts;
+        extra.reply_end = last.call.end.wrapping_sub((last.to - frame.to) as u32);
         if let Some(x) = self.xmits.iter().find(|x| x.to >= frame.to && x.ts >= entered) {
             message.xmit_ns = x.ts;
             extra.xmit_cpu = x.cpu;

@@ -131,6 +131,8 @@ pub fn may_interrupt(kind: Kind) -> bool {
     matches!(
         kind,
         Payload
+            // Between a packet and its payload.
+            | RxHardware
             | IrqEntry
             | IrqExit
             | VectorEntry

@@ -229,6 +229,8 @@ impl Framed {
             flow: self.flow,
             bytes: (to - from).min(u64::from(u32::MAX)) as u32,
             tid: call.tid,
+            nic_ns: begin.nic.ns,
+            nic_error_ns: begin.nic.error_ns,
             driver_ns: begin.driver_ns,
             stack_ns: begin.stack_ns,
             handoff_ns: end.handoff_ns,

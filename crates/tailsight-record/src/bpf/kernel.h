@@ -102,7 +102,13 @@ struct skb_shared_hwtstamps {
 	__s64 hwtstamp;
 };
 struct skb_shared_info {
+	__u8 tx_flags;
 	struct skb_shared_hwtstamps hwtstamps;
+	__u32 tskey;
+};
+struct bpf_sock_ops_kern {
+	struct sock *sk;
+	struct sk_buff *skb;
 };
 struct irqaction {
 	const char *name;

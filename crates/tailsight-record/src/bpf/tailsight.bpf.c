@@ -22,6 +22,7 @@
 #include "../probes/locks/locks.bpf.c"
 #include "../probes/disk/disk.bpf.c"
 #include "../probes/workqueue/workqueue.bpf.c"
+#include "../probes/nic_tx/nic_tx.bpf.c"
 
 /* Runs nowhere but where it is attached to measure what an empty program costs. */
 SEC("tp_btf/sched_switch")

@@ -9,6 +9,7 @@ pub mod interrupts;
 pub mod ipi;
 pub mod locks;
 pub mod memory;
+pub mod nic_tx;
 pub mod rx;
 pub mod sched;
 pub mod socket;

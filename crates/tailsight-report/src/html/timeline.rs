@@ -91,6 +91,7 @@ pub(super) fn timeline(input: &Input, id: u32, path: &[PathSpan]) -> Option<Time
 /// The stages within the path, in order of time.
 fn stages(m: &Message, start: u64, end: u64) -> Vec<(&'static str, u64)> {
     let mut all = vec![
+        ("NIC", m.nic_ns),
         ("driver", m.driver_ns),
         ("hand-off", m.handoff_ns),
         ("wake", m.wake_ns),
@@ -98,6 +99,7 @@ fn stages(m: &Message, start: u64, end: u64) -> Vec<(&'static str, u64)> {
         ("recv", m.recv_ns),
         ("send", m.send_ns),
         ("xmit", m.xmit_ns),
+        ("NIC out", m.nic_tx_ns),
     ];
     all.retain(|&(_, ns)| ns != 0 && (start..=end).contains(&ns));
     all.sort_by_key(|&(_, ns)| ns);

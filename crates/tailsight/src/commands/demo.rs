@@ -72,6 +72,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         buffer_bytes: None,
         hooks: Default::default(),
         payload: None,
+        tx_stamps: tailsight_record::TxStamps::Off,
         version: env!("CARGO_PKG_VERSION").into(),
     };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, Until};
+use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
@@ -31,6 +31,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         buffer_bytes: args.buffer,
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
         payload: payload(args),
+        tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::on_interrupt();

@@ -7,4 +7,5 @@ mod gates_live;
 mod live;
 mod load_live;
 mod lost_nothing;
+mod nic_live;
 mod support;

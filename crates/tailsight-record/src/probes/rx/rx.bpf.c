@@ -20,13 +20,16 @@ static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16
 	emit(kind, p->flow.flags | flags, p->flow.addrs, pair(p->flow.ports, p->sequence), pair(p->payload, high));
 }
 
-/* The NIC's own time stamp, when it stamps every packet. */
+/* Some drivers leave an address where the stamp would be, and make a time of it when somebody asks. */
+#define SKBTX_HW_TSTAMP_NETDEV (1 << 5)
+
+/* The NIC's own time stamp, when it stamps: at each hook where a packet can be seen first, right behind its event. */
 static __always_inline void emit_hardware_time(struct sk_buff *skb)
 {
-	struct skb_shared_info *info = (void *)(skb->head + skb->end);
-	__s64 time = BPF_CORE_READ(info, hwtstamps.hwtstamp);
-	if (time)
-		emit(TS_RX_HARDWARE, 0, time, 0, 0);
+	const volatile struct skb_shared_info *info = AS(struct skb_shared_info, skb->head + skb->end);
+	__s64 time = info->hwtstamps.hwtstamp;
+	if (time && !(info->tx_flags & SKBTX_HW_TSTAMP_NETDEV))
+		emit(TS_RX_HARDWARE, 0, time, skb->dev->ifindex, 0);
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
@@ -47,6 +50,7 @@ int HOOK(netif_rx_entry, struct sk_buff *skb)
 	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
 		return 0;
 	emit_packet(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex);
+	emit_hardware_time(skb);
 	return 0;
 }
 
@@ -58,6 +62,7 @@ int HOOK(netif_receive_skb, struct sk_buff *skb)
 		return 0;
 	if (is_target_port(p.flow.ports >> 16)) {
 		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
+		emit_hardware_time(skb);
 		emit_payload(skb, 0, &p, false);
 	} else if (!is_target_port(p.flow.ports & 0xffff)) {
 		/* The target's own replies, on their way to a client of this host, name nobody. */

@@ -1,0 +1,148 @@
+//! Time stamps that NICs make of what the target sends. The C is beside this file, in `nic_tx.bpf.c`.
+//!
+//! In: the loaded probes, the target's processes. Out: [`NicTx`], which holds the program on the target's control group and the
+//! flag on its sockets until it is dropped, or why there are no such stamps. A recording goes on without.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, libbpf_sys};
+use tailsight_host::device;
+
+use crate::loader::Loaded;
+
+/// The programs, which are loaded only when asked for.
+pub const PROGRAMS: [&str; 2] = ["nic_tx", "set_nic_tx"];
+
+/// Whose transmit stamps are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TxStamps {
+    /// Nobody's.
+    #[default]
+    Off,
+    /// The NIC's.
+    Nic,
+    /// The driver's, in the place of a NIC's: for tests of everything but the NIC.
+    Driver,
+}
+
+/// `BPF_SOCK_OPS_TSTAMP_SND_SW_CB`.
+const OP_STAMP_SOFTWARE: u32 = 17;
+
+impl TxStamps {
+    /// Of the two callbacks the one whose stamps are events; `None`: the program's own default, the NIC's.
+    pub fn op(self) -> Option<u32> {
+        (self == TxStamps::Driver).then_some(OP_STAMP_SOFTWARE)
+    }
+}
+
+/// Why this kernel has no such callbacks, when it has none.
+pub fn missing() -> Option<String> {
+    let function = ["bpf_sock_ops_enable_tx_tstamp"];
+    match tailsight_host::btf::functions_present(&function) {
+        Ok(present) if present[0] => None,
+        Ok(_) => {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+            Some(format!("kernel {} has no BPF time stamp callbacks; 6.15 and newer have them", release.trim()))
+        }
+        Err(e) => Some(format!("the kernel's type information cannot be read: {e}")),
+    }
+}
+
+/// Transmit stamps, while they are on.
+pub struct NicTx {
+    links: Vec<Link>,
+    iter: Option<Link>,
+    pid: u32,
+}
+
+impl NicTx {
+    /// Attaches to the control group of a process of the target, and sets the flag on the sockets of its network namespace that
+    /// have one of the target's ports.
+    ///
+    /// # Errors
+    /// What could not be done, as a sentence for the reader of the run.
+    pub fn start(loaded: &mut Loaded<'_>, pid: u32) -> Result<NicTx, String> {
+        let group = control_group(pid)?;
+        let folder = File::open(&group).map_err(|e| format!("cannot open {}: {e}", group.display()))?;
+        let mut started = NicTx { links: Vec::new(), iter: None, pid };
+        for program in loaded.skel.object().progs_mut() {
+            let failed = |e| format!("attaching {} failed: {e:#}", program.name().to_string_lossy());
+            match program.name().to_str() {
+                Some("nic_tx") => {
+                    started.links.push(program.attach_cgroup(folder.as_fd().as_raw_fd()).map_err(failed)?);
+                }
+                Some("set_nic_tx") => started.iter = Some(program.attach().map_err(failed)?),
+                _ => {}
+            }
+        }
+        started.set(loaded, 1)?;
+        Ok(started)
+    }
+
+    /// Sets or clears the flag on the sockets that are there.
+    fn set(&self, loaded: &mut Loaded<'_>, flags: u32) -> Result<(), String> {
+        loaded.set_nic_tx_flags(flags);
+        let Some(link) = self.iter.as_ref().map(|l| l.as_fd().as_raw_fd()) else { return Ok(()) };
+        let go = move || {
+            // SAFETY: the descriptor is the link's, which lives over the call.
+            let fd = unsafe { libbpf_sys::bpf_iter_create(link) };
+            if fd < 0 {
+                return Err(std::io::Error::from_raw_os_error(-fd));
+            }
+            // SAFETY: the kernel just gave us this descriptor.
+            let mut iter = unsafe { File::from_raw_fd(fd) };
+            // The program writes nothing; reading runs it for each socket.
+            iter.read_to_end(&mut Vec::new()).map(|_| ())
+        };
+        device::inside(self.pid, go).map_err(|e| format!("the flag of the target's sockets cannot be set: {e}"))
+    }
+
+    /// Takes the flag off the sockets again. (Without the program, a flag that stays has no effect.)
+    pub fn stop(mut self, loaded: &mut Loaded<'_>) -> Result<(), String> {
+        self.links.clear();
+        // Its sockets went with it.
+        if crate::procfs::alive(self.pid) { self.set(loaded, 0) } else { Ok(()) }
+    }
+}
+
+/// The folder of the control group (version 2) that a process is in, where a program can be attached.
+fn control_group(pid: u32) -> Result<PathBuf, String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|e| format!("process {pid}: {e}"))?;
+    let path = text.lines().find_map(|l| l.strip_prefix("0::"));
+    let path = path.ok_or("the target is in no control group of version 2")?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount = mounted(&mounts).ok_or("no control groups of version 2 are mounted here")?;
+    let folder = mount.join(path.trim_start_matches('/'));
+    if folder.is_dir() { Ok(folder) } else { Err(format!("{} is not there", folder.display())) }
+}
+
+/// Where control groups of version 2 are mounted.
+fn mounted(mounts: &str) -> Option<&Path> {
+    mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let at = words.next()?;
+        (words.next()? == "cgroup2").then(|| Path::new(at))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_of_version_2_are_found_beside_those_of_version_1() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        assert_eq!(mounted(mounts), Some(Path::new("/sys/fs/cgroup/unified")));
+        assert_eq!(mounted("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0"), None);
+    }
+
+    #[test]
+    fn the_flag_has_a_reason_when_it_cannot_be_set() {
+        assert!(control_group(u32::MAX).unwrap_err().contains("4294967295"));
+        assert_eq!((TxStamps::Driver.op(), TxStamps::Nic.op(), TxStamps::Off.op()), (Some(17), None, None));
+    }
+}
