@@ -1,0 +1,82 @@
+# shellcheck shell=sh
+# Runs in the guest of scripts/guest.sh --igb: are the NIC's time stamps in the messages?
+#
+# memcached on eth0, a client behind eth1 in a network namespace of its own, one wire. Transmit stamps by the kernel's BPF
+# callbacks (6.15 or newer). Receive stamps: the 82576 as QEMU makes it stamps frames of PTP over Ethernet only, by their
+# EtherType and message id. So both are set, in the device's registers, to those of IPv4 with ECT(0) (version and header
+# length 0x45, then the byte of ECN with 2), and TCP negotiates ECN: then the device stamps the client's segments with data, and
+# driver, kernel and recorder do what they always do. That is an emulated NIC with a setting that no driver makes.
+set -u
+server=192.0.2.1
+ip link set eth0 up
+ip addr add $server/24 dev eth0
+sysctl -q -w net.ipv4.tcp_ecn=1
+unshare -n sleep 1000 &
+client=$!
+sleep 1
+ip link set eth1 netns $client
+in_client() { nsenter -t $client -n "$@"; }
+in_client ip link set lo up
+in_client ip link set eth1 up
+in_client ip addr add 192.0.2.2/24 dev eth1
+in_client sysctl -q -w net.ipv4.tcp_ecn=1
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    in_client ping -c 1 -W 1 $server >/dev/null && break
+    sleep 1
+done
+# PTP over Ethernet, version 2: all that an 82576 stamps.
+echo "==== the NIC"
+hwstamp_ctl -i eth0 -t 1 -r 12
+# BAR 0; TSYNCRXCFG 0x5f50: message id 0x45; ETQF 3 0x5cbc: on, stamped, EtherType 0x0800.
+bar=$(head -n 1 "$(readlink -f /sys/class/net/eth0/device)/resource" | cut -d' ' -f1)
+devmem $((bar + 0x5f50)) 32 0x4500
+devmem $((bar + 0x5cbc)) 32 $((1 << 26 | 1 << 30 | 0x0800))
+
+memcached -u root -l $server -p 11211 -t 1 &
+memcached=$!
+# The device stamps no further packet before software has taken the stamp; QEMU waits for RXSATRH (0xb630) to be read, which the
+# driver does not do. So it is read before each request, and there is one request at a time.
+request() {
+    devmem $((bar + 0xb630)) 32 >/dev/null
+    printf "$1\r\n"
+}
+load() {
+    while [ ! -e "$1" ]; do
+        request 'get a'
+        usleep 5000
+    done
+    request quit
+}
+# One connection is there before the recording (its flag is set by the recorder), one comes while it runs.
+load /tmp/first | in_client nc $server 11211 >/dev/null &
+first=$!
+sleep 2
+tailsight record -p $memcached -d 40s -o /tmp/run --nic-tx-stamps >/tmp/recorded 2>&1 &
+recorder=$!
+# Loading the probes takes its time where every instruction is emulated.
+while [ ! -e /tmp/run/run.json ] && kill -0 $recorder; do sleep 1; done
+sleep 15
+touch /tmp/first
+wait $first
+load /tmp/second | in_client nc $server 11211 >/dev/null &
+wait $recorder
+ended=$?
+touch /tmp/second
+echo "==== record ended with $ended"
+cat /tmp/recorded
+echo "==== stamps in run.json"
+awk '/"nic": \{/,/^  \},/' /tmp/run/run.json
+for leg in receive transmit; do
+    echo "==== the $leg leg"
+    tailsight diagnose /tmp/run --leg $leg --focus p50..p100 --reference p0..p50 || ended=1
+    tailsight diagnose /tmp/run --leg $leg --focus p50..p100 --reference p0..p50 --json >/tmp/$leg.json
+done
+grep -q 'receive legs begin at the NIC' /tmp/receive.json || {
+    echo "receive legs do not begin at the NIC"
+    ended=1
+}
+grep -q 'transmit legs end at the NIC' /tmp/transmit.json || {
+    echo "transmit legs do not end at the NIC"
+    ended=1
+}
+exit $ended
