@@ -11,7 +11,7 @@ use tailsight_lifetime::{Frame, Leg, Lifetimes, Role};
 use crate::causes::round_to;
 use crate::focus::{mean, ranks};
 use crate::model::{SlowMessage, Typical, TypicalRow};
-use crate::profile::each_part;
+use crate::profile::{Cohort, Profile, Stands, each_part};
 use crate::rules::UNEXPLAINED;
 use crate::who::Known;
 use crate::{MIN_MESSAGES, Options, words};
@@ -98,21 +98,32 @@ pub fn typical(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) 
         return None;
     }
     let cohort = &ranked[range.clone()];
+    // Summed by owner first and named once: a run may have tens of thousands of median messages.
+    let profile = Profile::new(lifetimes, options.leg, &Cohort::of(cohort), &Cohort::of(&[]));
     let mut names = Names::new(lifetimes, options);
     let mut sums: BTreeMap<Key, u64> = BTreeMap::new();
-    // How long each reply waited in the socket or the queueing discipline: a timer shows in the typical one, not in the mean.
-    let mut queued: Vec<u64> = Vec::with_capacity(cohort.len());
-    for &(_, id) in cohort {
-        names.message(id).into_iter().for_each(|(key, ns)| *sums.entry(key).or_default() += ns);
-        let mut waits = 0;
-        each_part(lifetimes, id, options.leg, |_, part| {
-            let owner = &lifetimes.owners[part.owner as usize];
-            waits += if owner.frames.contains(&Frame::TxQueued) { part.ns } else { 0 };
-        });
-        queued.push(waits);
+    for slot in profile.met() {
+        if let Stands::Owner(leg, role, owner) = profile.stands_for(slot) {
+            let segment = tailsight_lifetime::LEGS.iter().position(|l| *l == leg).unwrap_or(0);
+            let ns = u64::try_from(profile.focus[slot].ns).unwrap_or(0);
+            *sums.entry(names.of(segment, role, owner as u32).clone()).or_default() += ns;
+        }
     }
-    queued.sort_unstable();
     let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+    let owned: u64 = sums.values().sum();
+    let rest = u64::try_from(sum_ns.saturating_sub(u128::from(owned))).unwrap_or(0);
+    if rest > 0 {
+        *sums.entry((options.leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A)).or_default() += rest;
+    }
+    // How long each reply waited in the socket or the queueing discipline: a timer shows in the typical one, not in the mean.
+    let waits: Vec<bool> = lifetimes.owners.iter().map(|o| o.frames.contains(&Frame::TxQueued)).collect();
+    let waited = |&(_, id): &(u64, u32)| {
+        let mut ns = 0;
+        each_part(lifetimes, id, options.leg, |_, part| ns += if waits[part.owner as usize] { part.ns } else { 0 });
+        ns
+    };
+    let mut queued: Vec<u64> = cohort.iter().map(waited).collect();
+    queued.sort_unstable();
     let mean_ns = mean(sum_ns, n);
     let scaled: Vec<i128> = sums.values().map(|&ns| i128::from(ns)).collect();
     let means = round_to(&scaled, i128::from(n), mean_ns as i64);
