@@ -7,7 +7,7 @@ use crate::generated as proto;
 
 /// The protocol's number: raised when an older side would misunderstand a newer one.
 pub(crate) const PROTOCOL: u32 = 2;
-/// Rows a chunk: 40 bytes each stay far below the 4 MiB of a gRPC message.
+/// Rows a chunk: 44 bytes each stay far below the 4 MiB of a gRPC message.
 const ROWS: usize = 16_384;
 /// Largest message that is taken: a replay of some million requests.
 pub(crate) const MAX_MESSAGE: usize = 64 << 20;
@@ -72,6 +72,7 @@ fn samples(rows: &[Sample]) -> proto::Samples {
         received_ns: rows.iter().map(|s| s.received_ns).collect(),
         connection: rows.iter().map(|s| s.connection).collect(),
         flags: rows.iter().map(|s| s.flags).collect(),
+        shared_ns: rows.iter().map(|s| s.shared_ns).collect(),
     }
 }
 
@@ -118,7 +119,11 @@ impl Records {
         let rows = s.intended_ns.len();
         let lengths = [s.called_ns.len(), s.sent_ns.len(), s.received_ns.len(), s.connection.len(), s.flags.len()];
         let t = message.sends.unwrap_or_default();
-        if lengths.iter().any(|n| *n != rows) || t.intended_ns.len() != t.called_ns.len() {
+        let shared = s.shared_ns.len();
+        if lengths.iter().any(|n| *n != rows)
+            || shared != 0 && shared != rows
+            || t.intended_ns.len() != t.called_ns.len()
+        {
             return false;
         }
         self.samples.extend((0..rows).map(|i| Sample {
@@ -128,6 +133,12 @@ impl Records {
             received_ns: s.received_ns[i],
             connection: s.connection[i],
             flags: s.flags[i],
+            // An older agent says only that it was shared: nothing came before it was asked for.
+            shared_ns: match s.shared_ns.get(i) {
+                Some(ns) => *ns,
+                None if s.flags[i] & Sample::SHARED_STAMP == 0 => 0,
+                None => u32::try_from(s.received_ns[i].saturating_sub(s.called_ns[i])).unwrap_or(u32::MAX),
+            },
         }));
         let pairs = t.intended_ns.into_iter().zip(t.called_ns);
         self.sends.extend(pairs.map(|(intended_ns, called_ns)| Send { intended_ns, called_ns }));
@@ -189,7 +200,15 @@ mod tests {
     use prost::Message;
 
     fn sample(intended_ns: u64, connection: u32) -> Sample {
-        Sample { intended_ns, called_ns: intended_ns + 1, sent_ns: 7, received_ns: 0, connection, flags: 3 << 8 }
+        Sample {
+            intended_ns,
+            called_ns: intended_ns + 1,
+            sent_ns: 7,
+            received_ns: 0,
+            connection,
+            flags: 3 << 8,
+            shared_ns: connection * 7,
+        }
     }
 
     proptest! {
@@ -241,5 +260,18 @@ mod tests {
         records.shift(-40);
         let moved = records.samples[0];
         assert_eq!((moved.intended_ns, moved.called_ns, moved.received_ns), (60, 61, 0));
+    }
+
+    /// An agent of before says that a stamp is shared, and not by how much it may be late: then it is the whole service time.
+    #[test]
+    fn a_shared_stamp_of_an_older_agent_is_bounded_by_its_request() {
+        let shared =
+            Sample { called_ns: 100, received_ns: 900, flags: Sample::SHARED_STAMP, shared_ns: 5, ..sample(90, 0) };
+        let alone = Sample { flags: 0, shared_ns: 0, ..shared };
+        let mut message = chunks(&Records { samples: vec![shared, alone], ..Records::default() }).remove(0);
+        message.samples.as_mut().unwrap().shared_ns.clear();
+        let mut read = Records::default();
+        assert!(read.take(message));
+        assert_eq!(read.samples.iter().map(|s| s.shared_ns).collect::<Vec<_>>(), [800, 0]);
     }
 }

@@ -28,7 +28,7 @@ pub enum Complaint {
         thread: u32,
         /// CPU time over wall time.
         share: f64,
-        /// The plan's limit.
+        /// The limit.
         limit: f64,
     },
     /// A thread wanted to run and did not.
@@ -39,7 +39,7 @@ pub enum Complaint {
         waited_ns: u64,
         /// The same over wall time.
         share: f64,
-        /// The plan's limit.
+        /// The limit.
         limit: f64,
         /// Times that it was taken off the core.
         preempted: u64,
@@ -50,7 +50,7 @@ pub enum Complaint {
         requests: u64,
         /// The same over all that were due.
         share: f64,
-        /// The plan's limit.
+        /// The limit.
         limit: f64,
         /// The longest such wait, ns.
         longest_ns: u64,
@@ -61,7 +61,7 @@ pub enum Complaint {
         asked_per_s: f64,
         /// Requests/s sent.
         sent_per_s: f64,
-        /// The plan's limit, relative.
+        /// The limit, relative: 0.02.
         limit: f64,
     },
     /// Requests had no good reply.

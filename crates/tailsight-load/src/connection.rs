@@ -9,7 +9,9 @@ use tailsight_protocol::reply::{Expect, Op};
 use crate::clock::now_ns;
 use crate::codec::{Ask, Encoder, Replies};
 use crate::lane::{Lane, Stamp, bump};
-use crate::pending::{BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status};
+use crate::pending::{
+    Arrival, BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status,
+};
 use crate::sample::{Sample, Status};
 use crate::stamps;
 use crate::tls::Tls;
@@ -89,6 +91,8 @@ pub(crate) struct Connection {
     oldest: u64,
     in_flight: u32,
     sampled: u32,
+    /// The last time before which nothing was left to read, ns; 0 where that is not known.
+    emptied_ns: u64,
 }
 
 impl Connection {
@@ -122,6 +126,7 @@ impl Connection {
             oldest: 0,
             in_flight: 0,
             sampled: 0,
+            emptied_ns: 0,
         }
     }
 
@@ -294,10 +299,14 @@ impl Connection {
         loop {
             let want = self.stamps && self.sampled > 0;
             let room = lane.buffer.len();
+            let asked_ns = now_ns();
             let (got, raw) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
                 Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(lane)),
                 Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((count, any)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.emptied_ns = asked_ns;
+                    return Ok((count, any));
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Broken::Closed(error.to_string())),
             };
@@ -322,6 +331,7 @@ impl Connection {
             }
             if got < room && !self.datagram {
                 // The socket is empty; new bytes are a new edge.
+                self.emptied_ns = asked_ns;
                 return Ok((count, any));
             }
         }
@@ -335,7 +345,7 @@ impl Connection {
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let result = self.replies.close(|reply| {
             if let Some(pending) = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0) {
-                end(pending, lane, status(&reply), now, Stamp::default(), self.index);
+                end(pending, lane, status(&reply), Arrival { now, ..Arrival::default() }, self.index);
                 ended += 1;
             }
         });
@@ -349,6 +359,7 @@ impl Connection {
         let (slots, index) = (&mut self.slots, self.index);
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
+        let (emptied_ns, datagram) = (self.emptied_ns, self.datagram);
         let (mut count, mut good, mut early) = (0_u32, false, false);
         let result = self.replies.feed(bytes, |reply| {
             let pending = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0);
@@ -363,7 +374,9 @@ impl Connection {
             }
             let status = status(&reply);
             good |= matches!(status, Status::Ok | Status::Miss);
-            end(pending, lane, status, now, stamp, index);
+            // A datagram is read alone.
+            let shared_since = (!datagram && reply.end < bytes.len()).then_some(emptied_ns);
+            end(pending, lane, status, Arrival { now, stamp, shared_since }, index);
             count += 1;
         });
         self.in_flight -= count;
@@ -382,7 +395,7 @@ impl Connection {
         Ok(count)
     }
 
-    /// Completes the samples of one read: their send stamps, and that all but the last share a receive stamp.
+    /// Completes the samples of one read: their send stamps.
     #[inline]
     fn finish_batch(&mut self, lane: &mut Lane) {
         if lane.batch.is_empty() {
@@ -444,12 +457,12 @@ impl Connection {
                 if flags & SAMPLED != 0 {
                     let (intended_ns, connection) = (pending.intended_ns, self.index);
                     let flags = flags & !INTERNAL | status as u32;
-                    let sample = Sample { intended_ns, called_ns: 0, sent_ns: 0, received_ns: 0, connection, flags };
+                    let sample = Sample { intended_ns, connection, flags, ..Sample::default() };
                     lane.batch.push((sample, None));
                 }
                 continue;
             }
-            end(pending, lane, status, 0, Stamp::default(), self.index);
+            end(pending, lane, status, Arrival::default(), self.index);
         }
         self.oldest = self.next;
         self.unsent = self.next;
@@ -473,7 +486,7 @@ impl Connection {
             if pending.called_ns >= before_ns {
                 break;
             }
-            end(pending, lane, Status::Lost, 0, Stamp::default(), self.index);
+            end(pending, lane, Status::Lost, Arrival::default(), self.index);
             self.replies.forget(if self.datagram { number & 0xffff } else { number });
             count += 1;
         }
@@ -508,6 +521,7 @@ impl Connection {
         self.first_stream = self.next;
         self.state = State::Connecting;
         (self.proven, self.wants_write, self.dirty, self.stamp_count) = (false, false, false, 0);
+        self.emptied_ns = 0;
         // Numbers go on: a wire id of the old connection means nothing on the new one.
         debug_assert_eq!(self.in_flight, 0);
     }

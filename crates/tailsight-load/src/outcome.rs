@@ -10,6 +10,15 @@ use crate::engine::Ended;
 use crate::lane::Published;
 use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, StampSource, Status, Treatment, Wait};
 
+/// CPU time over wall time of a thread, unless it spins: above this the client was the bottleneck.
+const CPU_SHARE: f64 = 0.95;
+/// Time that a thread was ready to run and did not, over wall time.
+const STARVED_SHARE: f64 = 0.01;
+/// Share of the requests due that were held back because every connection had its limit outstanding.
+const BLOCKED_SHARE: f64 = 0.001;
+/// How far the rate that was sent may be from the rate asked for.
+const RATE_ERROR: f64 = 0.02;
+
 /// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -241,25 +250,20 @@ impl Outcome {
         }
         for thread in &self.threads {
             let share = thread.treatment.cpu_ns as f64 / duration;
-            if share > limits.cpu_share && self.plan.wait != Wait::Spin {
-                complaints.push(Complaint::OutOfCpu { thread: thread.thread, share, limit: limits.cpu_share });
+            if share > CPU_SHARE && self.plan.wait != Wait::Spin {
+                complaints.push(Complaint::OutOfCpu { thread: thread.thread, share, limit: CPU_SHARE });
             }
             let Treatment { waited_ns, preempted, .. } = thread.treatment;
             let share = waited_ns as f64 / duration;
-            if share > limits.starved_share {
-                let (thread, limit) = (thread.thread, limits.starved_share);
+            if share > STARVED_SHARE {
+                let (thread, limit) = (thread.thread, STARVED_SHARE);
                 complaints.push(Complaint::Starved { thread, waited_ns, share, limit, preempted });
             }
         }
         let share = counts.blocked as f64 / counts.intended.max(1) as f64;
-        if share > limits.blocked_share {
+        if share > BLOCKED_SHARE {
             let longest_ns = self.threads.iter().map(|t| t.blocked_max_ns).max().unwrap_or(0);
-            complaints.push(Complaint::Blocked {
-                requests: counts.blocked,
-                share,
-                limit: limits.blocked_share,
-                longest_ns,
-            });
+            complaints.push(Complaint::Blocked { requests: counts.blocked, share, limit: BLOCKED_SHARE, longest_ns });
         }
         if let Some(asked) = self.asked() {
             let sent = counts.sent as f64;
@@ -267,10 +271,10 @@ impl Outcome {
             // what the schedule drew is none either.
             let chance = 5.0 * asked.sqrt() + counts.intended as f64 - asked;
             let missing = counts.unsent as f64;
-            if missing > limits.rate_error * asked || (sent - asked).abs() > limits.rate_error * asked + chance.abs() {
+            if missing > RATE_ERROR * asked || (sent - asked).abs() > RATE_ERROR * asked + chance.abs() {
                 let seconds = duration / 1e9;
                 let (asked_per_s, sent_per_s) = (asked / seconds, sent / seconds);
-                complaints.push(Complaint::RateMissed { asked_per_s, sent_per_s, limit: limits.rate_error });
+                complaints.push(Complaint::RateMissed { asked_per_s, sent_per_s, limit: RATE_ERROR });
             }
         }
         if counts.failed() > 0 {

@@ -42,9 +42,21 @@ pub(crate) fn status(reply: &Reply) -> Status {
     }
 }
 
-/// Ends a request: counts it and, if it is in the sample, puts it into the batch. `now` 0: there is no reply.
+/// What is known of when the bytes of a reply came.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Arrival {
+    /// The clock after the call that read them; 0: there is no reply.
+    pub(crate) now: u64,
+    /// The stamp of the last byte of that read.
+    pub(crate) stamp: Stamp,
+    /// Where later bytes came in that read: not before this did any of it come.
+    pub(crate) shared_since: Option<u64>,
+}
+
+/// Ends a request: counts it and, if it is in the sample, puts it into the batch.
 #[inline]
-pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, now: u64, received: Stamp, connection: u32) {
+pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, arrival: Arrival, connection: u32) {
+    let (now, received) = (arrival.now, arrival.stamp);
     lane.ended(status);
     let flags = pending.flags;
     pending.flags = 0;
@@ -58,6 +70,7 @@ pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, now: u
         received_ns: now,
         connection,
         flags: flags & !INTERNAL | status as u32,
+        shared_ns: 0,
     };
     if pending.stamp != Stamp::default() {
         apply_send_stamp(&mut sample, pending.stamp, lane);
@@ -69,10 +82,12 @@ pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, now: u
             sample.flags |= Sample::RECEIVED_STAMPED | if nic { Sample::RECEIVED_HARDWARE } else { 0 };
         }
         sample.flags |= refused(received, possible);
-        // The one before shares this read's stamp with this one.
-        if let Some((before, _)) = lane.batch.last_mut() {
-            before.flags |= Sample::SHARED_STAMP;
-        }
+    }
+    if let Some(since) = arrival.shared_since {
+        // Nor did it come before it was asked for.
+        let earliest = since.max(sample.called_ns);
+        sample.shared_ns = u32::try_from(sample.received_ns.saturating_sub(earliest)).unwrap_or(u32::MAX);
+        sample.flags |= Sample::SHARED_STAMP;
     }
     let due = (flags & STAMP_DUE != 0).then_some(pending.stamp_id);
     lane.batch.push((sample, due));
@@ -150,7 +165,7 @@ mod tests {
         ];
         for (stamps, expected_ns, flags) in cases {
             let mut sample =
-                Sample { intended_ns: called_ns, called_ns, sent_ns: called_ns, received_ns, connection: 0, flags: 0 };
+                Sample { intended_ns: called_ns, called_ns, sent_ns: called_ns, received_ns, ..Sample::default() };
             for (wall, nic) in stamps {
                 let raw = raw(&lane, called_ns, *wall, *nic);
                 let stamp = lane.placed(Some(0), raw);
@@ -181,11 +196,31 @@ mod tests {
         ] {
             let mut pending = Pending { called_ns, flags: BUSY | SAMPLED, ..Pending::default() };
             let received = lane.placed(nic, raw);
-            end(&mut pending, &mut lane, Status::Ok, called_ns + 10_000_000, received, 0);
+            let arrival = Arrival { now: called_ns + 10_000_000, stamp: received, shared_since: None };
+            end(&mut pending, &mut lane, Status::Ok, arrival, 0);
             let (sample, due) = lane.batch.pop().unwrap();
             assert_eq!((sample.flags, sample.status(), due), (flags, Status::Ok, None));
             let off = sample.received_ns.abs_diff(called_ns + at_ns);
             assert!(off <= lane.nics.error_ns() + 2 * lane.wall.offset.error_ns + 2, "{off}");
+        }
+    }
+
+    /// A reply that was read with later bytes has their stamp: it came between the last time at which nothing was there to read, or
+    /// its own request, and that.
+    #[test]
+    fn a_shared_stamp_is_bounded_by_when_there_was_nothing_to_read() {
+        let mut lane = lane();
+        let called_ns = now_ns();
+        for (since, shared_ns, flags) in [
+            (None, 0, 0),
+            (Some(called_ns + 4_000), 6_000, Sample::SHARED_STAMP),
+            (Some(called_ns - 5_000), 10_000, Sample::SHARED_STAMP),
+        ] {
+            let mut pending = Pending { called_ns, flags: BUSY | SAMPLED, ..Pending::default() };
+            let arrival = Arrival { now: called_ns + 10_000, shared_since: since, ..Arrival::default() };
+            end(&mut pending, &mut lane, Status::Ok, arrival, 0);
+            let (sample, _) = lane.batch.pop().unwrap();
+            assert_eq!((sample.shared_ns, sample.flags), (shared_ns, flags), "{since:?}");
         }
     }
 }

@@ -38,7 +38,7 @@ impl Status {
 }
 
 /// The times of one request that was chosen for the sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
     /// When it was due.
     pub intended_ns: u64,
@@ -53,6 +53,8 @@ pub struct Sample {
     pub connection: u32,
     /// Status and [flags](Sample::SENT_STAMPED).
     pub flags: u32,
+    /// By how much [`Sample::received_ns`] may be too late, ns, where [`Sample::SHARED_STAMP`] is set; else 0.
+    pub shared_ns: u32,
 }
 
 impl Sample {
@@ -64,8 +66,9 @@ impl Sample {
     pub const SENT_STAMPED: u32 = 1 << 8;
     /// `received_ns` is a stamp, the kernel's unless [`Sample::RECEIVED_HARDWARE`] is set.
     pub const RECEIVED_STAMPED: u32 = 1 << 9;
-    /// The bytes that were read with the reply's last byte held the end of a later reply too. The kernel gives one stamp
-    /// for all bytes of a read, so `received_ns` may be late, by at most the time between the two replies.
+    /// Later bytes were read with the reply's last byte. The kernel gives one stamp for all bytes of a read, that of the last, so
+    /// `received_ns` may be late, by [`Sample::shared_ns`] at most: back to the last time at which there was nothing to read on
+    /// the connection, or to when the request was sent.
     pub const SHARED_STAMP: u32 = 1 << 10;
     /// A stamp was outside of what is possible (a clock was set, a device stamps wrongly) and not used.
     pub const STAMP_REFUSED: u32 = 1 << 11;
@@ -159,6 +162,7 @@ mod tests {
                 received_ns: 20,
                 connection: 0,
                 flags: i as u32 | Sample::SENT_STAMPED | 7 << Sample::WINDOW_SHIFT,
+                shared_ns: 0,
             };
             assert_eq!((status as usize, sample.status(), sample.window()), (i, status, 7));
             assert_eq!((sample.response_ns(), sample.service_ns()), (Some(10), Some(7)));

@@ -78,7 +78,7 @@ fn agent(records: &Records, window: Window, latency: Latency) -> AgentBatch {
             // Not the kernel's stamp: the way through the kernel takes as long for a client that is on time.
             sent_ns: s.called_ns as i64,
             latency_ns: ns as f64,
-            shared_ns: 0,
+            shared_ns: s.shared_ns,
             agent: 0,
         })
     };
@@ -105,6 +105,7 @@ mod tests {
             received_ns: intended_ns + 50,
             connection: 0,
             flags: status as u32,
+            shared_ns: 30,
         }
     }
 
@@ -136,7 +137,7 @@ mod tests {
         let sends = &agent.windows[0];
         assert_eq!((sends[0].intended_ns, sends[sends.len() - 1].intended_ns), (60 * ms as i64, 300 * ms as i64));
         assert_eq!(agent.samples.len(), 2, "an error is no latency");
-        assert_eq!(agent.samples[0].latency_ns, 47.0);
+        assert_eq!((agent.samples[0].latency_ns, agent.samples[0].shared_ns), (47.0, 30));
         let late = agent.samples[0].sent_ns - agent.samples[0].intended_ns;
         assert_eq!(late, 2, "what the kernel took to send is not the client's lateness");
     }

@@ -351,7 +351,7 @@ pub struct Client {
     /// Share of the samples whose receive time is a stamp, the kernel's or a NIC's.
     pub stamped: f64,
     /// Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have come
-    /// earlier is not known, and not in the intervals.
+    /// earlier is in the intervals.
     #[serde(default)]
     pub shared: f64,
     /// How many samples that are.

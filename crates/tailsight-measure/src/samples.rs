@@ -2,7 +2,7 @@
 //!
 //! Columns: `intended_ns`, `called_ns` (the clock before the send call), `sent_ns`, `received_ns` (kernel stamps where
 //! `sent_stamped`, `received_stamped`; the NIC's where `sent_hardware`, `received_hardware`), `response_ns`, `service_ns`, `lateness_ns` (null where the request has none), `status`,
-//! `agent`, `connection`, `batch`, `flags` (bits of [`tailsight_load::Sample`]), `in_result` (what the verdict is about). The report
+//! `agent`, `connection`, `batch`, `flags` (bits of [`tailsight_load::Sample`]), `shared_ns` (by how much `received_ns` may be too late; absent from older files), `in_result` (what the verdict is about). The report
 //! is JSON under the file's key `tailsight`, so one file is the whole result and pandas, DuckDB and polars open it.
 
 use std::fs::File;
@@ -83,6 +83,7 @@ fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
         ("connection", Arc::new(rows.iter().map(|r| Some(r.sample.connection)).collect::<UInt32Array>()), false),
         ("batch", Arc::new(rows.iter().map(|r| Some(r.batch)).collect::<UInt16Array>()), false),
         ("flags", Arc::new(rows.iter().map(|r| Some(r.sample.flags)).collect::<UInt32Array>()), false),
+        ("shared_ns", Arc::new(rows.iter().map(|r| Some(r.sample.shared_ns)).collect::<UInt32Array>()), false),
         ("in_result", Arc::new(BooleanArray::from_iter(rows.iter().map(|r| Some(r.in_result)))), false),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).map_err(|e| e.to_string())
@@ -160,6 +161,7 @@ fn from_batch(batch: &RecordBatch, agents: &[String], rows: &mut Vec<Row>) -> Op
     let (intended, called, sent, received) =
         (u64s("intended_ns")?, u64s("called_ns")?, u64s("sent_ns")?, u64s("received_ns")?);
     let (connection, flags) = (u32s("connection")?, u32s("flags")?);
+    let shared = u32s("shared_ns");
     let number = column("batch")?.as_any().downcast_ref::<UInt16Array>()?;
     let in_result = column("in_result")?.as_any().downcast_ref::<BooleanArray>()?;
     let names = column("agent")?.as_any().downcast_ref::<arrow_array::DictionaryArray<Int8Type>>()?;
@@ -174,6 +176,7 @@ fn from_batch(batch: &RecordBatch, agents: &[String], rows: &mut Vec<Row>) -> Op
                 received_ns: received.value(i),
                 connection: connection.value(i),
                 flags: flags.value(i),
+                shared_ns: shared.as_ref().map_or(0, |s| s.value(i)),
             },
             agent: agents.iter().position(|a| a == name).unwrap_or(0) as u16,
             batch: number.value(i),

@@ -2,7 +2,7 @@
 //! how often experiments that are wrong are refused, and what is believed of clients that are late. Prints markdown;
 //! `--json FILE` writes the same as JSON.
 //!
-//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late] [--only TEXT]`
+//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late|shared] [--only TEXT]`
 
 #[path = "support/sim.rs"]
 mod sim;
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use sim::{Fault, Server, World, truth};
+use sim::{Fault, Server, Shared, World, truth};
 use tailsight_stats::method::{Arrivals, CheckId, Config, IntervalMethod, Method, Outcome, Step, Verdict};
 use tailsight_stats::random::mix;
 
@@ -172,6 +172,17 @@ fn bad(experiments: usize, only: &str) -> Vec<serde_json::Value> {
     rows
 }
 
+/// Replies that share a stamp: does what is believed hold the percentile of a client that stamps each by itself?
+fn shared(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
+    let of = |how| Fault::SharedReads(4, 20_000.0, how);
+    let cases = [
+        ("4 connections read every 20 us: bounded", of(Shared::Bounded)),
+        ("4 connections read every 20 us: left out", of(Shared::LeftOut)),
+        ("4 connections read every 20 us: ignored", of(Shared::Ignored)),
+    ];
+    disturbed(&cases, experiments, truth_requests, only)
+}
+
 /// Clients that are late: does what is believed hold the percentile of a punctual client?
 fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
     let cases: [(&str, Fault); 5] = [
@@ -181,12 +192,16 @@ fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
         ("late client: 1 us, and 0.3 % woken 100 us late", Fault::LateClient(1_000.0, 0.003, 100_000.0)),
         ("late client: 1 us, and 2 % woken 100 us late", Fault::LateClient(1_000.0, 0.02, 100_000.0)),
     ];
+    disturbed(&cases, experiments, truth_requests, only)
+}
+
+fn disturbed(cases: &[(&str, Fault)], experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
     println!(
         "\n| client | server | load | experiments | believed | coverage | too low / too high | refused by | of these with bounds | that hold it |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let mut rows = Vec::new();
-    for (name, fault) in cases.into_iter().filter(|(name, _)| name.contains(only)) {
+    for (name, fault) in cases.iter().copied().filter(|(name, _)| name.contains(only)) {
         for (server, load) in [
             (Server::Exponential, 0.2),
             (Server::Exponential, 0.5),
@@ -205,7 +220,7 @@ fn late(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
                         high += usize::from(p.lower_ns > p99);
                     }
                     Outcome::NotAvailable(refusal) => {
-                        for p in &refusal.bounds {
+                        for p in refusal.passed.iter().chain(&refusal.bounds) {
                             bounded += 1;
                             bounding += usize::from(p.lower_ns <= p99 && p99 <= p.upper_ns);
                         }
@@ -248,10 +263,12 @@ fn main() {
     let only = only_of(&arguments);
     let part = value("--part").map_or("both", String::as_str);
     let late = if matches!(part, "both" | "late") { late(experiments, requests, only) } else { Vec::new() };
-    let good = if matches!(part, "bad" | "late") { Vec::new() } else { good(experiments, requests, only) };
-    let bad = if matches!(part, "good" | "late") { Vec::new() } else { bad(experiments, only) };
+    let shared = if matches!(part, "both" | "shared") { shared(experiments, requests, only) } else { Vec::new() };
+    let good = if matches!(part, "bad" | "late" | "shared") { Vec::new() } else { good(experiments, requests, only) };
+    let bad = if matches!(part, "good" | "late" | "shared") { Vec::new() } else { bad(experiments, only) };
     if let Some(file) = value("--json") {
-        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad, "late": late})).expect("plain data");
+        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad, "late": late, "shared": shared}))
+            .expect("plain data");
         std::fs::write(file, text).expect("the JSON file can be written");
     }
 }

@@ -94,6 +94,9 @@ pub struct Traffic {
     /// TLS: trust anybody (test servers)
     #[arg(long)]
     pub insecure: bool,
+    /// TLS: the name that is asked for and checked against the certificate [default: the target's host]
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,

@@ -203,6 +203,9 @@ pub struct Samples {
     pub connection: ::prost::alloc::vec::Vec<u32>,
     #[prost(fixed32, repeated, tag = "6")]
     pub flags: ::prost::alloc::vec::Vec<u32>,
+    /// By how much received_ns may be too late, ns; absent from older agents.
+    #[prost(uint32, repeated, tag = "7")]
+    pub shared_ns: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Sends {

@@ -35,6 +35,11 @@ fn many_replies_in_one_read_are_a_sample_each() {
     assert_eq!(outcome.counts.ok, outcome.counts.intended, "{:?}", outcome.counts);
     let shared = outcome.samples.iter().filter(|s| s.flags & tailsight_load::Sample::SHARED_STAMP != 0).count();
     assert!(shared > outcome.samples.len() / 2, "{shared} of {}", outcome.samples.len());
+    for s in &outcome.samples {
+        let is_shared = s.flags & tailsight_load::Sample::SHARED_STAMP != 0;
+        // Not before it was asked for.
+        assert!((is_shared || s.shared_ns == 0) && u64::from(s.shared_ns) <= s.received_ns - s.called_ns, "{s:?}");
+    }
 }
 
 #[test]

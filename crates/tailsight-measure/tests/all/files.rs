@@ -50,6 +50,7 @@ fn row() -> impl Strategy<Value = Row> {
                 received_ns: t[3].into(),
                 connection,
                 flags,
+                shared_ns: connection / 2,
             },
             agent,
             batch,
@@ -87,7 +88,7 @@ fn each_row_says_which_of_its_times_are_a_nics() {
     let flags =
         [0, Sample::SENT_HARDWARE, Sample::RECEIVED_HARDWARE, Sample::SENT_HARDWARE | Sample::RECEIVED_HARDWARE];
     let rows = flags.map(|flags| {
-        let sample = Sample { intended_ns: 1, called_ns: 2, sent_ns: 3, received_ns: 4, connection: 0, flags };
+        let sample = Sample { intended_ns: 1, called_ns: 2, sent_ns: 3, received_ns: 4, flags, ..Sample::default() };
         Row { sample, agent: 0, batch: 0, in_result: true }
     });
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -94,6 +94,7 @@ impl Scripted {
                         received_ns: self.free as u64,
                         connection: 0,
                         flags: self.flags,
+                        shared_ns: 0,
                     });
                 }
             }

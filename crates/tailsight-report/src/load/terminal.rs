@@ -310,7 +310,7 @@ fn client(r: &Report) -> String {
     }
     if c.shared_samples > 0 {
         text += &format!(
-            "; {} ({}) share the stamp of a later reply that was read with them, and may have come earlier: no interval knows by how much",
+            "; {} ({}) share the stamp of a later reply that was read with them, and the intervals reach to when they may have come",
             counted(c.shared_samples, "sample"),
             percent(c.shared)
         );

@@ -92,6 +92,21 @@ pub enum Fault {
     LateClient(f64, f64, f64),
     /// 5 % of the requests are not sent.
     MissedLoad,
+    /// Requests go over so many connections at random, of each of which the client reads all that came, every so many ns: replies
+    /// that are read together have the time of the last. What is known of each is the time between that and the read before.
+    SharedReads(usize, f64, Shared),
+}
+
+/// What is done with replies that share a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(dead_code)]
+pub enum Shared {
+    /// The interval reaches to where they may have come.
+    Bounded,
+    /// They are left out (Lancet's way).
+    LeftOut,
+    /// Nothing.
+    Ignored,
 }
 
 /// A simulated experiment.
@@ -226,8 +241,11 @@ impl World {
         let spacing = ((samples as f64 / sampling_rate) as usize / WINDOWS).max(WINDOW);
         let mut agent = AgentBatch { agent: "simulated".into(), ..AgentBatch::default() };
         let mut counts = Vec::new();
+        // (when it came, its place among the samples) of all replies, in their order.
+        let mut replies: Vec<(f64, Option<usize>)> = Vec::new();
         while agent.samples.len() < samples {
             let (intended, sent, received) = self.request();
+            let recorded = agent.samples.len();
             if self.fault == Fault::MissedLoad && self.random.uniform() < 0.05 {
                 continue;
             }
@@ -248,11 +266,47 @@ impl World {
                 let latency_ns = (received - intended).round();
                 agent.samples.push(Sample { intended_ns, sent_ns, latency_ns, ..Sample::default() });
             }
+            if matches!(self.fault, Fault::SharedReads(..)) {
+                replies.push((received, (agent.samples.len() > recorded).then_some(recorded)));
+            }
             agent.requests += 1;
             count(&mut counts, sent - from, received - from);
         }
+        if let Fault::SharedReads(connections, every, how) = self.fault {
+            self.share(&mut agent.samples, &replies, connections, every, how);
+        }
         agent.slices = self.slices(counts, from);
         Batch { agents: vec![agent], sampling_rate, one_clock: true }
+    }
+
+    /// Gives replies that one read of a connection takes together the time of the last of them.
+    fn share(
+        &mut self,
+        samples: &mut Vec<Sample>,
+        replies: &[(f64, Option<usize>)],
+        connections: usize,
+        every: f64,
+        how: Shared,
+    ) {
+        let mut of: Vec<Vec<(f64, Option<usize>)>> = vec![Vec::new(); connections];
+        for reply in replies {
+            of[self.random.below(connections)].push(*reply);
+        }
+        let mut left_out = vec![false; samples.len()];
+        for together in of.iter().flat_map(|c| c.chunk_by(|a, b| (a.0 / every).floor() == (b.0 / every).floor())) {
+            let Some((last, _)) = together.last() else { continue };
+            let read_before = (last / every).floor() * every;
+            for (received, place) in &together[..together.len() - 1] {
+                let Some(place) = *place else { continue };
+                let sample = &mut samples[place];
+                let earliest = read_before.max(sample.sent_ns as f64);
+                left_out[place] = how == Shared::LeftOut;
+                sample.latency_ns += (last - received).round();
+                sample.shared_ns = if how == Shared::Bounded { (last - earliest).ceil() as u32 } else { 0 };
+            }
+        }
+        let mut left_out = left_out.into_iter();
+        samples.retain(|_| !left_out.next().unwrap_or(false));
     }
 
     fn slices(&self, mut counts: Vec<[u64; 2]>, from: f64) -> Vec<Slice> {

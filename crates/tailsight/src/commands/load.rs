@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
-use tailsight_load::{Arrivals, LoadError, Plan, Rate, Trust};
+use tailsight_load::{Arrivals, LoadError, Plan, Rate, Target, Trust};
 use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
 use tailsight_report::load as shown;
 
@@ -155,6 +155,13 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.cpus = traffic.cpus.clone();
     plan.stamps = !traffic.no_stamps;
     plan.seed = traffic.seed;
+    if let Some(name) = &traffic.server_name {
+        if !matches!(plan.target, Target::Tls(_)) {
+            let why = format!("--server-name {name} for {}, which is not reached over TLS", plan.target);
+            return Err(Error::Contradiction(why));
+        }
+        plan.server_name = Some(name.clone());
+    }
     plan.trust = match &traffic.ca {
         Some(path) => Trust::File(path.clone()),
         None if traffic.insecure => Trust::Anyone,

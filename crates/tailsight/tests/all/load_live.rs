@@ -68,8 +68,27 @@ pub fn adds_up(output: &Output) -> serde_json::Value {
                 assert!(report["verdict"][key].as_str().is_some_and(|t| t.len() > 10), "{}", shown(output));
             }
             assert!(report["verdict"]["failed"]["test"].is_string(), "{}", shown(output));
+            let verdict = &report["verdict"];
+            let listed = |key: &str| verdict[key].as_array().map_or(0, Vec::len);
+            assert!(listed("passed") + listed("bounds") + listed("missing") > 0, "{}", shown(output));
+            assert_eq!(listed("missing") > 0, verdict["no_bounds_because"].is_string(), "{}", shown(output));
+            let blamed = &verdict["failed"]["id"];
+            let assumptions = report["assumptions"].as_array().unwrap();
+            assert!(assumptions.iter().any(|a| a["id"] == *blamed && a["state"] == "not-held"), "{}", shown(output));
         }
         other => panic!("{other:?}: {}", shown(output)),
+    }
+    // Nothing is listed as held that had a check which failed.
+    for held in report["assumptions"].as_array().unwrap().iter().filter(|a| a["state"] == "held") {
+        let checks = report["checks"].as_array().unwrap().iter().filter(|c| c["id"] == held["id"]);
+        assert!(checks.clone().count() > 0 && checks.clone().all(|c| c["passed"] == true), "{}", shown(output));
+    }
+    for late in ["p50", "p90", "p99", "p99.9"] {
+        assert!(
+            report["lateness_ns"]["percentiles"][late].is_u64() || report["counts"]["sent"] == 0,
+            "{}",
+            shown(output)
+        );
     }
     let count = |name: &str| report["counts"][name].as_u64().unwrap();
     let statuses = ["ok", "miss", "error", "wrong", "closed", "garbage", "lost", "unanswered"];
@@ -294,13 +313,15 @@ fn what_is_wrong_from_the_start_is_an_error_that_says_so() {
     fails(
         &["load", &refused, "--rate", "1k", "--threads", "8", "--connections", "4"],
         2,
-        &["4 connections for 8 threads"],
+        &["connections must be one a thread (8) to 60000, got 4"],
     );
     fails(&["load", &refused, "--closed", "4", "--outstanding", "2"], 2, &["closed loop with 4 outstanding"]);
     fails(&["load", &refused, "--rate", "1k", "--cpus", "4095"], 2, &["core 4095 is not one"]);
     fails(&["load", "redis+udp://127.0.0.1:1", "--rate", "1k"], 2, &["datagrams need ids"]);
     fails(&["load", &refused, "--rate", "1k", "--max-time", "1s"], 2, &["2 s or more"]);
     fails(&["load", &refused, "--rate", "1k", "--protocol", "echo"], 2, &["leave one out"]);
+    fails(&["load", &refused, "--rate", "1k", "--server-name", "other"], 2, &["not reached over TLS"]);
+    fails(&["load", "rediss://127.0.0.1:1", "--rate", "1k", "--server-name", "a b"], 1, &["`a b`"]);
     fails(&["sweep", &refused, "--from", "5k", "--to", "1k"], 2, &["below --from"]);
     fails(&["sweep", &refused, "--slo", "p99"], 2, &["p99<500us"]);
     let dir = tempfile::tempdir().unwrap();
