@@ -11,6 +11,7 @@ use std::collections::HashMap;
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
+const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNC: u32 = 12;
 const TYPE_LEN: usize = 12;
@@ -72,6 +73,51 @@ fn named_in(btf: &[u8], (of_kind, prefix): (u32, &[u8]), names: &[&str]) -> Resu
     }
     // A name asked twice has one slot in the map: copy its answer to the others.
     Ok(names.iter().map(|n| present[wanted[n.as_bytes()]]).collect())
+}
+
+/// The values of an enumeration of the running kernel by name, as [`enum_in`] gives them.
+///
+/// # Errors
+/// As [`tracepoints_present`].
+pub fn enum_present(name: &str, most: usize) -> Result<Vec<String>, HostError> {
+    enum_in(&Root::host().bytes(VMLINUX)?, name, most)
+}
+
+/// The names of an enumeration's values, by value; values from `most` on and below 0 are left out, those between without a
+/// name are empty. Nothing when the image has no such enumeration.
+///
+/// # Errors
+/// As [`tracepoints_in`].
+pub fn enum_in(btf: &[u8], wanted: &str, most: usize) -> Result<Vec<String>, HostError> {
+    let (types, strings) = sections(btf)?;
+    let text = |at: usize| -> Option<&[u8]> {
+        let rest = strings.bytes.get(at..)?;
+        rest.get(..rest.iter().position(|b| *b == 0)?)
+    };
+    let mut at = 0;
+    while at < types.bytes.len() {
+        let fail = |what| HostError::Btf { offset: types.start + at, what };
+        let head = types.bytes.get(at..at + TYPE_LEN).ok_or_else(|| fail("a type is cut off"))?;
+        let info = u32_at(head, 4);
+        let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+        let len = extra_len(kind, members).ok_or_else(|| fail("unknown kind of type"))?;
+        if kind == KIND_ENUM && text(u32_at(head, 0) as usize) == Some(wanted.as_bytes()) {
+            let values =
+                types.bytes.get(at + TYPE_LEN..at + TYPE_LEN + len).ok_or_else(|| fail("a type is cut off"))?;
+            let mut names: Vec<String> = Vec::new();
+            for member in values.chunks_exact(8) {
+                let value = u32_at(member, 4) as usize;
+                let name = text(u32_at(member, 0) as usize).ok_or_else(|| fail("a name is out of range"))?;
+                if value < most {
+                    names.resize(names.len().max(value + 1), String::new());
+                    names[value] = String::from_utf8_lossy(name).into_owned();
+                }
+            }
+            return Ok(names);
+        }
+        at += TYPE_LEN + len;
+    }
+    Ok(vec![])
 }
 
 /// A part of the image and where it starts.
@@ -161,6 +207,24 @@ mod tests {
         let image = image(&["btf_trace_sched_switch", "size_t", "btf_trace_sk_data_ready"]);
         let asked = ["sched_switch", "size_t", "sk_data_ready", "sched", "sched_switch", "no_such"];
         assert_eq!(tracepoints_in(&image, &asked).unwrap(), [true, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn an_enumeration_s_values_have_their_names_and_holes_none() {
+        let strings = b"\0reason\0NONE\0FULL\0FAR\0";
+        let at = |name: &str| strings.windows(name.len()).position(|w| w == name.as_bytes()).unwrap() as u32;
+        let words = [at("reason"), KIND_ENUM << 24 | 3, 4, at("FULL"), 2, at("NONE"), 0, at("FAR"), 0xffff_0000];
+        let mut image = MAGIC.to_ne_bytes().to_vec();
+        image.extend([1, 0]);
+        let bytes = words.len() as u32 * 4;
+        for w in [24, 0, bytes, bytes, strings.len() as u32].into_iter().chain(words) {
+            image.extend(w.to_ne_bytes());
+        }
+        image.extend(strings);
+        assert_eq!(enum_in(&image, "reason", 100).unwrap(), ["NONE", "", "FULL"]);
+        assert!(enum_in(&image, "other", 100).unwrap().is_empty());
+        image.truncate(image.len() - strings.len() - 4);
+        assert!(enum_in(&image, "reason", 100).is_err());
     }
 
     #[test]

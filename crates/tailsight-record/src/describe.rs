@@ -43,6 +43,17 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     }
 }
 
+/// The kernel's names of the reasons for dropping packets, without what is the same in all; none where it does not tell.
+pub fn drop_reasons() -> Vec<String> {
+    let mut names = tailsight_host::btf::enum_present("skb_drop_reason", 1024).unwrap_or_default();
+    for name in &mut names {
+        if let Some(short) = name.strip_prefix("SKB_DROP_REASON_") {
+            *name = short.to_owned();
+        }
+    }
+    names
+}
+
 /// What the hooks cost. `window_events`: events written while the cost was measured. The time of runs that the filters turned away counts
 /// too: it is part of what an event costs.
 pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCost>, Error>, window_events: u64) {
@@ -62,6 +73,7 @@ pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCo
                 name: h.name.into(),
                 probe: h.probe.into(),
                 on: h.program.is_some(),
+                program: h.program.unwrap_or_default().into(),
                 reason: h.reason.clone(),
                 optional: h.need == Need::Optional,
                 ns_per_run: cost.and_then(|c| c.ns_per_run),
@@ -70,6 +82,7 @@ pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCo
             }
         })
         .collect();
+    meta.send_entry = meta.send_entry_of_hooks();
     let events = meta.events();
     meta.overhead.events = events;
     meta.overhead.ns_per_event = if window_events > 0 { ns / window_events as f64 } else { 0.0 };

@@ -1,8 +1,9 @@
-//! From sources to a run. The eBPF source: `tp_btf` programs that write into memory-mapped, per-core arrays.
+//! From sources to a run. The eBPF source: programs (`tp_btf`, and others where they see more) that write into memory-mapped, per-core arrays.
 //!
 //! [`session::record`] is the whole of it: it resolves the target, loads the probes, lets them write, and puts what
 //! they wrote into a run directory. The probes live one folder each in [`probes`], the C beside the Rust.
 
+mod attachable;
 pub mod buffer;
 pub mod clocks;
 pub mod collect;

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, OpenObject, ProgramInput, libbpf_sys};
 
+use crate::attachable::{self, Attachable};
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
 use crate::probes::nic_tx::{self, TxStamps};
@@ -37,17 +38,19 @@ pub struct HookState {
     pub need: Need,
     /// The program that serves it, when it is on.
     pub program: Option<&'static str>,
+    /// Programs to try when that one cannot be attached, best first.
+    pub instead: Vec<&'static str>,
     /// Why it is off.
     pub reason: Option<String>,
     /// What the results lack without it.
     pub tells: &'static str,
 }
 
-/// Decides for every hook, given which tracepoints exist. Pure.
+/// Decides for every hook, given what programs can attach to (why not, else). Pure.
 ///
 /// # Errors
 /// [`Error::NoSuchHook`] for a name that is no hook's; [`Error::HookNeeded`] for one that cannot be left out.
-pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec<HookState>, Error> {
+pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), String>) -> Result<Vec<HookState>, Error> {
     for name in &choice.add {
         if name != "all" && !probes::hooks().any(|(_, h)| h.name == name) {
             return Err(Error::NoSuchHook { name: name.clone() });
@@ -63,11 +66,16 @@ pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec
     let wanted = |list: &[String], name: &str| list.iter().any(|n| n == name || n == "all");
     Ok(probes::hooks()
         .map(|(probe, hook)| {
-            let program = hook.programs.iter().find(|p| match p.attach {
-                Attach::TpBtf(tracepoint) => present(tracepoint),
-            });
+            let tried: Vec<_> = hook.programs.iter().map(|p| (p.name, can_attach(p.attach))).collect();
+            let mut programs = tried.iter().filter(|(_, can)| can.is_ok()).map(|(name, _)| *name);
+            let program = programs.next();
             let reason = match (hook.need, program) {
-                (_, None) => Some("this kernel does not have the tracepoint".to_owned()),
+                (_, None) => {
+                    let mut why: Vec<&str> =
+                        tried.iter().filter_map(|(_, can)| can.as_ref().err()).map(|w| &**w).collect();
+                    why.dedup();
+                    Some(why.join("; "))
+                }
                 (need, Some(_)) if need != Need::Required && choice.remove.iter().any(|n| n == hook.name) => {
                     Some("left out by --without-hook".to_owned())
                 }
@@ -80,7 +88,8 @@ pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec
                 probe: probe.name,
                 name: hook.name,
                 need: hook.need,
-                program: program.filter(|_| reason.is_none()).map(|p| p.name),
+                program: program.filter(|_| reason.is_none()),
+                instead: if reason.is_none() { programs.collect() } else { vec![] },
                 reason,
                 tells: hook.tells,
             }
@@ -93,17 +102,8 @@ pub fn choose(choice: &HookChoice, present: impl Fn(&str) -> bool) -> Result<Vec
 /// # Errors
 /// [`Error::NotAllowed`] when the kernel has no BTF; [`Error::NoSuchHook`].
 pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
-    let names: Vec<&str> = probes::hooks()
-        .flat_map(|(_, h)| h.programs)
-        .map(|p| match p.attach {
-            Attach::TpBtf(t) => t,
-        })
-        .collect();
-    let present = tailsight_host::btf::tracepoints_present(&names)
-        .map_err(|e| Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {e}") })?;
-    let has: std::collections::HashSet<&str> =
-        names.into_iter().zip(present).filter(|(_, p)| *p).map(|(n, _)| n).collect();
-    choose(choice, |t| has.contains(t))
+    let kernel = Attachable::survey()?;
+    choose(choice, |attach| kernel.check(attach))
 }
 
 /// The probes in the kernel.
@@ -136,7 +136,7 @@ impl<'obj> Loaded<'obj> {
             let name = program.name().to_string_lossy().into_owned();
             let on = ["baseline", "current_task"].contains(&name.as_str())
                 || (tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
-                || hooks.iter().any(|h| h.program == Some(name.as_str()));
+                || hooks.iter().any(|h| h.program.iter().chain(&h.instead).any(|p| *p == name));
             program.set_autoload(on);
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
@@ -156,20 +156,22 @@ impl<'obj> Loaded<'obj> {
             _ => failed("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
-        for program in skel.object().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let Some(hook) = hooks.iter_mut().find(|h| h.program == Some(name.as_str())) else {
-                continue;
-            };
-            match program.attach() {
-                Ok(link) => links.push(link),
-                Err(e) if hook.need == Need::Required => {
-                    return Err(failed(&format!("attaching {name}"), e));
+        for hook in hooks.iter_mut() {
+            let candidates: Vec<&'static str> = hook.program.take().into_iter().chain(hook.instead.drain(..)).collect();
+            let mut refused = Vec::new();
+            for name in candidates {
+                match attach(&skel, name) {
+                    Ok(link) => {
+                        links.push(link);
+                        hook.program = Some(name);
+                        break;
+                    }
+                    Err(e) if hook.need == Need::Required => return Err(failed(&format!("attaching {name}"), e)),
+                    Err(e) => refused.push(format!("attaching {name} failed: {e}")),
                 }
-                Err(e) => {
-                    hook.program = None;
-                    hook.reason = Some(format!("attaching failed: {e}"));
-                }
+            }
+            if hook.program.is_none() && !refused.is_empty() {
+                hook.reason = Some(refused.join("; "));
             }
         }
         Ok(Loaded { skel, links })
@@ -255,6 +257,20 @@ impl<'obj> Loaded<'obj> {
     }
 }
 
+/// Attaches a loaded program to its place.
+fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error> {
+    let missing = || libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
+    let program = skel.object().progs_mut().find(|p| p.name() == name).ok_or_else(missing)?;
+    let place = probes::hooks().flat_map(|(_, h)| h.programs).find(|p| p.name == name).map(|p| p.attach);
+    match place {
+        Some(Attach::CgroupSend) => {
+            let root = attachable::cgroup_root().map_err(|why| libbpf_rs::Error::from(std::io::Error::other(why)))?;
+            program.attach_cgroup(root.as_raw_fd())
+        }
+        _ => program.attach(),
+    }
+}
+
 /// libbpf prints to stderr by itself; what matters comes back as an error.
 fn quiet_libbpf() {
     if std::env::var_os("TAILSIGHT_LIBBPF_LOG").is_none() {
@@ -266,9 +282,40 @@ fn quiet_libbpf() {
 mod tests {
     use super::*;
 
+    /// A kernel without these tracepoints, and with everything else.
+    fn without(missing: &[&'static str]) -> impl Fn(Attach) -> Result<(), String> {
+        move |attach| match attach {
+            Attach::TpBtf(name) if missing.contains(&name) => Err("this kernel does not have the tracepoint".into()),
+            _ => Ok(()),
+        }
+    }
+
+    #[test]
+    fn the_send_entry_falls_back_to_the_next_program_and_keeps_the_reasons() {
+        let of = |can: &dyn Fn(Attach) -> Result<(), String>, name: &str| {
+            choose(&HookChoice::default(), can).unwrap().into_iter().find(|h| h.name == name).unwrap()
+        };
+        let new = of(&|_| Ok(()), "tcp_sendmsg_locked");
+        assert_eq!((new.program, new.instead), (Some("tcp_sendmsg_locked"), vec!["fentry_tcp_sendmsg_locked"]));
+        let old = of(&without(&["tcp_sendmsg_locked"]), "tcp_sendmsg_locked");
+        assert_eq!((old.program, old.instead), (Some("fentry_tcp_sendmsg_locked"), vec![]));
+        let no_functions = |attach| match attach {
+            Attach::Fentry(_) | Attach::Fexit(_) => Err("no fentry".to_owned()),
+            _ => Ok(()),
+        };
+        assert_eq!(of(&no_functions, "udp_sendmsg").program, Some("cgroup_sendmsg4"));
+        assert_eq!(of(&no_functions, "ext4_sync_file_exit").program, Some("ext4_sync_file_exit"));
+        let neither = |attach| match attach {
+            Attach::CgroupSend => Err("no cgroup v2".to_owned()),
+            other => no_functions(other),
+        };
+        let off = of(&neither, "udpv6_sendmsg");
+        assert_eq!((off.program, off.reason.as_deref()), (None, Some("no fentry; no cgroup v2")));
+    }
+
     #[test]
     fn a_missing_tracepoint_turns_its_hook_off_and_says_so() {
-        let states = choose(&HookChoice::default(), |t| t != "sched_waking").unwrap();
+        let states = choose(&HookChoice::default(), without(&["sched_waking"])).unwrap();
         let waking = states.iter().find(|h| h.name == "sched_waking").unwrap();
         assert_eq!(waking.program, None);
         assert!(waking.reason.as_deref().unwrap().contains("does not have"));
@@ -278,11 +325,11 @@ mod tests {
 
     #[test]
     fn optional_hooks_are_off_until_asked_for() {
-        let off = choose(&HookChoice::default(), |_| true).unwrap();
+        let off = choose(&HookChoice::default(), |_| Ok(())).unwrap();
         assert!(off.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_none());
         let choice =
             HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["sched_waking".into()], empty: false };
-        let on = choose(&choice, |_| true).unwrap();
+        let on = choose(&choice, |_| Ok(())).unwrap();
         assert!(on.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_some());
         assert!(on.iter().find(|h| h.name == "sched_waking").unwrap().program.is_none());
     }
@@ -290,14 +337,14 @@ mod tests {
     #[test]
     fn a_hook_that_is_needed_cannot_be_left_out() {
         let choice = HookChoice { remove: vec!["sock_recv_length".into()], ..HookChoice::default() };
-        assert!(matches!(choose(&choice, |_| true), Err(Error::HookNeeded { .. })));
+        assert!(matches!(choose(&choice, |_| Ok(())), Err(Error::HookNeeded { .. })));
         let choice = HookChoice { remove: vec!["all".into()], ..HookChoice::default() };
-        assert!(matches!(choose(&choice, |_| true), Err(Error::NoSuchHook { .. })));
+        assert!(matches!(choose(&choice, |_| Ok(())), Err(Error::NoSuchHook { .. })));
     }
 
     #[test]
     fn an_unknown_hook_name_is_an_error() {
         let choice = HookChoice { add: vec!["no_such_hook".into()], ..HookChoice::default() };
-        assert!(matches!(choose(&choice, |_| true), Err(Error::NoSuchHook { .. })));
+        assert!(matches!(choose(&choice, |_| Ok(())), Err(Error::NoSuchHook { .. })));
     }
 }

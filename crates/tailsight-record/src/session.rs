@@ -378,6 +378,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         let program = hooks.iter().find(|h| h.name == hook.name).and_then(|h| h.program);
         hook.missed = missed.iter().find(|(name, _)| Some(name.as_str()) == program).map_or(0, |(_, n)| *n);
     }
+    meta.drop_reasons = describe::drop_reasons();
     describe::clocks(&mut meta, &clock_rows);
     nic_clocks.conclude(&mut meta, session.collector.stamps, (options.tx_stamps, tx_why));
     if session.collector.received == 0 {

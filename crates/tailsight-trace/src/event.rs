@@ -93,17 +93,17 @@ kinds! {
     /// Data was returned to the application.
     Recv = 15, "sock_recv_length", "aux: flow flags; a: address key; b: ports | copied_seq << 32; c: bytes | socket cookie << 32";
     /// Data was accepted from the application. Fires after an inline transmit.
-    Send = 16, "sock_send_length", "aux: flow flags; a: address key; b: ports | write_seq << 32; c: bytes | socket cookie << 32";
-    /// Bytes of one skb are about to be copied to the application.
-    SkbCopy = 17, "skb_copy_datagram_iovec", "a: bytes";
+    Send = 16, "sock_send_length", "aux: flow flags (RECOVERY, FULL, CLIENT too); a: address key; b: ports | write_seq << 32; c: bytes | socket cookie << 32";
+    /// Bytes of one skb are about to be copied to the application. Older runs only: sequence ranges tell the same.
+    SkbCopy = 17, "skb_copy_datagram_iovec, no longer recorded", "a: bytes";
     /// A packet was given to the queueing discipline.
-    TxQueue = 18, "net_dev_queue", "aux: flow flags; a: address key; b: ports | sequence << 32; c: payload bytes | ifindex << 32";
+    TxQueue = 18, "net_dev_queue", "aux: flow flags (CLIENT too); a: address key; b: ports | sequence << 32; c: payload bytes | ifindex << 32";
     /// A packet was given to the driver.
     TxDriver = 19, "net_dev_start_xmit", "as TxQueue";
     /// TCP retransmitted a segment.
-    TcpRetransmit = 20, "tcp_retransmit_skb", "aux: flow flags; a: address key; b: ports";
-    /// A packet was dropped.
-    SkbDrop = 21, "kfree_skb", "aux: flow flags; a: address key; b: ports | sequence << 32; c: payload bytes | drop reason << 32";
+    TcpRetransmit = 20, "tcp_retransmit_skb", "aux: flow flags (CLIENT too); a: address key; b: ports | sequence << 32; c: bytes (b's high half and c are 0 in older runs)";
+    /// A packet was dropped: one for the target, or with OUT one that it sent.
+    SkbDrop = 21, "kfree_skb", "aux: flow flags (OUT, CLIENT too); a: address key; b: ports | sequence << 32; c: payload bytes | drop reason << 32";
     /// A TCP socket changed state.
     SockState = 22, "inet_sock_set_state", "aux: flow flags; a: address key; b: ports | old state << 32 | new state << 40; c: socket cookie (low 32 bits)";
     /// One end of an IPv6 flow: the address behind an address key.
@@ -126,8 +126,8 @@ kinds! {
     VectorEntry = 44, "irq_vectors:*_entry", "aux: which, see VECTORS";
     /// A system vector ends.
     VectorExit = 45, "irq_vectors:*_exit", "aux: which, see VECTORS";
-    /// A NAPI poll ended.
-    NapiPoll = 46, "napi_poll", "a: packets | budget << 32; b: ifindex";
+    /// A NAPI poll ended. Older runs only: the softirq and its packets tell when.
+    NapiPoll = 46, "napi_poll, no longer recorded", "a: packets | budget << 32; b: ifindex";
     /// A core enters or leaves an idle state.
     CpuIdle = 47, "cpu_idle", "a: state, 0xffffffff on exit";
     /// A page fault taken in user mode by a thread of the target.
@@ -150,9 +150,9 @@ kinds! {
     WorkStart = 56, "workqueue_execute_start", "a: index into run.json's symbols, 0 when not known";
     /// A work item ends.
     WorkEnd = 57, "workqueue_execute_end", "";
-    /// Pages were migrated.
-    MigratePages = 58, "mm_migrate_pages", "aux: reason; a: pages moved; b: pages failed";
-    /// NUMA balancing moved a task.
+    /// Pages were migrated: the end of what MigrateBegin began (older runs have this event alone, of any task).
+    MigratePages = 58, "mm_migrate_pages", "a: pages moved; b: pages failed";
+    /// NUMA balancing moved a thread of the target (older runs: any task).
     NumaMove = 59, "sched_move_numa", "a: tid; b: source cpu | destination cpu << 32";
     /// Events of this core were lost from here on, until the next event of this core at the earliest.
     Lost = 60, "recorder", "b: events lost";
@@ -162,12 +162,15 @@ kinds! {
     ReclaimBegin = 62, "mm_vmscan_direct_reclaim_begin, mm_vmscan_memcg_reclaim_begin, mm_compaction_begin", "aux: 0 of the host, 1 of its memory cgroup, 2 compaction";
     /// The reclaim ended.
     ReclaimEnd = 63, "mm_vmscan_direct_reclaim_end, mm_vmscan_memcg_reclaim_end, mm_compaction_end", "aux: as ReclaimBegin";
-    /// The kernel starts to take data that the application sends on a TCP socket.
-    SendBegin = 64, "tcp_sendmsg_locked", "aux: flow flags; a: address key; b: ports | write_seq << 32";
+    /// The kernel starts to take data that the application sends. UDP before the route is known: address key 0 or without
+    /// the local address.
+    SendBegin = 64, "tcp_sendmsg_locked; udp_sendmsg, udpv6_sendmsg or cgroup/sendmsg4, sendmsg6", "aux: flow flags (CLIENT too); a: address key; b: ports | write_seq << 32";
     /// A thread of the target starts to write a file to its disk and waits for it.
-    SyncBegin = 66, "ext4_sync_file_enter", "";
+    SyncBegin = 66, "ext4_sync_file_enter, f2fs_sync_file_enter or vfs_fsync_range", "";
     /// The file is on its disk.
-    SyncEnd = 67, "ext4_sync_file_exit", "b: return value";
+    SyncEnd = 67, "ext4_sync_file_exit, f2fs_sync_file_exit or vfs_fsync_range", "b: return value";
+    /// A thread of the target starts to migrate pages; MigratePages ends it.
+    MigrateBegin = 69, "mm_migrate_pages_start", "a: the kernel's enum migrate_reason (5: NUMA balancing)";
     /// The NIC's own transmit time of a TCP reply, only with --nic-tx-stamps.
     NicTx = 80, "sock_ops TSTAMP_SND_HW", "aux: flow flags; a: address key; b: ports | sequence number after its last byte << 32; c: hardware time stamp, ns of the NIC's clock";
     /// Who has this core as the recording starts: `tid`, before any switch says so.
@@ -200,6 +203,14 @@ pub mod flow_flags {
     pub const RST: u16 = 16;
     /// The packet is not for a port of the target.
     pub const FOREIGN: u16 = 32;
+    /// Of a send: the socket was repairing a loss (TCP_CA_Recovery, TCP_CA_Loss) when the call had taken the data.
+    pub const RECOVERY: u16 = 64;
+    /// Of a drop: the packet was on its way out.
+    pub const OUT: u16 = 128;
+    /// The local port is none that the target serves: the target asks somebody else.
+    pub const CLIENT: u16 = 256;
+    /// Of a send: the socket's send buffer was full when the call ended.
+    pub const FULL: u16 = 512;
 }
 
 /// The system vectors of `VectorEntry`, by their number in `aux`.
@@ -286,6 +297,10 @@ pub fn c_header() -> String {
         ("SYN", flow_flags::SYN),
         ("RST", flow_flags::RST),
         ("FOREIGN", flow_flags::FOREIGN),
+        ("RECOVERY", flow_flags::RECOVERY),
+        ("OUT", flow_flags::OUT),
+        ("CLIENT", flow_flags::CLIENT),
+        ("FULL", flow_flags::FULL),
     ] {
         out += &format!("#define TS_FLOW_{name} {value}\n");
     }

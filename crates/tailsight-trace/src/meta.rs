@@ -44,6 +44,11 @@ pub struct RunMeta {
     pub payload: Option<Payload>,
     /// What the recording cost.
     pub overhead: Overhead,
+    /// Where the transmit leg begins; [`RunMeta::sends_from`] knows it of older runs, too.
+    pub send_entry: SendEntry,
+    /// Names of the drop reasons of the recorded kernel (`SKB_DROP_REASON_QDISC_DROP` is `QDISC_DROP`), by number; empty in
+    /// older runs and without its type information.
+    pub drop_reasons: Vec<String>,
     /// Time stamps of NICs.
     pub nic: NicStamps,
     /// Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than
@@ -162,6 +167,8 @@ pub struct Hook {
     pub probe: String,
     /// Whether it was attached.
     pub on: bool,
+    /// The program that served it, of those that can; empty when it was off, and in older runs.
+    pub program: String,
     /// Why it was not.
     pub reason: Option<String>,
     /// Off unless asked for: other hooks tell the same.
@@ -221,6 +228,35 @@ pub struct StampingDevice {
     pub tx: bool,
 }
 
+/// What first saw a reply of each protocol on its way out: the begin of the transmit leg (Tales of the Tail, T5). One of
+/// [`send_entry::ALL`]; empty in older runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SendEntry {
+    /// Of TCP.
+    pub tcp: String,
+    /// Of UDP.
+    pub udp: String,
+}
+
+/// The sources of the send entry, best first.
+pub mod send_entry {
+    /// The kernel's tracepoint at the begin of its send function (TCP, 6.16 and newer).
+    pub const TRACEPOINT: &str = "tcp_sendmsg_locked";
+    /// The begin of the kernel's send function itself (fentry).
+    pub const FENTRY: &str = "fentry";
+    /// The hook that the kernel asks whether a datagram may be sent (UDP on sockets that are not connected).
+    pub const CGROUP: &str = "cgroup";
+    /// The system call's entry.
+    pub const SYSTEM_CALL: &str = "sys_enter";
+    /// The hand-over to the queueing discipline.
+    pub const QUEUE: &str = "net_dev_queue";
+    /// The hand-over to the driver.
+    pub const DRIVER: &str = "driver";
+    /// All of them.
+    pub const ALL: [&str; 6] = [TRACEPOINT, FENTRY, CGROUP, SYSTEM_CALL, QUEUE, DRIVER];
+}
+
 /// The per-core buffers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -266,8 +302,60 @@ impl RunMeta {
     pub fn events(&self) -> u64 {
         self.cpus.iter().map(|c| c.events).sum()
     }
+    /// What the hooks that were on make the begin of the transmit leg. Runs of older recorders had no other sources than
+    /// the tracepoint, the system calls and the driver.
+    pub fn send_entry_of_hooks(&self) -> SendEntry {
+        let on = |name: &str| self.hook(name).is_some_and(|h| h.on);
+        let by = |name: &str| self.hook(name).filter(|h| h.on).map(|h| h.program.as_str());
+        let later = || {
+            let all = [("sys_enter", send_entry::SYSTEM_CALL), ("net_dev_queue", send_entry::QUEUE)];
+            all.into_iter().find(|(name, _)| on(name)).map_or(send_entry::DRIVER, |(_, source)| source)
+        };
+        let tcp = match by("tcp_sendmsg_locked") {
+            Some(program) if program.starts_with("fentry") => send_entry::FENTRY,
+            Some(_) => send_entry::TRACEPOINT,
+            None => later(),
+        };
+        let udp = match by("udp_sendmsg") {
+            Some(program) if program.starts_with("cgroup") => send_entry::CGROUP,
+            Some(_) => send_entry::FENTRY,
+            None => later(),
+        };
+        SendEntry { tcp: tcp.into(), udp: udp.into() }
+    }
+    /// Where the transmit leg begins: as the run says, else as its hooks do.
+    pub fn sends_from(&self) -> SendEntry {
+        if self.send_entry.tcp.is_empty() { self.send_entry_of_hooks() } else { self.send_entry.clone() }
+    }
     /// The hook of that name, if the run knows it.
     pub fn hook(&self, name: &str) -> Option<&Hook> {
         self.hooks.iter().find(|h| h.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(name: &str, program: &str, on: bool) -> Hook {
+        Hook { name: name.into(), program: program.into(), on, ..Hook::default() }
+    }
+
+    #[test]
+    fn where_the_transmit_leg_begins_is_the_best_hook_that_was_on() {
+        let of = |hooks: Vec<Hook>| {
+            let entry = RunMeta { hooks, ..RunMeta::default() }.sends_from();
+            (entry.tcp, entry.udp)
+        };
+        let is = |tcp: &str, udp: &str| (tcp.to_owned(), udp.to_owned());
+        // A run of the recorder before this field.
+        assert_eq!(of(vec![hook("tcp_sendmsg_locked", "", true)]), is("tcp_sendmsg_locked", "driver"));
+        assert_eq!(of(vec![hook("tcp_sendmsg_locked", "", false)]), is("driver", "driver"));
+        let fentry = hook("tcp_sendmsg_locked", "fentry_tcp_sendmsg_locked", true);
+        let cgroup = hook("udp_sendmsg", "cgroup_sendmsg4", true);
+        assert_eq!(of(vec![fentry, cgroup]), is("fentry", "cgroup"));
+        let calls = vec![hook("sys_enter", "sys_enter", true), hook("net_dev_queue", "net_dev_queue", true)];
+        assert_eq!(of(calls), is("sys_enter", "sys_enter"));
+        assert_eq!(of(vec![hook("net_dev_queue", "net_dev_queue", true)]), is("net_dev_queue", "net_dev_queue"));
     }
 }

@@ -20,7 +20,8 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `clocks.arrow` | comparisons of the clocks of the system |\n\
 | `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
-| `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\n\
+| `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\
+| `sent.parquet` | derived, when there are any: one row for each send call that answers no received message |\n\n\
 A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` ended early and says why.\n\n\
 ## Compatibility\n\n\
 A reader opens every format version up to its own and refuses newer ones by name. Kinds and columns are only added.\n\n\
@@ -33,7 +34,8 @@ A reader opens every format version up to its own and refuses newer ones by name
 | `a`, `b`, `c` | uint64 | by kind |\n\n\
 `x | y << 32` (a bitwise or) means: x in the low half, y in the high half. An *address key* is `local << 32 | remote` for IPv4 and a\n\
 64-bit mix of both addresses for IPv6 (`FlowAddr6` and sockets.arrow have the addresses). *Flow flags* in `aux`: 1 IPv6,\n\
-2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target.\n\n\
+2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target, 64 (of a send) repairing a loss, 128 (of a drop) on its way out, 256 not a\n\
+port that the target serves: it asks somebody else, 512 (of a send) the send buffer is full.\n\n\
 | kind | name | hook | fields |\n|---|---|---|---|\n"
     );
     for spec in KINDS {

@@ -274,7 +274,7 @@ fn hook_to_leave(text: &str) -> Result<String, String> {
 
 /// Whether the choice can be met at all, on whatever kernel.
 fn check_hooks(choice: HookChoice, text: &str) -> Result<String, String> {
-    loader::choose(&choice, |_| true).map(|_| text.to_owned()).map_err(|e| e.to_string())
+    loader::choose(&choice, |_| Ok(())).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

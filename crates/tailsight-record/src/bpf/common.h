@@ -72,6 +72,7 @@ __u32 recording;
 __u32 naming; /* births and names of tasks only: from the first look at the host's tasks until the recording starts */
 __u64 target_tgids[65536]; /* a bit a process id, up to the kernel's limit of 4,194,304 */
 __u64 target_ports[1024];  /* a bit a local port */
+__u64 client_ports[1024];  /* local ports from which the target itself asked others, a bit each */
 __u32 follow_children;
 
 static __always_inline bool is_target_tgid(__u32 tgid)
@@ -82,6 +83,11 @@ static __always_inline bool is_target_tgid(__u32 tgid)
 static __always_inline bool is_target_port(__u16 port)
 {
 	return target_ports[port >> 6] >> (port & 63) & 1;
+}
+
+static __always_inline bool is_client_port(__u16 port)
+{
+	return client_ports[port >> 6] >> (port & 63) & 1;
 }
 
 /* One event; `ts` 0: now. Returns without a word when the buffers are not there yet. */

@@ -20,6 +20,18 @@ enum { false, true };
 enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12 };
 enum { BPF_F_MMAPABLE = 1024 };
 
+/* Fixed by the kernel's interface with programs, which the verifier translates: not relocated. */
+struct bpf_sock {
+	__u32 bound_dev_if, family, type, protocol, mark, priority, src_ip4, src_ip6[4];
+	__u32 src_port; /* host byte order */
+};
+struct bpf_sock_addr {
+	__u32 user_family, user_ip4, user_ip6[4];
+	__u32 user_port; /* network byte order */
+	__u32 family, type, protocol, msg_src_ip4, msg_src_ip6[4];
+	struct bpf_sock *sk;
+};
+
 /* Whole, for libbpf compares the kinds of the types in a kernel function's signature. */
 struct inode;
 struct __sk_buff {
@@ -81,6 +93,11 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	int sk_wmem_queued;
+	int sk_sndbuf;
+};
+struct inet_connection_sock {
+	__u8 icsk_ca_state : 5; /* a bit field: only with BPF_CORE_READ_BITFIELD */
 };
 struct tcp_sock {
 	__u32 rcv_nxt;
@@ -94,6 +111,7 @@ struct sk_buff {
 	unsigned int data_len;
 	__be16 protocol;
 	__u16 network_header;
+	char cb[48];
 	unsigned int end;
 	unsigned char *head;
 	unsigned char *data;

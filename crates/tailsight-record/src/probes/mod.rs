@@ -66,11 +66,32 @@ pub struct Program {
 pub enum Attach {
     /// To a tracepoint whose arguments BTF describes (`tp_btf`).
     TpBtf(&'static str),
+    /// To the begin of a kernel function. Needs a kernel with a function tracer that lets programs use it.
+    Fentry(&'static str),
+    /// To the return of a kernel function, likewise.
+    Fexit(&'static str),
+    /// To the root of cgroup v2: asked whether a datagram may be sent, on a socket that is not connected.
+    CgroupSend,
 }
 
 /// A `tp_btf` program with the tracepoint's own name.
 pub const fn tp_btf(name: &'static str) -> Program {
     Program { name, attach: Attach::TpBtf(name) }
+}
+
+/// A program at the begin of a kernel function.
+pub const fn fentry(name: &'static str, function: &'static str) -> Program {
+    Program { name, attach: Attach::Fentry(function) }
+}
+
+/// A program at the return of a kernel function.
+pub const fn fexit(name: &'static str, function: &'static str) -> Program {
+    Program { name, attach: Attach::Fexit(function) }
+}
+
+/// A program that the kernel asks whether a datagram may be sent.
+pub const fn cgroup_send(name: &'static str) -> Program {
+    Program { name, attach: Attach::CgroupSend }
 }
 
 /// Every probe.

@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Files that the target's threads wait for on their way to the disk: the whole of fsync, its work and its sleeps.
- * hooks: ext4_sync_file_enter, ext4_sync_file_exit
+/* Files that the target's threads wait for on their way to the disk: the whole of fsync, its work and its sleeps. Of any
+ * file system where functions can be traced; else of those with a tracepoint at both ends (xfs and btrfs have one at the
+ * begin only).
+ * hooks: ext4_sync_file_enter, ext4_sync_file_exit, f2fs_sync_file_enter, f2fs_sync_file_exit
  * events: SyncBegin, SyncEnd */
 
-SEC("tp_btf/ext4_sync_file_enter")
-int HOOK(ext4_sync_file_enter)
-{
-	emit_if_target(TS_SYNC_BEGIN, 0, 0, 0, 0);
-	return 0;
-}
+#define SYNC_BEGINS(section, name)                                                                                     \
+	SEC(section)                                                                                                   \
+	int HOOK(name)                                                                                                 \
+	{                                                                                                              \
+		emit_if_target(TS_SYNC_BEGIN, 0, 0, 0, 0);                                                             \
+		return 0;                                                                                              \
+	}
+
+SYNC_BEGINS("tp_btf/ext4_sync_file_enter", ext4_sync_file_enter)
+SYNC_BEGINS("tp_btf/f2fs_sync_file_enter", f2fs_sync_file_enter)
+SYNC_BEGINS("fentry/vfs_fsync_range", fentry_vfs_fsync_range)
 
 SEC("tp_btf/ext4_sync_file_exit")
 int HOOK(ext4_sync_file_exit, struct inode *inode, int ret)
+{
+	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	return 0;
+}
+
+SEC("tp_btf/f2fs_sync_file_exit")
+int HOOK(f2fs_sync_file_exit, struct inode *inode, int need, int data, int ret)
+{
+	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	return 0;
+}
+
+SEC("fexit/vfs_fsync_range")
+int HOOK(fexit_vfs_fsync_range, struct file *file, long long from, long long to, int data, int ret)
 {
 	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Interrupts, softirqs and system vectors, as spans; NAPI polls.
- * hooks: irq_handler_entry/exit, softirq_entry/exit, irq_vectors:*, napi_poll
- * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, NapiPoll, Steal */
+/* Interrupts, softirqs and system vectors, as spans.
+ * hooks: irq_handler_entry/exit, softirq_entry/exit, irq_vectors:*
+ * events: IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, VectorEntry, VectorExit, Steal */
 
 SEC("tp_btf/softirq_entry")
 int HOOK(softirq_entry, unsigned int vec)
@@ -30,14 +30,6 @@ SEC("tp_btf/irq_handler_exit")
 int HOOK(irq_handler_exit, int irq)
 {
 	emit(TS_IRQ_EXIT, 0, irq, 0, 0);
-	return 0;
-}
-
-SEC("tp_btf/napi_poll")
-int HOOK(napi_poll, struct napi_struct *napi, int work, int budget)
-{
-	struct net_device *dev = napi->dev;
-	emit(TS_NAPI_POLL, 0, pair(work, budget), dev ? dev->ifindex : 0, 0);
 	return 0;
 }
 

@@ -1,8 +1,8 @@
-//! Interrupts, softirqs and system vectors, as spans; NAPI polls. The C is beside this file, in `interrupts.bpf.c`; its header lists hooks and events.
+//! Interrupts, softirqs and system vectors, as spans. The C is beside this file, in `interrupts.bpf.c`; its header lists hooks and events.
 
 use super::{Hook, Need, Probe, tp_btf};
 
-/// Interrupts, softirqs and system vectors, as spans; NAPI polls.
+/// Interrupts, softirqs and system vectors, as spans.
 pub const PROBE: Probe = Probe {
     name: "interrupts",
     hooks: &[
@@ -19,12 +19,6 @@ pub const PROBE: Probe = Probe {
             need: Need::Default,
             tells: "device interrupts",
             programs: &[tp_btf("irq_handler_exit")],
-        },
-        Hook {
-            name: "napi_poll",
-            need: Need::Optional,
-            tells: "how many packets each NAPI poll took (softirq and packet events tell when)",
-            programs: &[tp_btf("napi_poll")],
         },
         Hook {
             name: "local_timer_entry",

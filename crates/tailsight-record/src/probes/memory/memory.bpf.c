@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Page faults of the target (never an address), page migration, NUMA moves, and memory that the target's threads
  * reclaim themselves.
- * hooks: page_fault_user, page_fault_kernel, mm_migrate_pages, sched_move_numa, mm_vmscan_direct_reclaim_begin/end,
+ * hooks: page_fault_user, page_fault_kernel, mm_migrate_pages_start, mm_migrate_pages, sched_move_numa, mm_vmscan_direct_reclaim_begin/end,
  * mm_vmscan_memcg_reclaim_begin/end, mm_compaction_begin/end
- * events: FaultUser, FaultKernel, MigratePages, NumaMove, ReclaimBegin, ReclaimEnd */
+ * events: FaultUser, FaultKernel, MigrateBegin, MigratePages, NumaMove, ReclaimBegin, ReclaimEnd */
 
 SEC("tp_btf/page_fault_user")
 int HOOK(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
@@ -19,17 +19,25 @@ int HOOK(page_fault_kernel, unsigned long address, struct pt_regs *regs, unsigne
 	return 0;
 }
 
+SEC("tp_btf/mm_migrate_pages_start")
+int HOOK(mm_migrate_pages_start, int mode, int reason)
+{
+	emit_if_target(TS_MIGRATE_BEGIN, 0, (__u32)reason, 0, 0);
+	return 0;
+}
+
 SEC("tp_btf/mm_migrate_pages")
 int HOOK(mm_migrate_pages, unsigned long moved, unsigned long failed)
 {
-	emit(TS_MIGRATE_PAGES, 0, moved, failed, 0);
+	emit_if_target(TS_MIGRATE_PAGES, 0, moved, failed, 0);
 	return 0;
 }
 
 SEC("tp_btf/sched_move_numa")
 int HOOK(sched_move_numa, struct task_struct *p, int from, int to)
 {
-	emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
+	if (is_target_tgid(p->tgid))
+		emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
 	return 0;
 }
 

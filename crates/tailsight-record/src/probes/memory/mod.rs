@@ -19,15 +19,21 @@ pub const PROBE: Probe = Probe {
             programs: &[tp_btf("page_fault_kernel")],
         },
         Hook {
+            name: "mm_migrate_pages_start",
+            need: Need::Default,
+            tells: "page migration by the target's threads, with its reason (NUMA balancing)",
+            programs: &[tp_btf("mm_migrate_pages_start")],
+        },
+        Hook {
             name: "mm_migrate_pages",
             need: Need::Default,
-            tells: "page migration",
+            tells: "page migration by the target's threads, with its reason (NUMA balancing)",
             programs: &[tp_btf("mm_migrate_pages")],
         },
         Hook {
             name: "sched_move_numa",
             need: Need::Default,
-            tells: "NUMA balancing",
+            tells: "how often NUMA balancing moved the target's threads",
             programs: &[tp_btf("sched_move_numa")],
         },
         Hook {

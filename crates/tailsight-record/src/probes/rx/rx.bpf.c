@@ -79,6 +79,16 @@ int HOOK(kfree_skb, struct sk_buff *skb, void *location, int reason)
 	/* Some drops happen before a network header is known. */
 	if (offset == 0 || offset == 0xffff)
 		return 0;
+	struct sock *sk = skb->sk;
+	__u16 port = sk ? sk->__sk_common.skc_num : 0;
+	bool serves = is_target_port(port);
+	/* One of the target's own on its way out still has the socket that sent it. */
+	if (sk && (serves || is_client_port(port)) && parse(skb->head + offset, skb->protocol, 0xffff, false, &p) &&
+	    p.flow.ports >> 16 == port) {
+		if (p.payload)
+			emit_packet(TS_SKB_DROP, &p, TS_FLOW_OUT | (serves ? 0 : TS_FLOW_CLIENT), reason);
+		return 0;
+	}
 	if (parse(skb->head + offset, skb->protocol, 0xffff, true, &p) && is_target_port(p.flow.ports >> 16))
 		emit_packet(TS_SKB_DROP, &p, 0, reason);
 	return 0;

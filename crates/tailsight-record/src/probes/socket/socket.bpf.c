@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The border between kernel and application: data ready, received, sent; and connections that come and go.
- * hooks: sk_data_ready, sock_recv_length, tcp_sendmsg_locked, sock_send_length, skb_copy_datagram_iovec,
+ * hooks: sk_data_ready, sock_recv_length, tcp_sendmsg_locked, udp_sendmsg, udpv6_sendmsg, sock_send_length,
  * inet_sock_set_state
- * events: Handoff, Recv, SendBegin, Send, SkbCopy, SockState, FlowAddr6 */
+ * events: Handoff, Recv, SendBegin, Send, SockState, FlowAddr6 */
 
 #define MSG_PEEK 2
 #define TCP_ESTABLISHED 1
@@ -54,17 +54,92 @@ int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
 	return 0;
 }
 
+/* A socket that the target sends on: one of its server's, or one with which it asks somebody else; that one's port is kept,
+ * so that its packets are known. */
+static __always_inline bool sends_on(const struct sock *sk, struct flow *flow)
+{
+	if (!is_inet(sk))
+		return false;
+	flow_of_sock(sk, flow);
+	__u16 port = sk->__sk_common.skc_num;
+	if (is_target_port(port))
+		return true;
+	flow->flags |= TS_FLOW_CLIENT;
+	if (!is_client_port(port))
+		__sync_fetch_and_or(&client_ports[port >> 6], 1ULL << (port & 63));
+	return true;
+}
+
+static __always_inline int send_begins(const struct sock *sk)
+{
+	struct flow flow;
+	__u64 who = target_here();
+	if (!who || !sends_on(sk, &flow))
+		return 0;
+	emit_of(who, TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
+	return 0;
+}
+
 /* Inside the copy loop, so several times in a long send: the first one of a call counts. */
 SEC("tp_btf/tcp_sendmsg_locked")
 int HOOK(tcp_sendmsg_locked, const struct sock *sk)
 {
-	struct flow flow;
+	return send_begins(sk);
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int HOOK(fentry_tcp_sendmsg_locked, struct sock *sk)
+{
+	return send_begins(sk);
+}
+
+SEC("fentry/udp_sendmsg")
+int HOOK(fentry_udp_sendmsg, struct sock *sk)
+{
+	return send_begins(sk);
+}
+
+SEC("fentry/udpv6_sendmsg")
+int HOOK(fentry_udpv6_sendmsg, struct sock *sk)
+{
+	return send_begins(sk);
+}
+
+/* Asked at the begin of a send on a UDP socket that is not connected, whether it may: it may. */
+static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
+{
+	struct bpf_sock *sk = ctx->sk;
 	__u64 who;
-	if (!is_ours(sk) || !(who = target_here()))
+	if (!recording || empty_programs || !sk || !(who = target_here()))
+		return 1;
+	__u16 port = sk->src_port;
+	if (is_target_port(port))
+		emit_of(who, TS_SEND_BEGIN, flags | TS_FLOW_UDP, 0, (__u32)port << 16 | bpf_ntohs(ctx->user_port), 0);
+	return 1;
+}
+
+SEC("cgroup/sendmsg4")
+int cgroup_sendmsg4(struct bpf_sock_addr *ctx)
+{
+	return may_send(ctx, 0);
+}
+
+SEC("cgroup/sendmsg6")
+int cgroup_sendmsg6(struct bpf_sock_addr *ctx)
+{
+	return may_send(ctx, TS_FLOW_V6);
+}
+
+#define TCP_CA_RECOVERY 3
+
+/* What else a TCP socket says at the end of a send. */
+static __always_inline __u16 state_of(const struct sock *sk)
+{
+	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	flow_of_sock(sk, &flow);
-	emit_of(who, TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
-	return 0;
+	const struct inet_connection_sock *icsk = (const void *)AS(struct inet_connection_sock, sk);
+	return (BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) >= TCP_CA_RECOVERY ? TS_FLOW_RECOVERY : 0) |
+	       (sk->sk_wmem_queued >= sk->sk_sndbuf ? TS_FLOW_FULL : 0);
 }
 
 SEC("tp_btf/sock_send_length")
@@ -72,17 +147,10 @@ int HOOK(sock_send_length, struct sock *sk, int ret, int flags)
 {
 	struct flow flow;
 	__u64 who;
-	if (ret <= 0 || !is_ours(sk) || !(who = target_here()))
+	if (ret <= 0 || !(who = target_here()) || !sends_on(sk, &flow))
 		return 0;
-	flow_of_sock(sk, &flow);
-	emit_of(who, TS_SEND, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), pair(ret, cookie_of(sk)));
-	return 0;
-}
-
-SEC("tp_btf/skb_copy_datagram_iovec")
-int HOOK(skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
-{
-	emit_if_target(TS_SKB_COPY, 0, len, 0, 0);
+	emit_of(who, TS_SEND, flow.flags | state_of(sk), flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)),
+		pair(ret, cookie_of(sk)));
 	return 0;
 }
 

@@ -9,14 +9,22 @@ static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p
 {
 	struct sock *sk = skb->sk;
 	/* The socket's port is a cheap first look; a forwarded packet has no socket and is not the target's. */
-	if (!sk || !is_target_port(sk->__sk_common.skc_num))
+	if (!sk)
+		return false;
+	__u16 port = sk->__sk_common.skc_num;
+	bool serves = is_target_port(port);
+	if (!serves && !is_client_port(port))
 		return false;
 	unsigned char *l3 = skb->head + skb->network_header;
 	__u32 bytes = skb->len - (__u32)(l3 - skb->data);
 	/* Not folded into a difference of pointers, which the verifier does not take in 32 bits. */
 	barrier_var(bytes);
 	*at = skb->len - bytes;
-	return parse(l3, skb->protocol, bytes, false, p) && p->payload;
+	if (!parse(l3, skb->protocol, bytes, false, p) || !p->payload)
+		return false;
+	if (!serves)
+		p->flow.flags |= TS_FLOW_CLIENT;
+	return true;
 }
 
 SEC("tp_btf/net_dev_queue")
@@ -36,18 +44,31 @@ int HOOK(net_dev_start_xmit, struct sk_buff *skb)
 	__u32 at;
 	if (parse_outgoing(skb, &p, &at)) {
 		emit_packet(TS_TX_DRIVER, &p, 0, skb->dev->ifindex);
-		emit_payload(skb, at, &p, true);
+		if (!(p.flow.flags & TS_FLOW_CLIENT))
+			emit_payload(skb, at, &p, true);
 	}
 	return 0;
 }
 
+/* The begin of struct tcp_skb_cb in skb->cb. */
+struct tcp_range {
+	__u32 seq, end_seq;
+};
+
 SEC("tp_btf/tcp_retransmit_skb")
-int HOOK(tcp_retransmit_skb, const struct sock *sk)
+int HOOK(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *skb)
 {
 	struct flow flow;
-	if (!is_ours(sk))
+	struct tcp_range range = {};
+	if (!is_inet(sk))
+		return 0;
+	bool serves = is_target_port(sk->__sk_common.skc_num);
+	if (!serves && !is_client_port(sk->__sk_common.skc_num))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_TCP_RETRANSMIT, flow.flags, flow.addrs, flow.ports, 0);
+	if (skb)
+		bpf_probe_read_kernel(&range, sizeof(range), skb->cb);
+	emit(TS_TCP_RETRANSMIT, flow.flags | (serves ? 0 : TS_FLOW_CLIENT), flow.addrs, pair(flow.ports, range.seq),
+	     range.end_seq - range.seq);
 	return 0;
 }
