@@ -22,7 +22,11 @@ pub struct Segment {
     pub begins: bool,
     /// The running thread was serving a message (set later, by serving window).
     pub serving: bool,
+    /// What the recorder's hooks took of it, ns: counted from its beginning, and never more than there is.
+    pub hooks: u16,
 }
+
+const _: () = assert!(size_of::<Segment>() == 16);
 
 /// One core's timeline.
 #[derive(Clone, Debug)]
@@ -76,7 +80,14 @@ impl Core {
                 last.node = node;
                 last.begins |= begins;
             }
-            _ => self.segments.push(Segment { from: ts, node, begins, serving: false }),
+            _ => self.segments.push(Segment { from: ts, node, begins, serving: false, hooks: 0 }),
+        }
+    }
+
+    /// The hook that wrote the last event ran here for so long.
+    pub fn charge(&mut self, ns: u16) {
+        if let Some(last) = self.segments.last_mut() {
+            last.hooks = last.hooks.saturating_add(ns);
         }
     }
 
@@ -145,6 +156,12 @@ impl Core {
             }
             Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
             Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::MigrateBegin => self.begin(tree, threads, event, Frame::Migrate { why: event.a as u8 }),
+            Kind::MigratePages => {
+                if let Some(frame) = threads.innermost(event.tid, |f| matches!(f, Frame::Migrate { .. })) {
+                    self.end(tree, threads, event, frame);
+                }
+            }
             Kind::SyncBegin => self.begin(tree, threads, event, Frame::FileSync),
             Kind::SyncEnd => self.end(tree, threads, event, Frame::FileSync),
             Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
@@ -196,8 +213,8 @@ impl Core {
                     self.push(tree, ts, Frame::IdleState { state: event.a as u8 });
                 }
             }
-            // A boundary that serving windows may need when system calls are not recorded.
-            Kind::Recv | Kind::Send => {
+            // A boundary that serving windows may need when system calls are not recorded; a leg's, for what the hooks took.
+            Kind::Recv | Kind::Send | Kind::SendBegin => {
                 let node = self.node;
                 self.enter(ts, node, false);
             }
@@ -255,7 +272,10 @@ impl Core {
     fn steal(&mut self, tree: &mut Tree, from: u64, to: u64) {
         let Some(at) = self.segments.iter().rposition(|s| s.from <= from) else { return };
         let below = self.segments[at];
-        let stolen = Segment { from, node: tree.push(below.node, Frame::Stolen), begins: true, serving: false };
+        // What the hooks took stays with what ran.
+        let node = tree.push(below.node, Frame::Stolen);
+        let stolen = Segment { from, node, begins: true, serving: false, hooks: 0 };
+        let left = if below.from == from { below.hooks } else { 0 };
         let next = self.segments.get(at + 1).map(|s| s.from);
         if below.from == from {
             self.segments[at] = stolen;
@@ -264,7 +284,7 @@ impl Core {
         }
         if next != Some(to) {
             let place = self.segments.partition_point(|s| s.from < to);
-            self.segments.insert(place, Segment { from: to, begins: false, ..below });
+            self.segments.insert(place, Segment { from: to, begins: false, hooks: left, ..below });
         }
     }
 

@@ -3,8 +3,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
+use tailsight_trace::meta::SendEntry;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
+use crate::hooks::HookCosts;
 use crate::model::{Flow, Who};
 use crate::nic::NicClocks;
 
@@ -169,6 +171,12 @@ pub struct Facts {
     pub protocol: Option<(Protocol, u32)>,
     /// The clocks of NICs that stamp.
     pub nic: NicClocks,
+    /// What the recorder's hooks cost.
+    pub costs: HookCosts,
+    /// Where the transmit leg begins.
+    pub send_entry: SendEntry,
+    /// Where the names of drop reasons begin in the symbols, and how many there are.
+    pub drop_reasons: (u32, u32),
 }
 
 impl Facts {
@@ -180,6 +188,8 @@ impl Facts {
         names.recorded_by(run.meta.recorder.clone());
         names.add_services(&run.sockets, &mut symbols);
         names.add_tasks_and_stacks(&run.meta.stacks, &mut symbols);
+        let drop_reasons = (symbols.len() as u32, run.meta.drop_reasons.len() as u32);
+        symbols.extend_from_slice(&run.meta.drop_reasons);
         Facts {
             app: run.meta.target.app.clone(),
             names,
@@ -188,6 +198,9 @@ impl Facts {
             symbols,
             cpus: cpus.min(u32::from(u16::MAX)) as u16,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
+            costs: HookCosts::of(&run.meta.hooks),
+            send_entry: run.meta.sends_from(),
+            drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
         }
     }

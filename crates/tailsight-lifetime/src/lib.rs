@@ -5,12 +5,14 @@
 //! walk into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
 pub mod cores;
+pub mod hooks;
 pub mod input;
 pub mod lifeline;
 pub mod matching;
 pub mod merge;
 pub mod model;
 pub mod nic;
+pub mod outgoing;
 pub mod partition;
 pub mod points;
 pub mod requests;
@@ -29,7 +31,9 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
-pub use model::{Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Who};
+pub use model::{
+    Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Sent, SentKind, Who,
+};
 pub use requests::Framing;
 pub use requests::classes::RequestClass;
 
@@ -59,6 +63,14 @@ pub struct Lifetimes {
     pub incomplete: BTreeMap<Incomplete, u64>,
     /// Page faults by message: of the thread that answered it, while it worked for it. Empty when there were none.
     pub faults: Vec<u32>,
+    /// What the application sent unasked or asked of others, in the order of the send calls; no part of `messages`.
+    pub sent: Vec<Sent>,
+    /// Retransmissions and drops of what the target sent its clients.
+    pub outgoing: outgoing::Counts,
+    /// How often NUMA balancing moved a thread of the target to another core.
+    pub numa_moves: u64,
+    /// Where the transmit leg begins.
+    pub send_entry: tailsight_trace::meta::SendEntry,
     /// Classes of requests, by [`Message::class`]; empty without a protocol.
     pub classes: Vec<RequestClass>,
     /// How far requests were framed; `None`: recorded without a protocol, messages are segments and replies are paired by
@@ -69,6 +81,9 @@ pub struct Lifetimes {
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
     offsets: [Vec<u32>; 3],
+    /// Parts of the transmit leg of `sent`, likewise.
+    sent_parts: Vec<Part>,
+    sent_offsets: Vec<u32>,
 }
 
 /// The three legs that are measured; the total is their sum.
@@ -101,6 +116,15 @@ impl Lifetimes {
     pub fn who(&self, owner: usize) -> &Who {
         static NOBODY: Who = Who { pid: 0, tid: 0, process: String::new(), recorder: false };
         self.who.get(owner).unwrap_or(&NOBODY)
+    }
+
+    /// The parts of the transmit leg of what the application sent by itself: they sum to [`Sent::transmit_ns`]. Empty when
+    /// that was not seen.
+    pub fn sent_parts(&self, sent: usize) -> &[Part] {
+        match self.sent_offsets.get(sent..sent + 2) {
+            Some(&[from, to]) => &self.sent_parts[from as usize..to as usize],
+            _ => &[],
+        }
     }
 
     /// The class of a message; `None` without a protocol.
@@ -167,6 +191,9 @@ impl Analysis {
             symbols: facts.symbols.clone(),
             incomplete: std::mem::take(&mut scan.incomplete),
             faults: std::mem::take(&mut scan.faults),
+            outgoing: std::mem::take(&mut scan.outgoing),
+            numa_moves: scan.numa_moves,
+            send_entry: facts.send_entry.clone(),
             classes: std::mem::take(&mut scan.classes),
             framing: scan.framing.take(),
             nic: std::mem::take(&mut scan.nic),
@@ -183,6 +210,14 @@ impl Analysis {
                 lifetimes.offsets[l].push(lifetimes.parts[l].len() as u32);
             }
         }
+        lifetimes.sent_offsets.push(0);
+        for (sent, extra) in &scan.sent {
+            let Sent { flow, bytes, tid, send_ns, xmit_ns, .. } = *sent;
+            let message = Message { flow, bytes, tid, send_ns, xmit_ns, ..Message::default() };
+            partition.leg(&scan, &mut owners, (&message, extra), Leg::Transmit, &mut lifetimes.sent_parts);
+            lifetimes.sent_offsets.push(lifetimes.sent_parts.len() as u32);
+        }
+        lifetimes.sent = scan.sent.iter().map(|(sent, _)| *sent).collect();
         stages::complete(&mut scan);
         (lifetimes.owners, lifetimes.who) = owners.into_lists();
         for who in &lifetimes.who {

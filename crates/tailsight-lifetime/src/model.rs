@@ -143,6 +143,8 @@ pub enum Context {
         /// Whether it is a kernel thread.
         kernel: bool,
     },
+    /// The recorder's own hooks, wherever they ran.
+    Profiler,
     /// Nothing ran on the core.
     Idle,
     /// The thread slept and no core was being waited for; the frames say in what.
@@ -253,6 +255,83 @@ pub enum Frame {
     NicToDriver,
     /// Between the hand-over to the driver and the NIC's transmit stamp.
     DriverToNic,
+    /// The reply waited in its socket: for room in the window of the connection or of the peer, for an acknowledgement
+    /// (Nagle), for its turn (pacing). Where the hook of queueing disciplines was on.
+    TxSocket,
+    /// The reply waited in the queueing discipline.
+    TxQdisc,
+    /// The reply waited in its socket while the connection repaired a loss of what the application had sent before.
+    TxRecovery,
+    /// The reply was dropped on its way out, and waited until it was sent again.
+    TxDropped {
+        /// The kernel's reason: index into the run's symbols, 0 when its name is not known.
+        symbol: u32,
+    },
+    /// The thread migrated pages to other memory.
+    Migrate {
+        /// The kernel's `enum migrate_reason`.
+        why: u8,
+    },
+}
+
+/// `enum migrate_reason` (include/linux/migrate_mode.h), by number.
+const MIGRATE_REASONS: [&str; 10] = [
+    "compaction",
+    "memory-failure",
+    "memory-hotplug",
+    "syscall",
+    "mempolicy",
+    "numa",
+    "contiguous-range",
+    "long-term-pin",
+    "demotion",
+    "damon",
+];
+
+/// Why the application sent something that no received message asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SentKind {
+    /// Unasked, to a client.
+    Push,
+    /// To another server, on a connection that the application opened.
+    Request,
+}
+
+impl SentKind {
+    /// Its name, as in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            SentKind::Push => "push",
+            SentKind::Request => "request",
+        }
+    }
+}
+
+/// One send call that answers no received message. Times are CLOCK_MONOTONIC ns, 0 when not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Unasked, or asked of another server.
+    pub kind: SentKind,
+    /// Index into [`crate::Lifetimes::flows`].
+    pub flow: u32,
+    /// Bytes that the call took.
+    pub bytes: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The send call entered (T5).
+    pub send_ns: u64,
+    /// The send call had taken the data.
+    pub sent_ns: u64,
+    /// Its last byte was given to the driver (T6).
+    pub xmit_ns: u64,
+}
+
+impl Sent {
+    /// From the send call to the hand-over, ns, when both were seen.
+    pub fn transmit_ns(&self) -> Option<u64> {
+        (self.send_ns != 0 && self.xmit_ns >= self.send_ns).then(|| self.xmit_ns - self.send_ns)
+    }
 }
 
 /// The owner of some nanoseconds.
@@ -395,6 +474,8 @@ pub mod flags {
     pub const FROM_NIC: u16 = 2048;
     /// Its transmit leg ends at the NIC's stamp: so it is for all messages of a run, or for none.
     pub const TO_NIC: u16 = 4096;
+    /// Its reply was dropped on its way out, by this host, and never reached the driver.
+    pub const REPLY_DROPPED: u16 = 8192;
 }
 
 impl Message {
@@ -499,6 +580,18 @@ impl Frame {
             Frame::TxQueued => "tx-queued".into(),
             Frame::NicToDriver => "nic-to-driver".into(),
             Frame::DriverToNic => "driver-to-nic".into(),
+            Frame::TxSocket => "tx-socket".into(),
+            Frame::TxQdisc => "tx-qdisc".into(),
+            Frame::TxRecovery => "tx-recovery".into(),
+            Frame::TxDropped { symbol } => {
+                format!(
+                    "tx-dropped:{}",
+                    symbols.get(symbol as usize).filter(|s| !s.is_empty()).map_or("?", String::as_str)
+                )
+            }
+            Frame::Migrate { why } => {
+                format!("migrate:{}", MIGRATE_REASONS.get(usize::from(why)).copied().unwrap_or("unknown"))
+            }
         }
     }
 }
@@ -511,6 +604,7 @@ impl Owner {
             Context::Ahead => "ahead".into(),
             Context::Sibling { comm } => format!("sibling:{comm}"),
             Context::Foreign { comm, .. } => comm.clone(),
+            Context::Profiler => "profiler".into(),
             Context::Idle => "idle".into(),
             Context::Blocked => "blocked".into(),
             Context::Unknown => "unknown".into(),

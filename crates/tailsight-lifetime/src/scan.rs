@@ -14,8 +14,9 @@ use crate::matching::udp::Datagrams;
 use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
-use crate::model::{Flow, Incomplete, Message, flags};
+use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
 use crate::nic::{NicUse, Stamp};
+use crate::outgoing::{self, Outgoing};
 use crate::points::Points;
 use crate::requests::Framing;
 use crate::requests::capture::{Captures, Open, may_interrupt};
@@ -46,6 +47,14 @@ pub struct Scan {
     pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
     /// Page faults of each message's thread while it worked for it; empty when there were none.
     pub faults: Vec<u32>,
+    /// What the application sent unasked or asked of others, in the order of the send calls, with what the walk needs.
+    pub sent: Vec<(Sent, Extra)>,
+    /// Retransmissions and drops on the way out.
+    pub outgoing: outgoing::Counts,
+    /// How often NUMA balancing moved a thread of the target.
+    pub numa_moves: u64,
+    /// Where the names of drop reasons begin in the symbols, and how many there are.
+    drop_reasons: (u32, u32),
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How far requests were framed, with a protocol.
@@ -56,6 +65,14 @@ pub struct Scan {
     pub start_ns: u64,
     /// Time of the last event.
     pub end_ns: u64,
+}
+
+impl Scan {
+    /// The symbol of a drop reason, 0 when its name is not known.
+    pub fn drop_reason(&self, reason: u32) -> u32 {
+        let (from, names) = self.drop_reasons;
+        if reason < names { from + reason } else { 0 }
+    }
 }
 
 #[derive(Default)]
@@ -71,6 +88,12 @@ struct TcpFlow {
     framed: Option<Box<Framed>>,
     /// The device that its last packet went out by.
     ifindex: u32,
+    /// The end of the last send call.
+    sent_ns: u64,
+    /// At that, the send buffer was full: more of the same is to come.
+    full: bool,
+    /// That call answered nobody.
+    pushing: bool,
 }
 
 impl TcpFlow {
@@ -81,6 +104,7 @@ impl TcpFlow {
             self.framed = None;
             self.receiver = Receiver::default();
             self.replies = Replies::default();
+            (self.sent_ns, self.full, self.pushing) = (0, false, false);
             self.new = true;
         }
     }
@@ -114,6 +138,12 @@ struct Scanner<'a> {
     last_send: FxHashMap<u32, u64>,
     /// Since when a thread is in a send call on TCP, where the kernel tells.
     sending: FxHashMap<u32, u64>,
+    /// Connections that the target opened to others, and what it asks there.
+    clients: FxHashMap<FlowKey, Replies>,
+    outgoing: Outgoing,
+    /// When each thread last received a message or waited for work: it had turned to something else.
+    turned: FxHashMap<u32, u64>,
+    numa_moves: u64,
     losses: Losses,
     points: Points,
     /// By core: the last packet that came in, until its stamp is met.
@@ -191,6 +221,10 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         found: Found::default(),
         last_send: FxHashMap::default(),
         sending: FxHashMap::default(),
+        clients: FxHashMap::default(),
+        outgoing: Outgoing::default(),
+        turned: FxHashMap::default(),
+        numa_moves: 0,
         losses: Losses::default(),
         points: Points::default(),
         arrived: vec![None; cores],
@@ -219,13 +253,17 @@ impl Scanner<'_> {
             Kind::RxHardware => self.stamped(cpu, event),
             Kind::NicTx => self.stamped_out(event),
             Kind::Handoff => self.handoff(cpu, event),
+            Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.outgoing.dropped(event),
             Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
             Kind::SkbDrop => {
                 if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
                     flow.receiver.dropped(event);
                 }
             }
+            Kind::TxQueue => self.outgoing.queued(event),
             Kind::TxDriver => self.xmit(cpu, event),
+            Kind::TcpRetransmit => self.outgoing.retransmitted(event),
+            Kind::NumaMove => self.numa_moves += u64::from(self.facts.names.is_target(event.a_lo())),
             Kind::Recv => self.recv(cpu, event),
             // Inside the copy loop: the first of a call is its begin.
             Kind::SendBegin => {
@@ -241,6 +279,7 @@ impl Scanner<'_> {
         let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
         self.threads.take(&self.tree, cpu, node, kind, event);
         core.take(&mut self.tree, &mut self.threads, kind, event);
+        core.charge(self.facts.costs.of_event(kind, event));
     }
 
     /// Puts payload together; a packet to the driver is framed when all that was kept of it is there.
@@ -361,6 +400,9 @@ impl Scanner<'_> {
         let turned = self.last_send.remove(&tid).filter(|sent| event.ts - sent < CALL_NS);
         let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);
         let call = RecvCall { ts: event.ts, entered, cpu, tid };
+        // A thread that received is in no send call: what began there came to nothing.
+        self.sending.remove(&tid);
+        self.outgoing.received(tid);
         let key = FlowKey::of(event);
         let range = if key.is_udp() {
             let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
@@ -400,27 +442,35 @@ impl Scanner<'_> {
         };
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
+            self.turned.insert(tid, event.ts);
             self.windows.received(tid, entered);
         }
     }
 
     fn sent(&mut self, event: &Event) {
-        let tid = event.tid;
-        self.last_send.insert(tid, event.ts);
-        self.windows.sent(tid, event.ts);
-        let begun = self.sending.remove(&tid);
+        let (tid, key) = (event.tid, FlowKey::of(event));
+        // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
+        let begun = self.sending.remove(&tid).or_else(|| self.threads.syscall_since(tid));
+        let xmit = if key.is_udp() { self.udp_xmit.remove(&tid) } else { None };
+        let queued_key = xmit.map_or(key, |x| x.2.key);
+        let queued = self.outgoing.first_of_call(tid, queued_key);
         let call = SendCall {
-            entered: self.threads.syscall_since(tid).or(begun).unwrap_or(event.ts),
+            entered: begun.or(queued).unwrap_or(event.ts),
             ts: event.ts,
             tid,
             end: event.b_hi(),
             inline_xmit: None,
         };
-        let key = FlowKey::of(event);
+        self.outgoing.sent(key, event);
+        // A port that became the target's while recording is one that it serves.
+        if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
+            return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
+        }
+        self.last_send.insert(tid, event.ts);
+        self.windows.sent(tid, event.ts);
         if key.is_udp() {
-            // Without a system call there is no telling since when; what was sent before is gone from here.
-            let since = self.threads.syscall_since(tid).unwrap_or(0);
-            let xmit = self.udp_xmit.remove(&tid).filter(|(ts, ..)| *ts >= since);
+            // Without a begin there is no telling since when; what was sent before is gone from here.
+            let xmit = xmit.filter(|(ts, ..)| *ts >= begun.unwrap_or(0));
             let call = SendCall { inline_xmit: xmit.map(|(ts, cpu, _)| (ts, cpu)), ..call };
             // A connected socket says to whom it sends.
             let to = xmit.map(|x| x.2.key).or_else(|| (key.remote_port() != 0).then_some(key));
@@ -430,30 +480,70 @@ impl Scanner<'_> {
                 }
                 _ => None,
             };
-            self.udp_replies.sent(call, (event.c_hi(), event.c_lo()), to, reply, &mut self.found);
-        } else if let Some(flow) = self.tcp.get_mut(&key) {
-            match &mut flow.framed {
-                Some(framed) => framed.sent(call, event.c_lo(), &mut self.found),
-                None => {
-                    flow.replies.sent(call, &mut self.found);
-                }
+            let sent = (event.c_hi(), event.c_lo());
+            if !self.udp_replies.sent(call, sent, to, reply, &mut self.found) {
+                self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
+            return;
+        }
+        let turned = self.turned.get(&tid).copied().unwrap_or(0);
+        let flow = self.tcp.entry(key).or_default();
+        if let Some(framed) = &mut flow.framed {
+            return framed.sent(call, event.c_lo(), &mut self.found);
+        }
+        // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that
+        // was taken whole. The first send of a connection that was open before may answer what came before the recording.
+        let (nobody, first) = (flow.replies.is_idle(), flow.sent_ns == 0);
+        let unasked = flow.replies.owes_nothing()
+            && (flow.pushing || if nobody { !first || flow.new } else { !flow.full && turned > flow.sent_ns });
+        (flow.sent_ns, flow.full, flow.pushing) = (event.ts, event.aux & flow_flags::FULL != 0, unasked);
+        if unasked {
+            self.unasked(SentKind::Push, call, event, key);
+        } else {
+            flow.replies.sent(call, &mut self.found);
         }
     }
 
-    fn xmit(&mut self, cpu: u16, event: &Event) {
-        let id = match &mut self.captures {
-            Some((_, captures)) => captures.begin(cpu, event, true),
-            None => 0,
+    /// The target asked somebody else.
+    fn asked(&mut self, call: SendCall, event: &Event, key: FlowKey, xmit: Option<(u64, u16)>) {
+        let call = SendCall { inline_xmit: xmit.filter(|x| key.is_udp() && x.0 >= call.entered), ..call };
+        self.unasked(SentKind::Request, call, event, key);
+    }
+
+    /// A send call that answers no message.
+    fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) {
+        let flow = index_of(&mut self.flow_index, &mut self.flows, key);
+        let message = Message { flow, bytes: event.c_lo(), tid: event.tid, ..Message::default() };
+        let index = self.found.send(kind, message);
+        let mut datagrams = Replies::default();
+        let replies = match kind {
+            _ if key.is_udp() => &mut datagrams,
+            SentKind::Push => &mut self.tcp.entry(key).or_default().replies,
+            SentKind::Request => self.clients.entry(key).or_default(),
         };
-        if event.aux & flow_flags::UDP != 0 {
+        replies.unasked(call, index, &mut self.found);
+    }
+
+    fn xmit(&mut self, cpu: u16, event: &Event) {
+        self.outgoing.driver(event);
+        let key = FlowKey::of(event);
+        let end = event.b_hi().wrapping_add(event.c_lo());
+        let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
+        if asks && !key.is_udp() {
+            // The first packet comes before the event of the call that it is in.
+            return self.clients.entry(key).or_default().xmit(end, event.ts, cpu, &mut self.found);
+        }
+        let id = match &mut self.captures {
+            Some((_, captures)) if !asks => captures.begin(cpu, event, true),
+            _ => 0,
+        };
+        if key.is_udp() {
             self.udp_xmit.insert(event.tid, (event.ts, cpu, Open::of(event, id, true)));
-        } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+        } else if let Some(flow) = self.tcp.get_mut(&key) {
             flow.ifindex = event.c_hi();
             if id != 0 {
                 return; // framed when its payload is there
             }
-            let end = event.b_hi().wrapping_add(event.c_lo());
             flow.replies.xmit(end, event.ts, cpu, &mut self.found);
         }
     }
@@ -487,7 +577,9 @@ impl Scanner<'_> {
         if nr != u32::MAX {
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
-            self.windows.slept(tid, nr - 1, ts, (event.c_hi(), stack));
+            if self.windows.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
+                self.turned.insert(tid, ts);
+            }
         }
     }
 
@@ -511,11 +603,14 @@ impl Scanner<'_> {
         self.stamp_replies();
         let unstamped = self.nic.judge(&mut self.found.messages);
         let windows = self.windows.finish(end_ns, &self.found.messages, &mut self.found.extras);
+        let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
+        let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
+        let outgoing = self.outgoing.finish(&self.flows, all.iter_mut().zip(extras).chain(sent));
         mark_serving(&self.tree, &mut self.cores, &windows);
         self.cores.iter_mut().for_each(Core::complete);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
-        let Found { messages, extras, mut incomplete, classes, mut framing } = self.found;
+        let Found { messages, extras, mut incomplete, classes, mut framing, sent } = self.found;
 
         let losses = self.losses.finish(end_ns);
         // Messages that arrived at the same time stay in the order of their receive calls.
@@ -547,6 +642,14 @@ impl Scanner<'_> {
             framing
         });
         let extras: Vec<Extra> = order.iter().map(|&(_, i)| extras[i as usize]).collect();
+        let mut sent: Vec<(Sent, Extra)> = sent
+            .into_iter()
+            .map(|(kind, m, extra)| {
+                let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
+                (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
+            })
+            .collect();
+        sent.sort_by_key(|(s, _)| s.send_ns);
         let faults = self.points.by_message(sorted.iter().zip(&extras));
         Scan {
             tree: self.tree,
@@ -558,6 +661,10 @@ impl Scanner<'_> {
             flows: self.flows,
             incomplete,
             faults,
+            sent,
+            outgoing,
+            numa_moves: self.numa_moves,
+            drop_reasons: self.facts.drop_reasons,
             classes: classes.into_list(),
             framing,
             nic: self.nic,

@@ -13,7 +13,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use crate::model::{Leg, Message, Role, flags};
+use crate::model::{Leg, Message, Role, Sent, flags};
 use crate::{LEGS, Lifetimes};
 
 /// A table could not be written.
@@ -62,7 +62,36 @@ const NULLABLE: [&str; 19] = [
 /// [`Error::Write`].
 pub fn write(dir: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
     messages(&dir.join("messages.parquet"), lifetimes)?;
-    parts(&dir.join("lifetimes.parquet"), lifetimes)
+    parts(&dir.join("lifetimes.parquet"), lifetimes)?;
+    // Most servers only answer.
+    if lifetimes.sent.is_empty() { Ok(()) } else { sent(&dir.join("sent.parquet"), lifetimes) }
+}
+
+/// What the application sent by itself.
+fn sent(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
+    table(
+        path,
+        chunks(lifetimes.sent.len()).map(|range| {
+            let rows = &lifetimes.sent[range];
+            let text = |f: &dyn Fn(&Sent) -> String| -> ArrayRef {
+                Arc::new(rows.iter().map(|s| Some(f(s))).collect::<StringArray>())
+            };
+            let stage = |f: fn(&Sent) -> u64| -> ArrayRef {
+                Arc::new(rows.iter().map(|s| Some(f(s)).filter(|&t| t != 0)).collect::<UInt64Array>())
+            };
+            let u32s =
+                |f: fn(&Sent) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
+            vec![
+                ("kind", text(&|s| s.kind.name().into())),
+                ("flow", text(&|s| lifetimes.flows[s.flow as usize].name.clone())),
+                ("bytes", u32s(|s| s.bytes)),
+                ("tid", u32s(|s| s.tid)),
+                ("send_ns", stage(|s| s.send_ns)),
+                ("xmit_ns", stage(|s| s.xmit_ns)),
+                ("transmit_ns", Arc::new(rows.iter().map(Sent::transmit_ns).collect::<UInt64Array>())),
+            ]
+        }),
+    )
 }
 
 /// Writes batches of the same columns as one file.

@@ -267,6 +267,11 @@ impl Threads {
         }
     }
 
+    /// The innermost of what the thread is in that matches.
+    pub fn innermost(&mut self, tid: u32, matches: impl Fn(&Frame) -> bool) -> Option<Frame> {
+        self.known(tid).frames.iter().rfind(|f| matches(f)).copied()
+    }
+
     /// Since when the thread is in its system call, when it is in one.
     pub fn syscall_since(&self, tid: u32) -> Option<u64> {
         let known = &self.known[self.places.get(tid)?];
@@ -349,11 +354,9 @@ impl Threads {
             (0, _) => u32::MAX,
             (nr, _) => nr - 1,
         };
-        let doing = known
-            .frames
-            .last()
-            .copied()
-            .filter(|f| matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock));
+        let doing = known.frames.last().copied().filter(|f| {
+            matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock | Frame::Migrate { .. })
+        });
         let thread = &mut known.timeline;
         let ts = event.ts;
         let state = event.b_lo();

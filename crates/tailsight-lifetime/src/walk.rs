@@ -29,11 +29,11 @@ pub struct Owners {
     /// Another thread's node, and why it was waited for.
     waited: FxHashMap<(NodeId, Frame), OwnerId>,
     unknown: Option<OwnerId>,
-    queued: Option<OwnerId>,
     nic: [Option<OwnerId>; 2],
     held: Option<OwnerId>,
     arriving: Option<OwnerId>,
     throttled: Option<OwnerId>,
+    profiler: Option<OwnerId>,
 }
 
 const NO_OWNER: OwnerId = OwnerId::MAX;
@@ -177,10 +177,10 @@ impl Owners {
         })
     }
 
-    fn queued(&mut self) -> OwnerId {
-        self.queued.unwrap_or_else(|| {
-            let id = self.single(Frame::TxQueued);
-            *self.queued.insert(id)
+    fn profiler(&mut self) -> OwnerId {
+        self.profiler.unwrap_or_else(|| {
+            let id = self.intern(Owner { context: Context::Profiler, frames: vec![] });
+            *self.profiler.insert(id)
         })
     }
 
@@ -267,7 +267,9 @@ pub enum Piece {
         to: u64,
     },
     /// Waiting with the reply, bound to nothing.
-    Queued {
+    Waits {
+        /// For what.
+        frame: Frame,
         /// Start, ns.
         from: u64,
         /// End, ns.
@@ -346,13 +348,30 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
             thread_pieces(scan, from, called, focus, out);
-            out.push(Piece::Queued { from: called, to });
+            waits(extra, scan.drop_reason(extra.drop_reason), called, to, out);
             if to < nic {
                 out.push(Piece::DriverToNic { from: to, to: nic });
             }
         }
         Leg::Total => {}
     }
+}
+
+/// What a reply waited for from the end of its send call until its last byte was given to the driver: a repair of the
+/// connection or its turn in the socket, then the queueing discipline. What was dropped waits to be sent again.
+fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
+    let known = extra.queued_ns != 0;
+    let queued = if known { extra.queued_ns.clamp(from, to) } else { to };
+    let dropped = if extra.dropped_ns != 0 { extra.dropped_ns.clamp(from, queued) } else { queued };
+    let socket = match (extra.repairing, known) {
+        (true, _) => Frame::TxRecovery,
+        (false, true) => Frame::TxSocket,
+        (false, false) => Frame::TxQueued,
+    };
+    let mut wait = |frame, from, to| out.push(Piece::Waits { frame, from, to });
+    wait(socket, from, dropped);
+    wait(Frame::TxDropped { symbol: reason }, dropped, queued);
+    wait(Frame::TxQdisc, queued, to);
 }
 
 /// When and by whom a thread was given something by another thread of the application, at last between `from` and `to`.
@@ -444,8 +463,8 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 let owner = self.owners.nic(true);
                 self.emit(from, to, None, Role::A, owner, true);
             }
-            Piece::Queued { from, to } => {
-                let owner = self.owners.queued();
+            Piece::Waits { frame, from, to } => {
+                let owner = self.owners.single(frame);
                 self.emit(from, to, None, Role::A, owner, true);
             }
         }
@@ -484,6 +503,13 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             }
             let segment = core.segments[i];
             let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
+            // The recorder's hooks ran here, too. By place, so that any part of a timeline has the same owners.
+            let hooks = (segment.from + u64::from(segment.hooks)).min(end);
+            if at < hooks {
+                let owner = self.owners.profiler();
+                self.emit(at, hooks, Some(cpu), role, owner, true);
+                at = hooks;
+            }
             let begins = segment.begins || at == from;
             let seen = match focus {
                 None => Seen::Other,

@@ -77,9 +77,15 @@ impl Windows {
         }
     }
 
-    /// A thread fell asleep in a system call, with the index of its kernel stack and what that says.
-    pub fn slept<'a>(&mut self, tid: u32, nr: u32, at: u64, (index, stack): (u32, impl FnOnce() -> Option<&'a str>)) {
-        let Some(open) = self.open.get_mut(&tid) else { return };
+    /// A thread fell asleep in a system call, with the index of its kernel stack and what that says. Whether it waits for
+    /// work.
+    pub fn slept<'a>(
+        &mut self,
+        tid: u32,
+        nr: u32,
+        at: u64,
+        (index, stack): (u32, impl FnOnce() -> Option<&'a str>),
+    ) -> bool {
         let wait = *self.sleeps.entry((nr, index)).or_insert_with(|| {
             let name = syscall_name(nr);
             if waits_for_work(&name) {
@@ -92,11 +98,12 @@ impl Windows {
                 Wait::Other
             }
         });
-        match wait {
-            Wait::Work => self.close(tid, at),
-            Wait::Data => open.doubt = open.doubt.or(Some(at)),
-            Wait::Other => {}
+        match (wait, self.open.get_mut(&tid)) {
+            (Wait::Work, Some(_)) => self.close(tid, at),
+            (Wait::Data, Some(open)) => open.doubt = open.doubt.or(Some(at)),
+            _ => {}
         }
+        wait == Wait::Work
     }
 
     fn close(&mut self, tid: u32, at: u64) {

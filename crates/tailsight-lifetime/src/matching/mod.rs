@@ -10,7 +10,7 @@ pub mod udp_replies;
 
 use std::collections::BTreeMap;
 
-use crate::model::{Incomplete, Message};
+use crate::model::{Incomplete, Message, SentKind};
 use crate::requests::Framing;
 use crate::requests::classes::Classes;
 
@@ -25,6 +25,14 @@ pub struct Extra {
     pub send_tid: u32,
     /// When the send call had taken the data.
     pub sent_ns: u64,
+    /// When the reply's last byte came to a queueing discipline; 0 when that was not recorded.
+    pub queued_ns: u64,
+    /// While the reply waited in its socket, the connection was repairing a loss.
+    pub repairing: bool,
+    /// When a packet of the flow was dropped on its way out, between the send call and the hand-over; else 0.
+    pub dropped_ns: u64,
+    /// Why: the kernel's number of the reason.
+    pub drop_reason: u32,
     /// Until when bytes before its own were missing (with `flags::HELD`).
     pub held_until_ns: u64,
     /// In a batch: when the reply before this one was sent; until then its thread worked for others.
@@ -50,9 +58,30 @@ pub struct Found {
     pub classes: Classes,
     /// How far requests were framed.
     pub framing: Framing,
+    /// What the application sent unasked, or asked of others, each as a message that has a transmit leg only.
+    pub sent: Vec<(SentKind, Message, Extra)>,
 }
 
+/// Set in indices of [`Found::sent`], to tell them from those of messages.
+pub const SENT: u32 = 1 << 31;
+
 impl Found {
+    /// Adds what the application sent by itself and returns its index.
+    pub fn send(&mut self, kind: SentKind, message: Message) -> u32 {
+        self.sent.push((kind, message, Extra::default()));
+        (self.sent.len() as u32 - 1) | SENT
+    }
+
+    /// What stands at an index of either list.
+    pub fn at(&mut self, index: u32) -> (&mut Message, &mut Extra) {
+        if index & SENT == 0 {
+            (&mut self.messages[index as usize], &mut self.extras[index as usize])
+        } else {
+            let (_, message, extra) = &mut self.sent[(index & !SENT) as usize];
+            (message, extra)
+        }
+    }
+
     /// Adds a message and returns its index.
     pub fn add(&mut self, message: Message, extra: Extra) -> u32 {
         self.messages.push(message);

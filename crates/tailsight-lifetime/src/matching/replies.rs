@@ -53,6 +53,24 @@ impl Replies {
         self.waiting.get(self.sends).copied()
     }
 
+    /// Whether every message has a send call of its own, or there is none.
+    pub fn owes_nothing(&self) -> bool {
+        self.unanswered().is_none()
+    }
+
+    /// Whether nothing was received that a send could answer.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A send call that answers nothing; `index`: what it sends, in [`Found::sent`].
+    pub fn unasked(&mut self, call: SendCall, index: u32, found: &mut Found) {
+        let call = SendCall { entered: self.begun(call, 1), ..call };
+        self.sent_upto = Some(call.end);
+        answer(&[index], call, found);
+        self.expect_xmit(call, vec![index], found);
+    }
+
     /// A send call answered. Returns the message whose reply began with it.
     pub fn sent(&mut self, call: SendCall, found: &mut Found) -> Option<u32> {
         let first = self.waiting.get(self.sends).copied();
@@ -152,22 +170,22 @@ impl Replies {
 
 fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
     for &index in messages {
-        let message = &mut found.messages[index as usize];
+        let (message, extra) = found.at(index);
         // A call that both received and sent (io_uring_enter) was entered before the receive.
         message.send_ns = if call.entered >= message.recv_ns { call.entered } else { call.ts };
-        found.extras[index as usize].send_tid = call.tid;
-        found.extras[index as usize].sent_ns = call.ts;
-        found.extras[index as usize].reply_end = call.end;
+        extra.send_tid = call.tid;
+        extra.sent_ns = call.ts;
+        extra.reply_end = call.end;
     }
 }
 
 fn transmit(messages: &[u32], ts: u64, cpu: u16, found: &mut Found) {
     for &index in messages {
-        let message = &mut found.messages[index as usize];
+        let (message, extra) = found.at(index);
         // A hand-over before the send call cannot be this reply's.
         if ts >= message.send_ns {
             message.xmit_ns = ts;
-            found.extras[index as usize].xmit_cpu = cpu;
+            extra.xmit_cpu = cpu;
         }
     }
 }

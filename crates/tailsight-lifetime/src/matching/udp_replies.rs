@@ -48,7 +48,7 @@ impl UdpReplies {
         owed.push_back((key, message));
     }
 
-    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says.
+    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says. `false`: it answers nobody.
     pub fn sent(
         &mut self,
         call: SendCall,
@@ -56,7 +56,7 @@ impl UdpReplies {
         to: Option<FlowKey>,
         reply: Option<UdpFrame>,
         found: &mut Found,
-    ) {
+    ) -> bool {
         let place = (cookie, call.tid);
         let own_from = self.last.insert(place, call.ts);
         if let (Some(key), Some(frame)) = (to, reply)
@@ -66,22 +66,24 @@ impl UdpReplies {
                 self.ids.remove(&(key, frame.id));
             }
             found.messages[message as usize].reply_bytes += bytes;
-            return answer(message, call, own_from, found);
+            answer(message, call, own_from, found);
+            return true;
         }
         let key = match to {
             Some(key) => Some(key),
             None => self.owes(place, found),
         };
-        let Some(flow) = key.and_then(|key| self.flows.get_mut(&key)) else { return };
+        let Some(flow) = key.and_then(|key| self.flows.get_mut(&key)) else { return false };
         // The thread's own message first, then the oldest of others', then more of what the thread sent last.
         let own = flow.iter().position(|(tid, _)| *tid == call.tid);
         let unanswered = |i: usize| flow[i].1.unanswered();
         let at = own.filter(|&i| unanswered(i).is_some());
         let oldest = || (0..flow.len()).filter_map(|i| Some((unanswered(i)?, i))).min().map(|x| x.1);
-        let Some(at) = at.or_else(oldest).or(own) else { return };
+        let Some(at) = at.or_else(oldest).or(own) else { return false };
         if let Some(message) = flow[at].1.sent(call, found) {
             own_since(message, own_from, found);
         }
+        true
     }
 
     /// Whom the thread owes the oldest reply.

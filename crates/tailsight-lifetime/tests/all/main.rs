@@ -7,5 +7,6 @@ mod golden;
 mod nic;
 mod properties;
 mod regressions;
+mod sending;
 mod serving;
 mod simulator;

@@ -103,6 +103,7 @@ fn context_name(analysis: &Analysis, owner: OwnerId) -> String {
         // Asleep for an answer that messages before need; the books know sleeps and not what for.
         Context::Ahead if matches!(owner.frames.first(), Some(Frame::SleepIn { .. })) => "blocked".into(),
         Context::Ahead => "ahead".into(),
+        Context::Profiler => "profiler".into(),
         Context::Idle => "idle".into(),
         Context::Blocked => "blocked".into(),
         Context::Unknown => "unknown".into(),

@@ -334,8 +334,8 @@ impl Machine {
         }
     }
 
-    /// The send call's event.
-    pub fn sent(&mut self, c: usize, flow: usize, bytes: u64) {
+    /// The send call's event. `more`: the call could not take all, the socket's buffer is full.
+    pub fn sent(&mut self, c: usize, flow: usize, bytes: u64, more: bool) {
         let f = &self.flows[flow];
         let (position, cookie) = if f.udp {
             (0, UDP_COOKIE)
@@ -343,6 +343,9 @@ impl Machine {
             (u64::from(REPLY_ISN.wrapping_add(f.written as u32)) << 32, 1000 + flow as u64)
         };
         self.on_socket(c, Kind::Send, flow, position, bytes | cookie << 32);
+        if more && let Some(event) = self.events[c].last_mut() {
+            event.aux |= tailsight_trace::event::flow_flags::FULL;
+        }
         let (at, tid) = (self.truth.times.last().copied().unwrap_or(0), self.cores[c].task);
         self.truth.sends.entry(tid).or_default().push(at);
     }

@@ -93,7 +93,7 @@ impl Machine {
             }
             Call::Send { reply, written: false } => self.write(c, t, reply, arg),
             Call::Send { reply, written: true } => {
-                self.sent(c, reply.flow, 10);
+                self.sent(c, reply.flow, 10, !reply.last);
                 self.truth.batches[reply.batch] -= 1;
                 self.tasks[t].call = Call::Return;
             }

@@ -1,0 +1,91 @@
+//! What the recorder's own hooks cost where they ran: measured nanoseconds by event.
+//!
+//! In: the hooks of run.json. Out: whole nanoseconds of the run that wrote an event. They are the mean over the runs of the
+//! hook while it was measured, also those that wrote nothing, less what an empty program costs; so what is taken from the
+//! server's time here is a lower bound.
+
+use tailsight_trace::Event;
+use tailsight_trace::event::{KINDS, Kind, VECTORS};
+use tailsight_trace::meta::Hook;
+
+/// Nanoseconds a run, by event.
+#[derive(Clone, Debug)]
+pub struct HookCosts {
+    by_kind: [u16; 256],
+    vectors: [Vec<u16>; 2],
+}
+
+impl Default for HookCosts {
+    /// Nothing is known: nothing is taken.
+    fn default() -> HookCosts {
+        HookCosts { by_kind: [0; 256], vectors: [vec![], vec![]] }
+    }
+}
+
+/// Events that a hook writes beside its own: their cost is in that.
+const WITH_OTHERS: [Kind; 6] =
+    [Kind::RxHardware, Kind::FlowAddr6, Kind::Steal, Kind::Payload, Kind::Lost, Kind::Current];
+
+impl HookCosts {
+    /// From the hooks of a run.
+    pub fn of(hooks: &[Hook]) -> HookCosts {
+        // The mean over the hooks, by how often each ran.
+        let mean = |named: &dyn Fn(&str) -> bool| {
+            let (mut ns, mut runs) = (0.0, 0);
+            for hook in hooks.iter().filter(|h| h.on && named(&h.name)) {
+                ns += hook.ns_per_run.unwrap_or(0.0) * hook.measured_runs as f64;
+                runs += hook.measured_runs;
+            }
+            if runs == 0 { 0 } else { (ns / runs as f64).round().clamp(0.0, f64::from(u16::MAX)) as u16 }
+        };
+        let mut costs = HookCosts::default();
+        for spec in KINDS.iter().filter(|s| !WITH_OTHERS.contains(&s.kind)) {
+            let other = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+            costs.by_kind[spec.kind as usize] = mean(&|hook| spec.hook.split(other).any(|name| name == hook));
+        }
+        let vector = |end: &str| VECTORS.iter().map(|v| mean(&|hook| hook == format!("{v}_{end}"))).collect();
+        costs.vectors = [vector("entry"), vector("exit")];
+        costs
+    }
+
+    /// Of the run that wrote this event, ns.
+    pub fn of_event(&self, kind: Kind, event: &Event) -> u16 {
+        let vector = |which: usize| self.vectors[which].get(usize::from(event.aux)).copied().unwrap_or(0);
+        match kind {
+            Kind::VectorEntry => vector(0),
+            Kind::VectorExit => vector(1),
+            kind => self.by_kind[kind as usize],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_costs_what_its_hook_was_measured_to_take() {
+        let hook = |name: &str, ns: Option<f64>, runs, on| Hook {
+            name: name.into(),
+            ns_per_run: ns,
+            measured_runs: runs,
+            on,
+            ..Hook::default()
+        };
+        let costs = HookCosts::of(&[
+            hook("sched_switch", Some(120.4), 10, true),
+            hook("local_timer_entry", Some(60.0), 5, true),
+            hook("reschedule_exit", Some(70.0), 5, true),
+            hook("udp_sendmsg", Some(40.0), 30, true),
+            hook("tcp_sendmsg_locked", Some(80.0), 10, true),
+            hook("net_dev_queue", Some(99.0), 10, false),
+            hook("softirq_entry", None, 0, true),
+        ]);
+        let of = |kind, aux| costs.of_event(kind, &Event { aux, ..Event::default() });
+        assert_eq!(of(Kind::SchedSwitch, 0), 120);
+        assert_eq!((of(Kind::VectorEntry, 0), of(Kind::VectorEntry, 1), of(Kind::VectorExit, 1)), (60, 0, 70));
+        assert_eq!(of(Kind::SendBegin, 0), 50, "(40 x 30 + 80 x 10) / 40");
+        assert_eq!((of(Kind::TxQueue, 0), of(Kind::SoftirqEntry, 0)), (0, 0));
+        assert_eq!(of(Kind::Steal, 0), 0, "written by sched_switch's own run");
+    }
+}
