@@ -25,6 +25,7 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
         Frame::Work { symbol: s } => Frame::Work { symbol: symbol(s) },
         Frame::Stack { symbol: s } => Frame::Stack { symbol: symbol(s) },
         Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
+        Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
         // 0: not known.
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,
@@ -69,6 +70,8 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
     out.who = who;
     out.cgroups = first.cgroups.clone();
     out.incomplete = first.incomplete.clone();
+    (out.sent, out.outgoing) = (first.sent.clone(), first.outgoing.clone());
+    (out.numa_moves, out.send_entry) = (first.numa_moves, first.send_entry.clone());
     out.classes = first.classes.iter().chain(&second.classes).cloned().collect();
     if !first.faults.is_empty() || !second.faults.is_empty() {
         let counts = |l: &Lifetimes| {

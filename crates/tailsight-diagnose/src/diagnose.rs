@@ -207,6 +207,8 @@ fn found(
         against: beside.against.map(|(name, _)| name.to_owned()),
         coverage,
         owned: by_message.owned.clone(),
+        send_entry: crate::sent::entry(lifetimes),
+        sent: crate::sent::summary(lifetimes),
         more,
         ideal_ns: None,
         loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
@@ -216,6 +218,7 @@ fn found(
     };
     diagnosis.notes = words::notes(&diagnosis, options, facts);
     diagnosis.notes.extend(words::inferred(&inferred));
+    diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.next = words::next(&diagnosis, facts);
     Ok((diagnosis, cause_of(&profile, &rows, &cause_of_row)))
 }
@@ -350,8 +353,11 @@ fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> M
         let received = |m: &&tailsight_lifetime::Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
         let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
         let unfinished = mine.iter().filter(received).count() as u64 - unsent;
+        let dropped = |m: &&Message| m.flags & tailsight_lifetime::model::flags::REPLY_DROPPED != 0;
+        let dropped = mine.iter().filter(received).filter(dropped).count() as u64;
         add(Incomplete::SendNotSeen, unsent);
-        add(Incomplete::TransmitNotSeen, unfinished);
+        add(Incomplete::ReplyDropped, dropped);
+        add(Incomplete::TransmitNotSeen, unfinished - dropped);
     }
     let total = complete + incomplete.values().sum::<u64>();
     MessageCounts { total, complete, incomplete }

@@ -27,6 +27,7 @@ mod options;
 pub mod phases;
 pub mod profile;
 pub mod rules;
+mod sent;
 pub mod show;
 pub mod typical;
 pub mod units;

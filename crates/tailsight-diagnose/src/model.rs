@@ -53,6 +53,12 @@ pub struct Diagnosis {
     /// How much of the deviation has a known owner, whether or not its row is a cause: all but `unexplained`.
     #[serde(default)]
     pub owned: Coverage,
+    /// Where the transmit leg begins, by the protocols of the messages (`tcp`, `udp`): as run.json's `send_entry`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub send_entry: BTreeMap<String, String>,
+    /// What the application sent that no message asked for; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
@@ -69,6 +75,32 @@ pub struct Diagnosis {
     /// What to do next, most useful first.
     #[serde(default)]
     pub next: Vec<String>,
+}
+
+/// Send calls that answer no received message; they are no messages of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Unasked, to clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pushes: Option<SentCalls>,
+    /// To other servers, on connections that the application opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<SentCalls>,
+}
+
+/// Send calls of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentCalls {
+    /// How many.
+    pub calls: u64,
+    /// Those whose transmit leg was seen whole.
+    pub complete: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Percentiles of their transmit leg, keyed as `latency_ns`.
+    pub transmit_ns: BTreeMap<String, u64>,
+    /// To whom: address and port with the number of calls, the most called first; at most 8.
+    pub peers: Vec<(String, u64)>,
 }
 
 /// Counts of messages.

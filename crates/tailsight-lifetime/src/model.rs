@@ -62,6 +62,9 @@ pub enum Incomplete {
     /// Its hand-over to the driver is missing among the events.
     #[serde(rename = "its hand-over to the driver was not seen")]
     TransmitNotSeen,
+    /// This host dropped its reply on its way out.
+    #[serde(rename = "its reply was dropped by this host")]
+    ReplyDropped,
     /// A receive call returned it, but its packets are missing among the events.
     #[serde(rename = "its packets were not seen")]
     PacketsNotSeen,
@@ -89,6 +92,7 @@ impl Incomplete {
         Incomplete::ReceiveNotSeen,
         Incomplete::SendNotSeen,
         Incomplete::TransmitNotSeen,
+        Incomplete::ReplyDropped,
         Incomplete::PacketsNotSeen,
         Incomplete::RecordingEnded,
         Incomplete::ConnectionEnded,
@@ -104,6 +108,7 @@ impl Incomplete {
             Incomplete::ReceiveNotSeen => "its receive call was not seen",
             Incomplete::SendNotSeen => "its send call was not seen",
             Incomplete::TransmitNotSeen => "its hand-over to the driver was not seen",
+            Incomplete::ReplyDropped => "its reply was dropped by this host",
             Incomplete::PacketsNotSeen => "its packets were not seen",
             Incomplete::RecordingEnded => "not received before the recording ended",
             Incomplete::ConnectionEnded => "not read before the connection ended",

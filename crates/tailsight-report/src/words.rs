@@ -12,6 +12,7 @@ pub(crate) fn context(d: &Diagnosis, name: &str) -> String {
         "ahead" => format!("{app} for others before it"),
         "blocked" => "asleep".into(),
         "unknown" => "not known".into(),
+        "profiler" => "tailsight's hooks".into(),
         other => match other.strip_prefix("sibling:") {
             Some(thread) => format!("{thread} (other thread)"),
             None => other.to_owned(),

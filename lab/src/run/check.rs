@@ -231,6 +231,8 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
     let stem = stem.strip_suffix(" (cold caches)").unwrap_or(stem);
     let kernel = cause.category == "os-threads";
     Some(match cause.category.as_str() {
+        // Any event there was written by one of its hooks.
+        "profiler" if stem == "tailsight's hooks" => Look::Event(Box::new(|_| true)),
         "interference" | "os-threads" | "profiler" => {
             let fits =
                 |comm: &str| comm == stem || stem.starts_with(&format!("{comm}/")) || kernel && comm.starts_with(stem);
@@ -261,7 +263,9 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
         "receive-processing" if cause.role == "R" && stem.starts_with("net_rx") => return None,
         "receive-processing" => Look::Packets,
         "hol-blocking" => Look::Calls,
-        "paging" => Look::Event(Box::new(|event| matches!(event.kind(), Some(Kind::FaultUser | Kind::FaultKernel)))),
+        "paging" => Look::Event(Box::new(|event| {
+            matches!(event.kind(), Some(Kind::FaultUser | Kind::FaultKernel | Kind::MigrateBegin))
+        })),
         _ => return None,
     })
 }

@@ -68,7 +68,7 @@ pub fn phase_of(owner: &Owner) -> Phase {
     match &owner.context {
         _ if owner.frames.contains(&Frame::Stolen) => Phase::Gaps,
         _ if overlaps::is_other_message(owner) => Phase::Overlaps,
-        Context::Foreign { .. } => Phase::Contexts,
+        Context::Foreign { .. } | Context::Profiler => Phase::Contexts,
         _ if contexts::is_interrupt(owner) => Phase::Contexts,
         // An idle core that handles this message's packet is no gap.
         Context::Idle if owner.frames.iter().any(|f| matches!(f, Frame::Softirq { .. })) => Phase::Functions,

@@ -47,7 +47,7 @@ pub const UNEXPLAINED: &str = "unexplained";
 pub const NOT_SIGNIFICANT: &str = "not-significant";
 
 /// Contexts by the names that rules use.
-const CONTEXTS: [&str; 7] = ["own", "ahead", "sibling", "foreign", "idle", "blocked", "unknown"];
+const CONTEXTS: [&str; 8] = ["own", "ahead", "sibling", "foreign", "profiler", "idle", "blocked", "unknown"];
 
 /// An ordered list of rules; the first that matches decides.
 #[derive(Clone, Debug)]
@@ -228,6 +228,7 @@ impl<'a> Seen<'a> {
             Context::Ahead => ("ahead", "", None),
             Context::Sibling { comm } => ("sibling", comm.as_str(), None),
             Context::Foreign { comm, kernel } => ("foreign", comm.as_str(), Some(*kernel)),
+            Context::Profiler => ("profiler", "", None),
             Context::Idle => ("idle", "", None),
             Context::Blocked => ("blocked", "", None),
             Context::Unknown => ("unknown", "", None),

@@ -5,7 +5,7 @@
 //! same in words (`held by lab-holder, which slept in clock_nanosleep`). For sentences, tables and pages only.
 
 /// What a frame of a path begins with, or is. A task may have a slash in its name: only these end a name.
-const FRAMES: [&str; 27] = [
+const FRAMES: [&str; 32] = [
     "sys:",
     "softirq:",
     "irq:",
@@ -33,6 +33,11 @@ const FRAMES: [&str; 27] = [
     "connection-setup",
     "stopped",
     "tx-queued",
+    "tx-socket",
+    "tx-qdisc",
+    "tx-recovery",
+    "tx-dropped:",
+    "migrate:",
 ];
 
 /// Most frames that are said of a stack.
@@ -46,6 +51,9 @@ pub fn readable(category: &str, name: &str) -> String {
     };
     let holder = base.strip_suffix(" holds it").filter(|_| category == "lock-wait");
     let mut out = holder.map_or(base.to_owned(), |holder| format!("held by {holder}"));
+    if let Some(reason) = base.strip_prefix("tx-dropped:") {
+        out = format!("dropped on its way out ({reason})");
+    }
     let is_thread = holder.is_some() || base.ends_with("(other thread)") || category == "connection-setup";
     let mut said = vec![];
     while let Some(path) = frames {
@@ -115,6 +123,8 @@ fn in_words(frame: &str, of_thread: bool) -> String {
         "work" => format!("doing {what}"),
         "in" => format!("at {what}"),
         "woken-by" => format!("until {what} woke it"),
+        "migrate" => format!("migrating pages ({what})"),
+        "tx-dropped" => format!("dropped on its way out ({what})"),
         "reclaim" => format!("reclaiming memory ({what})"),
         "idle-state" => format!("in idle state {what}"),
         "packet" => match what.strip_prefix("own:") {
@@ -161,6 +171,8 @@ mod tests {
                 "m/work:a/work:b/work:c/work:d/work:e/work:f",
                 "m, doing a, … 2 more, doing d, doing e, doing f",
             ),
+            ("transmit-processing", "tx-dropped:QDISC_DROP", "dropped on its way out (QDISC_DROP)"),
+            ("tcp-recovery", "retransmission of our own replies", "retransmission of our own replies"),
             // Slashes of tasks are theirs.
             ("os-threads", "irq/24-eth0", "irq/24-eth0"),
             ("interference", "kworker/0:1", "kworker/0:1"),

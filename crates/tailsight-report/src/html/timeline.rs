@@ -189,6 +189,10 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
             | F::SleepIn { .. }
             | F::Stopped
             | F::TxQueued
+            | F::TxSocket
+            | F::TxQdisc
+            | F::TxRecovery
+            | F::TxDropped { .. }
             | F::WakePending
             | F::Stack { .. }
             | F::WokenBy { .. }

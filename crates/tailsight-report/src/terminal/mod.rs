@@ -217,6 +217,9 @@ fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> 
             item(if i == 0 { "Groups:" } else { "" }, "1", group);
         }
     }
+    if let Some(sent) = &d.sent {
+        item("Sent:", "1", sent_by_itself(sent));
+    }
     item("Lost:", if d.loss.events > 0 { "1;33" } else { "1" }, lost(d));
     item("Cost:", "1", cost(d, run));
     for note in &d.notes {
@@ -260,6 +263,25 @@ fn groups(d: &Diagnosis) -> Vec<String> {
         lines.push(format!("{} with {others}", units::count(rest)));
     }
     lines
+}
+
+/// What the application sent that no message asked for, in one sentence.
+fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
+    let of = |what: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
+        let calls = calls.as_ref()?;
+        let mut text = units::counted(calls.calls, what);
+        let ns = |key: &str| Some(format!("{key} {}", units::duration(*calls.transmit_ns.get(key)?)));
+        let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
+        if !percentiles.is_empty() {
+            text += &format!(", transmit {}", percentiles.join(", "));
+        }
+        if let Some((peer, n)) = calls.peers.first() {
+            text += &format!(", most to {} ({})", clean(peer), units::count(*n));
+        }
+        Some(text)
+    };
+    let all = [of("unasked send", &sent.pushes), of("own request", &sent.requests)];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// What was lost, in one sentence.

@@ -8,4 +8,5 @@ mod live;
 mod load_live;
 mod lost_nothing;
 mod nic_live;
+mod sent_live;
 mod support;

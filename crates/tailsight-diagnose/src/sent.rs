@@ -1,0 +1,161 @@
+//! The way out in words and numbers: where the transmit leg begins, what the application sent by itself, what was lost.
+//!
+//! In: [`Lifetimes`]. Out: parts of the [`Diagnosis`], and notes.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{Leg, Lifetimes, Sent, SentKind};
+use tailsight_trace::meta::send_entry;
+
+use crate::focus::percentiles;
+use crate::model::{self, Diagnosis, SentCalls};
+
+/// Peers that are named at most.
+const PEERS: usize = 8;
+
+/// Where the transmit leg of the messages' protocols begins.
+pub fn entry(lifetimes: &Lifetimes) -> BTreeMap<String, String> {
+    let entry = &lifetimes.send_entry;
+    let answered = |udp| {
+        let of = |m: &tailsight_lifetime::Message| {
+            m.send_ns != 0 && lifetimes.flows.get(m.flow as usize).is_some_and(|f| f.key.is_udp() == udp)
+        };
+        lifetimes.messages.iter().any(of)
+    };
+    [("tcp", false, &entry.tcp), ("udp", true, &entry.udp)]
+        .into_iter()
+        .filter(|(_, udp, source)| !source.is_empty() && answered(*udp))
+        .map(|(name, _, source)| (name.to_owned(), source.clone()))
+        .collect()
+}
+
+/// What the application sent by itself; `None` when that was nothing.
+pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
+    let of = |kind| {
+        let all: Vec<&Sent> = lifetimes.sent.iter().filter(|s| s.kind == kind).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let mut ns: Vec<u64> = all.iter().filter_map(|s| s.transmit_ns()).collect();
+        ns.sort_unstable();
+        let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
+        for sent in &all {
+            let name = lifetimes.flows.get(sent.flow as usize).map_or("", |f| &f.name);
+            *peers.entry(peer(name)).or_default() += 1;
+        }
+        // Of clients there are many, each with a port of its own.
+        let mut peers: Vec<(String, u64)> = match kind {
+            SentKind::Push => vec![],
+            SentKind::Request => peers.into_iter().map(|(peer, n)| (peer.to_owned(), n)).collect(),
+        };
+        peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        peers.truncate(PEERS);
+        Some(SentCalls {
+            calls: all.len() as u64,
+            complete: ns.len() as u64,
+            bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
+            transmit_ns: percentiles(&ns),
+            peers,
+        })
+    };
+    let sent = model::Sent { pushes: of(SentKind::Push), requests: of(SentKind::Request) };
+    (sent != model::Sent::default()).then_some(sent)
+}
+
+/// The remote end of a flow's name, `tcp LOCAL <- REMOTE`.
+fn peer(flow: &str) -> &str {
+    flow.split_once(" <- ").map_or(flow, |(_, remote)| remote)
+}
+
+/// What a reader should know of the way out.
+pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
+    let mut out = Vec::new();
+    if matches!(diagnosis.leg, Leg::Transmit | Leg::Total) {
+        for (protocol, source) in &diagnosis.send_entry {
+            let protocol = protocol.to_uppercase();
+            out.extend(match source.as_str() {
+                send_entry::DRIVER => Some(format!(
+                    "transmit (from the driver: {protocol}): no hook told when a send began, so the leg begins with the \
+                     first byte at the driver, and the way there is in the service leg"
+                )),
+                send_entry::QUEUE => Some(format!(
+                    "transmit (from the queueing discipline: {protocol}): no hook told when a send began, so the leg \
+                     begins there, and the way there is in the service leg"
+                )),
+                send_entry::CGROUP => Some(format!(
+                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at the \
+                     driver"
+                )),
+                _ => None,
+            });
+        }
+    }
+    let counts = &lifetimes.outgoing;
+    if counts.retransmitted > 0 {
+        out.push(format!(
+            "{} segments of what it sent were retransmitted: their clients waited longer than the transmit leg says, which \
+             ends with the first hand-over to the driver",
+            counts.retransmitted
+        ));
+    }
+    let dropped: u64 = counts.dropped.values().sum();
+    if dropped > 0 {
+        out.push(format!("{dropped} packets of its replies were dropped on their way out, by this host"));
+    }
+    if lifetimes.numa_moves > 0 {
+        out.push(format!(
+            "NUMA balancing moved its threads {} times to other cores (sysctl kernel.numa_balancing=0 stops that)",
+            lifetimes.numa_moves
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_lifetime::{Flow, Message};
+    use tailsight_trace::FlowKey;
+    use tailsight_trace::meta::SendEntry;
+
+    fn flow(name: &str, udp: bool) -> Flow {
+        let proto = if udp { 2 } else { 0 };
+        Flow { key: FlowKey { addrs: 1, ports: 2, proto }, name: name.into(), messages: 1 }
+    }
+
+    #[test]
+    fn what_was_sent_by_itself_is_summed_apart_from_messages() {
+        let sent = |kind, flow, send_ns, xmit_ns| Sent { kind, flow, bytes: 100, tid: 1, send_ns, sent_ns: 0, xmit_ns };
+        let lifetimes = Lifetimes {
+            flows: vec![
+                flow("tcp 10.0.0.1:80 <- 10.0.0.2:4000", false),
+                flow("tcp 10.0.0.1:5000 <- 10.0.0.3:9101", false),
+            ],
+            sent: vec![
+                sent(SentKind::Push, 0, 10, 30),
+                sent(SentKind::Request, 1, 10, 15),
+                sent(SentKind::Request, 1, 20, 0),
+            ],
+            ..Lifetimes::default()
+        };
+        let all = summary(&lifetimes).unwrap();
+        let requests = all.requests.unwrap();
+        assert_eq!((requests.calls, requests.complete, requests.bytes), (2, 1, 200));
+        assert_eq!(requests.peers, [("10.0.0.3:9101".to_owned(), 2)]);
+        assert_eq!(requests.transmit_ns["max"], 5);
+        let pushes = all.pushes.unwrap();
+        assert_eq!((pushes.calls, pushes.transmit_ns["max"], pushes.peers.len()), (1, 20, 0));
+        assert_eq!(summary(&Lifetimes::default()), None);
+    }
+
+    #[test]
+    fn the_transmit_leg_is_named_by_where_it_begins() {
+        let lifetimes = Lifetimes {
+            flows: vec![flow("a", false), flow("b", true)],
+            messages: vec![Message { flow: 1, send_ns: 5, ..Message::default() }],
+            send_entry: SendEntry { tcp: "tcp_sendmsg_locked".into(), udp: "driver".into() },
+            ..Lifetimes::default()
+        };
+        assert_eq!(entry(&lifetimes), [("udp".to_owned(), "driver".to_owned())].into());
+    }
+}

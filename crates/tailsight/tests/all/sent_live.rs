@@ -1,0 +1,228 @@
+//! Live recordings of the way out: Redis pushes what is published, a Python server asks a backend, memcached answers over
+//! UDP. What they send by themselves is told from replies, and each run says where the transmit leg begins.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tailsight_lifetime::{Analysis, Leg, Lifetimes, Sent, SentKind};
+use tailsight_trace::Run;
+use tailsight_trace::meta::send_entry;
+
+use crate::support::{Live, run, shown};
+
+/// A server of this test's own, ended with it.
+struct Own(Child);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a program, unless this machine does not have it.
+fn start(test: &str, program: &str, args: &[&str]) -> Option<Own> {
+    match Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(child) => Some(Own(child)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            println!("SKIPPED {test}: {program} is not installed");
+            None
+        }
+        Err(e) => panic!("{program}: {e}"),
+    }
+}
+
+fn connect(port: u16) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => {
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                return stream;
+            }
+            Err(e) => assert!(begun.elapsed() < Duration::from_secs(20), "port {port}: {e}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Records a process while `work` runs in a loop, and gives its lifetimes.
+fn record(live: &Live, pid: u32, more: &[&str], mut work: impl FnMut() + Send) -> (Lifetimes, Run) {
+    let out = live.path("run");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                work();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let pid = pid.to_string();
+        let mut args = vec!["record", "-p", &pid, "-d", "900ms", "-o", &out];
+        args.extend(more);
+        let output = run(&args);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    });
+    let mut run = Run::open(Path::new(&out)).expect("a run");
+    let analysis = Analysis::of(&mut run).expect("its events");
+    (analysis.lifetimes, run)
+}
+
+/// Send calls of one kind; their parts sum to their leg.
+fn of(lifetimes: &Lifetimes, kind: SentKind) -> Vec<Sent> {
+    for (i, sent) in lifetimes.sent.iter().enumerate() {
+        let sum: u64 = lifetimes.sent_parts(i).iter().map(|p| p.ns).sum();
+        assert_eq!(sum, sent.transmit_ns().unwrap_or(0), "{sent:?}");
+    }
+    lifetimes.sent.iter().copied().filter(|s| s.kind == kind).collect()
+}
+
+#[test]
+fn redis_pushes_what_is_published_and_that_is_no_reply() {
+    let test = "redis_pushes_what_is_published_and_that_is_no_reply";
+    let Some(live) = Live::new(test) else { return };
+    const PORT: u16 = 26391;
+    let args = ["--port", "26391", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    let Some(redis) = start(test, "redis-server", &args) else { return };
+    let mut subscriber = connect(PORT);
+    subscriber.write_all(b"SUBSCRIBE news\r\n").unwrap();
+    let mut publisher = connect(PORT);
+    let mut published = 0_u64;
+    let (mut buffer, mut late) = ([0; 4096], None);
+    let (lifetimes, _) = record(&live, redis.0.id(), &[], || {
+        // This one subscribes while the recording runs: its reply is followed by pushes on the same connection.
+        if published == 150 {
+            let mut stream = connect(PORT);
+            stream.write_all(b"SUBSCRIBE news\r\n").unwrap();
+            late = Some(stream);
+        }
+        publisher.write_all(b"PUBLISH news hello\r\n").unwrap();
+        assert!(publisher.read(&mut buffer).unwrap() > 0);
+        published += 1;
+    });
+    let pushes = of(&lifetimes, SentKind::Push);
+    let (messages, complete) = (lifetimes.messages.len(), pushes.iter().filter(|s| s.transmit_ns().is_some()).count());
+    assert!(messages >= 50, "{messages} messages");
+    assert!(pushes.len() * 2 >= messages, "{} pushes beside {messages} messages", pushes.len());
+    assert!(complete * 10 >= pushes.len() * 9, "{complete} of {} pushes were followed to the driver", pushes.len());
+    // A push would be taken for more of the reply to the subscription, up to the end of the recording.
+    let longest = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Transmit)).max().unwrap_or(0);
+    let of_pushes =
+        pushes.iter().map(|s| s.send_ns).max().unwrap_or(0) - pushes.iter().map(|s| s.send_ns).min().unwrap_or(0);
+    assert!(longest < of_pushes / 4, "{longest} ns of transmit leg; pushes over {of_pushes} ns");
+}
+
+const PYTHON: &str = r#"
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+backend = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+client, _ = server.accept()
+client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+while True:
+    data = client.recv(4096)
+    if not data:
+        break
+    backend.sendall(b"what is it\n")
+    answer = backend.recv(4096)
+    client.sendall(answer)
+"#;
+
+#[test]
+fn what_a_server_asks_of_its_backend_is_a_request_of_its_own() {
+    let test = "what_a_server_asks_of_its_backend_is_a_request_of_its_own";
+    let Some(live) = Live::new(test) else { return };
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = backend.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (stream, _) = backend.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut stream = stream;
+        while let Some(Ok(_)) = lines.next() {
+            std::thread::sleep(Duration::from_millis(1));
+            if stream.write_all(b"an answer\n").is_err() {
+                break;
+            }
+        }
+    });
+    let Some(python) = start(test, "python3", &["-c", PYTHON, "26392", &port.to_string()]) else { return };
+    let mut client = connect(26392);
+    let mut buffer = [0; 4096];
+    // The shim of a version manager replaces itself, so the process stays the same.
+    let (lifetimes, _) = record(&live, python.0.id(), &[], || {
+        client.write_all(b"question\n").unwrap();
+        assert!(client.read(&mut buffer).unwrap() > 0);
+    });
+    let requests = of(&lifetimes, SentKind::Request);
+    let answered = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).count();
+    assert!(answered >= 20, "{answered} messages answered");
+    assert!(requests.len().abs_diff(answered) <= 3, "{} requests for {answered} messages", requests.len());
+    let peer = format!("127.0.0.1:{port}");
+    for sent in &requests {
+        let name = &lifetimes.flows[sent.flow as usize].name;
+        assert!(name.ends_with(&peer), "{name} is not to {peer}");
+        assert_eq!(sent.bytes, 11);
+    }
+    let complete = requests.iter().filter(|s| s.transmit_ns().is_some()).count();
+    assert!(complete * 10 >= requests.len() * 9, "{complete} of {}", requests.len());
+    // The answer takes a millisecond: it is in the service leg, not taken for the reply's send.
+    let service: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Service)).collect();
+    assert!(service.iter().all(|ns| *ns >= 1_000_000), "{:?}", service.iter().min());
+    assert_eq!(of(&lifetimes, SentKind::Push).len(), 0);
+}
+
+const ECHO: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+while True:
+    data, peer = s.recvfrom(2048)
+    s.sendto(data, peer)
+"#;
+
+#[test]
+fn a_udp_reply_s_transmit_leg_begins_where_the_run_says() {
+    let test = "a_udp_reply_s_transmit_leg_begins_where_the_run_says";
+    let Some(live) = Live::new(test) else { return };
+    let Some(python) = start(test, "python3", &["-c", ECHO, "26393"]) else { return };
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect("127.0.0.1:26393").unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut buffer = [0; 64];
+    let begun = Instant::now();
+    while client.send(b"there?").is_err() || client.recv(&mut buffer).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the server did not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut ask = || {
+        let _ = client.send(b"hello");
+        let _ = client.recv(&mut buffer);
+    };
+    let (lifetimes, run) = record(&live, python.0.id(), &[], &mut ask);
+    let sent: Vec<_> = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).collect();
+    assert!(sent.len() >= 20, "{} messages", sent.len());
+    let later = sent.iter().filter(|m| m.xmit_ns > m.send_ns).count();
+    match run.meta.sends_from().udp.as_str() {
+        send_entry::FENTRY | send_entry::CGROUP => {
+            assert!(later == sent.len(), "{later} of {} replies have a transmit leg", sent.len());
+        }
+        source => {
+            println!("the transmit leg of UDP begins at {source}");
+            assert_eq!(later, 0);
+        }
+    }
+    // Without these hooks it begins at the queueing discipline when that is recorded, and the run says so.
+    let more = ["--without-hook", "udp_sendmsg", "--with-hook", "net_dev_queue"];
+    let (lifetimes, run) = record(&live, python.0.id(), &more, &mut ask);
+    assert_eq!(run.meta.sends_from().udp, send_entry::QUEUE);
+    let sent: Vec<_> = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).collect();
+    let later = sent.iter().filter(|m| m.xmit_ns > m.send_ns).count();
+    assert!(!sent.is_empty() && later == sent.len(), "{later} of {}", sent.len());
+    let queue = run.meta.hook("net_dev_queue").expect("the hook");
+    println!("net_dev_queue: {:?} ns a run, {} runs measured", queue.ns_per_run, queue.measured_runs);
+}
