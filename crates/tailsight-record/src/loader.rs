@@ -313,6 +313,31 @@ mod tests {
         assert_eq!((off.program, off.reason.as_deref()), (None, Some("no fentry; no cgroup v2")));
     }
 
+    /// The verifier of the running kernel takes every program, and each has its place: what is off has a reason.
+    #[test]
+    fn every_hook_that_this_kernel_has_is_loaded_and_attached() {
+        let test = "every_hook_that_this_kernel_has_is_loaded_and_attached";
+        let choice = HookChoice { add: vec!["all".into()], ..HookChoice::default() };
+        let allowed = tailsight_host::rights::Rights::collect(
+            &tailsight_host::Root::host(),
+            &tailsight_host::kernel::Kernel::collect(&tailsight_host::Root::host()),
+        );
+        if allowed.bpf_kernel_read.known().is_none_or(|a| !a.allowed) {
+            println!("SKIPPED {test}: needs the right to load programs");
+            return;
+        }
+        let mut hooks = survey(&choice).expect("this kernel's hooks");
+        let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
+        let mut storage = MaybeUninit::uninit();
+        let loaded = Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, 0).expect("every program loads");
+        for hook in &hooks {
+            println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
+        }
+        let off: Vec<_> = hooks.iter().filter(|h| h.program.is_none() && wanted.contains(&h.name)).collect();
+        assert!(off.is_empty(), "not attached: {off:?}");
+        assert_eq!(loaded.links.len(), wanted.len());
+    }
+
     #[test]
     fn a_missing_tracepoint_turns_its_hook_off_and_says_so() {
         let states = choose(&HookChoice::default(), without(&["sched_waking"])).unwrap();
