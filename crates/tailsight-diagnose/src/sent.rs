@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_lifetime::send_entry;
 use tailsight_lifetime::{Leg, Lifetimes, Sent, SentKind};
-use tailsight_trace::meta::send_entry;
 
 use crate::focus::percentiles;
 use crate::model::{self, Diagnosis, SentCalls};
@@ -126,18 +126,14 @@ mod tests {
     #[test]
     fn what_was_sent_by_itself_is_summed_apart_from_messages() {
         let sent = |kind, flow, send_ns, xmit_ns| Sent { kind, flow, bytes: 100, tid: 1, send_ns, sent_ns: 0, xmit_ns };
-        let lifetimes = Lifetimes {
-            flows: vec![
-                flow("tcp 10.0.0.1:80 <- 10.0.0.2:4000", false),
-                flow("tcp 10.0.0.1:5000 <- 10.0.0.3:9101", false),
-            ],
-            sent: vec![
-                sent(SentKind::Push, 0, 10, 30),
-                sent(SentKind::Request, 1, 10, 15),
-                sent(SentKind::Request, 1, 20, 0),
-            ],
-            ..Lifetimes::default()
-        };
+        let flows =
+            vec![flow("tcp 10.0.0.1:80 <- 10.0.0.2:4000", false), flow("tcp 10.0.0.1:5000 <- 10.0.0.3:9101", false)];
+        let mut lifetimes = Lifetimes::from_parts("app", vec![], flows, vec![], vec![]);
+        lifetimes.sent = vec![
+            sent(SentKind::Push, 0, 10, 30),
+            sent(SentKind::Request, 1, 10, 15),
+            sent(SentKind::Request, 1, 20, 0),
+        ];
         let all = summary(&lifetimes).unwrap();
         let requests = all.requests.unwrap();
         assert_eq!((requests.calls, requests.complete, requests.bytes), (2, 1, 200));
@@ -150,12 +146,10 @@ mod tests {
 
     #[test]
     fn the_transmit_leg_is_named_by_where_it_begins() {
-        let lifetimes = Lifetimes {
-            flows: vec![flow("a", false), flow("b", true)],
-            messages: vec![Message { flow: 1, send_ns: 5, ..Message::default() }],
-            send_entry: SendEntry { tcp: "tcp_sendmsg_locked".into(), udp: "driver".into() },
-            ..Lifetimes::default()
-        };
+        let answered = Message { flow: 1, send_ns: 5, ..Message::default() };
+        let flows = vec![flow("a", false), flow("b", true)];
+        let mut lifetimes = Lifetimes::from_parts("app", vec![answered], flows, vec![], vec![Default::default()]);
+        lifetimes.send_entry = SendEntry { tcp: "tcp_sendmsg_locked".into(), udp: "driver".into() };
         assert_eq!(entry(&lifetimes), [("udp".to_owned(), "driver".to_owned())].into());
     }
 }

@@ -36,6 +36,7 @@ pub use model::{
 };
 pub use requests::Framing;
 pub use requests::classes::RequestClass;
+pub use tailsight_trace::meta::send_entry;
 
 use partition::Partition;
 use scan::Scan;

@@ -343,6 +343,7 @@ pub fn meta(length: u64) -> RunMeta {
     let hook = |name: &str, probe: &str, ns: Option<f64>, reason: Option<&str>| Hook {
         name: name.into(),
         probe: probe.into(),
+        program: if reason.is_none() { name.into() } else { String::new() },
         on: reason.is_none(),
         reason: reason.map(Into::into),
         ns_per_run: ns,
