@@ -258,6 +258,8 @@ pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &E
         against: None,
         coverage: model::Coverage::default(),
         owned: model::Coverage::default(),
+        send_entry: crate::sent::entry(lifetimes),
+        sent: crate::sent::summary(lifetimes),
         more: None,
         ideal_ns: None,
         loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
@@ -266,6 +268,7 @@ pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &E
         next: vec![],
     };
     diagnosis.notes = words::notes(&diagnosis, options, facts);
+    diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.next = words::next(&diagnosis, facts);
     Ok(diagnosis)
 }

@@ -116,7 +116,11 @@ pub fn typical(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) 
         *sums.entry((options.leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A)).or_default() += rest;
     }
     // How long each reply waited in the socket or the queueing discipline: a timer shows in the typical one, not in the mean.
-    let waits: Vec<bool> = lifetimes.owners.iter().map(|o| o.frames.contains(&Frame::TxQueued)).collect();
+    let waits: Vec<bool> = lifetimes
+        .owners
+        .iter()
+        .map(|o| o.frames.iter().any(|f| matches!(f, Frame::TxQueued | Frame::TxSocket)))
+        .collect();
     let waited = |&(_, id): &(u64, u32)| {
         let mut ns = 0;
         each_part(lifetimes, id, options.leg, |_, part| ns += if waits[part.owner as usize] { part.ns } else { 0 });

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn hook(probe: &'static str, name: &'static str, need: Need, on: bool) -> HookState {
-        HookState { probe, name, need, program: on.then_some(name), reason: None, tells: "" }
+        HookState { probe, name, need, program: on.then_some(name), instead: vec![], reason: None, tells: "" }
     }
 
     fn line<'a>(text: &'a str, start: &str) -> &'a str {
