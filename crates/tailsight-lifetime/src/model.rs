@@ -87,7 +87,7 @@ pub enum Incomplete {
 
 impl Incomplete {
     /// Every reason.
-    pub const ALL: [Incomplete; 10] = [
+    pub const ALL: [Incomplete; 11] = [
         Incomplete::Dropped,
         Incomplete::ReceiveNotSeen,
         Incomplete::SendNotSeen,
