@@ -329,7 +329,8 @@ mod tests {
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let mut storage = MaybeUninit::uninit();
-        let loaded = Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, 0).expect("every program loads");
+        let loaded = Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, 0, TxStamps::Off)
+            .expect("every program loads");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
         }
