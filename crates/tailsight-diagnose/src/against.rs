@@ -26,6 +26,7 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
         Frame::Stack { symbol: s } => Frame::Stack { symbol: symbol(s) },
         Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
         Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
+        Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
         // 0: not known.
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,
@@ -80,6 +81,14 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
             counts
         };
         out.faults = [counts(first), counts(second)].concat();
+    }
+    if !first.overtaken.is_empty() || !second.overtaken.is_empty() {
+        let behind = |l: &Lifetimes| {
+            let mut ns = l.overtaken.clone();
+            ns.resize(l.messages.len(), 0);
+            ns
+        };
+        out.overtaken = [behind(first), behind(second)].concat();
     }
     out
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 
 use crate::against::join;
@@ -17,7 +18,7 @@ use crate::profile::{Cohort, Profile, Stands};
 use crate::rules::shown;
 use crate::typical::{slowest, typical};
 use crate::words::{self, Situation};
-use crate::{Error, Facts, Options, legs, who};
+use crate::{Error, Facts, Options, legs, order, root, who};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -90,6 +91,7 @@ fn found(
     let mut profile = Profile::new(lifetimes, leg, &focus, &reference);
     let cohorts = (&focus, &reference);
     let inferred = infer(lifetimes, options, &mut profile, cohorts, &ranked, beside.against.is_none());
+    order::apply(lifetimes, options, &mut profile, cohorts);
     let rows = Rows::new(lifetimes, &profile, &focus, &reference, options);
     let by_message = Attribution::new(lifetimes, leg, &profile, &rows, cohorts, options.granularity_ns);
     let blocks = (&by_message.focus, &by_message.reference);
@@ -130,14 +132,23 @@ fn found(
             who: who_did(row.category).then(|| who::of(lifetimes, &profile, &row.slots, rows.cohorts)).flatten(),
             before: None,
             ahead: None,
+            root: vec![],
             what_if: None,
             fix: vec![],
             explanation: String::new(),
         };
         if row.category == "hol-blocking" {
-            let [focus, reference] = situation.ahead();
-            let ids = cause.evidence.iter().map(|&id| (id, ahead.of(&mine[id as usize]))).collect();
-            cause.ahead = Some(model::Ahead { focus, reference, ids });
+            let [of_focus, of_reference] = situation.ahead();
+            let others = elsewhere(lifetimes, &profile, &row.slots);
+            let before = |id: u32| match (&mine[id as usize], others) {
+                (m, true) => ahead.elsewhere(mine, m),
+                (m, false) => ahead.of(m),
+            };
+            let ids = cause.evidence.iter().map(|&id| (id, before(id))).collect();
+            cause.ahead = Some(model::Ahead { focus: of_focus, reference: of_reference, ids });
+            if deviation_ns > 0 && !others {
+                cause.root = root::roots(lifetimes, options, mine, &ahead, &focus.ids, &reference);
+            }
         }
         cause.explanation = situation.explanation(&cause);
         if is_cause(i) {
@@ -278,6 +289,15 @@ fn who_did(category: &str) -> bool {
     ["interference", "os-threads", "profiler", "app-processing", "lock-wait", "connection-setup"].contains(&category)
 }
 
+/// Whether a row is time of other threads that served other messages.
+fn elsewhere(lifetimes: &Lifetimes, profile: &Profile, slots: &[usize]) -> bool {
+    let sibling = |&slot: &usize| {
+        let owner = profile.owner_of(slot).map(|o| &lifetimes.owners[o].context);
+        matches!(owner, Some(tailsight_lifetime::Context::Sibling { .. }))
+    };
+    slots.iter().any(sibling)
+}
+
 /// Whether an owner's time counts to the row in any leg.
 fn leg_slots(profile: &Profile, row: &crate::causes::Row, role: Role, owner: OwnerId) -> bool {
     let is = |slot: &usize| matches!(profile.stands_for(*slot), Stands::Owner(_, r, o) if r == role && o as OwnerId == owner);
@@ -363,7 +383,8 @@ fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> M
         add(Incomplete::TransmitNotSeen, unfinished - dropped);
     }
     let total = complete + incomplete.values().sum::<u64>();
-    MessageCounts { total, complete, incomplete }
+    let out_of_order = mine.iter().filter(|m| m.flags & flags::OVERTAKEN != 0).count() as u64;
+    MessageCounts { total, complete, incomplete, out_of_order }
 }
 
 /// The error for a run without a complete message.

@@ -112,6 +112,9 @@ pub struct MessageCounts {
     pub complete: u64,
     /// The others, by reason.
     pub incomplete: BTreeMap<String, u64>,
+    /// Messages served out of order: one of the same application that arrived later was received before them.
+    #[serde(default)]
+    pub out_of_order: u64,
 }
 
 /// The latency of one leg over the messages that have it complete.
@@ -234,6 +237,9 @@ pub struct Cause {
     /// Of head-of-line blocking: the messages ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Ahead>,
+    /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub root: Vec<Root>,
     /// The focus percentiles had this cause been absent, keyed as `latency_ns`. Null until the replay fills it.
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
@@ -303,6 +309,28 @@ pub struct Ahead {
     pub reference: f64,
     /// Which ones were ahead of each message of the evidence, the last before it first; at most 16.
     pub ids: Vec<(u32, Vec<u32>)>,
+}
+
+/// What held the messages that others waited behind: beyond what ordinary messages have of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Root {
+    /// Category id.
+    pub category: String,
+    /// The task, function or flow that did it.
+    pub name: String,
+    /// Whose side.
+    #[serde(default = "application_core")]
+    pub role: Role,
+    /// How much longer it held one of the messages that it held, on average, ns.
+    pub mean_ns: i64,
+    /// Its part of all that held the messages ahead, 0 to 1.
+    pub share: f64,
+    /// How many messages it held.
+    pub messages: u64,
+}
+
+fn application_core() -> Role {
+    Role::A
 }
 
 /// Focus messages with the same dominant cause.

@@ -13,7 +13,9 @@ pub mod merge;
 pub mod model;
 pub mod nic;
 pub mod outgoing;
+pub mod overtaken;
 pub mod partition;
+pub mod peers;
 pub mod points;
 pub mod requests;
 pub mod scan;
@@ -72,6 +74,9 @@ pub struct Lifetimes {
     pub numa_moves: u64,
     /// Where the transmit leg begins.
     pub send_entry: tailsight_trace::meta::SendEntry,
+    /// By message: how long its thread served messages that had arrived later and were received before it, ns, all of it `ahead`
+    /// in the receive leg. Empty when no message was overtaken.
+    pub overtaken: Vec<u64>,
     /// Classes of requests, by [`Message::class`]; empty without a protocol.
     pub classes: Vec<RequestClass>,
     /// How far requests were framed; `None`: recorded without a protocol, messages are segments and replies are paired by
@@ -195,11 +200,18 @@ impl Analysis {
             outgoing: std::mem::take(&mut scan.outgoing),
             numa_moves: scan.numa_moves,
             send_entry: facts.send_entry.clone(),
+            overtaken: std::mem::take(&mut scan.overtaken),
             classes: std::mem::take(&mut scan.classes),
             framing: scan.framing.take(),
             nic: std::mem::take(&mut scan.nic),
             ..Lifetimes::default()
         };
+        if !scan.peers.names.is_empty() {
+            if lifetimes.symbols.is_empty() {
+                lifetimes.symbols.push(String::new());
+            }
+            lifetimes.symbols.append(&mut scan.peers.names);
+        }
         for (leg, offsets) in lifetimes.offsets.iter_mut().enumerate() {
             offsets.push(0);
             lifetimes.parts[leg].reserve(scan.messages.len() * 6);

@@ -229,6 +229,13 @@ pub enum Frame {
         /// Its name: index into the run's symbols.
         symbol: u32,
     },
+    /// The answer of another server was waited for: a packet of its connection ended the wait.
+    Peer {
+        /// Who: index into the symbols.
+        symbol: u32,
+    },
+    /// Another thread of the application was serving other messages.
+    Serving,
     /// The thread had used the CPU quota of its cgroup up.
     Throttled,
     /// The hypervisor ran somebody else on the core. The amount is exact; the place is the end of the stretch without
@@ -481,6 +488,8 @@ pub mod flags {
     pub const TO_NIC: u16 = 4096;
     /// Its reply was dropped on its way out, by this host, and never reached the driver.
     pub const REPLY_DROPPED: u16 = 8192;
+    /// Served out of order: a message of the same application that arrived later was received before it.
+    pub const OVERTAKEN: u16 = 16384;
 }
 
 impl Message {
@@ -570,6 +579,11 @@ impl Frame {
                     symbols.get(symbol as usize).filter(|s| !s.is_empty()).map_or("?", String::as_str)
                 )
             }
+            Frame::Peer { symbol } => {
+                let peer = symbols.get(symbol as usize).filter(|s| !s.is_empty());
+                format!("peer:{}", peer.map_or("?", String::as_str))
+            }
+            Frame::Serving => "serving".into(),
             Frame::Throttled => "throttled".into(),
             Frame::Stolen => "stolen".into(),
             Frame::Reclaim { which } => {

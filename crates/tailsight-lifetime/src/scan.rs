@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tailsight_protocol::frame::memcached_datagram;
 use tailsight_protocol::{Class, Protocol};
-use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::{Error, Event, FlowKey};
 
 use crate::cores::Core;
@@ -14,9 +14,11 @@ use crate::matching::udp::Datagrams;
 use crate::matching::udp_replies::UdpReplies;
 use crate::matching::{Extra, Found, RecvCall};
 use crate::merge::{Source, in_time_order};
-use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
+use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags, syscall_name};
 use crate::nic::{NicUse, Stamp};
 use crate::outgoing::{self, Outgoing};
+use crate::overtaken;
+use crate::peers::{self, Peers};
 use crate::points::Points;
 use crate::requests::Framing;
 use crate::requests::capture::{Captures, Open, may_interrupt};
@@ -24,7 +26,7 @@ use crate::requests::classes::RequestClass;
 use crate::requests::flow::Framed;
 use crate::threads::Threads;
 use crate::tree::{NodeId, Tree};
-use crate::windows::{CALL_NS, Window, Windows};
+use crate::windows::{CALL_NS, Window, Windows, waits_for_work};
 
 /// Everything the pass found.
 #[derive(Debug)]
@@ -55,6 +57,10 @@ pub struct Scan {
     pub numa_moves: u64,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
     drop_reasons: (u32, u32),
+    /// Time behind later arrivals, by message; see [`crate::overtaken`].
+    pub overtaken: Vec<u64>,
+    /// Servers behind the target.
+    pub peers: peers::Found,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How far requests were framed, with a protocol.
@@ -151,6 +157,11 @@ struct Scanner<'a> {
     /// Stamps of replies: the message's flow and the sequence number after its last byte.
     sent_stamps: FxHashMap<(u32, u32), Vec<Stamp>>,
     nic: NicUse,
+    peers: Peers,
+    /// By core: what was made readable last, until the softirq goes on to another packet or ends.
+    ready: Vec<u32>,
+    /// Whether a thread that sleeps in a system call waits for work.
+    for_work: FxHashMap<u32, bool>,
 }
 
 /// Stretches in which events of a core were lost.
@@ -230,6 +241,9 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         arrived: vec![None; cores],
         sent_stamps: FxHashMap::default(),
         nic: NicUse::default(),
+        peers: Peers::new(facts.symbols.len()),
+        ready: vec![0; cores],
+        for_work: FxHashMap::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
     in_time_order(&mut sources, |cpu, event| {
@@ -270,11 +284,19 @@ impl Scanner<'_> {
                 self.sending.entry(event.tid).or_insert(event.ts);
             }
             Kind::Send => self.sent(event),
+            Kind::PeerRecv => self.peer_recv(event),
             Kind::FaultUser | Kind::FaultKernel => self.points.fault(event),
             Kind::SyscallEnter => self.windows.enters(event.tid, event.a as u32, event.ts),
             Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
             _ => {}
         }
+        let ready = &mut self.ready[usize::from(cpu)];
+        match kind {
+            Kind::PeerReady => *ready = self.peers.ready(event, &self.facts.sockets),
+            Kind::RxStack | Kind::Handoff | Kind::SoftirqExit | Kind::SchedSwitch => *ready = 0,
+            _ => {}
+        }
+        self.threads.ready = *ready;
         let core = &mut self.cores[usize::from(cpu)];
         let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
         self.threads.take(&self.tree, cpu, node, kind, event);
@@ -440,10 +462,24 @@ impl Scanner<'_> {
             }
             range
         };
+        if let Some(last) = range.clone().last() {
+            self.peers.took(tid, last, event.ts);
+        }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
             self.turned.insert(tid, event.ts);
             self.windows.received(tid, entered);
+        }
+    }
+
+    /// An answer of another server: from here on the thread works for the message that needs it.
+    fn peer_recv(&mut self, event: &Event) {
+        // A thread that received is in no send call.
+        self.sending.remove(&event.tid);
+        self.outgoing.received(event.tid);
+        if let Some(same) = self.peers.received(event, &self.facts.sockets) {
+            let entered = self.threads.syscall_since(event.tid).unwrap_or(event.ts);
+            self.windows.answered(event.tid, entered, same);
         }
     }
 
@@ -464,6 +500,7 @@ impl Scanner<'_> {
         self.outgoing.sent(key, event);
         // A port that became the target's while recording is one that it serves.
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
+            self.peers.sent(event, &self.facts.sockets);
             return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
         }
         self.last_send.insert(tid, event.ts);
@@ -574,6 +611,12 @@ impl Scanner<'_> {
     fn slept(&mut self, event: &Event) {
         let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
         self.last_send.remove(&tid);
+        let for_work =
+            nr != u32::MAX && *self.for_work.entry(nr - 1).or_insert_with(|| waits_for_work(&syscall_name(nr - 1)));
+        // Waiting for a disk or for the kernel, the thread is still at what it does.
+        if event.b_lo() & 2 == 0 && event.aux & switch_flags::IO_WAIT == 0 {
+            self.peers.slept(tid, ts, for_work);
+        }
         if nr != u32::MAX {
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
@@ -629,6 +672,8 @@ impl Scanner<'_> {
             incomplete.insert(Incomplete::NotStamped, without);
         }
         order.sort_unstable();
+        let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
+        let peers = self.peers.finish(&messages, &in_order);
         let mut sorted = Vec::with_capacity(messages.len());
         for (id, &(_, i)) in (0..).zip(&order) {
             let message = Message { id, ..messages[i as usize] };
@@ -650,6 +695,7 @@ impl Scanner<'_> {
             })
             .collect();
         sent.sort_by_key(|(s, _)| s.send_ns);
+        let overtaken = overtaken::mark(&mut sorted, &windows, &self.threads);
         let faults = self.points.by_message(sorted.iter().zip(&extras));
         Scan {
             tree: self.tree,
@@ -665,6 +711,8 @@ impl Scanner<'_> {
             outgoing,
             numa_moves: self.numa_moves,
             drop_reasons: self.facts.drop_reasons,
+            overtaken,
+            peers,
             classes: classes.into_list(),
             framing,
             nic: self.nic,

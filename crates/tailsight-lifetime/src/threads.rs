@@ -65,6 +65,8 @@ pub struct Waker {
     pub cpu: u16,
     /// The wake-up came from an interrupt or softirq, not from the current thread itself.
     pub interrupt: bool,
+    /// A packet of another server made it: number of its [`crate::peers::Ready`], 0: no such packet.
+    pub ready: u32,
 }
 
 /// One stretch of a thread's timeline: until the next one begins.
@@ -120,6 +122,8 @@ pub struct Threads {
     names: Names,
     places: Places,
     known: Vec<Known>,
+    /// For the next wake-up: what was made readable just before it on its core.
+    pub(crate) ready: u32,
 }
 
 /// What is known of a thread.
@@ -184,7 +188,7 @@ const EARLY_WAKE_NS: u64 = 20_000;
 impl Threads {
     /// No events yet.
     pub fn new(names: Names) -> Threads {
-        Threads { names, places: Places::default(), known: Vec::new() }
+        Threads { names, places: Places::default(), known: Vec::new(), ready: 0 }
     }
 
     /// The names.
@@ -291,8 +295,9 @@ impl Threads {
             }
             Kind::SchedWaking => {
                 let interrupt = event.tid == 0 || tree.within(node).interrupt;
+                let ready = if interrupt { self.ready } else { 0 };
                 if let Some(thread) = self.of_target(event.a_lo()) {
-                    let waker = Waker { tid: event.tid, cpu, interrupt };
+                    let waker = Waker { tid: event.tid, cpu, interrupt, ready };
                     let queue = event.a_hi() as u16;
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
@@ -318,7 +323,7 @@ impl Threads {
             }
             Kind::TaskFork if self.names.is_target(event.a_lo()) => {
                 // Its maker made it runnable; before that, what was to become its work was its maker's.
-                let maker = Waker { tid: event.tid, cpu, interrupt: false };
+                let maker = Waker { tid: event.tid, cpu, interrupt: false, ready: 0 };
                 if let Some(thread) = self.of_target(event.a_lo()) {
                     thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
                 }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::input::Names;
 use crate::matching::Extra;
 use crate::model::{Context, Frame, Leg, Message, Owner, OwnerId, PathSpan, Role, Who, flags};
+use crate::peers::NOBODY;
 use crate::scan::Scan;
 use crate::threads::{Sleep, State, Stretch, Waker, is_interrupt_level};
 use crate::tree::NodeId;
@@ -23,11 +24,13 @@ pub struct Owners {
     who: Vec<Who>,
     ids: FxHashMap<(Owner, Who), OwnerId>,
     /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
-    by_node: Vec<[OwnerId; 4]>,
-    /// By sleep and the symbol of who ended it.
-    blocked: FxHashMap<(Sleep, u32), OwnerId>,
-    /// Another thread's node, and why it was waited for.
-    waited: FxHashMap<(NodeId, Frame), OwnerId>,
+    by_node: Vec<[OwnerId; 5]>,
+    /// By sleep and who ended it.
+    blocked: FxHashMap<(Sleep, Option<Frame>), OwnerId>,
+    /// Another thread's node, why it was waited for, and whether it served other messages.
+    waited: FxHashMap<(NodeId, Frame, bool), OwnerId>,
+    /// By server.
+    peers: FxHashMap<u32, OwnerId>,
     unknown: Option<OwnerId>,
     nic: [Option<OwnerId>; 2],
     held: Option<OwnerId>,
@@ -47,6 +50,8 @@ enum Seen {
     Ahead,
     /// Somebody else on the core that the message's thread waits for.
     Other,
+    /// The same, another thread of the application that serves other messages.
+    Serving,
     /// The same, the core being idle although the thread is runnable.
     WakePending,
 }
@@ -73,7 +78,7 @@ impl Owners {
         match self.by_node.get(node as usize) {
             Some(ids) if ids[seen as usize] != NO_OWNER => return ids[seen as usize],
             Some(_) => {}
-            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 4]),
+            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 5]),
         }
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
@@ -91,6 +96,9 @@ impl Owners {
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
+        if seen == Seen::Serving && matches!(context, Context::Sibling { .. }) {
+            frames.insert(0, Frame::Serving);
+        }
         let told = |f: &Frame| is_interrupt_level(*f) || *f == Frame::Stolen;
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
@@ -102,46 +110,65 @@ impl Owners {
         id
     }
 
-    /// A sleep that ended by itself, by an interrupt, or by a task outside the application (`woken_by`, 0: no such).
-    fn blocked(&mut self, how: Sleep, woken_by: u32) -> OwnerId {
-        if let Some(&id) = self.blocked.get(&(how, woken_by)) {
+    /// A sleep that ended by itself, by an interrupt, by a task outside the application or by a packet of another server
+    /// (`by`).
+    fn blocked(&mut self, how: Sleep, by: Option<Frame>) -> OwnerId {
+        if let Some(&id) = self.blocked.get(&(how, by)) {
             return id;
         }
         let mut frames = vec![if how.stopped { Frame::Stopped } else { sleep_frame(how) }];
         if !how.stopped {
             frames.extend(how.doing);
             frames.extend((how.stack != 0).then_some(Frame::Stack { symbol: how.stack }));
-            frames.extend((woken_by != 0).then_some(Frame::WokenBy { symbol: woken_by }));
+            frames.extend(by);
         }
         let id = self.intern(Owner { context: Context::Blocked, frames });
-        self.blocked.insert((how, woken_by), id);
+        self.blocked.insert((how, by), id);
         id
     }
 
     /// A sleep of the message's thread while it served others.
-    fn ahead_asleep(&mut self, how: Sleep, woken_by: u32) -> OwnerId {
-        let asleep = self.blocked(how, woken_by);
+    fn ahead_asleep(&mut self, how: Sleep, by: Option<Frame>) -> OwnerId {
+        let asleep = self.blocked(how, by);
         let frames = self.list[asleep as usize].frames.clone();
         self.intern(Owner { context: Context::Ahead, frames })
     }
 
     /// A sleep of another thread of the application while it was waited for.
-    fn waited_asleep(&mut self, names: &Names, tid: u32, because: Frame, how: Sleep, woken_by: u32) -> OwnerId {
-        let asleep = self.blocked(how, woken_by);
-        let frames = std::iter::once(because).chain(self.list[asleep as usize].frames.iter().copied()).collect();
+    fn waited_asleep(
+        &mut self,
+        tid: u32,
+        because: (Frame, bool),
+        how: Sleep,
+        by: Option<Frame>,
+        names: &Names,
+    ) -> OwnerId {
+        let asleep = self.blocked(how, by);
+        let frames = why(because).chain(self.list[asleep as usize].frames.iter().copied()).collect();
         self.intern_task(Owner { context: Context::Sibling { comm: names.comm(tid) }, frames }, names.who(tid))
     }
 
     /// What another thread of the application did while it was waited for.
-    fn waited(&mut self, scan: &Scan, node: NodeId, because: Frame) -> OwnerId {
-        if let Some(&id) = self.waited.get(&(node, because)) {
+    fn waited(&mut self, scan: &Scan, node: NodeId, because: (Frame, bool)) -> OwnerId {
+        let key = (node, because.0, because.1);
+        if let Some(&id) = self.waited.get(&key) {
             return id;
         }
         let (names, tid) = (scan.threads.names(), scan.tree.task_of(node));
-        let frames = std::iter::once(because).chain(scan.tree.frames(node)).collect();
+        let frames = why(because).chain(scan.tree.frames(node)).collect();
         let id =
             self.intern_task(Owner { context: Context::Sibling { comm: names.comm(tid) }, frames }, names.who(tid));
-        self.waited.insert((node, because), id);
+        self.waited.insert(key, id);
+        id
+    }
+
+    /// The answer of another server was on its way.
+    fn peer(&mut self, symbol: u32) -> OwnerId {
+        if let Some(&id) = self.peers.get(&symbol) {
+            return id;
+        }
+        let id = self.single(Frame::Peer { symbol });
+        self.peers.insert(symbol, id);
         id
     }
 
@@ -204,6 +231,11 @@ impl Owners {
     }
 }
 
+/// Why another thread was waited for, and whether it served other messages meanwhile.
+fn why((because, serving): (Frame, bool)) -> impl Iterator<Item = Frame> {
+    std::iter::once(because).chain(serving.then_some(Frame::Serving))
+}
+
 fn sleep_frame(how: Sleep) -> Frame {
     Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible, io: how.io }
 }
@@ -259,6 +291,15 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// Another server had the message's request, and its thread did not work for it.
+    Peer {
+        /// Who: index into the symbols.
+        symbol: u32,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// Between the driver and the NIC's transmit stamp.
     DriverToNic {
         /// Start, ns.
@@ -290,11 +331,38 @@ pub struct Focus {
     setup: bool,
     /// Why another thread is followed: the sleep of the message's own thread that it ended.
     because: Option<Frame>,
+    /// The threads that are known to have worked for this message besides, each with a time at which it did.
+    mine: [(u32, u64); 2],
+    /// A sleep of the thread that began before this was a wait for work.
+    since: u64,
+    /// Sleeps are known to end up to here, beyond the piece itself.
+    until: u64,
+    /// The message; [`NOBODY`]: whichever.
+    message: u32,
+    /// The answer of another server was received then, by this thread: until then it may serve others.
+    answered: u64,
+    /// Not the message's own thread, but one that ended a sleep of it.
+    followed: bool,
+    /// The threads followed hand on what a packet or a timer brought; none of them holds a lock.
+    handed: bool,
 }
 
 impl Focus {
     fn new(tid: u32, own_from: u64) -> Focus {
-        Focus { tid, own_from, handoff: None, setup: false, because: None }
+        Focus {
+            tid,
+            own_from,
+            handoff: None,
+            setup: false,
+            because: None,
+            mine: [(0, 0); 2],
+            since: 0,
+            until: 0,
+            message: NOBODY,
+            answered: 0,
+            followed: false,
+            handed: false,
+        }
     }
 }
 
@@ -327,7 +395,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let setup = m.flags & flags::FIRST != 0;
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
-            let focus = Focus { handoff: handed, setup, ..Focus::new(m.tid, own_from) };
+            let focus = Focus { handoff: handed, setup, message: m.id, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
                 // Until then the connection was the accepting thread's, whatever the receiving one did.
@@ -339,8 +407,28 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
         }
         Leg::Service => {
-            let focus = Focus::new(extra.send_tid, extra.own_from_ns.max(from));
-            thread_pieces(scan, from, to, focus, out);
+            // A thread that answers what another one received, and slept since before, waited for work.
+            let since = if extra.send_tid == m.tid { 0 } else { from };
+            let mut focus = Focus {
+                mine: [(m.tid, m.recv_enter_ns), (0, 0)],
+                since,
+                until: to,
+                message: m.id,
+                ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
+            };
+            let mut at = from;
+            for call in scan.peers.calls(m.id) {
+                let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
+                thread_pieces(scan, at, begin, focus, out);
+                out.push(Piece::Peer { from: begin, to: end, symbol: call.peer });
+                at = end;
+                // The answer is there; what the thread that takes it still does for others is ahead.
+                focus.mine[1] = (call.tid, call.received);
+                if call.tid == focus.tid {
+                    focus.answered = call.received.min(to);
+                }
+            }
+            thread_pieces(scan, at, to, focus, out);
         }
         Leg::Transmit => {
             let nic = to;
@@ -424,6 +512,8 @@ struct Nap {
     since: u64,
     from: u64,
     to: u64,
+    /// When it ended, at least `to`.
+    ended: u64,
     how: Sleep,
     waker: Option<Waker>,
 }
@@ -461,6 +551,10 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             }
             Piece::DriverToNic { from, to } => {
                 let owner = self.owners.nic(true);
+                self.emit(from, to, None, Role::A, owner, true);
+            }
+            Piece::Peer { symbol, from, to } => {
+                let owner = self.owners.peer(symbol);
                 self.emit(from, to, None, Role::A, owner, true);
             }
             Piece::Waits { frame, from, to } => {
@@ -512,16 +606,26 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             }
             let begins = segment.begins || at == from;
             let seen = match focus {
+                None if segment.serving => Seen::Serving,
                 None => Seen::Other,
                 Some((f, waiting)) => {
                     if scan.tree.task_of(segment.node) == f.tid {
                         // The border between others' work and one's own may lie inside a segment.
-                        if segment.serving && at < f.own_from && f.own_from < end {
+                        // A thread that was to hand the message on served others first.
+                        let others = f.followed && f.handoff.is_none() && f.because.is_none();
+                        // In a batch its window is this message's, too, and until the reply before it is others' all the same.
+                        let border = f.own_from.max(f.answered);
+                        let late = at < f.own_from || (at < border || others) && self.serves(f, f.tid, at);
+                        let ahead = segment.serving && late;
+                        if ahead && !others && border < end {
                             let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
-                            self.emit(at, f.own_from, Some(cpu), role, owner, begins);
-                            at = f.own_from;
+                            self.emit(at, border, Some(cpu), role, owner, begins);
+                            at = border;
                         }
-                        if segment.serving && at < f.own_from { Seen::Ahead } else { Seen::Own }
+                        if ahead && (others || at < border) { Seen::Ahead } else { Seen::Own }
+                    } else if segment.serving {
+                        let tid = scan.tree.task_of(segment.node);
+                        if self.serves(f, tid, at) { Seen::Serving } else { Seen::Own }
                     } else if waiting {
                         Seen::WakePending
                     } else {
@@ -530,8 +634,15 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 }
             };
             let owner = match focus {
-                Some((Focus { because: Some(because), .. }, _)) if seen == Seen::Own => {
-                    self.owners.waited(scan, segment.node, because)
+                Some((f @ Focus { because: Some(because), tid, .. }, _))
+                    if seen == Seen::Own && scan.tree.task_of(segment.node) == tid =>
+                {
+                    let serves = segment.serving && self.serves(f, tid, at);
+                    if segment.serving && !serves {
+                        self.owners.of_node(scan, segment.node, Seen::Own)
+                    } else {
+                        self.owners.waited(scan, segment.node, (because, serves))
+                    }
                 }
                 _ => self.owners.of_node(scan, segment.node, seen),
             };
@@ -589,8 +700,16 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                 }
                 State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((focus, true))),
                 State::Sleeping { how } => {
-                    let waker = stretches.get(i + 1).filter(|s| s.from <= to).and_then(|s| s.waker);
-                    let nap = Nap { since: stretches[i].from, from: at, to: end, how, waker };
+                    let next = stretches.get(i + 1).filter(|s| s.from <= to.max(focus.until));
+                    let ended = next.map_or(end, |s| s.from.max(end));
+                    let nap = Nap {
+                        since: stretches[i].from,
+                        from: at,
+                        to: end,
+                        ended,
+                        how,
+                        waker: next.and_then(|s| s.waker),
+                    };
                     self.asleep(nap, focus, depth);
                 }
                 State::Unknown => {
@@ -609,43 +728,107 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
 
     /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
     fn asleep(&mut self, nap: Nap, focus: Focus, depth: u32) {
-        let Nap { since, from, to, how, waker } = nap;
+        let Nap { since, from, to, ended, how, waker } = nap;
         let names = self.scan.threads.names();
-        let mut woken_by = 0;
+        let mut by = self.ended_by(focus, waker);
         if let Some(waker) = waker {
             let hands_off = focus
                 .handoff
-                .is_some_and(|(cpu, ts)| waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, to));
+                .is_some_and(|(cpu, ts)| waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, ended));
             if hands_off {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
             if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
                 // A thread that slept when the message came waited for work, which the other one hands it; one that
                 // fell asleep since waits for what the other one holds.
-                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts);
+                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts) && since >= focus.since && !focus.handed;
+                // In the receive leg the thread fell asleep with the message there: what it waits for is not this message's.
+                let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
+                let origin = if looks { self.origin(waker.tid, from, ended, focus, depth) } else { None };
+                if let Some((at, owner)) = origin {
+                    self.emit(from, at.min(to), None, Role::A, owner, true);
+                    let focus = Focus { handed: true, followed: true, until: ended, ..focus };
+                    return self.thread(waker.tid, at, to, focus, depth + 1);
+                }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
-                let focus = Focus { because: focus.because.or(why), ..focus };
+                let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
                 return self.thread(waker.tid, from, to, focus, depth + 1);
             }
             if !waker.interrupt && !how.stopped {
-                woken_by = names.symbol(waker.tid);
+                by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
             }
         }
         // It waits for an answer that it needs for the messages before this one.
         let ahead = depth == 0
             && focus.because.is_none()
-            && from < focus.own_from
+            && (from < focus.own_from || from < focus.answered && self.serves(focus, focus.tid, since))
             && !how.uninterruptible
             && !how.io
             && windows::waits_for_data(how.nr)
             && windows::serving(&self.scan.windows, focus.tid, since);
         let owner = match focus.because {
-            None if ahead => self.owners.ahead_asleep(how, woken_by),
+            None if ahead => self.owners.ahead_asleep(how, by),
             // A thread that others wait for sleeps itself.
-            Some(because) => self.owners.waited_asleep(names, focus.tid, because, how, woken_by),
-            None => self.owners.blocked(how, woken_by),
+            Some(because) => {
+                let serves =
+                    windows::serving(&self.scan.windows, focus.tid, since) && self.serves(focus, focus.tid, since);
+                if !serves && windows::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
+                    // Nobody holds a lock while it waits for whatever comes.
+                    self.owners.blocked(how, by)
+                } else {
+                    self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
+                }
+            }
+            None => self.owners.blocked(how, by),
         };
         self.emit(from, to, None, Role::A, owner, true);
+    }
+
+    /// Whether a thread that is in a serving window at `ts` serves messages other than this one.
+    fn serves(&self, focus: Focus, tid: u32, ts: u64) -> bool {
+        if focus.mine == [(0, 0); 2] {
+            return true;
+        }
+        let Some(window) = windows::window(&self.scan.windows, tid, ts) else { return false };
+        let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && window.from <= at && at < window.to;
+        !focus.mine.iter().any(mine)
+    }
+
+    /// The server whose packet ended a sleep, when it may have been for this message.
+    fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
+        let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
+        let mine = ready.of == NOBODY || focus.message == NOBODY || ready.of == focus.message;
+        mine.then_some(Frame::Peer { symbol: ready.peer })
+    }
+
+    /// A thread slept from `from` to `to` and `tid` woke it. Unless that one served others or was busy all the while, it
+    /// slept itself, or waited for one that did, until a packet of another server or a timer came: then no lock was held.
+    /// Returns when that was and who has the time until then.
+    fn origin(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) -> Option<(u64, OwnerId)> {
+        let thread = self.scan.threads.get(tid)?;
+        let upto = thread.at(to)?;
+        // Its last sleep that was over by then.
+        let after = (1..=upto).rev().take_while(|&i| thread.stretches[i].from > from);
+        let mut sleeps = after.filter_map(|i| match thread.stretches[i - 1].state {
+            State::Sleeping { how } => Some((i, how)),
+            _ => None,
+        });
+        let (end, how) = sleeps.next()?;
+        let (since, until) = (thread.stretches[end - 1].from, thread.stretches[end].from);
+        let waker = thread.stretches[end].waker;
+        if windows::serving(&self.scan.windows, tid, since) && self.serves(focus, tid, since) {
+            return None;
+        }
+        if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {
+            return Some((until, self.owners.blocked(how, Some(peer))));
+        }
+        match waker {
+            Some(w) if !w.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(w.tid) => {
+                self.origin(w.tid, from, until, focus, depth + 1)
+            }
+            _ if windows::polls(how.nr) && !how.stopped => Some((until, self.owners.blocked(how, None))),
+            _ => None,
+        }
     }
 
     /// Whether a core stayed in interrupt context from the hand-off to the wake-up.

@@ -61,6 +61,16 @@ impl Windows {
         self.open.insert(tid, Open { from: entered, sent: None, doubt: None });
     }
 
+    /// Another server's answer for a message was received in a call entered at `entered`: the thread goes on with that message.
+    /// `same`: it is the one that it worked for.
+    pub fn answered(&mut self, tid: u32, entered: u64, same: bool) {
+        match self.open.get_mut(&tid).filter(|_| same) {
+            // It slept for that answer.
+            Some(open) => open.doubt = None,
+            None => self.received(tid, entered),
+        }
+    }
+
     /// A send call ended.
     pub fn sent(&mut self, tid: u32, at: u64) {
         if let Some(open) = self.open.get_mut(&tid) {
@@ -161,14 +171,18 @@ impl Windows {
 
 /// Whether a thread was serving at `ts`.
 pub fn serving(windows: &FxHashMap<u32, Vec<Window>>, tid: u32, ts: u64) -> bool {
-    windows.get(&tid).is_some_and(|windows| {
-        let next = windows.partition_point(|w| w.to <= ts);
-        windows.get(next).is_some_and(|w| w.from <= ts)
-    })
+    window(windows, tid, ts).is_some()
 }
 
-/// System calls in which a server waits for its next work.
-fn waits_for_work(name: &str) -> bool {
+/// The window of a thread that holds `ts`.
+pub fn window(windows: &FxHashMap<u32, Vec<Window>>, tid: u32, ts: u64) -> Option<Window> {
+    let windows = windows.get(&tid)?;
+    let next = windows.partition_point(|w| w.to <= ts);
+    windows.get(next).filter(|w| w.from <= ts).copied()
+}
+
+/// System calls in which a server waits for its next work: by name.
+pub fn waits_for_work(name: &str) -> bool {
     ["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"].contains(&name)
 }
 
@@ -179,6 +193,11 @@ const DATA_CALLS: [&str; 9] =
 
 /// Functions in which read(2) and the like wait for data of a socket.
 const RECEIVE_WAITS: [&str; 2] = ["sk_wait_data", "__skb_wait_for_more_packets"];
+
+/// Whether a sleep in this call waits for whatever comes next: nobody holds a lock in it.
+pub fn polls(nr: u32) -> bool {
+    waits_for_work(&syscall_name(nr)) || DATA_CALLS.contains(&syscall_name(nr).as_str())
+}
 
 /// Whether a sleep in this call waits for data of somebody.
 pub fn waits_for_data(nr: u32) -> bool {

@@ -61,6 +61,23 @@ fn at_120_columns() {
     insta::assert_snapshot!(diagnosis(&example(), &plain(120)));
 }
 
+/// A queue in front: the first sentence says what held the messages at its head, not only that there was one.
+#[test]
+fn the_first_sentence_follows_a_queue_to_its_root() {
+    let mut d = example();
+    let mut queue = d.causes.remove(2);
+    queue.root = serde_json::from_value(json!([
+        {"category": "paging", "name": "page fault", "role": "A", "mean_ns": 1_000_000, "share": 0.9, "messages": 3},
+    ]))
+    .expect("the contract");
+    d.causes.insert(0, queue);
+    let text = diagnosis(&d, &plain(140));
+    assert!(text.contains("They waited behind messages that were held by paging (page fault). Because:"), "{text}");
+    // Not a queue first: no such sentence.
+    d.causes.swap(0, 1);
+    assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
+}
+
 #[test]
 fn no_line_is_wider_than_the_terminal_except_commands() {
     for width in 60..=140 {

@@ -175,6 +175,10 @@ kinds! {
     NicTx = 80, "sock_ops TSTAMP_SND_HW", "aux: flow flags; a: address key; b: ports | sequence number after its last byte << 32; c: hardware time stamp, ns of the NIC's clock";
     /// Who has this core as the recording starts: `tid`, before any switch says so.
     Current = 68, "recorder", "";
+    /// A connection that the target made itself, to a server behind it, was made readable.
+    PeerReady = 81, "sk_data_ready", "as Handoff";
+    /// Data of such a connection was returned to the application.
+    PeerRecv = 82, "sock_recv_length", "as Recv";
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", "aux: 24-byte piece number | direction (1 out) << 7 | low byte of the sequence number << 8; a, b, c: 24 bytes";
 }

@@ -16,8 +16,9 @@ pub fn how() -> &'static str {
 /// Whether the time went to another message: the thread's work for one before, or a packet of another application.
 pub fn is_other_message(owner: &Owner) -> bool {
     let foreign_packet = |f: &Frame| matches!(f, Frame::Packet { own: false, .. });
+    let serving = matches!(owner.context, Context::Sibling { .. }) && owner.frames.contains(&Frame::Serving);
     let handler = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd);
-    (owner.context == Context::Ahead && !owner.frames.iter().any(handler))
+    ((owner.context == Context::Ahead || serving) && !owner.frames.iter().any(handler))
         || owner.frames.last().is_some_and(foreign_packet)
 }
 
@@ -38,12 +39,46 @@ impl Ahead {
         Ahead { by_thread }
     }
 
-    /// The messages ahead of one, at most 16.
+    /// The messages ahead of one on its own thread, at most 16.
     pub fn of(&self, m: &Message) -> Vec<u32> {
-        let Some(all) = self.by_thread.get(&m.tid) else { return vec![] };
+        self.taken_before(m).iter().rev().map(|&(_, id)| id).take(AHEAD).collect()
+    }
+
+    /// The messages that its thread took between its hand-off and its receive call: (receive call, id), in order.
+    pub fn taken_before(&self, m: &Message) -> &[(u64, u32)] {
+        let Some(all) = self.by_thread.get(&m.tid) else { return &[] };
         let from = all.partition_point(|&(ts, _)| ts <= m.handoff_ns.max(m.driver_ns));
         let to = all.partition_point(|&(ts, _)| ts < m.recv_ns);
-        all[from.min(to)..to].iter().rev().map(|&(_, id)| id).take(AHEAD).collect()
+        &all[from.min(to)..to]
+    }
+
+    /// The messages of its thread that one waited behind: those taken since its hand-off and those that were still being served
+    /// then (at most 16 of the latter), in order.
+    pub fn waited_behind(&self, messages: &[Message], m: &Message) -> &[(u64, u32)] {
+        let Some(all) = self.by_thread.get(&m.tid) else { return &[] };
+        let since = m.handoff_ns.max(m.driver_ns);
+        let taken = all.partition_point(|&(ts, _)| ts <= since);
+        let to = all.partition_point(|&(ts, _)| ts < m.recv_ns);
+        let served = |&&(_, id): &&(u64, u32)| id != m.id && messages[id as usize].send_ns > since;
+        let serving = all[..taken.min(to)].iter().rev().take(AHEAD).take_while(served).count();
+        &all[taken.min(to) - serving..to]
+    }
+
+    /// The messages that other threads of the application served while one waited from its hand-off to its reply: those of
+    /// each thread whose receive call came before it ended and whose reply came after it began; the last first, at most 16.
+    pub fn elsewhere(&self, messages: &[Message], m: &Message) -> Vec<u32> {
+        let (from, to) = (m.handoff_ns.max(m.driver_ns), m.send_ns.max(m.recv_ns));
+        let mut out: Vec<(u64, u32)> = vec![];
+        for (_, all) in self.by_thread.iter().filter(|(tid, _)| **tid != m.tid) {
+            let upto = all.partition_point(|&(ts, _)| ts < to);
+            let served = |&&(_, id): &&(u64, u32)| {
+                let other = &messages[id as usize];
+                other.send_ns.max(other.recv_ns) > from
+            };
+            out.extend(all[..upto].iter().rev().take(AHEAD).filter(served));
+        }
+        out.sort_unstable_by_key(|&(ts, id)| (std::cmp::Reverse(ts), id));
+        out.into_iter().map(|(_, id)| id).take(AHEAD).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::glob;
 use functions::FunctionTable;
 
 /// The stable ids of the categories; `unexplained` is what no rule matches.
-pub const CATEGORIES: [&str; 20] = [
+pub const CATEGORIES: [&str; 21] = [
     "interference",
     "os-threads",
     "receive-processing",
@@ -25,6 +25,7 @@ pub const CATEGORIES: [&str; 20] = [
     "interrupts",
     "hol-blocking",
     "app-processing",
+    "backend-wait",
     "wakeup-delay",
     "nic-delay",
     "softirq-delay",
@@ -128,6 +129,8 @@ struct Seen<'a> {
     wait: Option<Wait>,
     /// Who ended the sleep, and its frame.
     waker: Option<(usize, String)>,
+    /// The server that was waited for.
+    peer: Option<String>,
 }
 
 /// The function table's verdict on the stack of a sleep.
@@ -263,13 +266,21 @@ impl<'a> Seen<'a> {
                 Frame::WokenBy { symbol } => Some((i, symbols.get(symbol as usize).cloned().unwrap_or_default())),
                 _ => None,
             }),
+            peer: owner.frames.iter().find_map(|f| match *f {
+                Frame::Peer { symbol } => symbols.get(symbol as usize).filter(|s| !s.is_empty()).cloned(),
+                _ => None,
+            }),
         }
     }
 
-    /// Whether the first frame says why another thread was waited for, not what that one did.
-    fn because(&self) -> bool {
-        let why = matches!(self.owner.frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup));
-        why && matches!(self.owner.context, Context::Sibling { .. })
+    /// How many of the first frames say why another thread was waited for, not what that one did.
+    fn because(&self) -> usize {
+        if !matches!(self.owner.context, Context::Sibling { .. }) {
+            return 0;
+        }
+        let frames = &self.owner.frames;
+        let why = usize::from(matches!(frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup)));
+        why + usize::from(frames.get(why) == Some(&Frame::Serving))
     }
 
     fn innermost(&self) -> Option<&str> {
@@ -316,6 +327,7 @@ impl Rule {
                 "{syscall}" => syscall,
                 "{wait}" => s.wait.as_ref().map_or("unknown", |w| &w.name),
                 "{waker}" => s.waker.as_ref().map_or("unknown", |(_, name)| name),
+                "{peer}" => s.peer.as_deref().unwrap_or("another server"),
                 _ => continue,
             };
             name.replace_range(at..end, value);
@@ -332,7 +344,7 @@ impl Rule {
             } else if self.name.contains("{waker}") {
                 all
             } else {
-                s.interrupt.map_or(usize::from(s.because()), |at| at + 1)
+                s.interrupt.map_or(s.because(), |at| at + 1)
             };
         if name.is_empty() {
             name.push_str("(unnamed)");

@@ -9,7 +9,7 @@ use super::{CATEGORIES, CONTEXTS, CategoryTable, Rule};
 use crate::Error;
 
 /// Placeholders of a rule's name.
-const PLACEHOLDERS: [&str; 7] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}", "{wait}", "{waker}"];
+const PLACEHOLDERS: [&str; 8] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}", "{wait}", "{waker}", "{peer}"];
 
 impl CategoryTable {
     /// Reads a table; `file` is its name for errors. Its `[[rule]]`s replace the built-in ones; its `[[functions]]`,

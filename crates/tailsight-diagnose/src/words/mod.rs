@@ -178,6 +178,13 @@ impl<'a> Situation<'a> {
             _ => None,
         })
         .unwrap_or_else(|| cause.name.clone());
+        let name = readable(&cause.category, &cause.name);
+        if let Some(where_) = name.strip_prefix("waits ").filter(|_| cause.category == "app-processing") {
+            out = format!("{} waited {where_} before it went on", self.app);
+        }
+        if cause.category == "hol-blocking" && cause.name == crate::order::LATER {
+            out = format!("{} served messages first that had arrived later", self.app);
+        }
         let (dev, total) = (cause.deviation_ns, self.total_ns);
         let slow = if self.tail { "slow" } else { "focus" };
         out += &match (dev, total) {
@@ -197,9 +204,15 @@ impl<'a> Situation<'a> {
             out += "; inferred from how the application's own time grows with their number";
         }
         let [focus, reference] = self.ahead;
-        if cause.category == "hol-blocking" && focus > reference {
-            out += &format!(" ({focus:.1} messages ahead on average, usually {reference:.1})");
+        // As many as usual, to the digits that are shown, say nothing.
+        let [shown, usual] = [focus, reference].map(|n| format!("{n:.1}"));
+        if cause.category == "hol-blocking" && focus > reference && shown != usual {
+            out += &format!(" ({shown} messages ahead on average, usually {usual})");
         }
+        if cause.category == "lock-wait" && dev > 0 {
+            out += &holder(cause);
+        }
+        out += &held(&cause.root);
         out
     }
 
@@ -286,6 +299,42 @@ fn whose(cause: &Cause) -> String {
     let place = container.or_else(|| who.unit.clone());
     let parts: Vec<String> = [Some(processes), threads, place].into_iter().flatten().collect();
     format!(" ({})", parts.join(", "))
+}
+
+/// What held the messages ahead, in words; nothing when that is not known.
+fn held(root: &[crate::model::Root]) -> String {
+    let Some(first) = root.first() else { return String::new() };
+    let what = root_words(first);
+    let messages = if first.messages == 1 { "1 message".to_owned() } else { format!("{} messages", first.messages) };
+    format!("; what held those: {what}, {} more than usual in {messages}", human(first.mean_ns))
+}
+
+/// A root in words: what it is, then whose or where.
+pub fn root_words(root: &crate::model::Root) -> String {
+    match readable(&root.category, &root.name) {
+        name if name == root.category => name,
+        name => format!("{} ({name})", root.category),
+    }
+}
+
+/// What the holder of a lock did meanwhile, from the paths: where it slept, the calls it was in, or that it ran.
+fn holder(cause: &Cause) -> String {
+    if !name::base(&cause.name).ends_with(" holds it") {
+        return String::new();
+    }
+    let mut did: BTreeMap<String, i64> = BTreeMap::new();
+    for (path, ns) in cause.paths.iter().filter(|(_, ns)| *ns > 0) {
+        *did.entry(name::last(path)).or_default() += ns;
+    }
+    let all: i64 = did.values().sum();
+    let mut did: Vec<(String, i64)> = did.into_iter().filter(|(_, ns)| ns * 20 >= all).collect();
+    did.sort_by_key(|(what, ns)| (std::cmp::Reverse(*ns), what.clone()));
+    if did.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> =
+        did.iter().take(3).map(|(what, ns)| format!("{what} {:.0} %", *ns as f64 / all as f64 * 100.0)).collect();
+    format!("; the holder meanwhile: {}", each.join(", "))
 }
 
 /// Before a command that misses values.
@@ -437,6 +486,7 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         who: None,
         before: None,
         ahead: None,
+        root: vec![],
         what_if: None,
         fix: vec![],
         explanation: not_told_from_chance(rows, &format!("{}{more}", names.join("; ")), ci95_ns),

@@ -5,7 +5,7 @@
 //! same in words (`held by lab-holder, which slept in clock_nanosleep`). For sentences, tables and pages only.
 
 /// What a frame of a path begins with, or is. A task may have a slash in its name: only these end a name.
-const FRAMES: [&str; 32] = [
+const FRAMES: [&str; 34] = [
     "sys:",
     "softirq:",
     "irq:",
@@ -18,6 +18,7 @@ const FRAMES: [&str; 32] = [
     "io-sleep:",
     "in:",
     "woken-by:",
+    "peer:",
     "reclaim:",
     "csd",
     "work",
@@ -32,6 +33,7 @@ const FRAMES: [&str; 32] = [
     "unseen",
     "connection-setup",
     "stopped",
+    "serving",
     "tx-queued",
     "tx-socket",
     "tx-qdisc",
@@ -84,6 +86,23 @@ pub fn base(name: &str) -> &str {
     first_frame(name).map_or(name, |at| &name[..at])
 }
 
+/// What the last frame of a holder's path says it did; the first frame says only why it was waited for.
+pub fn last(path: &str) -> String {
+    let mut frames = vec![];
+    let mut rest = path;
+    while let Some(at) = first_frame(rest) {
+        rest = &rest[at + 1..];
+        frames.push(rest);
+    }
+    match frames.last().filter(|_| frames.len() > 1) {
+        None => "ran".into(),
+        Some(frame) => match in_words(frame, true).strip_prefix("which ") {
+            Some(slept) => slept.to_owned(),
+            None => in_words(frame, true),
+        },
+    }
+}
+
 /// Where the slash before the first frame is.
 fn first_frame(name: &str) -> Option<usize> {
     let is_frame = |text: &str| {
@@ -125,6 +144,7 @@ fn in_words(frame: &str, of_thread: bool) -> String {
         "woken-by" => format!("until {what} woke it"),
         "migrate" => format!("migrating pages ({what})"),
         "tx-dropped" => format!("dropped on its way out ({what})"),
+        "peer" => format!("for {what}"),
         "reclaim" => format!("reclaiming memory ({what})"),
         "idle-state" => format!("in idle state {what}"),
         "packet" => match what.strip_prefix("own:") {

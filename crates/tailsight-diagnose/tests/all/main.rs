@@ -6,4 +6,5 @@ mod nesting;
 mod rows;
 mod table;
 mod texts;
+mod waits;
 mod who;

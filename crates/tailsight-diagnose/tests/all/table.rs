@@ -51,6 +51,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32).prop_map(|symbol| Frame::Stack { symbol }),
         (0..3u32).prop_map(|symbol| Frame::WokenBy { symbol }),
         (0..4u8).prop_map(|which| Frame::Reclaim { which }),
+        (0..3u32).prop_map(|symbol| Frame::Peer { symbol }),
+        Just(Frame::Serving),
         Just(Frame::Throttled),
         Just(Frame::Stolen),
         Just(Frame::KernelLock),
@@ -163,7 +165,8 @@ fn default_table() {
         (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }]), "softirq-delay", "idle"),
         (Receive, R, owner(Context::Idle, &[Frame::IdleState { state: 2 }, irq]), "interrupts", "irq:24"),
         (Receive, A, owner(Context::Blocked, &[Frame::Runnable]), "wakeup-delay", "runnable"),
-        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::futex)]), "lock-wait", "futex"),
+        // Nobody is known to have held anything: a timer ended it.
+        (Receive, A, owner(Context::Blocked, &[sleep(Sysno::futex)]), "app-processing", "waits in futex"),
         (Receive, A, owner(Context::Blocked, &[disk(Sysno::read)]), "disk-wait", "read"),
         (Receive, A, owner(Context::Blocked, &[sleep(Sysno::fsync)]), "disk-wait", "fsync"),
         (Service, A, owner(Context::Blocked, &[disk(Sysno::madvise)]), "paging", "madvise"),

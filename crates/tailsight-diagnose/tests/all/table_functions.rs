@@ -383,7 +383,8 @@ fn table_is_whole() {
     // Every category that functions can name is named by one; the rest come from contexts.
     let named: BTreeSet<&str> = table.meanings().iter().map(|m| m.category).collect();
     for id in CATEGORIES {
-        let context = ["interference", "hol-blocking", "nic-delay", "softirq-delay", "unexplained"].contains(&id);
+        let context =
+            ["interference", "hol-blocking", "backend-wait", "nic-delay", "softirq-delay", "unexplained"].contains(&id);
         assert!(named.contains(id) != context, "{id}");
     }
 }

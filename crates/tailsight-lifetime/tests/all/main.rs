@@ -10,3 +10,4 @@ mod regressions;
 mod sending;
 mod serving;
 mod simulator;
+mod waits;

@@ -96,7 +96,8 @@ fn context_name(analysis: &Analysis, owner: OwnerId) -> String {
         Context::Sibling { .. }
             if matches!(owner.frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup)) =>
         {
-            let asleep = matches!(owner.frames.get(1), Some(Frame::SleepIn { .. } | Frame::Stopped));
+            let done = owner.frames[1..].iter().find(|f| **f != Frame::Serving);
+            let asleep = matches!(done, Some(Frame::SleepIn { .. } | Frame::Stopped));
             if asleep { "blocked".into() } else { "own".into() }
         }
         Context::Own => "own".into(),
@@ -236,16 +237,8 @@ fn arbitrary_event() -> impl Strategy<Value = Event> {
     let tid = prop_oneof![Just(0u32), simulator::TARGET..simulator::TARGET + 4, any::<u32>()];
     let ts = prop_oneof![6 => 0u64..2000, 1 => any::<u64>()];
     let aux = prop_oneof![Just(0u16), Just(2u16), 0u16..64, any::<u16>()];
-    (ts, 0u8..64, aux, tid, word(), word(), word()).prop_map(|(ts, kind, aux, tid, a, b, c)| Event {
-        ts,
-        kind,
-        generation: 0,
-        aux,
-        tid,
-        a,
-        b,
-        c,
-    })
+    (ts, prop_oneof![8 => 0u8..64, 1 => 80u8..83], aux, tid, word(), word(), word())
+        .prop_map(|(ts, kind, aux, tid, a, b, c)| Event { ts, kind, generation: 0, aux, tid, a, b, c })
 }
 
 /// The properties would say nothing over streams in which nothing happens: what the machine must have shown, over many

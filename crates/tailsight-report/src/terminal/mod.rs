@@ -14,7 +14,7 @@ mod text;
 mod typical;
 
 use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::words::{readable, root_words};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
 
@@ -186,8 +186,17 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
         return format!("{focus} take {mean}, no more than {reference}: there is no delay to explain.");
     }
     let (apart, word) = (units::duration(a.abs_diff(b)), if a > b { "more" } else { "less" });
-    let because = if d.causes.is_empty() { "; no cause could be named." } else { ". Because:" };
+    let because = match root(d) {
+        _ if d.causes.is_empty() => "; no cause could be named.".to_owned(),
+        Some(root) => format!(". They waited behind messages that were held by {}. Because:", clean(&root_words(root))),
+        None => ". Because:".to_owned(),
+    };
     format!("{focus} take {mean}, {apart} {word} than {reference}{because}")
+}
+
+/// Of a first cause that is a queue: what held the messages in front.
+fn root(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Root> {
+    first_cause(d).filter(|c| c.category == "hol-blocking" && d.focus.mean_ns > d.reference.mean_ns)?.root.first()
 }
 
 /// The largest cause that has a name.

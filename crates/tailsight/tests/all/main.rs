@@ -10,3 +10,4 @@ mod lost_nothing;
 mod nic_live;
 mod sent_live;
 mod support;
+mod waits_live;

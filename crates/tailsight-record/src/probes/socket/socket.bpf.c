@@ -2,7 +2,8 @@
 /* The border between kernel and application: data ready, received, sent; and connections that come and go.
  * hooks: sk_data_ready, sock_recv_length, tcp_sendmsg_locked, udp_sendmsg, udpv6_sendmsg, sock_send_length,
  * inet_sock_set_state
- * events: Handoff, Recv, SendBegin, Send, SockState, FlowAddr6 */
+ * events: Handoff, Recv, SendBegin, Send, SockState, FlowAddr6; of connections that the target made itself, to a server
+ * behind it: PeerReady, PeerRecv, and Send with the flag client */
 
 #define MSG_PEEK 2
 #define TCP_ESTABLISHED 1
@@ -31,14 +32,25 @@ static __always_inline __u32 position_of(const struct sock *sk, enum position wh
 	return which == RCV_NXT ? tp->rcv_nxt : which == COPIED ? tp->copied_seq : tp->write_seq;
 }
 
+/* Keeps the local port of a connection that the target made itself: no process is current where its data becomes readable or
+ * its packets go out, so it is the port that tells. */
+static __always_inline void add_client_port(__u16 port)
+{
+	if (port && !is_client_port(port))
+		__sync_fetch_and_or(&client_ports[port >> 6], 1ULL << (port & 63));
+}
+
 SEC("tp_btf/sk_data_ready")
 int HOOK(sk_data_ready, struct sock *sk)
 {
 	struct flow flow;
-	if (!is_ours(sk))
+	__u16 port = sk->__sk_common.skc_num;
+	bool own = is_target_port(port);
+	if (!(own || is_client_port(port)) || !is_inet(sk))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_HANDOFF, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, RCV_NXT)), cookie_of(sk));
+	emit(own ? TS_HANDOFF : TS_PEER_READY, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, RCV_NXT)),
+	     cookie_of(sk));
 	return 0;
 }
 
@@ -47,10 +59,14 @@ int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
 {
 	struct flow flow;
 	__u64 who;
-	if (ret <= 0 || (flags & MSG_PEEK) || !is_ours(sk) || !(who = target_here()))
+	if (ret <= 0 || (flags & MSG_PEEK) || !is_inet(sk) || !(who = target_here()))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit_of(who, TS_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)), pair(ret, cookie_of(sk)));
+	bool own = is_target_port(sk->__sk_common.skc_num);
+	if (!own)
+		add_client_port(sk->__sk_common.skc_num);
+	emit_of(who, own ? TS_RECV : TS_PEER_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)),
+		pair(ret, cookie_of(sk)));
 	return 0;
 }
 
@@ -65,8 +81,7 @@ static __always_inline bool sends_on(const struct sock *sk, struct flow *flow)
 	if (is_target_port(port))
 		return true;
 	flow->flags |= TS_FLOW_CLIENT;
-	if (!is_client_port(port))
-		__sync_fetch_and_or(&client_ports[port >> 6], 1ULL << (port & 63));
+	add_client_port(port);
 	return true;
 }
 

@@ -1,0 +1,158 @@
+//! The root of a queue: what held the messages that a message waited behind (NSight §5.2, phase 4, followed to its end).
+//!
+//! In: the focus messages that head-of-line blocking hit, all messages' parts. Out: [`Root`]s. From a message back to those that
+//! its thread took before it since its hand-off or still served then, from the first of them to those before that one, until
+//! one did not wait itself: this is the chain. What the messages of the chain had more of than ordinary messages, apart from
+//! waiting for each other, is what held them: the rows of the table over all three legs, without the receive core (a thread is
+//! held from the hand-off on).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, Role};
+
+use crate::Options;
+use crate::model::Root;
+use crate::phases::overlaps::Ahead;
+use crate::profile::Cohort;
+use crate::rules::UNEXPLAINED;
+
+/// Most messages of a chain.
+const CHAIN: usize = 256;
+/// Most messages whose chains are followed.
+const FOLLOWED: usize = 1000;
+/// Most roots, and the least share of one.
+const ROOTS: usize = 5;
+const SMALL: f64 = 0.05;
+
+/// Index into [`Table::rows`].
+type RowId = usize;
+
+/// Rows of what holds a thread, by the category table.
+struct Table<'a> {
+    lifetimes: &'a Lifetimes,
+    options: &'a Options,
+    rows: Vec<(String, String, Role)>,
+    ids: BTreeMap<(String, String, Role), RowId>,
+    of: FxHashMap<(Leg, u32), Option<RowId>>,
+}
+
+impl Table<'_> {
+    fn row(&mut self, leg: Leg, owner: u32) -> Option<RowId> {
+        if let Some(&row) = self.of.get(&(leg, owner)) {
+            return row;
+        }
+        let lifetimes = self.lifetimes;
+        let which = &lifetimes.owners[owner as usize];
+        let table = &self.options.categories;
+        let verdict = table.classify(which, leg, Role::A, &lifetimes.app, &lifetimes.symbols);
+        let queued = which.frames.contains(&tailsight_lifetime::Frame::TxQueued);
+        let row = (!["hol-blocking", UNEXPLAINED].contains(&verdict.category) && !queued).then(|| {
+            let key = (verdict.category.to_owned(), verdict.name, Role::A);
+            let rows = &mut self.rows;
+            *self.ids.entry(key.clone()).or_insert_with(|| {
+                rows.push(key);
+                rows.len() - 1
+            })
+        });
+        self.of.insert((leg, owner), row);
+        row
+    }
+
+    /// What held its thread, by row, ns.
+    fn held(&mut self, id: u32) -> Vec<(RowId, f64)> {
+        let lifetimes = self.lifetimes;
+        let mut out: Vec<(RowId, f64)> = vec![];
+        for leg in LEGS {
+            for part in lifetimes.part_slice(id, leg).iter().filter(|p| p.role == Role::A) {
+                if let Some(row) = self.row(leg, part.owner) {
+                    match out.iter_mut().find(|(r, _)| *r == row) {
+                        Some((_, ns)) => *ns += part.ns as f64,
+                        None => out.push((row, part.ns as f64)),
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones.
+pub fn roots(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    mine: &[Message],
+    ahead: &Ahead,
+    hit: &[u32],
+    reference: &Cohort,
+) -> Vec<Root> {
+    let mut table = Table { lifetimes, options, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
+    let mut usual: BTreeMap<RowId, f64> = BTreeMap::new();
+    for &id in &reference.ids {
+        for (row, ns) in table.held(id) {
+            *usual.entry(row).or_default() += ns / reference.len() as f64;
+        }
+    }
+    let mut excess: FxHashMap<u32, Vec<(RowId, f64)>> = FxHashMap::default();
+    let mut total: BTreeMap<RowId, f64> = BTreeMap::new();
+    let mut who: BTreeMap<RowId, BTreeSet<u32>> = BTreeMap::new();
+    let step = hit.len().div_ceil(FOLLOWED).max(1);
+    for &id in hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len()) {
+        for before in chain(mine, ahead, &mine[id as usize]) {
+            let rows = excess.entry(before).or_insert_with(|| {
+                let held = table.held(before);
+                let rest = usual.iter().filter(|(row, _)| !held.iter().any(|(r, _)| r == *row));
+                let less: Vec<(RowId, f64)> = rest.map(|(&row, &ns)| (row, -ns)).collect();
+                let more = held.into_iter().map(|(row, ns)| (row, ns - usual.get(&row).copied().unwrap_or(0.0)));
+                more.chain(less).collect()
+            });
+            for &(row, ns) in rows.iter() {
+                *total.entry(row).or_default() += ns;
+                if ns > options.granularity_ns as f64 {
+                    who.entry(row).or_default().insert(before);
+                }
+            }
+        }
+    }
+    let positive: f64 = total.values().filter(|ns| **ns > 0.0).sum();
+    let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
+    let mut found: Vec<(RowId, f64)> = total.into_iter().filter(|&(_, ns)| share(ns) >= SMALL).collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then(table.rows[a.0].cmp(&table.rows[b.0])));
+    let mut out = vec![];
+    for (row, ns) in found {
+        let Some(messages) = who.get(&row) else { continue };
+        let of = |id: &u32| excess[id].iter().find(|(r, _)| *r == row).map_or(0.0, |(_, ns)| *ns);
+        let mean = messages.iter().map(of).sum::<f64>() / messages.len() as f64;
+        let (category, name, role) = table.rows[row].clone();
+        out.push(Root {
+            category,
+            name,
+            role,
+            mean_ns: mean.round() as i64,
+            share: share(ns),
+            messages: messages.len() as u64,
+        });
+        if out.len() == ROOTS {
+            break;
+        }
+    }
+    out
+}
+
+/// The messages that one waited behind, and those that the first of these waited behind, and so on.
+fn chain(mine: &[Message], ahead: &Ahead, m: &Message) -> Vec<u32> {
+    let mut out: Vec<u32> = vec![];
+    let mut at = *m;
+    while out.len() < CHAIN {
+        let before = ahead.waited_behind(mine, &at);
+        // The last before it comes first, so the last of the list was taken first.
+        let Some(&(recv, first)) = before.first() else { break };
+        out.extend(before.iter().rev().map(|&(_, id)| id).filter(|id| !out.contains(id)).collect::<Vec<_>>());
+        if recv >= at.recv_ns {
+            break;
+        }
+        at = mine[first as usize];
+    }
+    out.truncate(CHAIN);
+    out
+}

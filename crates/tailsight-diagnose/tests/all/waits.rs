@@ -1,0 +1,196 @@
+//! Rows of waits: other servers, locks with a holder, messages ahead on other threads and their root, and messages served out
+//! of order.
+
+use syscalls::Sysno;
+use tailsight_diagnose::{CategoryTable, Diagnosis, Facts, Options, diagnose};
+use tailsight_lifetime::model::flags;
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Part, Role};
+
+use crate::common::{a, lifetimes, options, owner};
+
+const PEER: &str = "python3 (127.0.0.1:9101)";
+
+fn sleep(call: Sysno) -> Frame {
+    Frame::SleepIn { nr: call as u32, uninterruptible: false, io: false }
+}
+
+fn sibling() -> Context {
+    Context::Sibling { comm: "worker".into() }
+}
+
+fn counts_to(owner: &Owner, leg: Leg) -> (String, String) {
+    let symbols = [String::new(), PEER.into(), "redis".into()];
+    let verdict = CategoryTable::default().classify(owner, leg, Role::A, "gosrv", &symbols);
+    (verdict.category.to_owned(), verdict.name)
+}
+
+/// The decision table of docs/categories.md.
+#[test]
+fn a_wait_is_named_by_what_it_was_for() {
+    let peer = Frame::Peer { symbol: 1 };
+    let futex = sleep(Sysno::futex);
+    for (owner, leg, category, name) in [
+        (owner(Context::Blocked, &[peer]), Leg::Service, "backend-wait", PEER),
+        (owner(Context::Blocked, &[sleep(Sysno::epoll_pwait), peer]), Leg::Service, "backend-wait", PEER),
+        (owner(Context::Blocked, &[sleep(Sysno::recvfrom), peer]), Leg::Receive, "backend-wait", PEER),
+        (owner(Context::Ahead, &[sleep(Sysno::recvfrom), peer]), Leg::Receive, "hol-blocking", "gosrv"),
+        (owner(sibling(), &[Frame::Serving]), Leg::Receive, "hol-blocking", "gosrv (other threads)"),
+        (owner(sibling(), &[futex, Frame::Serving]), Leg::Service, "hol-blocking", "gosrv (other threads)"),
+        (owner(sibling(), &[futex]), Leg::Service, "lock-wait", "worker holds it"),
+        (owner(sibling(), &[]), Leg::Receive, "app-processing", "worker (other thread)"),
+        (owner(Context::Blocked, &[sleep(Sysno::epoll_pwait)]), Leg::Service, "app-processing", "waits in epoll_pwait"),
+        (owner(Context::Blocked, &[futex]), Leg::Service, "app-processing", "waits in futex"),
+        (owner(Context::Blocked, &[futex, Frame::WokenBy { symbol: 2 }]), Leg::Service, "lock-wait", "futex"),
+        (owner(Context::Blocked, &[sleep(Sysno::flock)]), Leg::Service, "lock-wait", "flock"),
+    ] {
+        assert_eq!(counts_to(&owner, leg), (category.to_owned(), name.to_owned()), "{owner:?}");
+    }
+}
+
+/// 5,000 messages; the slowest 50 have `extra` in their service leg beside 10 us of their own.
+fn slow_service(owners: Vec<Owner>, extra: &[Part]) -> Lifetimes {
+    let parts = (0..5000u64).map(|i| {
+        let mut service = vec![a(0, 10_000 + i % 100)];
+        if i % 100 == 0 {
+            service.extend_from_slice(extra);
+        }
+        [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
+    });
+    let mut out = lifetimes(owners, parts.collect());
+    out.symbols = vec![String::new(), PEER.into()];
+    out
+}
+
+fn service(lifetimes: &Lifetimes) -> Diagnosis {
+    diagnose(lifetimes, &Options { leg: Leg::Service, ..options() }, &Facts::default()).unwrap()
+}
+
+#[test]
+fn a_wait_for_another_server_says_for_whom() {
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[Frame::Peer { symbol: 1 }])];
+    let d = service(&slow_service(owners, &[a(1, 30_000_000)]));
+    assert_eq!((d.causes[0].category.as_str(), d.causes[0].name.as_str()), ("backend-wait", PEER));
+    assert!(d.causes[0].explanation.starts_with(&format!("memcached waited for {PEER}: 30.0 ms ")));
+    assert!(!d.causes[0].fix.is_empty());
+}
+
+/// "memcached itself took longer (waits in epoll_wait)" said the opposite of what it meant.
+#[test]
+fn a_wait_is_not_called_work() {
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[sleep(Sysno::epoll_wait)])];
+    let d = service(&slow_service(owners, &[a(1, 2_000_000)]));
+    assert!(
+        d.causes[0].explanation.starts_with("memcached waited in epoll_wait before it went on: "),
+        "{:?}",
+        d.causes[0]
+    );
+}
+
+#[test]
+fn a_lock_wait_says_what_the_holder_did() {
+    let futex = sleep(Sysno::futex);
+    let owners = vec![
+        owner(Context::Own, &[]),
+        owner(sibling(), &[futex]),
+        owner(sibling(), &[futex, sleep(Sysno::clock_nanosleep)]),
+    ];
+    let d = service(&slow_service(owners, &[a(1, 1_000_000), a(2, 3_000_000)]));
+    assert_eq!(d.causes[0].category, "lock-wait");
+    let text = &d.causes[0].explanation;
+    assert!(text.ends_with("; the holder meanwhile: slept in clock_nanosleep 75 %, ran 25 %"), "{text}");
+}
+
+/// Bursts of 100 messages to one thread. The first of each tenth burst takes a page fault of 1 ms; those that arrive after it
+/// wait for each other only.
+fn bursts() -> Lifetimes {
+    let owners = vec![
+        owner(Context::Own, &[]),
+        owner(Context::Ahead, &[]),
+        owner(
+            Context::Blocked,
+            &[Frame::SleepIn { nr: tailsight_lifetime::model::NO_SYSCALL, uninterruptible: true, io: false }],
+        ),
+    ];
+    let mut parts = vec![];
+    for i in 0..5000u64 {
+        let (burst, place) = (i / 100, i % 100);
+        let held = burst % 10 == 0;
+        let waits = if held && (1..=30).contains(&place) { 1_000_000 - place * 10_000 } else { 0 };
+        let mut service = vec![a(0, 10_000)];
+        if held && place == 0 {
+            service.push(a(2, 1_000_000));
+        }
+        let mut receive = vec![a(0, 1_000)];
+        receive.extend((waits > 0).then(|| a(1, waits)));
+        parts.push([receive, service, vec![a(0, 1_000)]]);
+    }
+    let mut out = lifetimes(owners, parts);
+    let mut at = 1_000_000;
+    for i in 0..out.messages.len() {
+        let place = i as u64 % 100;
+        // A burst's messages arrive 20 us apart, those that wait are received 10 us after each other.
+        if place == 0 {
+            at += 100_000_000;
+        }
+        let (receive, service) =
+            (out.messages[i].recv_ns - out.messages[i].driver_ns, out.messages[i].send_ns - out.messages[i].recv_ns);
+        let m = &mut out.messages[i];
+        m.tid = 7;
+        m.driver_ns = at + place * 20_000;
+        m.handoff_ns = m.driver_ns;
+        m.recv_ns = m.driver_ns + receive;
+        m.send_ns = m.recv_ns + service;
+        m.xmit_ns = m.send_ns + 1_000;
+        m.ahead = u32::from(receive > 1_000);
+    }
+    out
+}
+
+/// A page fault of 1 ms in one message delayed thirty, which were said to wait for messages before them.
+#[test]
+fn the_root_of_a_queue_is_what_held_the_message_in_front() {
+    let d = diagnose(&bursts(), &options(), &Facts::default()).unwrap();
+    let first = &d.causes[0];
+    assert_eq!(first.category, "hol-blocking");
+    let root = first.root.first().expect("a root");
+    assert_eq!((root.category.as_str(), root.name.as_str(), root.mean_ns), ("paging", "page fault", 1_000_000));
+    assert!(root.share > 0.9 && root.messages >= 1, "{root:?}");
+    assert!(
+        first.explanation.contains("; what held those: paging (page fault), 1.00 ms more than usual in "),
+        "{first:?}"
+    );
+}
+
+/// As many ahead as usual, to the digits shown: "(0.0 messages ahead on average, usually 0.0)" says nothing.
+#[test]
+fn as_many_messages_ahead_as_usual_are_not_mentioned() {
+    let mut few = bursts();
+    few.messages.iter_mut().for_each(|m| m.ahead = u32::from(m.id == 1));
+    let d = diagnose(&few, &options(), &Facts::default()).unwrap();
+    assert!(!d.causes[0].explanation.contains("messages ahead on average"), "{}", d.causes[0].explanation);
+}
+
+/// Time behind later arrivals is a row of its own, taken from the time ahead, and shares still sum to 1.
+#[test]
+fn messages_served_out_of_order_are_counted_and_a_cause() {
+    let mut of = bursts();
+    of.overtaken = of.messages.iter().map(|m| if m.ahead > 0 { 600_000 } else { 0 }).collect();
+    of.messages.iter_mut().filter(|m| m.ahead > 0).for_each(|m| m.flags |= flags::OVERTAKEN);
+    let d = diagnose(&of, &options(), &Facts::default()).unwrap();
+    assert_eq!(d.messages.out_of_order, 150);
+    let row = d.causes.iter().find(|c| c.name == "later arrivals first").expect("a row");
+    assert_eq!((row.category.as_str(), row.deviation_ns), ("hol-blocking", 600_000));
+    assert!(
+        row.explanation.starts_with("memcached served messages first that had arrived later: "),
+        "{}",
+        row.explanation
+    );
+    assert!((d.causes.iter().map(|c| c.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    let json = serde_json::to_value(&d).unwrap();
+    assert_eq!(json["messages"]["out_of_order"], 150);
+    // A diagnosis of before has neither.
+    let mut older = json.clone();
+    older["messages"].as_object_mut().unwrap().remove("out_of_order");
+    older["causes"].as_array_mut().unwrap().iter_mut().for_each(|c| drop(c.as_object_mut().unwrap().remove("root")));
+    assert_eq!(serde_json::from_value::<Diagnosis>(older).unwrap().messages.out_of_order, 0);
+}

@@ -1,0 +1,384 @@
+//! What a message waits for when its thread sleeps or lacks a core: another server, a lock that somebody holds, other messages
+//! that other threads of the application serve; and messages served out of order. One hand-built stream for each decision.
+
+use tailsight_lifetime::input::Names;
+use tailsight_lifetime::model::flags;
+use tailsight_lifetime::{Analysis, Facts, Leg};
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::read::CpuEvents;
+use tailsight_trace::tables::{SocketRow, TaskRow};
+
+const ONE: u32 = 100;
+const TWO: u32 = 101;
+const THREE: u32 = 102;
+/// Connections of clients, and one to a server behind.
+const A: u64 = 11211 << 16 | 4000;
+const B: u64 = 11211 << 16 | 4001;
+const C: u64 = 11211 << 16 | 4002;
+const BEHIND: u64 = 5000 << 16 | 9101;
+const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
+const PEER: &str = "peer:python3 (127.0.0.1:9101)";
+const RECVFROM: u64 = 45;
+const FUTEX: u64 = 202;
+const EPOLL: u64 = 281;
+const NANOSLEEP: u64 = 35;
+
+fn event(ts: u64, kind: Kind, tid: u32, [a, b, c]: [u64; 3]) -> Event {
+    Event { ts, kind: kind as u8, generation: 0, aux: 0, tid, a, b, c }
+}
+/// A request of 50 bytes arrives and is announced 1 ns later.
+fn request(ts: u64, ports: u64) -> Vec<Event> {
+    vec![
+        event(ts, Kind::RxStack, 0, [1, ports | 100 << 32, 50 | 2 << 32]),
+        event(ts + 1, Kind::Handoff, 0, [1, ports | 150 << 32, 9]),
+    ]
+}
+fn recv(ts: u64, ports: u64, tid: u32) -> Event {
+    event(ts, Kind::Recv, tid, [1, ports | 150 << 32, 50 | 9 << 32])
+}
+fn send(ts: u64, ports: u64, tid: u32) -> Event {
+    event(ts, Kind::Send, tid, [1, ports | 550 << 32, 50 | 9 << 32])
+}
+fn ask(ts: u64, tid: u32) -> Event {
+    Event { aux: flow_flags::CLIENT, ..event(ts, Kind::Send, tid, [LOOPBACK, BEHIND | 10 << 32, 10 | 8 << 32]) }
+}
+fn answer(ts: u64, tid: u32) -> Event {
+    event(ts, Kind::PeerRecv, tid, [LOOPBACK, BEHIND | 20 << 32, 10 | 8 << 32])
+}
+/// The answer arrives in a softirq and wakes a thread 2 ns later, when one is given.
+fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
+    let mut out = vec![
+        event(ts - 1, Kind::SoftirqEntry, 0, [3, 0, 0]),
+        event(ts, Kind::PeerReady, 0, [LOOPBACK, BEHIND | 20 << 32, 8]),
+    ];
+    out.extend(wakes.map(|tid| waking(ts + 2, 0, tid)));
+    out.push(event(ts + 4, Kind::SoftirqExit, 0, [3, 0, 0]));
+    out
+}
+fn waking(ts: u64, by: u32, tid: u32) -> Event {
+    event(ts, Kind::SchedWaking, by, [u64::from(tid), u64::from(tid), 0])
+}
+/// `call`: what the thread that leaves sleeps in; 0: it is preempted.
+fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
+    let (state, how) = if call == 0 { (0, 0) } else { (1, call + 1) };
+    event(ts, Kind::SchedSwitch, from, [u64::from(from) | u64::from(to) << 32, state | 120 << 32, how])
+}
+
+fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
+    let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
+    let names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three")]);
+    let listens = SocketRow {
+        local_addr: "127.0.0.1".into(),
+        local_port: 9101,
+        listening: true,
+        comm: "python3".into(),
+        ..SocketRow::default()
+    };
+    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], ..Facts::default() };
+    let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
+    let analysis = Analysis::build(&facts, &cpus);
+    crate::properties::check_partition(&analysis).expect("an exact partition");
+    analysis
+}
+
+/// The path of the message that was received at `recv_ns`, neighbours of the same owner joined.
+fn path(analysis: &Analysis, recv_ns: u64, leg: Leg) -> Vec<(u64, u64, String)> {
+    let lifetimes = &analysis.lifetimes;
+    let id = lifetimes.messages.iter().find(|m| m.recv_ns == recv_ns).expect("the message").id;
+    let mut out: Vec<(u64, u64, String)> = Vec::new();
+    for span in analysis.path(id, leg) {
+        let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
+        match out.last_mut() {
+            Some(last) if last.2 == owner => last.1 = span.to_ns,
+            _ => out.push((span.from_ns, span.to_ns, owner)),
+        }
+    }
+    out
+}
+
+fn is(expected: &[(u64, u64, &str)]) -> Vec<(u64, u64, String)> {
+    expected.iter().map(|&(from, to, owner)| (from, to, owner.to_owned())).collect()
+}
+
+fn merged(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort_by_key(|e| e.ts);
+    events
+}
+
+/// A thread asks a server behind it and sleeps until the answer is there: it waits for that server, by name.
+#[test]
+fn a_call_to_another_server_is_a_wait_for_it() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        switch(30, ONE, 0, RECVFROM),
+        switch(3_000_010, 0, ONE, 0),
+        answer(3_000_020, ONE),
+        send(3_000_100, A, ONE),
+    ];
+    let analysis = analyse(vec![working, [request(10, A), ready(3_000_000, Some(ONE))].concat()]);
+    let call = format!("blocked/{PEER}");
+    let woken = format!("blocked/sleep:recvfrom/{PEER}");
+    assert_eq!(
+        path(&analysis, 20, Leg::Service),
+        is(&[
+            (20, 30, "own"),
+            (30, 3_000_000, &call),
+            (3_000_000, 3_000_002, &woken),
+            (3_000_002, 3_000_010, "idle/wake-pending"),
+            (3_000_010, 3_000_100, "own"),
+        ])
+    );
+}
+
+/// A runtime's threads share the work: one received the message and asked, another one polled when the answer came, a third
+/// was woken through its futex and answered. Half of the wait was called a lock that the second one held.
+#[test]
+fn whichever_thread_polled_the_wait_is_for_the_server_and_no_lock() {
+    let first = vec![switch(5, 0, ONE, 0), recv(20, A, ONE), ask(25, ONE), switch(60, ONE, 0, FUTEX)];
+    let polls = vec![
+        switch(6, 0, TWO, 0),
+        switch(8, TWO, 0, EPOLL),
+        switch(30_000_010, 0, TWO, 0),
+        answer(30_000_020, TWO),
+        waking(30_000_050, TWO, THREE),
+        switch(30_000_060, TWO, 0, EPOLL),
+    ];
+    let third = vec![
+        switch(1, 0, THREE, 0),
+        switch(2, THREE, 0, FUTEX),
+        switch(30_000_055, 0, THREE, 0),
+        send(30_000_100, A, THREE),
+    ];
+    let network = [request(10, A), ready(30_000_000, Some(TWO))].concat();
+    let analysis = analyse(vec![first, polls, third, network]);
+    let path = path(&analysis, 20, Leg::Service);
+    let waited: u64 = path.iter().filter(|s| s.2.contains(PEER)).map(|s| s.1 - s.0).sum();
+    assert!((29_999_930..=29_999_990).contains(&waited), "{path:?}");
+    assert!(path.iter().all(|s| !s.2.contains("futex")), "no lock: {path:?}");
+    assert_eq!(path.last(), Some(&(30_000_055, 30_000_100, "own".to_owned())));
+}
+
+/// The same without knowing whose the call was: requests of two messages share a connection. The packet still tells.
+#[test]
+fn a_packet_of_a_server_that_ends_a_sleep_of_the_poller_is_the_root_of_a_futex_wait() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        recv(30, B, ONE),
+        ask(35, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(30_000_060, 0, ONE, 0),
+        send(30_000_100, A, ONE),
+        send(30_000_200, B, ONE),
+    ];
+    let polls = vec![
+        switch(6, 0, TWO, 0),
+        switch(8, TWO, 0, EPOLL),
+        switch(30_000_010, 0, TWO, 0),
+        answer(30_000_020, TWO),
+        waking(30_000_050, TWO, ONE),
+        switch(30_000_070, TWO, 0, EPOLL),
+    ];
+    let network = [request(10, A), request(15, B), ready(30_000_000, Some(TWO))].concat();
+    let analysis = analyse(vec![first, polls, network]);
+    let path = path(&analysis, 20, Leg::Service);
+    let woken = format!("blocked/sleep:epoll_pwait/{PEER}");
+    assert!(path.contains(&(60, 30_000_002, woken)), "{path:?}");
+    assert!(path.iter().all(|s| !s.2.contains("futex")), "{path:?}");
+}
+
+/// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
+#[test]
+fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(30_000_060, 0, ONE, 0),
+        send(30_000_100, A, ONE),
+    ];
+    let polls = vec![
+        switch(6, 0, TWO, 0),
+        switch(8, TWO, 0, EPOLL),
+        waking(30_000_000, 0, TWO),
+        switch(30_000_010, 0, TWO, 0),
+        waking(30_000_050, TWO, ONE),
+        switch(30_000_070, TWO, 0, EPOLL),
+    ];
+    let analysis = analyse(vec![first, polls, request(10, A)]);
+    let path = path(&analysis, 20, Leg::Service);
+    assert!(path.contains(&(60, 30_000_000, "blocked/sleep:epoll_pwait".into())), "{path:?}");
+    assert!(path.iter().all(|s| !s.2.contains("futex")), "{path:?}");
+}
+
+/// A holder that ran, then slept by a timer of its own, serves nobody: a lock, with what it did.
+#[test]
+fn a_thread_that_serves_nobody_and_ends_a_futex_wait_held_a_lock() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(1_000_060, 0, ONE, 0),
+        send(1_000_100, A, ONE),
+    ];
+    let holds = vec![
+        switch(6, 0, TWO, 0),
+        switch(500_000, TWO, 0, NANOSLEEP),
+        waking(900_000, 0, TWO),
+        switch(900_010, 0, TWO, 0),
+        waking(1_000_050, TWO, ONE),
+    ];
+    let analysis = analyse(vec![first, holds, request(10, A)]);
+    let path = path(&analysis, 20, Leg::Service);
+    assert!(path.contains(&(60, 500_000, "sibling:two/sleep:futex".into())), "{path:?}");
+    assert!(path.contains(&(500_000, 900_000, "sibling:two/sleep:futex/sleep:nanosleep".into())), "{path:?}");
+}
+
+/// The same, but that thread served another message all the while: this one waits behind that one.
+#[test]
+fn a_thread_that_serves_another_message_and_ends_a_futex_wait_is_in_front() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(40, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(1_000_060, 0, ONE, 0),
+        send(1_000_100, A, ONE),
+    ];
+    let holds = vec![switch(6, 0, TWO, 0), recv(30, B, TWO), waking(1_000_050, TWO, ONE), send(1_000_080, B, TWO)];
+    let analysis = analyse(vec![first, holds, [request(10, A), request(15, B)].concat()]);
+    let path = path(&analysis, 40, Leg::Service);
+    assert!(path.contains(&(60, 1_000_050, "sibling:two/sleep:futex/serving".into())), "{path:?}");
+}
+
+/// The thread that received the message works on until it hands it over: that is work for this message, not a lock.
+#[test]
+fn the_thread_that_hands_the_message_over_works_for_it() {
+    let reads = vec![switch(5, 0, ONE, 0), recv(20, A, ONE), waking(500_000, ONE, TWO), switch(500_100, ONE, 0, EPOLL)];
+    let answers =
+        vec![switch(1, 0, TWO, 0), switch(2, TWO, 0, FUTEX), switch(500_010, 0, TWO, 0), send(600_000, A, TWO)];
+    let analysis = analyse(vec![reads, answers, request(10, A)]);
+    assert_eq!(
+        path(&analysis, 20, Leg::Service),
+        // The one that was woken waited for the core of the one that woke it, which was still at it.
+        is(&[(20, 600_000, "own")])
+    );
+}
+
+/// The same, but it takes and serves another message before it hands this one over: this one is behind that one.
+#[test]
+fn a_thread_that_serves_another_message_before_it_hands_this_one_over_makes_it_wait() {
+    let reads = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        recv(100_000, B, ONE),
+        send(400_000, B, ONE),
+        waking(400_010, ONE, TWO),
+        switch(400_100, ONE, 0, EPOLL),
+    ];
+    let answers =
+        vec![switch(1, 0, TWO, 0), switch(2, TWO, 0, FUTEX), switch(400_200, 0, TWO, 0), send(600_000, A, TWO)];
+    let analysis = analyse(vec![reads, answers, [request(10, A), request(15, B)].concat()]);
+    let path = path(&analysis, 20, Leg::Service);
+    let time = |owner: &str| path.iter().filter(|s| s.2.starts_with(owner)).map(|s| s.1 - s.0).sum::<u64>();
+    assert_eq!(time("ahead"), 400_010 - 100_000, "{path:?}");
+    assert_eq!(time("sibling:one/sleep"), 0, "no lock: {path:?}");
+}
+
+/// Threads of one server on one core: while one serves other messages, this one waits behind those; a thread that serves
+/// nobody (a collector) stays a thread of the application.
+#[test]
+fn a_sibling_on_the_core_is_in_front_only_when_it_serves() {
+    let one_core = merged(
+        [
+            vec![switch(5, 0, TWO, 0)],
+            request(10, B),
+            vec![recv(20, B, TWO)],
+            vec![event(30, Kind::SoftirqEntry, TWO, [3, 0, 0])],
+            request(31, A).into_iter().map(|e| Event { tid: TWO, ..e }).collect(),
+            vec![
+                waking(33, TWO, ONE),
+                event(34, Kind::SoftirqExit, TWO, [3, 0, 0]),
+                send(400_000, B, TWO),
+                switch(400_010, TWO, THREE, EPOLL),
+                switch(700_000, THREE, ONE, 0),
+                recv(700_010, A, ONE),
+            ],
+        ]
+        .concat(),
+    );
+    let analysis = analyse(vec![one_core]);
+    let path = path(&analysis, 700_010, Leg::Receive);
+    let time = |owner: &str| path.iter().filter(|s| s.2 == owner).map(|s| s.1 - s.0).sum::<u64>();
+    assert_eq!(time("sibling:two/serving"), 400_010 - 34, "{path:?}");
+    assert_eq!(time("sibling:three"), 700_000 - 400_010, "{path:?}");
+}
+
+/// One thread, an event loop: it asks for one message, serves another one while the answer comes, and turns back when it is
+/// done. Until the answer was there the message waited for the server, from then on behind the other message.
+#[test]
+fn an_event_loop_that_serves_another_message_meanwhile_makes_wait_after_the_answer_only() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        switch(30, ONE, 0, EPOLL),
+        waking(100_000, 0, ONE),
+        switch(100_010, 0, ONE, 0),
+        recv(100_020, B, ONE),
+        send(900_000, B, ONE),
+        answer(900_020, ONE),
+        send(900_100, A, ONE),
+    ];
+    let network = [request(10, A), request(99_000, B), ready(500_000, None)].concat();
+    let analysis = analyse(vec![working, network]);
+    assert_eq!(
+        path(&analysis, 20, Leg::Service),
+        is(&[
+            (20, 30, "own"),
+            (30, 500_000, &format!("blocked/{PEER}")),
+            (500_000, 900_020, "ahead"),
+            (900_020, 900_100, "own"),
+        ])
+    );
+    assert_eq!(path(&analysis, 100_020, Leg::Service), is(&[(100_020, 900_000, "own")]), "B asked nobody");
+}
+
+/// A request was sent and nobody waited: the reply came before the answer.
+#[test]
+fn a_request_that_nobody_waits_for_is_no_wait() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        send(400, A, ONE),
+        switch(430, ONE, 0, EPOLL),
+        switch(9_010, 0, ONE, 0),
+        answer(9_020, ONE),
+    ];
+    let analysis = analyse(vec![working, [request(10, A), ready(9_000, Some(ONE))].concat()]);
+    assert_eq!(path(&analysis, 20, Leg::Service), is(&[(20, 400, "own")]));
+}
+
+/// Two requests arrive, the later one is received first: the earlier one was overtaken, for as long as that one was served.
+#[test]
+fn a_later_arrival_that_is_served_first_is_counted() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(40, B, ONE),
+        send(50_000, B, ONE),
+        recv(50_010, A, ONE),
+        send(60_000, A, ONE),
+        recv(60_010, C, ONE),
+        send(70_000, C, ONE),
+    ];
+    let network = [request(10, A), request(20, B), request(30, C)].concat();
+    let lifetimes = analyse(vec![working, network]).lifetimes;
+    let overtaken: Vec<bool> = lifetimes.messages.iter().map(|m| m.flags & flags::OVERTAKEN != 0).collect();
+    // A was overtaken by B; C waited behind both, in order.
+    assert_eq!(overtaken, [true, false, false]);
+    assert_eq!(lifetimes.overtaken, [50_000 - 40, 0, 0]);
+}
