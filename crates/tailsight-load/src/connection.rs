@@ -360,6 +360,8 @@ impl Connection {
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let (emptied_ns, datagram) = (self.emptied_ns, self.datagram);
+        // Of a TLS record that has not come whole there is nothing in `bytes`, but the stamp may be its.
+        let more = self.tls.as_ref().is_some_and(|tls| tls.ended_within_record());
         let (mut count, mut good, mut early) = (0_u32, false, false);
         let result = self.replies.feed(bytes, |reply| {
             let pending = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0);
@@ -375,7 +377,7 @@ impl Connection {
             let status = status(&reply);
             good |= matches!(status, Status::Ok | Status::Miss);
             // A datagram is read alone.
-            let shared_since = (!datagram && reply.end < bytes.len()).then_some(emptied_ns);
+            let shared_since = (!datagram && (more || reply.end < bytes.len())).then_some(emptied_ns);
             end(pending, lane, status, Arrival { now, stamp, shared_since }, index);
             count += 1;
         });

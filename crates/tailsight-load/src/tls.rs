@@ -70,6 +70,41 @@ pub(crate) struct Tls {
     connection: ClientConnection,
     /// Decrypted bytes; lent out while they are parsed.
     plain: Vec<u8>,
+    records: Records,
+}
+
+/// Where in the stream of records the bytes that came end.
+#[derive(Debug, Default)]
+struct Records {
+    header: [u8; 5],
+    /// How much of the header has come.
+    headed: usize,
+    /// Bytes of the record's body that are still to come.
+    left: usize,
+}
+
+impl Records {
+    fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let body = self.left.min(bytes.len());
+                self.left -= body;
+                bytes = &bytes[body..];
+                continue;
+            }
+            self.header[self.headed] = bytes[0];
+            self.headed += 1;
+            bytes = &bytes[1..];
+            if self.headed == self.header.len() {
+                self.headed = 0;
+                self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+            }
+        }
+    }
+
+    fn is_within_one(&self) -> bool {
+        self.left > 0 || self.headed > 0
+    }
 }
 
 impl Tls {
@@ -77,7 +112,7 @@ impl Tls {
         let mut connection = ClientConnection::new(setup.config.clone(), setup.name.clone())?;
         // What waits is bounded by the outstanding requests, not here.
         connection.set_buffer_limit(None);
-        Ok(Self { connection, plain: Vec::with_capacity(64 << 10) })
+        Ok(Self { connection, plain: Vec::with_capacity(64 << 10), records: Records::default() })
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
@@ -111,6 +146,7 @@ impl Tls {
     /// Decrypts what came; the error says what is wrong. The bytes must be given back ([`Tls::give_back`]).
     pub(crate) fn receive(&mut self, mut bytes: &[u8]) -> Result<&mut Vec<u8>, String> {
         self.plain.clear();
+        self.records.take(bytes);
         while !bytes.is_empty() {
             self.connection.read_tls(&mut bytes).map_err(|e| format!("TLS: {e}"))?;
             let state = self.connection.process_new_packets().map_err(|e| format!("TLS: {e}"))?;
@@ -120,6 +156,11 @@ impl Tls {
             self.connection.reader().read_exact(&mut self.plain[start..]).map_err(|e| format!("TLS: {e}"))?;
         }
         Ok(&mut self.plain)
+    }
+
+    /// Whether what came last ended within a record: those bytes came with the replies before and are in none of them.
+    pub(crate) fn ended_within_record(&self) -> bool {
+        self.records.is_within_one()
     }
 
     /// Gives the buffer back for the next read.
@@ -164,5 +205,23 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Records;
+
+    /// However the bytes of two records are cut, only an end at the end of a record is one.
+    #[test]
+    fn records_end_where_their_headers_say() {
+        let stream = [&[23, 3, 3, 0, 4][..], b"abcd", &[23, 3, 3, 1, 0], &[0; 256]].concat();
+        for cut in 1..stream.len() {
+            let mut records = Records::default();
+            records.take(&stream[..cut]);
+            assert_eq!(records.is_within_one(), cut != 9, "{cut}");
+            records.take(&stream[cut..]);
+            assert!(!records.is_within_one(), "{cut}");
+        }
     }
 }

@@ -337,10 +337,21 @@ fn by_agent(good: &[&Row], run: &Run) -> Vec<ByAgent> {
 fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
     let series: Vec<f64> = rows.iter().filter_map(|r| latency_ns(&r.sample, latency)).map(|ns| ns as f64).collect();
     let ordered = sorted(series.clone());
+    // As early as each reply can have come that shares its stamp with a later one.
+    let earliest: Vec<f64> = rows
+        .iter()
+        .filter_map(|r| Some((latency_ns(&r.sample, latency)? as f64, f64::from(r.sample.shared_ns))))
+        .map(|(ns, shared)| (ns - shared).max(0.0).min(ns))
+        .collect();
+    let early = (earliest != series).then(|| sorted(earliest.clone()));
     let estimate = |q: f64| {
         interval_ranks(ordered.len(), q, LEVEL)?;
         let (found, _) = dependent_interval_sorted(&series, &ordered, q, LEVEL)?;
-        Some(Estimate { value: quantile(&ordered, q)?, lower: found.lower, upper: found.upper })
+        let lower = match &early {
+            Some(early) => dependent_interval_sorted(&earliest, early, q, LEVEL)?.0.lower.min(found.lower),
+            None => found.lower,
+        };
+        Some(Estimate { value: quantile(&ordered, q)?, lower, upper: found.upper })
     };
     let asked = question.targets.iter().map(|t| t.quantile);
     let percentiles = question.percentiles.iter().copied().chain(asked).map(|q| (name(q), estimate(q))).collect();
@@ -445,4 +456,37 @@ fn sum_counts(endings: &[Ending]) -> Counts {
         unasked: a.unasked + b.unasked,
         reconnects: a.reconnects + b.reconnects,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tailsight_load::{Plan, Protocol};
+
+    use super::*;
+
+    /// The latency that is not under study has its interval from here: it reaches down to when replies may have come that share a
+    /// stamp, and not up.
+    #[test]
+    fn an_interval_reaches_to_where_shared_stamps_may_have_been() {
+        let question = Question::new(Plan::new("127.0.0.1:9".parse().unwrap(), Protocol::Echo));
+        let of = |shared_ns: u32| {
+            let row = |i: u64| {
+                let sent_ns = 1 + i * 10_000;
+                let sample = Sample {
+                    intended_ns: sent_ns,
+                    called_ns: sent_ns,
+                    sent_ns,
+                    received_ns: sent_ns + 1_000 + i * 7_919 % 100,
+                    shared_ns,
+                    ..Sample::default()
+                };
+                Row { sample, agent: 0, batch: 1, in_result: true }
+            };
+            let rows: Vec<Row> = (0..20_000).map(row).collect();
+            summary(&rows.iter().collect::<Vec<_>>(), Latency::Service, &question).percentiles["p50"].clone().unwrap()
+        };
+        let (alone, shared) = (of(0), of(400));
+        assert!((1_040.0..=1_060.0).contains(&alone.lower), "{alone:?}");
+        assert_eq!(shared, Estimate { lower: alone.lower - 400.0, ..alone });
+    }
 }

@@ -123,7 +123,32 @@ fn each_percentile_is_known_bounded_or_missing_with_a_reason() {
     assert!(text.contains("  no bounds of p99: it was between 1 ms and 9 ms"), "{text}");
     let late = text.lines().find(|l| l.starts_with("client lateness")).unwrap();
     assert_eq!(late.split_whitespace().collect::<Vec<_>>()[2..7], ["300", "ns", "4.50", "us", "N/A"], "{late}");
-    assert!(text.contains("250 samples (25.0 %) share the stamp"), "{text}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("250 samples (25.0 %) share the stamp of a later reply"), "{text}");
+    assert!(text.contains("the intervals reach to when they may have come"), "{text}");
+    // Where there is no interval none is spoken of.
+    let mut nothing = report();
+    if let Verdict::NotAvailable { passed, bounds, .. } = &mut nothing.verdict {
+        passed.clear();
+        bounds.clear();
+    }
+    let text = measurement(&nothing, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("share the stamp of a later reply that was read with them, and may have come earlier"),
+        "{text}"
+    );
+    assert!(!text.contains("intervals reach"), "{text}");
+    // The p90 is 60 us wide of some 200 us; a wider interval is offered where nothing else was in the way.
+    for (id, offered) in
+        [("tail-drift", false), ("arrivals", false), ("interval-width", true), ("client-lateness", true)]
+    {
+        let mut other = report();
+        if let Verdict::NotAvailable { failed, .. } = &mut other.verdict {
+            failed.id = id.into();
+        }
+        let text = measurement(&other, &PLAIN);
+        assert_eq!(text.contains("would have been met"), offered, "{id}: {text}");
+    }
 }
 
 /// Regression: the rows of a sweep had no bounds where the measurement at that rate had them.
@@ -135,4 +160,5 @@ fn the_rows_of_a_sweep_say_what_is_known() {
     {
         assert!(text.contains(words), "{words}: {text}");
     }
+    assert!(text.contains("no load had a latency; the lowest tried: 5,000 requests/s\n"), "{text}");
 }

@@ -174,11 +174,15 @@ fn bad(experiments: usize, only: &str) -> Vec<serde_json::Value> {
 
 /// Replies that share a stamp: does what is believed hold the percentile of a client that stamps each by itself?
 fn shared(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::Value> {
-    let of = |how| Fault::SharedReads(4, 20_000.0, how);
+    let often = |how| Fault::SharedReads(4, 20_000.0, how);
+    let seldom = |how| Fault::SharedReads(1, 100_000.0, how);
     let cases = [
-        ("4 connections read every 20 us: bounded", of(Shared::Bounded)),
-        ("4 connections read every 20 us: left out", of(Shared::LeftOut)),
-        ("4 connections read every 20 us: ignored", of(Shared::Ignored)),
+        ("4 connections read every 20 us: bounded", often(Shared::Bounded)),
+        ("4 connections read every 20 us: left out", often(Shared::LeftOut)),
+        ("4 connections read every 20 us: ignored", often(Shared::Ignored)),
+        ("1 connection read every 100 us: bounded", seldom(Shared::Bounded)),
+        ("1 connection read every 100 us: left out", seldom(Shared::LeftOut)),
+        ("1 connection read every 100 us: ignored", seldom(Shared::Ignored)),
     ];
     disturbed(&cases, experiments, truth_requests, only)
 }

@@ -150,8 +150,10 @@ fn verdict(out: &mut Text, r: &Report) {
 
 /// What is known of each percentile where the whole is N/A, or why nothing is.
 fn known(out: &mut Text, r: &Report, indent: &str) {
-    let Verdict::NotAvailable { passed, bounds, missing, no_bounds_because, .. } = &r.verdict else { return };
+    let Verdict::NotAvailable { failed, passed, bounds, missing, no_bounds_because, .. } = &r.verdict else { return };
     let latency = latency_name(r.latency);
+    // Arrivals that were others stay so however wide an interval is asked for.
+    let by_width = matches!(failed.id.as_str(), "interval-width" | "client-lateness");
     for p in passed {
         out.wrapped(&format!("{indent}what passed: {}", number(p, latency)), BOLD);
         if let Some(how) = how(p) {
@@ -159,7 +161,7 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
         }
     }
     for p in bounds {
-        out.wrapped(&format!("{indent}what is known: {}", bound(p, latency)), BOLD);
+        out.wrapped(&format!("{indent}what is known: {}", bound(p, latency, by_width)), BOLD);
     }
     if let Some(why) = no_bounds_because {
         let names: Vec<&str> = missing.iter().map(|m| m.percentile.as_str()).collect();
@@ -179,13 +181,13 @@ fn number(p: &Known, latency: &str) -> String {
     )
 }
 
-/// An interval that is wider than was asked.
-fn bound(p: &Known, latency: &str) -> String {
+/// An interval that is wider than was asked; `by_width`: nothing else was in the way.
+fn bound(p: &Known, latency: &str, by_width: bool) -> String {
     let width = (100.0 * (p.upper_ns - p.lower_ns) / p.value_ns.max(1.0)).ceil();
     let wider = format!("; `--ci {}:{width}%` would have been met", p.percentile);
     let (lower, upper, level) = (ns(p.lower_ns), ns(p.upper_ns), percent_down(p.level));
     // Wider than the value itself is nothing to ask for.
-    let wider = if width <= 100.0 { wider.as_str() } else { "" };
+    let wider = if by_width && width <= 100.0 { wider.as_str() } else { "" };
     format!("{} {latency} between {lower} and {upper} at {level}{wider}", p.percentile)
 }
 
@@ -309,10 +311,15 @@ fn client(r: &Report) -> String {
         text += &format!(" or the NIC's; of {}, both times are by {source}", percent(c.hardware));
     }
     if c.shared_samples > 0 {
+        let known = match &r.verdict {
+            Verdict::Number { .. } => true,
+            Verdict::NotAvailable { passed, bounds, .. } => !passed.is_empty() || !bounds.is_empty(),
+        };
         text += &format!(
-            "; {} ({}) share the stamp of a later reply that was read with them, and the intervals reach to when they may have come",
+            "; {} ({}) share the stamp of a later reply that was read with them, and {}",
             counted(c.shared_samples, "sample"),
-            percent(c.shared)
+            percent(c.shared),
+            if known { "the intervals reach to when they may have come" } else { "may have come earlier" }
         );
     }
     // Where nothing would help there is nothing to say.
@@ -392,15 +399,26 @@ pub fn sweep(sweep: &Sweep, style: &Style) -> String {
             }
         }
         out.line("", "");
-        let rates = |r: Option<f64>| r.map_or("none".into(), |r| format!("{} requests/s", count(r.round() as u64)));
+        let rates = |r: f64| format!("{} requests/s", count(r.round() as u64));
         let whose = match sweep.limited_by {
             Some(Fate::Client) => " (the client's limit, not the server's)",
             _ => "",
         };
-        let missed = sweep.lowest_missed.map_or("; saturation was not reached".into(), |m| {
-            format!("; the lowest above it that has none: {}{whose}", rates(Some(m)))
-        });
-        out.wrapped(&format!("highest load with a latency: {}{missed}", rates(sweep.highest_kept)), BOLD);
+        out.wrapped(
+            &match (sweep.highest_kept, sweep.lowest_missed) {
+                (None, Some(missed)) => format!("no load had a latency; the lowest tried: {}{whose}", rates(missed)),
+                (None, None) => "no load had a latency".into(),
+                (Some(kept), Some(missed)) => format!(
+                    "highest load with a latency: {}; the lowest above it that has none: {}{whose}",
+                    rates(kept),
+                    rates(missed)
+                ),
+                (Some(kept), None) => {
+                    format!("highest load with a latency: {}; saturation was not reached", rates(kept))
+                }
+            },
+            BOLD,
+        );
     }
     if let Some(found) = &sweep.objective {
         for t in &found.tries {
