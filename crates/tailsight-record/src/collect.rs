@@ -69,6 +69,13 @@ impl Collector {
                 bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
                 self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] = Some(Ipv6Addr::from(bytes));
             }
+            _ => {}
+        }
+    }
+
+    /// Counts an event that the run keeps; what came before its begin and after its end is none of it.
+    pub fn count(&mut self, event: &Event) {
+        match event.kind() {
             Some(Kind::Recv) => self.received += 1,
             Some(Kind::Payload) => self.pieces += 1,
             Some(Kind::RxHardware) => self.stamps.0 += 1,

@@ -473,6 +473,7 @@ impl Drain {
                 self.collector.see(event, &stack);
             }
             self.pending.retain(|e| e.ts >= start && e.ts <= until);
+            self.pending.iter().for_each(|event| self.collector.count(event));
             if self.failed.is_none()
                 && !self.pending.is_empty()
                 && let Err(e) = writer.events(cpu, &self.pending)

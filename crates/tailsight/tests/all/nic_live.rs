@@ -92,7 +92,12 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         .map(|e| (key(e.a, e.b_lo(), e.b_hi().wrapping_add(e.c_lo())), e.ts))
         .collect();
     let stamps: Vec<_> = all().filter(|e| e.kind() == Some(Kind::NicTx)).collect();
-    assert!(stamps.len() > 400 && stamps.len() as u64 == outcome.meta.nic.sent, "{} stamps", stamps.len());
+    assert!(
+        stamps.len() > 400 && stamps.len() as u64 == outcome.meta.nic.sent,
+        "{} stamps, {} counted",
+        stamps.len(),
+        outcome.meta.nic.sent
+    );
     let mut matched = 0;
     for stamp in &stamps {
         if let Some(&driver) = handed.get(&key(stamp.a, stamp.b_lo(), stamp.b_hi())) {
