@@ -135,6 +135,7 @@ fn found(
             root: vec![],
             what_if: None,
             fix: vec![],
+            actions: vec![],
             explanation: String::new(),
         };
         if row.category == "hol-blocking" {
@@ -156,7 +157,7 @@ fn found(
                 let in_row = |span: &PathSpan| leg_slots(&profile, row, span.role, span.owner);
                 cause.before = phases::gaps::before(lifetimes, &cause.evidence, &in_row, path);
             }
-            cause.fix = situation.fixes(&cause);
+            (cause.fix, cause.actions) = situation.fixes(&cause);
             causes.push(cause);
         } else {
             not_significant.push(cause);
@@ -183,6 +184,7 @@ fn found(
         };
     }
     causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
+    words::number(&mut causes, &facts.run, &words::question(options, beside.against.map(|(name, _)| name)));
     not_significant.iter_mut().for_each(|cause| cause.rank = merged as u32 + 1);
 
     let more = options.more.then(|| {

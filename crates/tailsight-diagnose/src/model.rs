@@ -245,6 +245,9 @@ pub struct Cause {
     pub what_if: Option<BTreeMap<String, u64>>,
     /// Commands or steps that remove it, filled in with this run's pids.
     pub fix: Vec<String>,
+    /// Those of them that `tailsight fix` can make and take back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
     /// One sentence in words for the terminal and the page.
     pub explanation: String,
 }
@@ -281,6 +284,25 @@ pub struct ByThread {
     pub threads: u32,
     /// Their part of the cause's deviation, ns.
     pub deviation_ns: i64,
+}
+
+/// A fix that `tailsight fix` makes when it is told to, and takes back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Action {
+    /// Its number, from 1, in the order of the causes; fixes of several causes that change the same have the same.
+    pub n: u32,
+    /// What it is for, in a line.
+    pub title: String,
+    /// The command that shows it and asks.
+    pub command: String,
+    /// What it changes.
+    pub changes: Vec<tailsight_fix::Change>,
+    /// Each change in words.
+    pub says: Vec<String>,
+    /// What taking each change back does, in words.
+    pub undo: Vec<String>,
+    /// The lines of `fix` that do the same in a shell, by their place.
+    pub shell: Vec<usize>,
 }
 
 /// A part of the deviation (NSight §6.3), from 0 to 1: of reported causes in `coverage`, of time with an owner in `owned`.

@@ -56,7 +56,7 @@ pub enum Change {
         /// The cores, as `0,2-3`.
         cpus: String,
     },
-    /// The cores of every thread of a name, whoever's it is.
+    /// The cores of every thread of the processes of a name, and of threads that are called so in others.
     PinNamed {
         /// The name.
         comm: String,
@@ -130,7 +130,7 @@ impl Change {
             }
             Change::Interrupts { irqs, cpus } => format!("interrupts {} on cores {cpus}", numbers(irqs)),
             Change::Pin { pids, cpus } => format!("every thread of {} on cores {cpus}", processes(pids)),
-            Change::PinNamed { comm, cpus } => format!("every thread called {comm} on cores {cpus}"),
+            Change::PinNamed { comm, cpus } => format!("every thread of {comm} on cores {cpus}"),
             Change::RealTime { pids } => format!("every thread of {}: SCHED_FIFO, priority 1", processes(pids)),
             Change::DiskFirst { pids } => format!("every thread of {}: real-time disk priority 4", processes(pids)),
             Change::IdleStates { slower_than_us } => {

@@ -239,7 +239,8 @@ impl Look<'_> {
             let Some(leader) = self.system.task(pid, pid) else { continue };
             let process = Identity { pid, started: leader.started, comm: leader.comm };
             for thread in self.system.threads(pid) {
-                let is = |t: &crate::Task| t.comm == comm;
+                // All of a process of that name, and threads that are called so in others.
+                let is = |t: &crate::Task| process.comm == comm || t.comm == comm;
                 if !self.system.task(pid, thread).as_ref().is_some_and(is) {
                     continue;
                 }
@@ -310,8 +311,10 @@ impl Look<'_> {
             Limit::MemoryHigh => "memory.high",
             Limit::CpuQuota => "cpu.max",
         };
-        for folder in above(groups.unified.as_deref(), "/sys/fs/cgroup") {
-            self.no_quota(format!("{folder}/{file}"))?;
+        for root in UNIFIED {
+            for folder in above(groups.unified.as_deref(), root) {
+                self.no_quota(format!("{folder}/{file}"))?;
+            }
         }
         let old = groups.of("cpu").filter(|_| limit == Limit::CpuQuota);
         for folder in above(old, "/sys/fs/cgroup/cpu") {
@@ -334,9 +337,10 @@ impl Look<'_> {
     }
 
     fn thaw(&mut self, groups: &Groups) -> Result<(), Error> {
-        let new = groups.unified.as_deref().map(|path| (format!("/sys/fs/cgroup{path}/cgroup.freeze"), "0"));
+        let unified = groups.unified.as_deref().filter(|path| *path != "/");
+        let new = unified.map(|path| UNIFIED.map(|root| (format!("{root}{path}/cgroup.freeze"), "0")));
         let old = groups.of("freezer").map(|path| (format!("/sys/fs/cgroup/freezer{path}/freezer.state"), "THAWED"));
-        for (path, value) in new.into_iter().chain(old) {
+        for (path, value) in new.into_iter().flatten().chain(old) {
             if self.system.read(&Place::File { path: path.clone(), netns: None })?.is_some() {
                 self.file(path, None, value)?;
             }
@@ -344,6 +348,9 @@ impl Look<'_> {
         Ok(())
     }
 }
+
+/// Where version 2 of control groups is mounted: alone, and beside version 1.
+const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// A process's control groups.
 struct Groups {

@@ -154,6 +154,7 @@ was = "1"
 now = "3"
 "#;
         assert_eq!(text.strip_prefix(HEAD), Some(expected));
+        assert!(include_str!("../../../docs/fixes.md").contains(expected), "the manual shows another file");
         assert_eq!(State::parse(&text), Ok(state));
     }
 

@@ -339,3 +339,20 @@ fn summary_of_a_recording_that_went_wrong() {
     assert!(text.lines().count() <= 6, "{text}");
     insta::assert_snapshot!(text);
 }
+
+/// Loops of 300 characters stood in the terminal; what tailsight fix makes is its command.
+#[test]
+fn a_fix_that_tailsight_makes_is_one_command() {
+    let mut d = serde_json::to_value(example()).expect("JSON");
+    d["causes"][0]["actions"] = json!([{"n": 1, "title": "keep nginx off core 1", "command": "tailsight fix tailsight-demo/run 1",
+        "changes": [{"kind": "pin-named", "comm": "nginx", "cpus": "0"}], "says": ["every thread of nginx on cores 0"],
+        "undo": ["each thread's cores of before"], "shell": [0]}]);
+    d["next"][0] =
+        json!("try this against nginx (interference): keep nginx off core 1: tailsight fix tailsight-demo/run 1");
+    let d: Diagnosis = serde_json::from_value(d).expect("the diagnosis contract");
+    for width in [60, 120] {
+        let text = diagnosis(&d, &plain(width));
+        assert!(!text.contains("taskset"), "{text}");
+        assert!(text.lines().any(|l| l.trim().ends_with("tailsight fix tailsight-demo/run 1")), "{text}");
+    }
+}

@@ -37,6 +37,8 @@ pub enum Command {
     Report(Report),
     /// One message: its timeline, and what of it is more than usual
     Show(Show),
+    /// List a run's fixes, make one when told to, put everything back
+    Fix(Box<crate::cli_fix::Fix>),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason

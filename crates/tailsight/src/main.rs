@@ -2,6 +2,7 @@
 
 mod cli;
 mod cli_agent;
+mod cli_fix;
 mod cli_load;
 mod commands;
 mod pipeline;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Show(args) => commands::show::run(&args),
+        Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

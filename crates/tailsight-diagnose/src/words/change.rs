@@ -1,10 +1,14 @@
 //! Changes that are taken back to what was there before, whatever that was.
 //!
-//! In: what a fix changes, as `data/advice.toml` says it. Out: a command and its undo, with placeholders ([`super::fill`]). The
-//! command keeps what it finds in /run, the undo writes that and removes it. Either may be run twice: what was kept first is
-//! what comes back. Shell of POSIX; where /proc says it, no other program's wording is relied on.
+//! In: what a fix changes, as `data/advice.toml` says it. Out: the change as data for `tailsight fix` ([`tailsight_fix::Change`]),
+//! and the same in shell: a command and its undo, with placeholders ([`super::fill`]). The command keeps what it finds in
+//! /run, the undo writes that and removes it. Either may be run twice: what was kept first is what comes back. Shell of
+//! POSIX; where /proc says it, no other program's wording is relied on.
 
 use serde::Deserialize;
+use tailsight_fix::Limit;
+
+use super::fill::Fill;
 
 /// What is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -12,8 +16,12 @@ use serde::Deserialize;
 pub enum Change {
     /// Kernel parameters, `key=value` with blanks between.
     Sysctl(String),
-    /// What a file (or each that a pattern finds) holds: path, value.
+    /// What a file holds: path, value.
     File(String, String),
+    /// What a file of each queue of the network device holds: `rx` or `tx`, the file, value.
+    Queues(String, String, String),
+    /// The cores that take the network device's interrupts.
+    Interrupts(String),
     /// The cores of every thread of the process that the cause is, or, when that is not known, that is called so.
     PinNamed(String),
     /// The cores of the target's threads.
@@ -22,6 +30,16 @@ pub enum Change {
     RealTime,
     /// The target's threads go before others at the disk.
     DiskFirst,
+    /// Idle states that take longer than so many microseconds to leave are off.
+    IdleStates(u64),
+    /// The network device does not hold receive interrupts back.
+    Coalescing,
+    /// The target's control groups and those above have no such limit.
+    NoLimit(Limit),
+    /// The target's control group is thawed.
+    Thaw,
+    /// The target goes on when it is stopped.
+    Continue,
 }
 
 /// In which network namespace a command is to be run.
@@ -57,14 +75,17 @@ impl Change {
                     }),
                 )
             }
-            // Of `always [madvise] never` the word in brackets is what holds.
-            Change::File(path, value) => {
-                let each = format!("for f in {path}; do s=/run/tailsight{{tag}}$(echo $f | tr / .); ");
-                (
-                    format!("{each}[ -s $s ] || sed \"s/.*\\[\\(.*\\)\\].*/\\1/\" $f > $s && echo {value} > $f; done"),
-                    format!("{each}cat $s > $f && rm $s; done"),
-                )
+            Change::File(path, value) => files(path, value),
+            Change::Queues(direction, file, value) => {
+                files(&format!("/sys/class/net/{{dev}}/queues/{direction}-*/{file}"), value)
             }
+            Change::Interrupts(cpus) => (
+                format!(
+                    "for i in {{irqs}}; do f=/proc/irq/$i/smp_affinity_list; s=/run/tailsight.irq.$i; \
+                     [ -s $s ] || cat $f > $s && echo {cpus} > $f; done"
+                ),
+                "for i in {irqs}; do s=/run/tailsight.irq.$i; cat $s > /proc/irq/$i/smp_affinity_list && rm $s; done".into(),
+            ),
             Change::PinNamed(cpus) => {
                 let kept = "/run/tailsight.{key}.cpus";
                 (
@@ -111,8 +132,109 @@ impl Change {
                     ),
                 )
             }
+            Change::IdleStates(us) => (
+                format!(
+                    "for d in /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*; do [ $(cat $d/latency) -gt {us} ] && \
+                     grep -qx 0 $d/disable && echo 1 > $d/disable && echo $d >> /run/tailsight.cpuidle; done"
+                ),
+                "while read d; do echo 0 > $d/disable; done < /run/tailsight.cpuidle; rm /run/tailsight.cpuidle".into(),
+            ),
+            // A device that does not adapt it refuses the first of the two.
+            Change::Coalescing => (
+                "s=/run/tailsight.coalesce{tag}.{dev}; [ -s $s ] || ethtool -c {dev} > $s && ethtool -C {dev} adaptive-rx off; \
+                 ethtool -C {dev} rx-usecs 0"
+                    .into(),
+                "s=/run/tailsight.coalesce{tag}.{dev}; ethtool -C {dev} rx-usecs $(sed -n \"s/^rx-usecs:[^0-9]*//p\" $s); \
+                 ethtool -C {dev} adaptive-rx $(sed -n \"s/^Adaptive RX: *\\([a-z]*\\).*/\\1/p\" $s); rm $s"
+                    .into(),
+            ),
+            Change::NoLimit(limit) => no_limit(*limit),
+            Change::Thaw => {
+                let set = |new: &str, old: &str| {
+                    format!(
+                        "f=\"/sys/fs/cgroup$(sed -n s/^0:://p /proc/{{pid}}/cgroup)/cgroup.freeze\"; if [ -e \"$f\" ]; then \
+                         echo {new} > \"$f\"; else echo {old} > \"/sys/fs/cgroup/freezer$(sed -n \
+                         \"s/^[0-9]*:\\(.*,\\)*freezer\\(,.*\\)*://p\" /proc/{{pid}}/cgroup)/freezer.state\"; fi"
+                    )
+                };
+                (set("0", "THAWED"), set("1", "FROZEN"))
+            }
+            Change::Continue => ("kill -CONT {pid}".into(), "kill -STOP {pid}".into()),
         }
     }
+
+    /// The change as data; nothing when the run does not know a value that it needs. `netns`: a process in the network
+    /// namespace that is meant.
+    pub fn structured(&self, fill: &Fill<'_>) -> Option<Vec<tailsight_fix::Change>> {
+        use tailsight_fix::Change as To;
+        let pids = || Some(fill.pids.to_vec()).filter(|pids| !pids.is_empty());
+        let raw = |template: &str| fill.raw(template);
+        let device = || fill.device.map(str::to_owned);
+        let netns = fill.inside;
+        Some(match self {
+            Change::Sysctl(all) => {
+                let one = |p: &str| {
+                    let (key, value) = p.split_once('=')?;
+                    Some(To::Sysctl { key: raw(key)?, value: raw(value)?, netns })
+                };
+                return all.split_whitespace().map(one).collect();
+            }
+            Change::File(path, value) => vec![To::File { path: raw(path)?, value: raw(value)? }],
+            Change::Queues(direction, file, value) => {
+                let (direction, file) = (direction.clone(), file.clone());
+                vec![To::Queues { device: device()?, direction, file, value: raw(value)?, netns }]
+            }
+            Change::Interrupts(cpus) => {
+                let irqs = Some(fill.irqs.to_vec()).filter(|irqs| !irqs.is_empty());
+                vec![To::Interrupts { irqs: irqs?, cpus: raw(cpus)? }]
+            }
+            Change::PinNamed(cpus) => vec![To::PinNamed { comm: raw("{comm}")?, cpus: raw(cpus)? }],
+            Change::PinTarget(cpus) => vec![To::Pin { pids: pids()?, cpus: raw(cpus)? }],
+            Change::RealTime => vec![To::RealTime { pids: pids()? }],
+            Change::DiskFirst => vec![To::DiskFirst { pids: pids()? }],
+            Change::IdleStates(us) => vec![To::IdleStates { slower_than_us: *us }],
+            Change::Coalescing => vec![To::Coalescing { device: device()?, netns }],
+            Change::NoLimit(limit) => vec![To::NoLimit { pids: pids()?, limit: *limit }],
+            Change::Thaw => vec![To::Thaw { pids: pids()? }],
+            Change::Continue => vec![To::Continue { pids: pids()? }],
+        })
+    }
+}
+
+/// What each file that a pattern finds holds. Of `always [madvise] never` the word in brackets is what holds.
+fn files(path: &str, value: &str) -> (String, String) {
+    let each = format!("for f in {path}; do s=/run/tailsight{{tag}}$(echo $f | tr / .); ");
+    (
+        format!("{each}[ -s $s ] || sed \"s/.*\\[\\(.*\\)\\].*/\\1/\" $f > $s && echo {value} > $f; done"),
+        format!("{each}cat $s > $f && rm $s; done"),
+    )
+}
+
+/// Each control group on the way up that has the limit; of version 1 too, where it is the processor's.
+fn no_limit(limit: Limit) -> (String, String) {
+    let group = "\"/sys/fs/cgroup$(sed -n s/^0:://p /proc/{pid}/cgroup)\"";
+    let below = "while case $d in /sys/fs/cgroup/?*) true;; *) false;; esac; do";
+    let (kept, command) = match limit {
+        Limit::MemoryHigh => {
+            let kept = "/run/tailsight.{pid}.memory.high";
+            let command = format!(
+                "d={group}; {below} f=\"$d/memory.high\"; if [ -e \"$f\" ] && ! grep -qx max \"$f\"; then \
+                 echo \"$f\" >> {kept}; cat \"$f\" >> {kept}; echo max > \"$f\"; fi; d=$(dirname \"$d\"); done"
+            );
+            (kept, command)
+        }
+        Limit::CpuQuota => {
+            let kept = "/run/tailsight.{pid}.cpu.max";
+            let old = "\"/sys/fs/cgroup/cpu$(sed -n \"s/^[0-9]*:\\(.*,\\)*cpu\\(,.*\\)*://p\" /proc/{pid}/cgroup)\"";
+            let command = format!(
+                "for d in {group} {old}; do {below} for f in \"$d/cpu.max\" \"$d/cpu.cfs_quota_us\"; do \
+                 case $f in *.max) m=max;; *) m=-1;; esac; if [ -e \"$f\" ] && ! grep -q -e \"^$m\" \"$f\"; then \
+                 echo \"$f\" >> {kept}; cat \"$f\" >> {kept}; echo $m > \"$f\"; fi; done; d=$(dirname \"$d\"); done; done"
+            );
+            (kept, command)
+        }
+    };
+    (command, format!("while read -r f && read -r v; do echo $v > \"$f\"; done < {kept}; rm {kept}"))
 }
 
 /// A command in the network namespace of a process. The mounted /sys goes on showing the devices of the namespace that it was

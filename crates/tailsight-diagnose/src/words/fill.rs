@@ -77,6 +77,18 @@ impl Fill<'_> {
         Some(Filled { text, find: find.into_inner() })
     }
 
+    /// The text with its values as they are, not quoted: data, not a command. `None` when a value is not known.
+    pub fn raw(&self, template: &str) -> Option<String> {
+        replace(template, |key| match key {
+            "comm" => printable(base(self.name)).map(str::to_owned),
+            "dev" => self.device.map(str::to_owned),
+            _ => match self.value(key, None) {
+                Value::Known(value) => Some(value),
+                _ => None,
+            },
+        })
+    }
+
     fn value(&self, key: &str, pid: Option<u32>) -> Value {
         let cpus = self.cpus.filter(|&n| n > 0);
         // Which cores are others is known when the machine's and the cause's are.

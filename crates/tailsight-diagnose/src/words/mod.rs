@@ -15,7 +15,7 @@ use tailsight_lifetime::{Lifetimes, Role};
 
 use crate::focus::percent;
 use crate::infer::Inferred;
-use crate::model::{Cause, Diagnosis};
+use crate::model::{Action, Cause, Diagnosis};
 use crate::profile::Cohort;
 use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
 use crate::units::signed_duration as human;
@@ -221,17 +221,26 @@ impl<'a> Situation<'a> {
         self.ahead
     }
 
-    /// Commands with their undo, and steps; none for a row that is no larger than usual.
-    pub fn fixes(&self, cause: &Cause) -> Vec<String> {
+    /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
+    /// can make; [`number`] gives them their numbers.
+    pub fn fixes(&self, cause: &Cause) -> (Vec<String>, Vec<Action>) {
+        let (mut lines, mut actions) = (vec![], vec![]);
         let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
-            return vec![];
+            return (lines, actions);
         };
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, name::base(&cause.name));
         let fits = |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || is(&f.only));
-        advice.fix.iter().filter(fits).flat_map(|f| self.fix(f, cause)).collect()
+        for fix in advice.fix.iter().filter(fits) {
+            let (shown, action) = self.fix(fix, cause);
+            let shell = lines.len()..lines.len() + shown.len();
+            lines.extend(shown);
+            actions
+                .extend(action.filter(|_| !shell.is_empty()).map(|action| Action { shell: shell.collect(), ..action }));
+        }
+        (lines, actions)
     }
 
-    fn fix(&self, fix: &Fix, cause: &Cause) -> Vec<String> {
+    fn fix(&self, fix: &Fix, cause: &Cause) -> (Vec<String>, Option<Action>) {
         let device = self.facts.devices.first().map(String::as_str);
         // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
         // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
@@ -239,7 +248,7 @@ impl<'a> Situation<'a> {
         if let (Some(hardware), Some(device)) = (fix.hardware, device)
             && hardware == software(device)
         {
-            return vec![];
+            return (vec![], None);
         }
         let facts = self.facts;
         let fill = fill::Fill {
@@ -260,7 +269,7 @@ impl<'a> Situation<'a> {
                 None => None,
             },
         };
-        fill_fix(fix, &fill)
+        (fill_fix(fix, &fill), action(fix, &fill))
     }
 }
 
@@ -335,6 +344,56 @@ fn holder(cause: &Cause) -> String {
     let each: Vec<String> =
         did.iter().take(3).map(|(what, ns)| format!("{what} {:.0} %", *ns as f64 / all as f64 * 100.0)).collect();
     format!("; the holder meanwhile: {}", each.join(", "))
+}
+
+/// A fix as data, when every value that it needs is known.
+fn action(fix: &Fix, fill: &fill::Fill<'_>) -> Option<Action> {
+    let changes = fix.change.as_ref()?.structured(fill)?;
+    Some(Action {
+        n: 0,
+        title: fill.raw(fix.why.as_ref()?)?,
+        command: String::new(),
+        says: changes.iter().map(tailsight_fix::Change::says).collect(),
+        undo: changes.iter().map(|c| c.undo_says().to_owned()).collect(),
+        changes,
+        shell: vec![],
+    })
+}
+
+/// Numbers what `tailsight fix` can make, in the order of the causes; the same changes have the same number. `question`: the
+/// options of this diagnosis, with which `tailsight fix` finds the same numbers.
+pub fn number(causes: &mut [Cause], run: &str, question: &str) {
+    let mut known: Vec<Vec<tailsight_fix::Change>> = vec![];
+    for action in causes.iter_mut().flat_map(|c| &mut c.actions) {
+        let at = known.iter().position(|changes| *changes == action.changes).unwrap_or_else(|| {
+            known.push(action.changes.clone());
+            known.len() - 1
+        });
+        action.n = at as u32 + 1;
+        action.command = format!("tailsight fix {} {}{question}", fill::quote(run), action.n);
+    }
+}
+
+/// The question of a diagnosis as options of the command line, each with a blank before it.
+pub fn question(options: &Options, against: Option<&str>) -> String {
+    let default = Options::default();
+    let slice = |(from, to)| format!("{}..{}", percent(from), percent(to));
+    let mut out = format!(" --leg {}", options.leg.name());
+    if options.focus != default.focus {
+        out += &format!(" --focus {}", slice(options.focus));
+    }
+    match against {
+        Some(run) => out += &format!(" --against {}", fill::quote(run)),
+        None if options.reference != default.reference => out += &format!(" --reference {}", slice(options.reference)),
+        None => {}
+    }
+    if options.nesting != default.nesting {
+        out += &format!(" --nest {}", options.nesting);
+    }
+    if options.granularity_ns != default.granularity_ns {
+        out += &format!(" --granularity {}ns", options.granularity_ns);
+    }
+    out
 }
 
 /// Before a command that misses values.
@@ -489,6 +548,7 @@ pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         root: vec![],
         what_if: None,
         fix: vec![],
+        actions: vec![],
         explanation: not_told_from_chance(rows, &format!("{}{more}", names.join("; ")), ci95_ns),
     }
 }
@@ -541,7 +601,11 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
             name if name == cause.name => format!("{name} ({})", cause.category),
             name => format!("{} ({name})", cause.category),
         };
-        out.push(format!("try the first fix of {what}, then record again: {fix}"));
+        // What tailsight fix can make is not told as a line of shell.
+        match cause.actions.iter().find(|a| a.shell.contains(&0)) {
+            Some(action) => out.push(format!("try this against {what}: {}: {}", action.title, action.command)),
+            None => out.push(format!("try the first fix of {what}, then record again: {fix}")),
+        }
     }
     if facts.lost_events > 0 {
         out.push("record again for a shorter time, or with larger buffers: events were lost".into());
@@ -636,7 +700,7 @@ mod tests {
             "rank": 1, "category": "receive-processing", "name": "net_rx", "role": "A", "share": 1.0, "deviation_ns": 1000,
             "ci95_ns": [900, 1100], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
         }));
-        situation.fixes(&cause.expect("a cause"))
+        situation.fixes(&cause.expect("a cause")).0
     }
 
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
@@ -697,6 +761,14 @@ mod tests {
         };
         for (category, advice) in &ADVICE.categories {
             for fix in &advice.fix {
+                // As data, when everything is known; with nothing known, what is about the host alone.
+                let by_data = fix.change.is_some();
+                assert_eq!(action(fix, &known).is_some(), by_data, "{category}: {fix:?}");
+                if let Some(action) = action(fix, &known) {
+                    assert!(action.changes.len() == action.says.len() && !action.changes.is_empty(), "{action:?}");
+                    let text = format!("{} {}", action.title, action.says.join(" "));
+                    assert!(!text.contains(['{', '}']), "{category}: {text}");
+                }
                 for fill in [&known, &nothing] {
                     let shown = fill_fix(fix, fill);
                     assert_eq!(shown.len(), 1, "{category}: {fix:?}");

@@ -116,13 +116,44 @@ fn fixes_are_filled_in_with_their_undo() {
             format!("fill in: {}{pid}{}", first("PID"), unfirst("PID")),
         ]
     );
-    assert!(
-        d.next[0].starts_with("try the first fix of nginx (interference), then record again: for t in"),
-        "{:?}",
-        d.next
+    assert_eq!(
+        d.next[0],
+        "try this against nginx (interference): keep nginx off core 1: tailsight fix 'run 1' 1 --leg receive"
     );
     assert!(d.next.iter().any(|n| n.ends_with("tailsight report 'run 1'")), "{:?}", d.next);
     assert!(d.next.len() <= 3);
+}
+
+/// What a fix changes as data, numbered over the causes: one fix for all processes where the shell has a line each, and nothing
+/// for what this run does not know.
+#[test]
+fn fixes_are_data_that_tailsight_fix_can_make() {
+    let d = diagnosis(&options(), &facts());
+    let shown: Vec<_> = d.causes[0].actions.iter().map(|a| (a.n, a.title.as_str(), a.shell.clone())).collect();
+    assert_eq!(
+        shown,
+        [
+            (1, "keep nginx off core 1", vec![0]),
+            (2, "let memcached run before ordinary tasks; one that spins can then starve its core", vec![1, 2]),
+        ]
+    );
+    let json = serde_json::to_value(&d.causes[0].actions).unwrap();
+    assert_eq!(json[0]["changes"], serde_json::json!([{"kind": "pin-named", "comm": "nginx", "cpus": "0,2-3"}]));
+    assert_eq!(json[0]["says"], serde_json::json!(["every thread of nginx on cores 0,2-3"]));
+    assert_eq!(json[1]["changes"], serde_json::json!([{"kind": "real-time", "pids": [41, 42]}]));
+    assert_eq!(json[1]["undo"], serde_json::json!(["each thread's policy and priority of before"]));
+    assert_eq!(json[1]["command"], "tailsight fix 'run 1' 2 --leg receive");
+    // The same change for another cause has the same number; others go on counting.
+    let mut numbers: Vec<u32> = d.causes.iter().flat_map(|c| &c.actions).map(|a| a.n).collect();
+    numbers.dedup();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (1..=numbers.len() as u32).collect::<Vec<_>>());
+    assert!(diagnosis(&options(), &Facts::default()).causes[0].actions.is_empty(), "no cores, no processes");
+    // Diagnoses of before have none.
+    let mut old = serde_json::to_value(&d).unwrap();
+    old["causes"][0].as_object_mut().unwrap().remove("actions");
+    assert!(serde_json::from_value::<tailsight_diagnose::Diagnosis>(old).unwrap().causes[0].actions.is_empty());
 }
 
 #[test]

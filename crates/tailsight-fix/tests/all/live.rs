@@ -1,9 +1,11 @@
 //! The running host, by processes, a control group and a namespace that these tests make: what is read and set is what other
-//! programs and /proc say. What needs rights that are not here is SKIPPED by name.
+//! programs and /proc say. What needs rights that are not here is skipped by name.
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use tailsight_fix::{About, Change, FileStore, Identity, Known, Live, System, apply, plan, undo};
+use tailsight_fix::{About, Change, FileStore, Identity, Known, Limit, Live, System, apply, plan, undo};
+use tailsight_testing::{skip, skip_part};
 
 /// A process of the test's own, ended with it.
 struct Sleeper(Child);
@@ -72,7 +74,7 @@ fn there_and_back(known: &Known, change: Change, value: impl Fn() -> String, cha
 fn cores_of_a_process() {
     let cores = out("nproc", &["--all"]);
     if cores == "1" {
-        println!("SKIPPED cores_of_a_process: needs two cores");
+        skip("needs two cores");
         return;
     }
     let sleeper = Sleeper::new();
@@ -85,7 +87,7 @@ fn cores_of_a_process() {
 #[test]
 fn policy_and_disk_priority_of_a_process() {
     if !is_root() {
-        println!("SKIPPED policy_and_disk_priority_of_a_process: needs root to make a process real-time");
+        skip("needs root to make a process real-time");
         return;
     }
     let sleeper = Sleeper::new();
@@ -112,12 +114,14 @@ fn a_stopped_process_goes_on_and_is_stopped_again() {
     assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
     let state = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        status.lines().find_map(|l| l.strip_prefix("State:\t")).unwrap()[..1].to_owned()
+        let letter = status.lines().find_map(|l| l.strip_prefix("State:\t")).unwrap()[..1].to_owned();
+        // Between two sleeps it runs.
+        if letter == "T" { "stopped".to_owned() } else { "running".to_owned() }
     };
-    while state() != "T" {
+    while state() != "stopped" {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    there_and_back(&known, Change::Continue { pids: vec![pid] }, state, "S");
+    there_and_back(&known, Change::Continue { pids: vec![pid] }, state, "running");
 }
 
 /// A process that ended is no error of an undo, and its id's next owner is not touched.
@@ -127,7 +131,7 @@ fn an_undo_after_the_process_ended_leaves_an_empty_file() {
     let (known, pid) = (sleeper.known(), sleeper.pid());
     let cores = out("nproc", &["--all"]);
     if cores == "1" {
-        println!("SKIPPED an_undo_after_the_process_ended_leaves_an_empty_file: needs two cores");
+        skip("needs two cores");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -146,10 +150,9 @@ fn an_undo_after_the_process_ended_leaves_an_empty_file() {
 /// also when the process that stood for it has ended.
 #[test]
 fn settings_of_another_network_namespace() {
-    let name = "settings_of_another_network_namespace";
     let script = "ip link add tsfix0 type veth peer name tsfix1 && exec sleep 60";
-    if !is_root() || !out("which", &["ip"]).contains("ip") {
-        println!("SKIPPED {name}: needs root and ip to make a network namespace");
+    if let Some(reason) = tailsight_testing::lacks_networks() {
+        skip(reason);
         return;
     }
     let child = Command::new("unshare").args(["-n", "sh", "-c", script]).spawn().expect("unshare");
@@ -197,53 +200,72 @@ fn settings_of_another_network_namespace() {
     assert_eq!(read(), "2");
 }
 
-/// Limits and the freezer of a control group of the test's own.
+/// Limits and the freezer of control groups of the test's own, in whichever version of them this host has.
 #[test]
 fn limits_of_a_control_group() {
-    let name = "limits_of_a_control_group";
-    let root = std::path::Path::new("/sys/fs/cgroup");
-    let mine = root.join(format!("tailsight-fix-test-{}", std::process::id()));
-    let controllers = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
-    let has = |c: &str| controllers.split_whitespace().any(|w| w == c);
-    if !is_root() || !root.join("cgroup.controllers").exists() {
-        println!("SKIPPED {name}: needs root and control groups of version 2");
+    if let Some(reason) = tailsight_testing::lacks_root() {
+        skip(reason);
         return;
     }
-    struct Group(std::path::PathBuf);
-    impl Drop for Group {
-        fn drop(&mut self) {
-            let _ = std::fs::write(self.0.join("cgroup.freeze"), "0");
-            for _ in 0..100 {
-                if std::fs::remove_dir(&self.0).is_ok() {
-                    return;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-        }
-    }
-    std::fs::create_dir(&mine).expect("a control group");
-    // Ends after the sleeper, which is in it.
-    let group = Group(mine.clone());
     let sleeper = Sleeper::new();
     let (known, pid) = (sleeper.known(), sleeper.pid());
-    std::fs::write(mine.join("cgroup.procs"), pid.to_string()).expect("moved");
-    let read = |file: &str| std::fs::read_to_string(group.0.join(file)).expect(file).trim().to_owned();
     let pids = vec![pid];
-    for (controller, file, limit, value, free) in [
-        ("cpu", "cpu.max", tailsight_fix::Limit::CpuQuota, "50000 100000", "max 100000"),
-        ("memory", "memory.high", tailsight_fix::Limit::MemoryHigh, "104857600", "max"),
+    let quota = || Change::NoLimit { pids: vec![pid], limit: Limit::CpuQuota };
+    let high = || Change::NoLimit { pids: vec![pid], limit: Limit::MemoryHigh };
+    // Version 2, then the hierarchies of version 1: folder, file, its value, the change, its value then.
+    for (folder, file, value, change, free) in [
+        ("", "cpu.max", "50000 100000", quota(), "max 100000"),
+        ("", "memory.high", "104857600", high(), "max"),
+        ("", "cgroup.freeze", "1", Change::Thaw { pids: pids.clone() }, "0"),
+        ("cpu", "cpu.cfs_quota_us", "50000", quota(), "-1"),
+        ("freezer", "freezer.state", "FROZEN", Change::Thaw { pids: pids.clone() }, "THAWED"),
     ] {
-        if !has(controller) {
-            println!("SKIPPED {name} ({file}): the {controller} controller is not on below {}", root.display());
+        let root = Path::new("/sys/fs/cgroup").join(folder);
+        let has = if folder.is_empty() { "cgroup.controllers" } else { "cgroup.procs" };
+        if !root.join(has).exists() {
+            skip_part(file, format!("no control groups at {}", root.display()));
             continue;
         }
+        let group = Group::new(&root, pid);
+        if !group.0.join(file).exists() {
+            skip_part(file, format!("the control groups at {} have none", root.display()));
+            continue;
+        }
+        let read = || std::fs::read_to_string(group.0.join(file)).expect(file).trim().to_owned();
         std::fs::write(group.0.join(file), value).expect(file);
-        there_and_back(&known, Change::NoLimit { pids: pids.clone(), limit }, || read(file), free);
-        assert_eq!(read(file), value);
+        there_and_back(&known, change, read, free);
+        assert_eq!(read(), value);
     }
-    std::fs::write(group.0.join("cgroup.freeze"), "1").expect("frozen");
-    let frozen = || read("cgroup.freeze");
-    there_and_back(&known, Change::Thaw { pids }, frozen, "0");
-    // The group is thawed and removed after the process in it was killed, also when an assertion failed.
-    drop(sleeper);
+}
+
+/// A control group of the test's own with a process in it; the process goes back to the root and the group is removed.
+struct Group(PathBuf, u32);
+
+impl Group {
+    fn new(root: &Path, pid: u32) -> Group {
+        let folder = root.join(format!("tailsight-fix-{pid}"));
+        std::fs::create_dir(&folder).expect("a control group");
+        let group = Group(folder, pid);
+        std::fs::write(group.0.join("cgroup.procs"), pid.to_string()).expect("moved");
+        group
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for (file, value) in [("cgroup.freeze", "0"), ("freezer.state", "THAWED")] {
+            if self.0.join(file).exists() {
+                let _ = std::fs::write(self.0.join(file), value);
+            }
+        }
+        if let Some(above) = self.0.parent() {
+            let _ = std::fs::write(above.join("cgroup.procs"), self.1.to_string());
+        }
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
 }

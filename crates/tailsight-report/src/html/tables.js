@@ -104,7 +104,7 @@ function causeRows(c, i, top, open) {
   if (c.ahead && c.ahead.focus > 0) facts.push(c.ahead.focus.toFixed(1) + " messages were ahead on average, usually " + c.ahead.reference.toFixed(1) + ".");
   if (c.who) facts.push(...whoFacts(c.who));
   const columns = el("div", { class: "columns" });
-  if (c.fix.length) columns.append(el("div", {}, el("h4", {}, "What removes it"), el("ul", {}, c.fix.map((f) => el("li", {}, fixNodes(f))))));
+  if (c.fix.length) columns.append(el("div", {}, el("h4", {}, "What removes it"), el("ul", {}, removers(c))));
   if (c.paths.length || c.evidence.length || facts.length) {
     const rows = c.paths.map(([path, ns]) => el("tr", {}, el("td", { class: "num" }, duration(ns)), el("td", {}, el("code", {}, path))));
     const ids = c.evidence.slice(0, 8).map((id) => el("button", { type: "button", on: { click: () => balloonSelect(id, true) } }, "message " + count(id)));
@@ -126,6 +126,16 @@ function whoFacts(w) {
   const facts = [(w.processes > 1 ? w.processes + " processes (" : "Process ") + w.pids.join(", ") + others + (w.processes > 1 ? ")" : "") + " " + w.comm + ", " + plural(w.threads, "thread") + (w.container ? ", in container " + w.container.slice(0, 12) : "") + (w.unit ? ", unit " + w.unit : w.cgroup ? ", control group " + w.cgroup : "") + "."];
   if (w.by_thread.length > 1 || w.by_thread.some((t) => t.name !== w.comm)) facts.push("By thread: " + w.by_thread.map((t) => t.name + (t.threads > 1 ? " (" + t.threads + ")" : "") + " " + duration(t.deviation_ns)).join(", ") + ".");
   return facts;
+}
+
+// What tailsight fix makes and takes back, by its command; then what is left to be done by hand.
+function removers(c) {
+  const actions = c.actions || [];
+  const byHand = c.fix.filter((f, i) => !actions.some((a) => a.shell.includes(i)));
+  return [
+    ...actions.map((a) => el("li", {}, el("code", { class: "command" }, a.command), el("span", { class: "why" }, prose(a.title)), a.says.map((s) => el("span", { class: "why" }, s)))),
+    ...byHand.map((f) => el("li", {}, fixNodes(f))),
+  ];
 }
 
 // The rows that cannot be told from chance, one by one.

@@ -204,8 +204,10 @@ pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::C
     d.causes.iter().find(|c| causes::is_named(c) && c.share > 0.0)
 }
 
+/// The first cause's first fix, unless tailsight fix makes it: then the diagnosis proposes that command.
 fn first_fix(d: &Diagnosis) -> Option<&str> {
-    first_cause(d)?.fix.first().map(String::as_str)
+    let cause = first_cause(d)?;
+    cause.fix.first().filter(|_| !cause.actions.iter().any(|a| a.shell.contains(&0))).map(String::as_str)
 }
 
 fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> {

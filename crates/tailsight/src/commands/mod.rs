@@ -5,6 +5,7 @@ pub mod demo;
 pub mod diagnose;
 pub mod doctor;
 pub mod export;
+pub mod fix;
 pub mod live;
 pub mod load;
 pub mod record;

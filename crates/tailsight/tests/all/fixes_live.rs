@@ -1,4 +1,5 @@
-//! The fixes of a real run, run as they are printed: a value is changed, and what was there before comes back.
+//! The fixes of a real run, made by `tailsight fix` and run as they are printed in shell: a value is changed, and what was there
+//! before comes back.
 //!
 //! The server is in a network namespace of its own, where its packets come in on a veth. A category table that calls everything
 //! by one name asks for the fixes of that name.
@@ -8,7 +9,9 @@ use std::process::Command;
 use tailsight_lab::load::{Proto, Workload};
 use tailsight_lab::server::{MemcachedOpts, Server};
 
-use crate::support::{Live, address, json, run, shown};
+use tailsight_testing::skip_part;
+
+use crate::support::{Live, address, json, run, shown, stderr, tailsight};
 
 const PORT: u16 = 21311;
 
@@ -108,4 +111,251 @@ fn fixes_change_what_they_say_in_another_network_namespace_and_give_it_back() {
     result.unwrap();
     let left = shell(&format!("ls /run | grep '^tailsight.*{pid}' || true"));
     assert_eq!(left, "", "an undo leaves nothing behind");
+}
+
+/// `tailsight fix` with the fixes of causes called so, on a run of the test's own; the state is in the test's folder.
+struct Fixer<'a> {
+    live: &'a Live,
+    out: String,
+    state: String,
+}
+
+impl Fixer<'_> {
+    fn call(&self, args: &[&str]) -> std::process::Output {
+        tailsight(args).env("TAILSIGHT_STATE", &self.state).output().expect("the program was built for this test")
+    }
+
+    /// The words of a question under which every cause is called so.
+    fn question(&self, category: &str, name: &str) -> Vec<String> {
+        let table = self.live.path(&format!("{category}-{}.toml", name.replace(['/', ':', '*'], "_")));
+        std::fs::write(&table, format!("[[rule]]\ncategory = \"{category}\"\nname = \"{name}\"\nnest = false\n"))
+            .unwrap();
+        ["--focus", "p90..p100", "--leg", "receive", "--categories", &table].map(str::to_owned).to_vec()
+    }
+
+    /// The words of `fix RUN N` for the first fix with a change of this kind.
+    fn words(&self, category: &str, name: &str, kind: &str, with: &str) -> Vec<String> {
+        let question = self.question(category, name);
+        let words: Vec<&str> = question.iter().map(String::as_str).collect();
+        let output = run(&[&["diagnose", self.out.as_str(), "--json"], words.as_slice()].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let d = json(&output);
+        let actions: Vec<serde_json::Value> =
+            d["causes"].as_array().unwrap().iter().filter_map(|c| c["actions"].as_array().cloned()).flatten().collect();
+        let is = |a: &&serde_json::Value| {
+            a["changes"].as_array().unwrap().iter().any(|c| c["kind"] == kind && c.to_string().contains(with))
+        };
+        let action = actions.iter().find(is).unwrap_or_else(|| panic!("no {kind} {with} in {actions:?}"));
+        let mut all = vec!["fix".to_owned(), self.out.clone(), action["n"].to_string()];
+        all.extend(question);
+        all
+    }
+
+    fn fix(&self, words: &[String], more: &[&str]) -> std::process::Output {
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        self.call(&words)
+    }
+
+    fn is_empty(&self) -> bool {
+        let text = std::fs::read_to_string(format!("{}/fixes.toml", self.state)).unwrap();
+        !text.contains("[[fix")
+    }
+
+    /// Shown, refused without an answer, made, listed, not made twice, put back by another process.
+    fn there_and_back(&self, words: &[String], value: impl Fn() -> String, changed: &str) {
+        let before = value();
+        assert_ne!(before, changed, "nothing to change: {words:?}");
+        let asked = self.fix(words, &[]);
+        assert_eq!(asked.status.code(), Some(2), "{}", shown(&asked));
+        assert!(stderr(&asked).contains("--yes") && shown(&asked).contains(" -> "), "{}", shown(&asked));
+        assert_eq!(value(), before, "nobody said yes");
+
+        let made = self.fix(words, &["--yes"]);
+        assert_eq!(made.status.code(), Some(0), "{}", shown(&made));
+        assert_eq!(value(), changed, "{}", shown(&made));
+        let status = self.call(&["fix", "--status"]);
+        assert!(status.status.success() && shown(&status).contains(", before "), "{}", shown(&status));
+        let twice = self.fix(words, &["--yes"]);
+        assert_eq!(
+            (twice.status.code(), stderr(&twice).contains("it is so already")),
+            (Some(3), true),
+            "{}",
+            shown(&twice)
+        );
+
+        let undone = self.call(&["fix", "--undo"]);
+        assert_eq!(undone.status.code(), Some(0), "{}", shown(&undone));
+        assert_eq!(value(), before, "{}", shown(&undone));
+        assert!(self.is_empty(), "{}", shown(&undone));
+    }
+}
+
+/// Also when an assertion failed, nothing of the host stays changed.
+impl Drop for Fixer<'_> {
+    fn drop(&mut self) {
+        self.call(&["fix", "--undo", "--force"]);
+    }
+}
+
+#[test]
+fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
+    let Some(live) = Live::new("tailsight_fix_makes_what_it_shows_and_puts_it_back") else { return };
+    let opts = MemcachedOpts { port: PORT, cpu: Some(0), ..Default::default() };
+    let server = Server::memcached(&live.pair.server, opts).unwrap();
+    let (pid, out) = (server.pid(), live.path("run"));
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(5_000.0);
+    let selector = pid.to_string();
+    let record = || run(&["record", "-d", "500ms", "-o", &out, "-p", &selector]);
+    let (output, _) = live.under_load(&[load], record);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let device = tailsight_trace::Run::open(out.as_ref()).unwrap().meta.devices[0].name.clone();
+    let fixer = Fixer { live: &live, state: live.path("state"), out: out.clone() };
+
+    // Threads of which one differs from the others.
+    shell(&format!("taskset -acp 0 {pid}; t=$(ls /proc/{pid}/task | tail -n 1); taskset -cp 1 $t; chrt -b -p 0 $t"));
+    let each = |what: &str| shell(&format!("for t in $(ls /proc/{pid}/task); do {what}; done"));
+    let cores = || each("sed -n s/^Cpus_allowed_list:.//p /proc/$t/status");
+    let policy = || each("chrt -p $t | sed \"s/.*: //\"").replace("SCHED_", "").to_lowercase();
+    let disk = || each("LC_ALL=C ionice -p $t");
+    let count = cores().lines().count();
+    let all = |value: &str| vec![value; count].join("\n");
+    let pin = fixer.words("wakeup-delay", "migrated", "pin", "");
+
+    // The list changes nothing, and says what can be made here.
+    let question: Vec<&str> = pin[3..].iter().map(String::as_str).collect();
+    let before = (cores(), policy());
+    let list = fixer.call(&[&["fix", out.as_str()], question.as_slice()].concat());
+    assert_eq!(list.status.code(), Some(0), "{}", shown(&list));
+    assert!(shown(&list).contains("can be made now") && shown(&list).contains("By hand:"), "{}", shown(&list));
+    assert_eq!((cores(), policy()), before);
+    let in_shell = fixer.fix(&pin, &["--shell"]);
+    assert!(shown(&in_shell).contains("taskset -acp") && shown(&in_shell).contains("; undo: "), "{}", shown(&in_shell));
+    assert_eq!((cores(), policy()), before);
+
+    fixer.there_and_back(&pin, cores, &all("0"));
+    fixer.there_and_back(&fixer.words("wakeup-delay", "runnable", "real-time", ""), policy, &all("fifo\n1"));
+    fixer.there_and_back(&fixer.words("disk-wait", "fsync", "disk-first", ""), disk, &all("realtime: prio 4"));
+
+    // In the server's network namespace.
+    let inside =
+        |what: &str| shell(&format!("nsenter -t {pid} -n unshare -m sh -c 'mount -t sysfs sysfs /sys && {what}'"));
+    let rps = fixer.words("receive-processing", "net_rx", "queues", "rps_cpus");
+    let mask = || inside(&format!("cat /sys/class/net/{device}/queues/rx-0/rps_cpus")).replace([',', '0'], "");
+    fixer.there_and_back(&rps, mask, "2");
+    inside("sysctl -q -w net.ipv4.tcp_fastopen=2");
+    let fastopen = fixer.words("connection-setup", "lab-accept", "sysctl", "tcp_fastopen");
+    fixer.there_and_back(&fastopen, || inside("sysctl -n net.ipv4.tcp_fastopen"), "3");
+    let corking = fixer.words("transmit-processing", "queued", "sysctl", "tcp_autocorking");
+    fixer.there_and_back(&corking, || inside("sysctl -n net.ipv4.tcp_autocorking"), "0");
+
+    // The host's: on for a moment each.
+    for (category, cause, key, changed) in [
+        ("paging", "reclaim", "vm.swappiness", "1"),
+        ("paging", "reclaim", "vm.watermark_scale_factor", "100"),
+        ("paging", "numa-balancing", "kernel.numa_balancing", "0"),
+        ("disk-wait", "write", "vm.dirty_background_ratio", "5"),
+        ("nic-delay", "idle", "net.core.busy_poll", "50"),
+        ("tcp-recovery", "retransmit", "net.core.netdev_max_backlog", "10000"),
+        ("os-threads", "kcompactd0", "vm.compaction_proactiveness", "0"),
+    ] {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        let value = || std::fs::read_to_string(&path).map_or("none".into(), |v| v.trim().to_owned());
+        if ["none", changed].contains(&value().as_str()) {
+            skip_part(key, format!("it is {} on this host", value()));
+            continue;
+        }
+        fixer.there_and_back(&fixer.words(category, cause, "sysctl", key), value, changed);
+    }
+    let defrag = "/sys/kernel/mm/transparent_hugepage/defrag";
+    let chosen = || {
+        let text = std::fs::read_to_string(defrag).unwrap_or_default();
+        text.split(['[', ']']).nth(1).unwrap_or("none").to_owned()
+    };
+    if ["none", "defer"].contains(&chosen().as_str()) {
+        skip_part(defrag, format!("it is {} on this host", chosen()));
+    } else {
+        fixer.there_and_back(&fixer.words("paging", "thp-fault", "file", "defrag"), chosen, "defer");
+    }
+
+    // A neighbour by its name, and one that no other program of this machine has.
+    let comm = format!("ts-fix-{pid}");
+    let program = live.path(&comm);
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut neighbour = Command::new(&program).arg("60").spawn().unwrap();
+    let id = neighbour.id();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        shell(&format!("taskset -cp 0 {id}"));
+        let away = fixer.words("interference", &comm, "pin-named", &comm);
+        let value = || shell(&format!("sed -n s/^Cpus_allowed_list:.//p /proc/{id}/status"));
+        fixer.there_and_back(&away, value, "1");
+        // It ends while it is moved: nothing is left to be put back.
+        assert!(fixer.fix(&away, &["--yes"]).status.success());
+    }));
+    neighbour.kill().unwrap();
+    neighbour.wait().unwrap();
+    result.unwrap();
+    let undone = fixer.call(&["fix", "--undo"]);
+    assert!(undone.status.success() && shown(&undone).contains("has ended"), "{}", shown(&undone));
+    let nothing = fixer.call(&["fix", "--undo"]);
+    assert_eq!(nothing.status.code(), Some(3), "{}", shown(&nothing));
+
+    // What somebody else sets in the meantime is theirs.
+    assert!(fixer.fix(&pin, &["--yes"]).status.success());
+    shell(&format!("taskset -acp 0-1 {pid}"));
+    let others = fixer.call(&["fix", "--undo"]);
+    assert_eq!(
+        (others.status.code(), shown(&others).contains("somebody set it to 0-1")),
+        (Some(1), true),
+        "{}",
+        shown(&others)
+    );
+    assert_eq!(cores(), all("0-1"));
+    let forced = fixer.call(&["fix", "--undo", "--force"]);
+    assert!(forced.status.success() && fixer.is_empty(), "{}", shown(&forced));
+    assert_eq!(cores(), before.0);
+
+    refusals(&fixer, &pin, (pid, &cores));
+    // Its processes have ended.
+    drop(server);
+    let ended = fixer.fix(&pin, &["--yes"]);
+    assert_eq!((ended.status.code(), stderr(&ended).contains("no longer run")), (Some(3), true), "{}", shown(&ended));
+}
+
+/// Another user, and a run of another boot or host.
+fn refusals(fixer: &Fixer<'_>, pin: &[String], (pid, cores): (u32, &dyn Fn() -> String)) {
+    let before = cores();
+    let file = format!("{}/run.json", fixer.out);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let started = format!("\"pid\": {pid}");
+    assert!(text.contains(boot.trim()) && text.contains(&started), "{text}");
+    for (changed, says) in [
+        (text.replace(boot.trim(), "5f1c0d5e-another"), "another host or before the last boot"),
+        (text.replace(boot.trim(), ""), "older version"),
+        (text.replace("\"comm\": \"memcached\"", "\"comm\": \"mysqld\""), "no longer the mysqld"),
+    ] {
+        assert_ne!(changed, text);
+        std::fs::write(&file, changed).unwrap();
+        let refused = fixer.fix(pin, &["--yes"]);
+        std::fs::write(&file, &text).unwrap();
+        assert_eq!((refused.status.code(), stderr(&refused).contains(says)), (Some(3), true), "{}", shown(&refused));
+    }
+    // Another user may read the run but not move the server.
+    let open =
+        |path: &str| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    open(&fixer.live.dir.path().display().to_string());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_tailsight")]);
+    command.args(pin).arg("--yes").env("TAILSIGHT_STATE", "/nonexistent").stdin(std::process::Stdio::null());
+    match command.output() {
+        Ok(output) if stderr(&output).contains("failed to execute") => {
+            skip_part("another user", "this build's folder is closed to other users");
+        }
+        Ok(output) => {
+            assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+            assert!(stderr(&output).contains("by root only: sudo tailsight fix"), "{}", shown(&output));
+        }
+        Err(error) => skip_part("another user", format!("setpriv: {error}")),
+    }
+    assert_eq!(cores(), before);
 }

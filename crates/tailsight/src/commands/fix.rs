@@ -1,0 +1,361 @@
+//! `tailsight fix`: lists the fixes of a run, makes one when told to, and puts everything back.
+//!
+//! In: a run and a number, or nothing. Out: what is changed, from what to what, before it is; exit 0 done, 1 failed, 2 nobody
+//! could be asked, 3 nothing that can be done here.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, IsTerminal, Write};
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::model::{Action, Cause};
+use tailsight_fix::{
+    About, Applied, Error, FileStore, Identity, Known, Live, Outcome, Place, Plan, Put, System, default_folder,
+};
+use tailsight_trace::RunMeta;
+
+use crate::cli_fix::Fix;
+use crate::commands::diagnose::not_available_or;
+use crate::{Verdict, pipeline, terminal};
+
+/// Lists, makes, or puts back.
+pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
+    match &args.run {
+        Some(_) => of_run(args),
+        None if args.undo => undo(args.force),
+        None => status(),
+    }
+}
+
+fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
+    let Some(path) = &args.run else { return Ok(Verdict::Failed) };
+    let options = match pipeline::options(&args.question) {
+        Ok(options) => options,
+        Err(error) => return not_available_or(error),
+    };
+    let opened = pipeline::open(path)?;
+    let against = args.against.as_deref().map(pipeline::open).transpose()?;
+    let options = pipeline::chosen(options, Some(&args.question), &opened, against.as_ref());
+    let diagnosis = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
+        Ok((diagnosis, _)) => diagnosis,
+        Err(error) => return not_available_or(error),
+    };
+    if diagnosis.not_available.is_some() {
+        return Ok(pipeline::verdict(&diagnosis));
+    }
+    let known = known(&opened.run.meta);
+    let Some(number) = args.number else { return list(&diagnosis, &known) };
+    let Some((cause, action)) = find(&diagnosis, number) else {
+        eprintln!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
+        return Ok(Verdict::NotAvailable);
+    };
+    if args.shell {
+        // One command a process.
+        for line in action.shell.iter().filter_map(|&i| cause.fix.get(i)) {
+            terminal::print(&format!("{line}\n"))?;
+        }
+        return Ok(Verdict::Done);
+    }
+    make(&diagnosis, cause, action, &known, args.yes)
+}
+
+/// What the run knows of where it was recorded.
+fn known(meta: &RunMeta) -> Known {
+    let one = |p: &tailsight_trace::meta::Process| Identity { pid: p.pid, started: p.started, comm: p.comm.clone() };
+    Known { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(one).collect() }
+}
+
+/// The fixes with the cause that each is first named for, by their numbers.
+fn numbered(d: &Diagnosis) -> Vec<(&Cause, &Action)> {
+    let mut all: Vec<(&Cause, &Action)> = vec![];
+    for (cause, action) in d.causes.iter().flat_map(|c| c.actions.iter().map(move |a| (c, a))) {
+        if !all.iter().any(|(_, known)| known.n == action.n) {
+            all.push((cause, action));
+        }
+    }
+    all
+}
+
+fn find(d: &Diagnosis, number: u32) -> Option<(&Cause, &Action)> {
+    numbered(d).into_iter().find(|(_, action)| action.n == number)
+}
+
+fn fixes(d: &Diagnosis) -> String {
+    match numbered(d).len() {
+        0 => "no fix that can be made for you".into(),
+        1 => "one fix, number 1".into(),
+        n => format!("{n} fixes, 1 to {n}"),
+    }
+}
+
+/// The cause's name in words, with its category.
+fn name(cause: &Cause) -> String {
+    let readable = tailsight_diagnose::words::readable(&cause.category, &cause.name);
+    if readable == cause.category { readable } else { format!("{readable} ({})", cause.category) }
+}
+
+fn list(d: &Diagnosis, known: &Known) -> anyhow::Result<Verdict> {
+    let numbered = numbered(d);
+    let mut out = String::new();
+    for (cause, action) in &numbered {
+        writeln!(out, "{:>2}  {}", action.n, clean(&action.title))?;
+        writeln!(out, "    against  {}, {:.1} % of the deviation", clean(&name(cause)), 100.0 * cause.share)?;
+        for says in &action.says {
+            writeln!(out, "    changes  {}", clean(says))?;
+        }
+        writeln!(out, "    here     {}", here(action, known))?;
+    }
+    let by_hand: Vec<(&Cause, &String)> = d
+        .causes
+        .iter()
+        .flat_map(|c| {
+            let is_action = move |i: usize| c.actions.iter().any(|a| a.shell.contains(&i));
+            c.fix.iter().enumerate().filter(move |(i, _)| !is_action(*i)).map(move |(_, line)| (c, line))
+        })
+        .collect();
+    if !by_hand.is_empty() {
+        writeln!(out, "{}By hand:", if numbered.is_empty() { "" } else { "\n" })?;
+    }
+    let mut said: Vec<&String> = vec![];
+    for (cause, line) in by_hand {
+        if !said.contains(&line) {
+            writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
+            said.push(line);
+        }
+    }
+    if let Some((_, first)) = numbered.first() {
+        writeln!(out, "\nNothing is changed yet. To make one of them: sudo {}", clean(&first.command))?;
+    }
+    terminal::print(&out)?;
+    if numbered.is_empty() {
+        eprintln!("tailsight: this run has {}", fixes(d));
+        return Ok(Verdict::NotAvailable);
+    }
+    Ok(Verdict::Done)
+}
+
+/// Whether it can be made here and now.
+fn here(action: &Action, known: &Known) -> String {
+    match tailsight_fix::plan(&Live, &action.changes, known) {
+        Ok(plan) if plan.writes().all(|step| Live.may_write(&step.place)) => {
+            format!("can be made now: {}", values(plan.writes().count()))
+        }
+        Ok(plan) => format!("can be made by root: {}", values(plan.writes().count())),
+        Err(Error::AlreadySo) => "is so already".into(),
+        Err(error) => format!("cannot be made: {}", clean(&error.to_string())),
+    }
+}
+
+fn values(n: usize) -> String {
+    format!("{n} value{}", if n == 1 { "" } else { "s" })
+}
+
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, yes: bool) -> anyhow::Result<Verdict> {
+    let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("tailsight: {error}");
+            return Ok(Verdict::NotAvailable);
+        }
+    };
+    terminal::print(&format!(
+        "{}. {}\n   against {}\n\n{}",
+        action.n,
+        clean(&action.title),
+        clean(&name(cause)),
+        table(&plan)
+    ))?;
+    if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
+        anyhow::bail!("{} can be set by root only: sudo {}", step.place, action.command);
+    }
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            // As other wrong usage: what was asked for cannot be meant.
+            eprintln!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
+            std::process::exit(2);
+        }
+        eprint!("\nApply? [y/N] ");
+        std::io::stderr().flush()?;
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            eprintln!("nothing is changed");
+            return Ok(Verdict::Done);
+        }
+    }
+    let mut journal = FileStore::open(&default_folder())?;
+    let about = About { title: action.title.clone(), run: d.run.clone(), when: now() };
+    let Applied { changed, ended } =
+        tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, known), about)?;
+    let ended = match ended {
+        0 => String::new(),
+        n => format!("; {n} were of threads that ended before their turn"),
+    };
+    terminal::print(&format!(
+        "\n{} changed{ended}. Record again to see what it did; to put it back: sudo tailsight fix --undo\n(kept in {})\n",
+        values(changed),
+        journal.store.path().display()
+    ))?;
+    Ok(Verdict::Done)
+}
+
+/// Each value, now and to come; threads of a process with the same values are one line.
+fn table(plan: &Plan) -> String {
+    let mut rows: Vec<(String, usize, &str, &str)> = vec![];
+    for step in plan.writes() {
+        let place = match &step.place {
+            Place::Thread { attribute, pid, .. } => format!("{} of process {pid}", attribute.name()),
+            other => other.to_string(),
+        };
+        match rows.iter_mut().find(|(p, _, was, new)| (p.as_str(), *was, *new) == (&place, &step.was, &step.new)) {
+            Some((_, n, ..)) => *n += 1,
+            None => rows.push((place, 1, &step.was, &step.new)),
+        }
+    }
+    let threads = |place: &str, n: usize| match (n, place.contains(" of process ")) {
+        (_, false) => String::new(),
+        (1, true) => ", 1 thread".into(),
+        (n, true) => format!(", {n} threads"),
+    };
+    let mut out = String::new();
+    for (place, n, was, new) in rows {
+        out += &format!("   {}{}: {} -> {}\n", clean(&place), threads(&place, n), clean(was), clean(new));
+    }
+    for note in &plan.notes {
+        out += &format!("   left out: {}\n", clean(note));
+    }
+    out
+}
+
+fn undo(force: bool) -> anyhow::Result<Verdict> {
+    let folder = default_folder();
+    if FileStore::look(&folder)?.fixes.is_empty() {
+        eprintln!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
+        return Ok(Verdict::NotAvailable);
+    }
+    let mut journal = FileStore::open(&folder)?;
+    let puts = tailsight_fix::undo(&mut Live, &mut journal, force)?;
+    let mut out = String::new();
+    let mut title = "";
+    for (line, n) in lines(&puts) {
+        if let Some(put) = puts.iter().find(|p| said(p) == line)
+            && put.title != title
+        {
+            title = &put.title;
+            writeln!(out, "{}:", clean(title))?;
+        }
+        let times = if n > 1 { format!(" ({n} threads)") } else { String::new() };
+        writeln!(out, "  {}{times}", clean(&line))?;
+    }
+    let failed = puts.iter().filter(|p| matches!(p.outcome, Outcome::Failed(_) | Outcome::Others(_))).count();
+    let left = journal.state.changed();
+    let end =
+        if left == 0 { "nothing is changed any more".to_owned() } else { format!("{} still changed", values(left)) };
+    writeln!(out, "{end}")?;
+    terminal::print(&out)?;
+    Ok(if failed == 0 { Verdict::Done } else { Verdict::Failed })
+}
+
+/// What became of each change in words; equal ones are counted.
+fn lines(puts: &[Put]) -> Vec<(String, usize)> {
+    let mut lines: Vec<(String, usize)> = vec![];
+    for line in puts.iter().map(said) {
+        match lines.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, n)) => *n += 1,
+            None => lines.push((line, 1)),
+        }
+    }
+    lines
+}
+
+fn said(put: &Put) -> String {
+    let entry = &put.entry;
+    let place = match &entry.place {
+        Place::Thread { attribute, pid, comm, .. } => format!("{} of {comm}, process {pid}", attribute.name()),
+        other => other.to_string(),
+    };
+    match &put.outcome {
+        Outcome::Back => format!("{place}: {} again", entry.was),
+        Outcome::Already => format!("{place}: was {} already", entry.was),
+        Outcome::Inherited => {
+            format!("{place}: {}, as its process had before (it began while the fix was on)", entry.was)
+        }
+        Outcome::Gone => format!("{place}: has ended or is no longer there; dropped"),
+        Outcome::Booted => format!("{place}: gone with the boot since; dropped"),
+        Outcome::Others(value) => format!(
+            "{place}: somebody set it to {value} since, left as it is (before the fix: {}; --undo --force sets that)",
+            entry.was
+        ),
+        Outcome::Failed(error) => format!("{error}; still changed"),
+        _ => place,
+    }
+}
+
+fn status() -> anyhow::Result<Verdict> {
+    let folder = default_folder();
+    let state = FileStore::look(&folder)?;
+    if state.fixes.is_empty() {
+        terminal::print("nothing is changed\n")?;
+        return Ok(Verdict::Done);
+    }
+    let boot = Live.boot_id();
+    let mut out = String::new();
+    for fix in &state.fixes {
+        let gone = if fix.boot_id == boot { "" } else { "; before the last boot, so gone" };
+        writeln!(out, "{} ({}, {}{gone})", clean(&fix.title), clean(&fix.run), fix.when)?;
+        let mut rows: Vec<(String, usize)> = vec![];
+        for entry in fix.changes.iter().filter(|e| !e.place.same(&e.was, &e.now)) {
+            let place = match &entry.place {
+                Place::Thread { attribute, pid, comm, .. } => format!("{} of {comm}, process {pid}", attribute.name()),
+                other => other.to_string(),
+            };
+            let row = format!("{place}: {}, before {}", entry.now, entry.was);
+            match rows.iter_mut().find(|(known, _)| *known == row) {
+                Some((_, n)) => *n += 1,
+                None => rows.push((row, 1)),
+            }
+        }
+        for (row, n) in rows {
+            let times = if n > 1 { format!(" ({n} threads)") } else { String::new() };
+            writeln!(out, "  {}{times}", clean(&row))?;
+        }
+    }
+    writeln!(out, "kept in {}; to put it back: tailsight fix --undo", folder.join("fixes.toml").display())?;
+    terminal::print(&out)?;
+    Ok(Verdict::Done)
+}
+
+/// The wall clock in words, for the reader of the state file.
+fn now() -> String {
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    utc(seconds)
+}
+
+/// Seconds since 1970 as a date (the civil calendar, days counted from the first of March of year 0).
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (date, month_of_year) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month_of_year <= 2);
+    let (h, m, s) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month_of_year:02}-{date:02} {h:02}:{m:02}:{s:02} UTC")
+}
+
+/// Without what could move the cursor: a task may be called anything.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59 UTC");
+    }
+}
