@@ -483,7 +483,7 @@ mod tests {
                 Row { sample, agent: 0, batch: 1, in_result: true }
             };
             let rows: Vec<Row> = (0..20_000).map(row).collect();
-            summary(&rows.iter().collect::<Vec<_>>(), Latency::Service, &question).percentiles["p50"].clone().unwrap()
+            summary(&rows.iter().collect::<Vec<_>>(), Latency::Service, &question).percentiles["p50"].unwrap()
         };
         let (alone, shared) = (of(0), of(400));
         assert!((1_040.0..=1_060.0).contains(&alone.lower), "{alone:?}");
