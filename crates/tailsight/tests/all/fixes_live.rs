@@ -254,7 +254,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
         ("paging", "reclaim", "vm.watermark_scale_factor", "100"),
         ("paging", "numa-balancing", "kernel.numa_balancing", "0"),
         ("disk-wait", "write", "vm.dirty_background_ratio", "5"),
-        ("nic-delay", "idle", "net.core.busy_poll", "50"),
+        ("nic-delay", "NIC to driver", "net.core.busy_poll", "50"),
         ("tcp-recovery", "retransmit", "net.core.netdev_max_backlog", "10000"),
         ("os-threads", "kcompactd0", "vm.compaction_proactiveness", "0"),
     ] {
