@@ -129,10 +129,12 @@ proptest! {
         let total = d.focus.mean_ns as i64 - d.reference.mean_ns as i64;
         prop_assert_eq!(d.causes.iter().map(|c| c.deviation_ns).sum::<i64>(), total);
         let whole: i128 = leaves.iter().map(|l| l.deviation).sum();
-        let found: BTreeMap<String, i64> =
-            d.causes.iter().filter(|c| c.category == "hol-blocking").map(|c| (c.name.clone(), c.deviation_ns)).collect();
-        prop_assert_eq!(found.values().sum::<i64>(), whole as i64);
+        // A row of a few ns may be chance beside the own time's: it is listed with those.
+        let rows = d.causes.iter().chain(&d.not_significant).filter(|c| c.category == "hol-blocking");
+        let found: BTreeMap<String, i64> = rows.map(|c| (c.name.clone(), c.deviation_ns)).collect();
+        // Below the granularity a row may be no cause of its own.
         if whole >= 300 {
+            prop_assert_eq!(found.values().sum::<i64>(), whole as i64);
             for (path, held) in by_definition(&leaves, nesting, 300) {
                 let name = std::iter::once("memcached".to_owned()).chain(path.iter().map(|f| format!("work:{f}")));
                 let sum: i128 = held.iter().map(|&i| leaves[i].deviation).sum();
