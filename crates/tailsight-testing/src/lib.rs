@@ -1,4 +1,5 @@
-//! How a test says that it cannot run on this machine, the same in every crate.
+//! What the tests of every crate need in the same way: to say that they cannot run on this machine, and a copy of a program
+//! that can be started.
 //!
 //! In: a reason. Out: a line `SKIPPED <test>: <reason>` on the test's standard output, which `scripts/test.sh` lists at its
 //! end. A test asks what it needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and
@@ -6,7 +7,7 @@
 
 use std::fmt::Display;
 use std::panic::Location;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a skipped test's line begins with.
 pub const MARK: &str = "SKIPPED ";
@@ -72,6 +73,20 @@ pub fn lacks_program(program: &str) -> Option<String> {
     (!there).then(|| format!("{program} is not installed, or not in PATH"))
 }
 
+/// Copies a program that the test is going to start.
+///
+/// `cp` does it and not this process. The descriptor that a copy is written through is inherited by whatever another test
+/// starts at that moment, and for as long as that child has it the kernel refuses to run the copy (`ETXTBSY`).
+///
+/// # Panics
+///
+/// When the program cannot be copied.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    let copied = std::process::Command::new("cp").arg("--").arg(from).arg(to).status().expect("cp starts");
+    assert!(copied.success(), "cp {} {}: {copied}", from.display(), to.display());
+}
+
 /// A field of the calling process's /proc status.
 fn field(name: &str) -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -96,6 +111,27 @@ mod tests {
         let other = std::thread::spawn(|| running(Location::caller())).join().unwrap();
         let (file, line) = other.rsplit_once(':').unwrap();
         assert!(file.ends_with("lib.rs") && line.parse::<u32>().is_ok(), "{other}");
+    }
+
+    /// "Text file busy": while other tests start programs of their own.
+    #[test]
+    fn a_copied_program_starts_while_others_start_theirs() {
+        let folder = std::env::temp_dir().join(format!("tailsight-testing-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let folder = &folder;
+                scope.spawn(move || {
+                    for turn in 0..50 {
+                        let copy = folder.join(format!("true-{thread}-{turn}"));
+                        copy_program("/bin/true", &copy);
+                        let status = std::process::Command::new(&copy).status();
+                        assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "{status:?}");
+                    }
+                });
+            }
+        });
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

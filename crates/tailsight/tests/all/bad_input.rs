@@ -73,7 +73,7 @@ fn without_root_recording_says_what_it_needs() {
     if nix::unistd::geteuid().is_root() {
         // The build folder may be closed to others: run a copy.
         let copy = dir.path().join("tailsight");
-        std::fs::copy(env!("CARGO_BIN_EXE_tailsight"), &copy).unwrap();
+        tailsight_testing::copy_program(env!("CARGO_BIN_EXE_tailsight"), &copy);
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         command = std::process::Command::new(copy);
         command.args(["record", "-p", &std::process::id().to_string(), "-d", "100ms", "-o", "/tmp/tailsight-no-root"]);

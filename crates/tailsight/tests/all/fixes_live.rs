@@ -98,7 +98,7 @@ fn fixes_change_what_they_say_in_another_network_namespace_and_give_it_back() {
     // A neighbour by its name, and one that no other program of this machine has.
     let comm = format!("ts-fix-{pid}");
     let program = live.path(&comm);
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    tailsight_testing::copy_program("/bin/sleep", &program);
     let mut neighbour = Command::new(&program).arg("60").spawn().unwrap();
     let id = neighbour.id();
     let away = fix(&live, &out, "interference", &comm, "comm");
@@ -280,7 +280,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     // A neighbour by its name, and one that no other program of this machine has.
     let comm = format!("ts-fix-{pid}");
     let program = live.path(&comm);
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    tailsight_testing::copy_program("/bin/sleep", &program);
     let mut neighbour = Command::new(&program).arg("60").spawn().unwrap();
     let id = neighbour.id();
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
