@@ -1,5 +1,6 @@
 //! The diagnosis from end to end: the steps of the crate's page in order.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::model::flags;
@@ -109,6 +110,8 @@ fn found(
     let is_reported = |i: usize| i != last && is_cause(i);
     let coverage = by_message.coverage(lifetimes, leg, &profile, &rows, &focus, &is_reported);
     let ahead = Ahead::new(mine);
+    // Of the whole focus, so the same for every row of head-of-line blocking.
+    let roots = LazyCell::new(|| root::roots(lifetimes, options, mine, &ahead, &focus.ids, &reference));
     let (mut causes, mut not_significant) = (Vec::with_capacity(rows.rows.len()), vec![]);
     for (i, deviation_ns) in rows.rounded(total_ns).into_iter().enumerate() {
         let (row, met) = (&rows.rows[i], &by_message.met[i]);
@@ -148,7 +151,7 @@ fn found(
             let ids = cause.evidence.iter().map(|&id| (id, before(id))).collect();
             cause.ahead = Some(model::Ahead { focus: of_focus, reference: of_reference, ids });
             if deviation_ns > 0 && !others {
-                cause.root = root::roots(lifetimes, options, mine, &ahead, &focus.ids, &reference);
+                cause.root = roots.clone();
             }
         }
         cause.explanation = situation.explanation(&cause);
@@ -208,7 +211,7 @@ fn found(
         leg,
         messages,
         latency_ns: percentiles(&sorted),
-        legs: legs::latencies(mine),
+        legs: legs::latencies(mine, leg, &sorted),
         not_available: None,
         typical: typical(lifetimes, options, &ranked),
         slowest: slowest(lifetimes, options, &ranked),
@@ -259,7 +262,7 @@ pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &E
         leg,
         messages: counts,
         latency_ns: percentiles(&sorted),
-        legs: legs::latencies(messages),
+        legs: legs::latencies(messages, leg, &sorted),
         not_available: Some(why.to_string()),
         typical: typical(lifetimes, options, &ranked),
         slowest: slowest(lifetimes, options, &ranked),

@@ -29,7 +29,7 @@ pub mod phases;
 pub mod profile;
 pub mod root;
 pub mod rules;
-mod sent;
+pub mod sent;
 pub mod show;
 pub mod typical;
 pub mod units;

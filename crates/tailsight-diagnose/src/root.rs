@@ -6,7 +6,7 @@
 //! waiting for each other, is what held them: the rows of the table over all three legs, without the receive core (a thread is
 //! held from the hand-off on).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, Role};
@@ -59,20 +59,25 @@ impl Table<'_> {
         row
     }
 
-    /// What held its thread, by row, ns.
-    fn held(&mut self, id: u32) -> Vec<(RowId, f64)> {
+    /// Adds what held the message's thread to the rows of `sums`, ns.
+    fn add(&mut self, id: u32, sums: &mut Vec<f64>) {
         let lifetimes = self.lifetimes;
-        let mut out: Vec<(RowId, f64)> = vec![];
         for leg in LEGS {
             for part in lifetimes.part_slice(id, leg).iter().filter(|p| p.role == Role::A) {
                 if let Some(row) = self.row(leg, part.owner) {
-                    match out.iter_mut().find(|(r, _)| *r == row) {
-                        Some((_, ns)) => *ns += part.ns as f64,
-                        None => out.push((row, part.ns as f64)),
+                    if row >= sums.len() {
+                        sums.resize(row + 1, 0.0);
                     }
+                    sums[row] += part.ns as f64;
                 }
             }
         }
+    }
+
+    /// What held the message's thread beyond what usually holds one, by row, ns.
+    fn excess(&mut self, id: u32, usual: &[f64]) -> Vec<f64> {
+        let mut out: Vec<f64> = usual.iter().map(|ns| -ns).collect();
+        self.add(id, &mut out);
         out
     }
 }
@@ -87,42 +92,36 @@ pub fn roots(
     reference: &Cohort,
 ) -> Vec<Root> {
     let mut table = Table { lifetimes, options, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
-    let mut usual: BTreeMap<RowId, f64> = BTreeMap::new();
+    let mut usual = vec![];
     for &id in &reference.ids {
-        for (row, ns) in table.held(id) {
-            *usual.entry(row).or_default() += ns / reference.len() as f64;
-        }
+        table.add(id, &mut usual);
     }
-    let mut excess: FxHashMap<u32, Vec<(RowId, f64)>> = FxHashMap::default();
-    let mut total: BTreeMap<RowId, f64> = BTreeMap::new();
-    let mut who: BTreeMap<RowId, BTreeSet<u32>> = BTreeMap::new();
+    usual.iter_mut().for_each(|ns| *ns /= reference.len().max(1) as f64);
+    let mut excess: FxHashMap<u32, Vec<f64>> = FxHashMap::default();
+    let mut total: Vec<f64> = vec![];
+    let mut seen = vec![false; mine.len()];
     let step = hit.len().div_ceil(FOLLOWED).max(1);
     for &id in hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len()) {
-        for before in chain(mine, ahead, &mine[id as usize]) {
-            let rows = excess.entry(before).or_insert_with(|| {
-                let held = table.held(before);
-                let rest = usual.iter().filter(|(row, _)| !held.iter().any(|(r, _)| r == *row));
-                let less: Vec<(RowId, f64)> = rest.map(|(&row, &ns)| (row, -ns)).collect();
-                let more = held.into_iter().map(|(row, ns)| (row, ns - usual.get(&row).copied().unwrap_or(0.0)));
-                more.chain(less).collect()
-            });
-            for &(row, ns) in rows.iter() {
-                *total.entry(row).or_default() += ns;
-                if ns > options.granularity_ns as f64 {
-                    who.entry(row).or_default().insert(before);
-                }
-            }
+        for before in chain(mine, ahead, &mine[id as usize], &mut seen) {
+            let rows = excess.entry(before).or_insert_with(|| table.excess(before, &usual));
+            total.resize(total.len().max(rows.len()), 0.0);
+            total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }
     }
-    let positive: f64 = total.values().filter(|ns| **ns > 0.0).sum();
+    let positive: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
-    let mut found: Vec<(RowId, f64)> = total.into_iter().filter(|&(_, ns)| share(ns) >= SMALL).collect();
+    let mut found: Vec<(RowId, f64)> = total.into_iter().enumerate().filter(|&(_, ns)| share(ns) >= SMALL).collect();
     found.sort_by(|a, b| b.1.total_cmp(&a.1).then(table.rows[a.0].cmp(&table.rows[b.0])));
     let mut out = vec![];
     for (row, ns) in found {
-        let Some(messages) = who.get(&row) else { continue };
-        let of = |id: &u32| excess[id].iter().find(|(r, _)| *r == row).map_or(0.0, |(_, ns)| *ns);
-        let mean = messages.iter().map(of).sum::<f64>() / messages.len() as f64;
+        let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > options.granularity_ns as f64);
+        // Summed in the order of the messages, so that the same run gives the same digits.
+        let mut held: Vec<(u32, f64)> = excess.iter().filter_map(|(id, rows)| Some((*id, longer(rows)?))).collect();
+        if held.is_empty() {
+            continue;
+        }
+        held.sort_unstable_by_key(|&(id, _)| id);
+        let mean = held.iter().map(|(_, ns)| ns).sum::<f64>() / held.len() as f64;
         let (category, name, role) = table.rows[row].clone();
         out.push(Root {
             category,
@@ -130,7 +129,7 @@ pub fn roots(
             role,
             mean_ns: mean.round() as i64,
             share: share(ns),
-            messages: messages.len() as u64,
+            messages: held.len() as u64,
         });
         if out.len() == ROOTS {
             break;
@@ -139,20 +138,25 @@ pub fn roots(
     out
 }
 
-/// The messages that one waited behind, and those that the first of these waited behind, and so on.
-fn chain(mine: &[Message], ahead: &Ahead, m: &Message) -> Vec<u32> {
+/// The messages that one waited behind, and those that the first of these waited behind, and so on. `seen`: false for every
+/// message, before and after.
+fn chain(mine: &[Message], ahead: &Ahead, m: &Message, seen: &mut [bool]) -> Vec<u32> {
     let mut out: Vec<u32> = vec![];
     let mut at = *m;
     while out.len() < CHAIN {
         let before = ahead.waited_behind(mine, &at);
         // The last before it comes first, so the last of the list was taken first.
         let Some(&(recv, first)) = before.first() else { break };
-        out.extend(before.iter().rev().map(|&(_, id)| id).filter(|id| !out.contains(id)).collect::<Vec<_>>());
+        for &(_, id) in before.iter().rev().take(CHAIN - out.len()) {
+            if !std::mem::replace(&mut seen[id as usize], true) {
+                out.push(id);
+            }
+        }
         if recv >= at.recv_ns {
             break;
         }
         at = mine[first as usize];
     }
-    out.truncate(CHAIN);
+    out.iter().for_each(|&id| seen[id as usize] = false);
     out
 }

@@ -29,6 +29,16 @@ pub fn entry(lifetimes: &Lifetimes) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What the transmit leg is called: where it begins when that is not the send call, for every protocol of the messages.
+pub fn transmit_name(entry: &BTreeMap<String, String>) -> &'static str {
+    let all = |source: &str| !entry.is_empty() && entry.values().all(|s| s == source);
+    match () {
+        () if all(send_entry::DRIVER) => "transmit (from the driver)",
+        () if all(send_entry::QUEUE) => "transmit (from the qdisc)",
+        () => "transmit",
+    }
+}
+
 /// What the application sent by itself; `None` when that was nothing.
 pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
     let of = |kind| {
@@ -121,6 +131,17 @@ mod tests {
     fn flow(name: &str, udp: bool) -> Flow {
         let proto = if udp { 2 } else { 0 };
         Flow { key: FlowKey { addrs: 1, ports: 2, proto }, name: name.into(), messages: 1 }
+    }
+
+    #[test]
+    fn a_transmit_leg_that_begins_at_the_driver_is_called_that() {
+        let of = |all: &[(&str, &str)]| {
+            transmit_name(&all.iter().map(|(p, s)| ((*p).to_owned(), (*s).to_owned())).collect())
+        };
+        assert_eq!(of(&[]), "transmit");
+        assert_eq!(of(&[("tcp", "driver")]), "transmit (from the driver)");
+        assert_eq!(of(&[("tcp", "driver"), ("udp", "fentry")]), "transmit");
+        assert_eq!(of(&[("udp", "net_dev_queue")]), "transmit (from the qdisc)");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
 
 use crate::model::Diagnosis;
@@ -233,6 +234,7 @@ fn leg_of(message: &Message, leg: Leg, at_ns: u64) -> Leg {
 
 fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
     let mut all = vec![
+        ("nic", if m.flags & flags::FROM_NIC != 0 { m.nic_ns } else { 0 }),
         ("driver", m.driver_ns),
         ("stack", m.stack_ns),
         ("handoff", m.handoff_ns),
@@ -242,6 +244,7 @@ fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
         ("recv", m.recv_ns),
         ("send", m.send_ns),
         ("xmit", m.xmit_ns),
+        ("nic_tx", if m.flags & flags::TO_NIC != 0 { m.nic_tx_ns } else { 0 }),
     ];
     all.retain(|&(_, ns)| ns != 0 && (from_ns..=to_ns).contains(&ns));
     all.sort_by_key(|&(_, ns)| ns);
@@ -318,6 +321,16 @@ mod tests {
         assert_eq!((shown.spans[0].owner.as_str(), shown.spans[1].at_ns), ("nginx", 5_000));
         let marks: Vec<(&str, u64)> = shown.marks.iter().map(|m| (m.stage.as_str(), m.at_ns)).collect();
         assert_eq!(marks, [("driver", 0), ("handoff", 10), ("recv", 6_000)]);
+    }
+
+    #[test]
+    fn the_stamps_of_a_nic_are_marks_of_a_message_that_begins_and_ends_there() {
+        let stamped = Message { nic_ns: 90, driver_ns: 100, xmit_ns: 300, nic_tx_ns: 320, ..Message::default() };
+        let stages = |m: &Message| marks(m, 90, 320).into_iter().map(|m| (m.stage, m.at_ns)).collect::<Vec<_>>();
+        let is = |of: &[(&str, u64)]| of.iter().map(|&(s, ns)| (s.to_owned(), ns)).collect::<Vec<_>>();
+        assert_eq!(stages(&stamped), is(&[("driver", 10), ("xmit", 210)]));
+        let used = Message { flags: flags::FROM_NIC | flags::TO_NIC, ..stamped };
+        assert_eq!(stages(&used), is(&[("nic", 0), ("driver", 10), ("xmit", 210), ("nic_tx", 230)]));
     }
 
     #[test]

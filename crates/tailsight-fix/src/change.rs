@@ -60,6 +60,10 @@ pub enum Change {
     PinNamed {
         /// The name.
         comm: String,
+        /// The processes of that name that the run saw. While one of them is there and still has the name, only they are meant;
+        /// else every process of the name, for what comes and goes has a new id each time.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        seen: Vec<u32>,
         /// The cores, as `0,2-3`.
         cpus: String,
     },
@@ -130,7 +134,12 @@ impl Change {
             }
             Change::Interrupts { irqs, cpus } => format!("interrupts {} on cores {cpus}", numbers(irqs)),
             Change::Pin { pids, cpus } => format!("every thread of {} on cores {cpus}", processes(pids)),
-            Change::PinNamed { comm, cpus } => format!("every thread of {comm} on cores {cpus}"),
+            Change::PinNamed { comm, seen, cpus } if seen.is_empty() => {
+                format!("every thread of {comm} on cores {cpus}")
+            }
+            Change::PinNamed { comm, seen, cpus } => {
+                format!("every thread of {comm} ({}) on cores {cpus}", processes(seen))
+            }
             Change::RealTime { pids } => format!("every thread of {}: SCHED_FIFO, priority 1", processes(pids)),
             Change::DiskFirst { pids } => format!("every thread of {}: real-time disk priority 4", processes(pids)),
             Change::IdleStates { slower_than_us } => {

@@ -115,7 +115,7 @@ impl Look<'_> {
                 irqs.iter().try_for_each(|n| self.file(format!("/proc/irq/{n}/smp_affinity_list"), None, cpus))
             }
             Change::Pin { pids, cpus } => self.threads(pids, Attribute::Cores, cpus),
-            Change::PinNamed { comm, cpus } => self.named(comm, cpus),
+            Change::PinNamed { comm, seen, cpus } => self.named(comm, seen, cpus),
             Change::RealTime { pids } => self.threads(pids, Attribute::Policy, "fifo 1"),
             Change::DiskFirst { pids } => self.threads(pids, Attribute::DiskPriority, "realtime 4"),
             Change::IdleStates { slower_than_us } => self.idle_states(*slower_than_us),
@@ -233,17 +233,31 @@ impl Look<'_> {
         }
     }
 
-    fn named(&mut self, comm: &str, cpus: &str) -> Result<(), Error> {
-        let before = self.plan.steps.len() + self.plan.notes.len();
-        for pid in self.system.processes() {
-            let Some(leader) = self.system.task(pid, pid) else { continue };
+    fn named(&mut self, comm: &str, seen: &[u32], cpus: &str) -> Result<(), Error> {
+        let system = self.system;
+        let mut found: Vec<(Identity, Vec<u32>)> = vec![];
+        for pid in system.processes() {
+            let Some(leader) = system.task(pid, pid) else { continue };
             let process = Identity { pid, started: leader.started, comm: leader.comm };
-            for thread in self.system.threads(pid) {
-                // All of a process of that name, and threads that are called so in others.
-                let is = |t: &crate::Task| process.comm == comm || t.comm == comm;
-                if !self.system.task(pid, thread).as_ref().is_some_and(is) {
-                    continue;
-                }
+            // All of a process of that name, and threads that are called so in others.
+            let is = |thread: &u32| system.task(pid, *thread).is_some_and(|t| process.comm == comm || t.comm == comm);
+            let threads: Vec<u32> = system.threads(pid).into_iter().filter(is).collect();
+            if !threads.is_empty() {
+                found.push((process, threads));
+            }
+        }
+        if found.iter().any(|(process, _)| seen.contains(&process.pid)) {
+            let all = found.len();
+            found.retain(|(process, _)| seen.contains(&process.pid));
+            match all - found.len() {
+                0 => {}
+                1 => self.plan.notes.push(format!("another process called {comm}, which the run did not see")),
+                n => self.plan.notes.push(format!("{n} other processes called {comm}, which the run did not see")),
+            }
+        }
+        let before = self.plan.steps.len() + self.plan.notes.len();
+        for (process, threads) in found {
+            for thread in threads {
                 let Some((place, bound)) = self.thread(&process, thread, Attribute::Cores) else { continue };
                 self.thread_value(place, bound, cpus)?;
             }

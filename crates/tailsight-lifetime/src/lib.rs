@@ -253,8 +253,10 @@ impl Analysis {
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();
             legs.iter().for_each(|l| walk::pieces(&self.scan, m, extra, *l, &mut pieces));
-            let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |span| spans.push(span) };
+            let mut steps = Vec::new();
+            let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |step| steps.push(step) };
             pieces.into_iter().for_each(|piece| walk.piece(piece));
+            spans.extend(steps.into_iter().flat_map(|step| step.spans(&mut owners)));
         }
         spans
     }

@@ -5,6 +5,8 @@
 //! the time that its own thread ran inside windows of messages that arrived later and were received earlier. All of that time is
 //! `ahead` on the message's path. In n log n steps, for a server that falls behind overtakes by the thousand.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use crate::model::{Message, flags};
@@ -30,9 +32,7 @@ pub fn mark(messages: &mut [Message], windows: &FxHashMap<u32, Vec<Window>>, thr
         by_thread.entry(m.tid).or_default().push(i);
     }
     for (tid, of) in by_thread {
-        if let Some(windows) =
-            windows.get(&tid).filter(|_| of.iter().any(|&i| messages[i].flags & flags::OVERTAKEN != 0))
-        {
+        if let Some(windows) = windows.get(&tid) {
             thread(messages, &of, windows, |from, to| running(threads, tid, from, to), &mut out);
         }
     }
@@ -41,14 +41,42 @@ pub fn mark(messages: &mut [Message], windows: &FxHashMap<u32, Vec<Window>>, thr
 
 /// One thread: `of` are its messages, in order of arrival.
 fn thread(messages: &[Message], of: &[usize], windows: &[Window], ran: impl Fn(u64, u64) -> u64, out: &mut [u64]) {
-    let window = |ts: u64| windows.partition_point(|w| w.to <= ts);
-    // A window arrived with the earliest of its messages.
+    // The windows that an overtaken message waited through.
+    let waited = |m: &Message| {
+        let first = windows.partition_point(|w| w.from < m.handoff_ns);
+        let last = windows.partition_point(|w| w.to <= m.recv_enter_ns);
+        first..last.max(first)
+    };
+    let overtaken = |i: &usize| messages[*i].flags & flags::OVERTAKEN != 0;
+    let all: Vec<(usize, Range<usize>)> =
+        of.iter().copied().filter(overtaken).map(|i| (i, waited(&messages[i]))).collect();
+    let (Some(first), Some(last)) = (all.iter().map(|(_, r)| r.start).min(), all.iter().map(|(_, r)| r.end).max())
+    else {
+        return;
+    };
+    // A window arrived with the earliest of its messages. Only those that somebody waited through matter.
+    let windows = &windows[first..last];
     let mut arrived = vec![u64::MAX; windows.len()];
+    let mut at = 0;
     for &i in of {
-        let at = window(messages[i].recv_enter_ns);
-        if windows.get(at).is_some_and(|w| w.from <= messages[i].recv_enter_ns) {
+        let received = messages[i].recv_enter_ns;
+        let holds = |w: usize| windows.get(w).is_some_and(|w| w.from <= received && received < w.to);
+        // The next message is mostly in the same window or in the next.
+        if !holds(at) {
+            at = if holds(at + 1) { at + 1 } else { windows.partition_point(|w| w.to <= received) };
+        }
+        if holds(at) {
             arrived[at] = arrived[at].min(messages[i].driver_ns);
         }
+    }
+    if all.iter().map(|(_, range)| range.len()).sum::<usize>() <= windows.len() {
+        // Few: window by window.
+        for (i, range) in all {
+            let later = |w: &usize| arrived[*w] != u64::MAX && arrived[*w] > messages[i].driver_ns;
+            let waited = (range.start - first..range.end - first).filter(later);
+            out[i] = waited.map(|w| ran(windows[w].from, windows[w].to)).sum();
+        }
+        return;
     }
     let mut latest: Vec<usize> = (0..windows.len()).filter(|&w| arrived[w] != u64::MAX).collect();
     latest.sort_unstable_by_key(|&w| std::cmp::Reverse(arrived[w]));
@@ -63,9 +91,8 @@ fn thread(messages: &[Message], of: &[usize], windows: &[Window], ran: impl Fn(u
         }
         sum
     };
-    for &i in of.iter().rev() {
-        let m = &messages[i];
-        while let Some(w) = next.next_if(|&w| arrived[w] > m.driver_ns) {
+    for (i, range) in all.into_iter().rev() {
+        while let Some(w) = next.next_if(|&w| arrived[w] > messages[i].driver_ns) {
             let ns = ran(windows[w].from, windows[w].to);
             let mut at = w + 1;
             while at < tree.len() {
@@ -73,13 +100,7 @@ fn thread(messages: &[Message], of: &[usize], windows: &[Window], ran: impl Fn(u
                 at += at & at.wrapping_neg();
             }
         }
-        if m.flags & flags::OVERTAKEN != 0 {
-            let first = windows.partition_point(|w| w.from < m.handoff_ns);
-            let last = windows.partition_point(|w| w.to <= m.recv_enter_ns);
-            if first < last {
-                out[i] = before(&tree, last) - before(&tree, first);
-            }
-        }
+        out[i] = before(&tree, range.end - first) - before(&tree, range.start - first);
     }
 }
 

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use crate::lifeline::{Builder, Lifeline};
 use crate::matching::Extra;
-use crate::model::{Leg, Message, OwnerId, Part, PathSpan, Role};
+use crate::model::{Leg, Message, OwnerId, Part, Role};
 use crate::scan::Scan;
-use crate::walk::{self, LONG_NS, Owners, Piece, Walk};
+use crate::walk::{self, LONG_NS, Owners, Piece, Step, Walk};
 
 /// Sums legs, one after the other.
 pub struct Partition {
@@ -45,13 +45,26 @@ impl Partition {
                 _ => None,
             };
             match line {
-                Some((line, from, to)) => {
-                    line.sum(from, to, |role, owner, ns, begins| sum.add(out, role, owner, ns, begins))
-                }
+                Some((line, from, to)) => line.sum(from, to, |role, owner, ns, begins| match owner {
+                    Some(owner) => sum.add(out, role, owner, ns, begins),
+                    None => sum.add_hooks(role, ns, begins),
+                }),
                 None => {
-                    let each = |s: PathSpan| sum.add(out, s.role, s.owner, s.to_ns - s.from_ns, u32::from(s.begins));
+                    let each = |Step { span, hooks_ns }: Step| {
+                        if hooks_ns > 0 {
+                            sum.add_hooks(span.role, u64::from(hooks_ns), 1);
+                        }
+                        if span.from_ns < span.to_ns {
+                            sum.add(out, span.role, span.owner, span.to_ns - span.from_ns, u32::from(span.begins));
+                        }
+                    };
                     Walk { scan, owners, each }.piece(piece);
                 }
+            }
+        }
+        for (role, hooks) in [Role::R, Role::A].into_iter().zip(std::mem::take(&mut self.sum.hooks)) {
+            if hooks.0 > 0 {
+                self.sum.add(out, role, owners.profiler(), hooks.0, hooks.1);
             }
         }
         self.pieces = pieces;
@@ -89,7 +102,7 @@ impl Lifelines {
 
 fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> Lifeline {
     let mut line = Builder::default();
-    Walk { scan, owners, each: |span| line.push(span) }.piece(piece);
+    Walk { scan, owners, each: |step| line.push(step) }.piece(piece);
     line.finish()
 }
 
@@ -98,6 +111,8 @@ fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> Lifeline {
 struct Sum {
     stamp: u32,
     slots: Vec<Slot>,
+    /// The recorder's hooks, by role (R, A): ns and how often. They are at nearly every step, so apart.
+    hooks: [(u64, u32); 2],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -111,6 +126,11 @@ impl Sum {
     /// Begins the next leg. Stamps count from 1, so that fresh slots belong to no leg.
     fn begin(&mut self) {
         self.stamp += 1;
+    }
+
+    fn add_hooks(&mut self, role: Role, ns: u64, begins: u32) {
+        let hooks = &mut self.hooks[usize::from(role == Role::A)];
+        *hooks = (hooks.0 + ns, hooks.1.saturating_add(begins));
     }
 
     fn add(&mut self, out: &mut Vec<Part>, role: Role, owner: OwnerId, ns: u64, begins: u32) {

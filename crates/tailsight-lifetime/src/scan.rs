@@ -160,6 +160,8 @@ struct Scanner<'a> {
     peers: Peers,
     /// By core: what was made readable last, until the softirq goes on to another packet or ends.
     ready: Vec<u32>,
+    /// The target asks other servers: before the first answer is readable, `ready` is 0 everywhere.
+    asks: bool,
     /// Whether a thread that sleeps in a system call waits for work.
     for_work: FxHashMap<u32, bool>,
 }
@@ -243,6 +245,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         nic: NicUse::default(),
         peers: Peers::new(facts.symbols.len()),
         ready: vec![0; cores],
+        asks: false,
         for_work: FxHashMap::default(),
     };
     let (mut start_ns, mut end_ns) = (None, 0);
@@ -290,13 +293,16 @@ impl Scanner<'_> {
             Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
             _ => {}
         }
-        let ready = &mut self.ready[usize::from(cpu)];
-        match kind {
-            Kind::PeerReady => *ready = self.peers.ready(event, &self.facts.sockets),
-            Kind::RxStack | Kind::Handoff | Kind::SoftirqExit | Kind::SchedSwitch => *ready = 0,
-            _ => {}
+        if self.asks || kind == Kind::PeerReady {
+            self.asks = true;
+            let ready = &mut self.ready[usize::from(cpu)];
+            match kind {
+                Kind::PeerReady => *ready = self.peers.ready(event, &self.facts.sockets),
+                Kind::RxStack | Kind::Handoff | Kind::SoftirqExit | Kind::SchedSwitch => *ready = 0,
+                _ => {}
+            }
+            self.threads.ready = *ready;
         }
-        self.threads.ready = *ready;
         let core = &mut self.cores[usize::from(cpu)];
         let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
         self.threads.take(&self.tree, cpu, node, kind, event);
@@ -671,7 +677,8 @@ impl Scanner<'_> {
             let without = (before - order.len()) as u64;
             incomplete.insert(Incomplete::NotStamped, without);
         }
-        order.sort_unstable();
+        // Nearly in order already, which this sort makes use of.
+        order.sort();
         let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
         let peers = self.peers.finish(&messages, &in_order);
         let mut sorted = Vec::with_capacity(messages.len());

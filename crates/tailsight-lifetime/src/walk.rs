@@ -29,13 +29,11 @@ pub struct Owners {
     blocked: FxHashMap<(Sleep, Option<Frame>), OwnerId>,
     /// Another thread's node, why it was waited for, and whether it served other messages.
     waited: FxHashMap<(NodeId, Frame, bool), OwnerId>,
-    /// By server.
-    peers: FxHashMap<u32, OwnerId>,
+    /// Waits that are no task's.
+    singles: FxHashMap<Frame, OwnerId>,
+    /// Sleeps of a thread while it served others, by what they are as a message's own.
+    ahead_asleep: FxHashMap<OwnerId, OwnerId>,
     unknown: Option<OwnerId>,
-    nic: [Option<OwnerId>; 2],
-    held: Option<OwnerId>,
-    arriving: Option<OwnerId>,
-    throttled: Option<OwnerId>,
     profiler: Option<OwnerId>,
 }
 
@@ -130,8 +128,13 @@ impl Owners {
     /// A sleep of the message's thread while it served others.
     fn ahead_asleep(&mut self, how: Sleep, by: Option<Frame>) -> OwnerId {
         let asleep = self.blocked(how, by);
+        if let Some(&id) = self.ahead_asleep.get(&asleep) {
+            return id;
+        }
         let frames = self.list[asleep as usize].frames.clone();
-        self.intern(Owner { context: Context::Ahead, frames })
+        let id = self.intern(Owner { context: Context::Ahead, frames });
+        self.ahead_asleep.insert(asleep, id);
+        id
     }
 
     /// A sleep of another thread of the application while it was waited for.
@@ -162,39 +165,13 @@ impl Owners {
         id
     }
 
-    /// The answer of another server was on its way.
-    fn peer(&mut self, symbol: u32) -> OwnerId {
-        if let Some(&id) = self.peers.get(&symbol) {
+    fn single(&mut self, frame: Frame) -> OwnerId {
+        if let Some(&id) = self.singles.get(&frame) {
             return id;
         }
-        let id = self.single(Frame::Peer { symbol });
-        self.peers.insert(symbol, id);
+        let id = self.intern(Owner { context: Context::Blocked, frames: vec![frame] });
+        self.singles.insert(frame, id);
         id
-    }
-
-    fn single(&mut self, frame: Frame) -> OwnerId {
-        self.intern(Owner { context: Context::Blocked, frames: vec![frame] })
-    }
-
-    fn held(&mut self) -> OwnerId {
-        self.held.unwrap_or_else(|| {
-            let id = self.single(Frame::TcpHole);
-            *self.held.insert(id)
-        })
-    }
-
-    fn arriving(&mut self) -> OwnerId {
-        self.arriving.unwrap_or_else(|| {
-            let id = self.single(Frame::RequestArriving);
-            *self.arriving.insert(id)
-        })
-    }
-
-    fn throttled(&mut self) -> OwnerId {
-        self.throttled.unwrap_or_else(|| {
-            let id = self.single(Frame::Throttled);
-            *self.throttled.insert(id)
-        })
     }
 
     fn unknown(&mut self) -> OwnerId {
@@ -204,18 +181,11 @@ impl Owners {
         })
     }
 
-    fn profiler(&mut self) -> OwnerId {
+    /// The recorder's hooks.
+    pub fn profiler(&mut self) -> OwnerId {
         self.profiler.unwrap_or_else(|| {
             let id = self.intern(Owner { context: Context::Profiler, frames: vec![] });
             *self.profiler.insert(id)
-        })
-    }
-
-    fn nic(&mut self, out: bool) -> OwnerId {
-        let frame = if out { Frame::DriverToNic } else { Frame::NicToDriver };
-        self.nic[usize::from(out)].unwrap_or_else(|| {
-            let id = self.single(frame);
-            *self.nic[usize::from(out)].insert(id)
         })
     }
 
@@ -518,17 +488,41 @@ struct Nap {
     waker: Option<Waker>,
 }
 
-/// Walks pieces and hands out their spans in order.
-pub struct Walk<'a, F: FnMut(PathSpan)> {
+/// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What the owner had: nothing when the hooks took it all.
+    pub span: PathSpan,
+    /// The time before `span` that was the hooks', ns, on the same core and in the same role.
+    pub hooks_ns: u16,
+}
+
+impl Step {
+    /// When it begins, the hooks' time included, ns.
+    pub fn from_ns(&self) -> u64 {
+        self.span.from_ns - u64::from(self.hooks_ns)
+    }
+
+    /// Both as spans of a path, those that are not empty.
+    pub fn spans(self, owners: &mut Owners) -> impl Iterator<Item = PathSpan> + use<> {
+        let (from_ns, to_ns) = (self.from_ns(), self.span.from_ns);
+        let hooks =
+            (from_ns < to_ns).then(|| PathSpan { from_ns, to_ns, owner: owners.profiler(), begins: true, ..self.span });
+        hooks.into_iter().chain((self.span.from_ns < self.span.to_ns).then_some(self.span))
+    }
+}
+
+/// Walks pieces and hands out their steps in order, without gap or overlap.
+pub struct Walk<'a, F: FnMut(Step)> {
     /// The scanned run.
     pub scan: &'a Scan,
     /// Owners.
     pub owners: &'a mut Owners,
-    /// Takes the spans.
+    /// Takes the steps.
     pub each: F,
 }
 
-impl<F: FnMut(PathSpan)> Walk<'_, F> {
+impl<F: FnMut(Step)> Walk<'_, F> {
     /// Walks a piece.
     pub fn piece(&mut self, piece: Piece) {
         match piece {
@@ -537,41 +531,31 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             Piece::Others { tid, from, to } => {
                 self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
             }
-            Piece::Held { from, to } => {
-                let owner = self.owners.held();
-                self.emit(from, to, None, Role::R, owner, true);
-            }
-            Piece::Arriving { from, to } => {
-                let owner = self.owners.arriving();
-                self.emit(from, to, None, Role::R, owner, true);
-            }
-            Piece::NicToDriver { from, to } => {
-                let owner = self.owners.nic(false);
-                self.emit(from, to, None, Role::R, owner, true);
-            }
-            Piece::DriverToNic { from, to } => {
-                let owner = self.owners.nic(true);
-                self.emit(from, to, None, Role::A, owner, true);
-            }
-            Piece::Peer { symbol, from, to } => {
-                let owner = self.owners.peer(symbol);
-                self.emit(from, to, None, Role::A, owner, true);
-            }
-            Piece::Waits { frame, from, to } => {
-                let owner = self.owners.single(frame);
-                self.emit(from, to, None, Role::A, owner, true);
-            }
+            Piece::Held { from, to } => self.waits(Frame::TcpHole, Role::R, from, to),
+            Piece::Arriving { from, to } => self.waits(Frame::RequestArriving, Role::R, from, to),
+            Piece::NicToDriver { from, to } => self.waits(Frame::NicToDriver, Role::R, from, to),
+            Piece::DriverToNic { from, to } => self.waits(Frame::DriverToNic, Role::A, from, to),
+            Piece::Peer { symbol, from, to } => self.waits(Frame::Peer { symbol }, Role::A, from, to),
+            Piece::Waits { frame, from, to } => self.waits(frame, Role::A, from, to),
+        }
+    }
+
+    /// A wait that is no task's.
+    fn waits(&mut self, frame: Frame, role: Role, from: u64, to: u64) {
+        if from < to {
+            let owner = self.owners.single(frame);
+            self.emit(from, to, None, role, owner, true);
         }
     }
 
     fn emit(&mut self, from_ns: u64, to_ns: u64, cpu: Option<u16>, role: Role, owner: OwnerId, begins: bool) {
         if from_ns < to_ns {
-            (self.each)(PathSpan { from_ns, to_ns, cpu, role, owner, begins });
+            (self.each)(Step { span: PathSpan { from_ns, to_ns, cpu, role, owner, begins }, hooks_ns: 0 });
         }
     }
 
     /// What ran on a core from `from` to `to`. `focus`: the thread that is on, or waits for, this core.
-    fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(Focus, bool)>) {
+    fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(&Focus, bool)>) {
         if from >= to {
             return;
         }
@@ -599,11 +583,8 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
             // The recorder's hooks ran here, too. By place, so that any part of a timeline has the same owners.
             let hooks = (segment.from + u64::from(segment.hooks)).min(end);
-            if at < hooks {
-                let owner = self.owners.profiler();
-                self.emit(at, hooks, Some(cpu), role, owner, true);
-                at = hooks;
-            }
+            let mut hooks_ns = hooks.saturating_sub(at) as u16;
+            at = at.max(hooks);
             let begins = segment.begins || at == from;
             let seen = match focus {
                 None if segment.serving => Seen::Serving,
@@ -619,7 +600,8 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
                         let ahead = segment.serving && late;
                         if ahead && !others && border < end {
                             let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
-                            self.emit(at, border, Some(cpu), role, owner, begins);
+                            let span = PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins };
+                            (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
                             at = border;
                         }
                         if ahead && (others || at < border) { Seen::Ahead } else { Seen::Own }
@@ -635,19 +617,20 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             };
             let owner = match focus {
                 Some((f @ Focus { because: Some(because), tid, .. }, _))
-                    if seen == Seen::Own && scan.tree.task_of(segment.node) == tid =>
+                    if seen == Seen::Own && scan.tree.task_of(segment.node) == *tid =>
                 {
-                    let serves = segment.serving && self.serves(f, tid, at);
+                    let serves = segment.serving && self.serves(f, *tid, at);
                     if segment.serving && !serves {
                         self.owners.of_node(scan, segment.node, Seen::Own)
                     } else {
-                        self.owners.waited(scan, segment.node, (because, serves))
+                        self.owners.waited(scan, segment.node, (*because, serves))
                     }
                 }
                 _ => self.owners.of_node(scan, segment.node, seen),
             };
-            self.emit(at, end, Some(cpu), role, owner, begins);
-            at = at.max(end);
+            let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins };
+            (self.each)(Step { span, hooks_ns });
+            at = end;
         }
         if at < to {
             let owner = self.owners.unknown();
@@ -693,12 +676,12 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         while at < to && i < stretches.len() {
             let end = stretches.get(i + 1).map_or(to, |s| s.from).min(to);
             match stretches[i].state {
-                State::Running { cpu } => self.core(cpu, at, end, role, Some((focus, false))),
+                State::Running { cpu } => self.core(cpu, at, end, role, Some((&focus, false))),
                 State::Runnable { throttled: true, .. } => {
-                    let owner = self.owners.throttled();
+                    let owner = self.owners.single(Frame::Throttled);
                     self.emit(at, end, None, role, owner, true);
                 }
-                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((focus, true))),
+                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((&focus, true))),
                 State::Sleeping { how } => {
                     let next = stretches.get(i + 1).filter(|s| s.from <= to.max(focus.until));
                     let ended = next.map_or(end, |s| s.from.max(end));
@@ -761,7 +744,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         // It waits for an answer that it needs for the messages before this one.
         let ahead = depth == 0
             && focus.because.is_none()
-            && (from < focus.own_from || from < focus.answered && self.serves(focus, focus.tid, since))
+            && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
             && !how.uninterruptible
             && !how.io
             && windows::waits_for_data(how.nr)
@@ -771,7 +754,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
             // A thread that others wait for sleeps itself.
             Some(because) => {
                 let serves =
-                    windows::serving(&self.scan.windows, focus.tid, since) && self.serves(focus, focus.tid, since);
+                    windows::serving(&self.scan.windows, focus.tid, since) && self.serves(&focus, focus.tid, since);
                 if !serves && windows::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
                     // Nobody holds a lock while it waits for whatever comes.
                     self.owners.blocked(how, by)
@@ -785,7 +768,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
     }
 
     /// Whether a thread that is in a serving window at `ts` serves messages other than this one.
-    fn serves(&self, focus: Focus, tid: u32, ts: u64) -> bool {
+    fn serves(&self, focus: &Focus, tid: u32, ts: u64) -> bool {
         if focus.mine == [(0, 0); 2] {
             return true;
         }
@@ -816,7 +799,7 @@ impl<F: FnMut(PathSpan)> Walk<'_, F> {
         let (end, how) = sleeps.next()?;
         let (since, until) = (thread.stretches[end - 1].from, thread.stretches[end].from);
         let waker = thread.stretches[end].waker;
-        if windows::serving(&self.scan.windows, tid, since) && self.serves(focus, tid, since) {
+        if windows::serving(&self.scan.windows, tid, since) && self.serves(&focus, tid, since) {
             return None;
         }
         if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {

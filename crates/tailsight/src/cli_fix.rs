@@ -13,7 +13,7 @@ use crate::cli::Question;
 what was changed is kept in a file (/var/lib/tailsight/fixes.toml, or in the folder that $TAILSIGHT_STATE names) until it is\n\
 put back.\n\n\
 Examples:\n  tailsight fix tailsight-run\n  sudo tailsight fix tailsight-run 1\n  sudo tailsight fix --undo\n  \
-tailsight fix tailsight-run 1 --shell",
+tailsight fix tailsight-run 1 --shell\n  tailsight fix tailsight-run --json",
     group = clap::ArgGroup::new("other").args(["undo", "status"])
 )]
 pub struct Fix {
@@ -38,6 +38,9 @@ pub struct Fix {
     /// List what is still changed
     #[arg(long)]
     pub status: bool,
+    /// Print JSON; with N and without --yes, what it would change, and change nothing
+    #[arg(long, conflicts_with = "shell")]
+    pub json: bool,
     /// Of which question the fixes are.
     #[command(flatten)]
     pub question: Question,

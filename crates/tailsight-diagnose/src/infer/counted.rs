@@ -107,6 +107,7 @@ const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
 /// at which all messages together met them, none elsewhere.
 fn met(lifetimes: &Lifetimes, leg: Leg, is: impl Fn(&Owner) -> bool) -> (Vec<u32>, Vec<u32>) {
     let wanted: Vec<bool> = lifetimes.owners.iter().map(is).collect();
+    let own: Vec<bool> = lifetimes.owners.iter().map(|o| o.context == Context::Own).collect();
     let mut counts = vec![0; if wanted.contains(&true) { lifetimes.messages.len() } else { 0 }];
     let mut worked_ns = vec![0_u64; counts.len()];
     for (id, count) in counts.iter_mut().enumerate() {
@@ -114,7 +115,7 @@ fn met(lifetimes: &Lifetimes, leg: Leg, is: impl Fn(&Owner) -> bool) -> (Vec<u32
             if wanted[part.owner as usize] {
                 *count += u32::from(part.count);
             }
-            if lifetimes.owners[part.owner as usize].context == Context::Own {
+            if own[part.owner as usize] {
                 worked_ns[id] += part.ns;
             }
         });
@@ -345,21 +346,46 @@ fn median_slope(points: &[(f64, f64)], of: &[usize], rng: &mut SplitMix) -> Opti
             }
         }
     }
-    slopes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let half = slopes.iter().map(|s| s.1).sum::<f64>() / 2.0;
-    let mut sum = 0.0;
-    slopes
-        .iter()
-        .find(|s| {
-            sum += s.1;
-            sum >= half
-        })
-        .map(|s| s.0)
+    weighted_median(&mut slopes)
+}
+
+/// The least value at which the weights of it and all smaller ones are half of the whole. Of (value, weight); in linear time.
+fn weighted_median(of: &mut [(f64, f64)]) -> Option<f64> {
+    let weight = |of: &[(f64, f64)]| of.iter().map(|x| x.1).sum::<f64>();
+    let (half, mut below) = (weight(of) / 2.0, 0.0);
+    let mut rest = of;
+    while rest.len() > 1 {
+        let (low, at, high) = rest.select_nth_unstable_by(rest.len() / 2, |a, b| a.0.total_cmp(&b.0));
+        let with_low = below + weight(low);
+        let with_at = with_low + at.1;
+        if with_low >= half {
+            rest = low;
+        } else if with_at >= half || high.is_empty() {
+            return Some(at.0);
+        } else {
+            (rest, below) = (high, with_at);
+        }
+    }
+    rest.first().map(|x| x.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_weighted_median_is_that_of_the_sorted_values(of in prop::collection::vec((-9i32..9, 1u32..5), 0..80)) {
+            let mut of: Vec<(f64, f64)> = of.into_iter().map(|(x, w)| (f64::from(x), f64::from(w))).collect();
+            let mut sorted = of.clone();
+            sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let half = sorted.iter().map(|x| x.1).sum::<f64>() / 2.0;
+            let mut sum = 0.0;
+            let expected = sorted.iter().find(|x| { sum += x.1; sum >= half }).map(|x| x.0);
+            prop_assert_eq!(weighted_median(&mut of), expected);
+        }
+    }
 
     #[test]
     fn longer_requests_meet_more_interrupts_and_that_is_plausible() {

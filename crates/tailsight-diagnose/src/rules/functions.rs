@@ -30,17 +30,18 @@ pub struct Verdict<'a> {
     pub via_neighbour: bool,
 }
 
-static BUILT_IN: LazyLock<Arc<Layer>> = LazyLock::new(|| {
+static BUILT_IN: LazyLock<Arc<Layer>> =
+    LazyLock::new(|| Arc::new(built_in(include_str!("../../data/stacks.toml"), "stacks.toml").with_list(&LISTED)));
+
+static LISTED: LazyLock<Layer> =
+    LazyLock::new(|| built_in(include_str!("../../data/functions.toml"), "functions.toml"));
+
+fn built_in(text: &str, file: &str) -> Layer {
     let mut layer = Layer::default();
-    for (text, file) in [
-        (include_str!("../../data/functions.toml"), "functions.toml"),
-        (include_str!("../../data/stacks.toml"), "stacks.toml"),
-    ] {
-        let table = text.parse().expect("the built-in tables are checked by this crate's tests");
-        layer.add(&table, file).expect("the built-in tables are checked by this crate's tests");
-    }
-    Arc::new(layer)
-});
+    let table = text.parse().expect("the built-in tables are checked by this crate's tests");
+    layer.add(&table, file).expect("the built-in tables are checked by this crate's tests");
+    layer
+}
 
 static DEFAULT: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
 
@@ -156,9 +157,9 @@ impl FunctionTable {
         (all.into_iter().flat_map(|(names, _)| names).collect(), noted)
     }
 
-    /// Categories with their sub-categories, each once.
+    /// Categories with their sub-categories, each once a file.
     pub fn meanings(&self) -> Vec<&Meaning> {
-        self.layers.iter().flat_map(|l| &l.meanings).collect()
+        self.layers.iter().flat_map(|l| l.meanings()).collect()
     }
 
     fn judge<'a>(&'a self, stack: &[&'a str], callees: &[&'a str], asleep: Option<bool>) -> Option<Verdict<'a>> {

@@ -3,6 +3,8 @@
 //! In: the TOML of `data/functions.toml` and `data/stacks.toml` (which documents the fields), or of a user's table. Out: a
 //! [`Layer`]: exact names in a map, wildcards and entries with conditions as lists in their order.
 
+use std::sync::LazyLock;
+
 use rustc_hash::FxHashMap;
 use toml::{Table, Value};
 
@@ -26,9 +28,11 @@ pub struct Meaning {
 /// Entries of one file; an earlier layer goes before a later one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layer {
-    pub meanings: Vec<Meaning>,
+    meanings: Vec<Meaning>,
     /// Functions by exact name, and where they are found.
     exact: FxHashMap<String, usize>,
+    /// More of them, read when a function is first looked up: most runs hold no function that has to be.
+    listed: Option<&'static LazyLock<Layer>>,
     /// Functions of other kernels or builds.
     noted: usize,
     /// With surroundings, or a state of the thread.
@@ -51,9 +55,25 @@ struct Conditional {
 }
 
 impl Layer {
+    /// A layer whose exact names of functions go on in another one, of which nothing else counts.
+    pub fn with_list(mut self, listed: &'static LazyLock<Layer>) -> Layer {
+        self.listed = Some(listed);
+        self
+    }
+
+    fn listed(&self) -> Option<&Layer> {
+        self.listed.map(|l| &**l)
+    }
+
     /// The functions spelled out, and how many of them belong to other kernels or builds.
-    pub fn exact(&self) -> (impl Iterator<Item = &str>, usize) {
-        (self.exact.keys().map(String::as_str), self.noted)
+    pub fn exact(&self) -> (Vec<&str>, usize) {
+        let both = || std::iter::once(self).chain(self.listed());
+        (both().flat_map(|l| l.exact.keys().map(String::as_str)).collect(), both().map(|l| l.noted).sum())
+    }
+
+    /// Categories with their sub-categories, each once a file.
+    pub fn meanings(&self) -> impl Iterator<Item = &Meaning> {
+        std::iter::once(self).chain(self.listed()).flat_map(|l| &l.meanings)
     }
 
     /// What a function means to which these called, nearest first. Conditions go before names, names before wildcards.
@@ -65,14 +85,18 @@ impl Layer {
             .iter()
             .find_map(below)
             .or_else(|| fitting.iter().find(|c| c.under.is_empty()))
-            .map(|c| c.meaning)
+            .map(|c| &self.meanings[c.meaning])
             .or_else(|| (!self.is_transparent(name)).then(|| self.plain(name)).flatten())
-            .map(|m| &self.meanings[m])
     }
 
-    fn plain(&self, name: &str) -> Option<usize> {
+    fn plain(&self, name: &str) -> Option<&Meaning> {
+        let spelled_out = |layer: &'_ Layer| layer.exact.get(name).copied();
         let wild = || self.wild.iter().find(|(names, _)| glob::any(names, name)).map(|(_, m)| *m);
-        self.exact.get(name).copied().or_else(wild)
+        if let Some(at) = spelled_out(self) {
+            return Some(&self.meanings[at]);
+        }
+        let listed = self.listed().and_then(|l| spelled_out(l).map(|at| &l.meanings[at]));
+        listed.or_else(|| wild().map(|at| &self.meanings[at]))
     }
 
     /// Whether a function only wraps what its caller wants.

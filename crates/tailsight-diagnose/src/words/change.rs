@@ -188,7 +188,12 @@ impl Change {
                 let irqs = Some(fill.irqs.to_vec()).filter(|irqs| !irqs.is_empty());
                 vec![To::Interrupts { irqs: irqs?, cpus: raw(cpus)? }]
             }
-            Change::PinNamed(cpus) => vec![To::PinNamed { comm: raw("{comm}")?, cpus: raw(cpus)? }],
+            Change::PinNamed(cpus) => {
+                // Of more processes than are listed, the name says which.
+                let listed = |who: &&crate::model::Who| who.pids.len() == who.processes as usize;
+                let seen = fill.who.filter(listed).map_or_else(Vec::new, |who| who.pids.clone());
+                vec![To::PinNamed { comm: raw("{comm}")?, seen, cpus: raw(cpus)? }]
+            }
             Change::PinTarget(cpus) => vec![To::Pin { pids: pids()?, cpus: raw(cpus)? }],
             Change::RealTime => vec![To::RealTime { pids: pids()? }],
             Change::DiskFirst => vec![To::DiskFirst { pids: pids()? }],

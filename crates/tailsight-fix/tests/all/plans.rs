@@ -80,7 +80,7 @@ fn every_change_is_looked_up() {
         rows(&[(&cores("memcached (41)"), "0-3", "1"), (&cores("mc-worker (thread 42 of process 41)"), "0-3", "1")])
     );
     assert_eq!(
-        planned(&fake, Change::PinNamed { comm: "nginx".into(), cpus: "0-1".into() }),
+        planned(&fake, Change::PinNamed { comm: "nginx".into(), seen: vec![], cpus: "0-1".into() }),
         rows(&[(&cores("nginx (50)"), "0-3", "0-1"), (&cores("nginx (thread 51 of process 50)"), "2,3", "0-1")])
     );
     let disk = planned(&fake, Change::DiskFirst { pids: vec![41] });
@@ -118,9 +118,25 @@ fn what_is_left_out_is_said() {
     let first = plan_of(Change::RealTime { pids: vec![50] }).unwrap();
     assert_eq!(shown(&first), [("the scheduling policy of nginx (50)".to_owned(), "other 0", "fifo 1")]);
     assert_eq!(first.notes, ["the scheduling policy of nginx (thread 51 of process 50): stays rr 7"]);
-    let bound = plan_of(Change::PinNamed { comm: "kworker/1:0".into(), cpus: "0".into() });
+    let bound = plan_of(Change::PinNamed { comm: "kworker/1:0".into(), seen: vec![], cpus: "0".into() });
     assert!(matches!(bound, Err(Error::AlreadySo)));
-    let nobody = plan_of(Change::PinNamed { comm: "apache".into(), cpus: "0".into() });
+    // Two of a name: the one that the run saw, and both when that one is gone.
+    let mut two = fake.clone();
+    two.threads.insert((60, 60), Thread::new("nginx", 950, "other 0", "0-3"));
+    let moved = |seen: Vec<u32>| {
+        let changes = [Change::PinNamed { comm: "nginx".into(), seen, cpus: "0-1".into() }];
+        let plan = plan(&two, &changes, &two.known()).unwrap();
+        let ids: Vec<u32> = [50, 60]
+            .into_iter()
+            .filter(|id| plan.writes().any(|s| s.place.to_string().contains(&format!("{id})"))))
+            .collect();
+        (ids, plan.notes)
+    };
+    assert_eq!(moved(vec![60]), (vec![60], vec!["another process called nginx, which the run did not see".to_owned()]));
+    assert_eq!(moved(vec![50, 60, 999]), (vec![50, 60], vec![]));
+    assert_eq!(moved(vec![999]), (vec![50, 60], vec![]));
+    assert_eq!(moved(vec![]), (vec![50, 60], vec![]));
+    let nobody = plan_of(Change::PinNamed { comm: "apache".into(), seen: vec![], cpus: "0".into() });
     assert!(matches!(nobody, Err(Error::NoSuchThread { .. })));
 }
 
@@ -196,7 +212,7 @@ fn threads_that_began_in_between_are_put_back_too() {
 fn an_older_thread_of_another_name_is_left_alone() {
     let mut fake = Fake::host();
     fake.thread(41, 41).values.insert(Attribute::Cores, "2".into());
-    let changes = [Change::PinNamed { comm: "mc-worker".into(), cpus: "2".into() }];
+    let changes = [Change::PinNamed { comm: "mc-worker".into(), seen: vec![], cpus: "2".into() }];
     let (known, mut journal, before) = (fake.known(), journal(), fake.values());
     let plan = plan(&fake, &changes, &known).unwrap();
     apply(&mut fake, &mut journal, &plan, (&changes, &known), about()).unwrap();

@@ -20,7 +20,7 @@ fn change() -> impl Strategy<Value = Change> {
         (keys, 0u32..80).prop_map(sysctl),
         (pids(), cpus()).prop_map(|(pids, cpus)| Change::Pin { pids, cpus }),
         (prop_oneof![Just("nginx"), Just("mc-worker"), Just("kworker/1:0")], cpus())
-            .prop_map(|(comm, cpus)| Change::PinNamed { comm: comm.into(), cpus }),
+            .prop_map(|(comm, cpus)| Change::PinNamed { comm: comm.into(), seen: vec![50], cpus }),
         pids().prop_map(|pids| Change::RealTime { pids }),
         pids().prop_map(|pids| Change::DiskFirst { pids }),
         pids().prop_map(|pids| Change::Continue { pids }),

@@ -1,12 +1,18 @@
 // Beside the causes: the percentiles of every leg, where a median message spends its time, the slowest messages one by one.
 "use strict";
+// The transmit leg's name says where it begins when that is not the send call.
+function legName(d, leg) {
+  const from = Object.values(d.send_entry || {}), all = (source) => from.length > 0 && from.every((s) => s === source);
+  return leg !== "transmit" ? leg : all("driver") ? "transmit (from the driver)" : all("net_dev_queue") ? "transmit (from the qdisc)" : leg;
+}
+
 function drawLegs() {
   const d = data.diagnosis, names = ["receive", "service", "transmit", "total"].filter((n) => d.legs && d.legs[n]);
   byId("legs-section").hidden = !names.length;
   if (!names.length) return;
   const keys = data.percentiles;
   byId("legs").append(el("thead", {}, el("tr", {}, el("th", {}, "Leg"), keys.map((k) => el("th", { class: "num" }, k)), el("th", { class: "num" }, "Messages"))),
-    el("tbody", {}, names.map((n) => el("tr", { class: n === d.leg ? "chosen" : "" }, el("td", {}, n === d.leg ? el("b", {}, n) : n, n === d.leg ? el("small", {}, "explained on this page") : ""),
+    el("tbody", {}, names.map((n) => el("tr", { class: n === d.leg ? "chosen" : "" }, el("td", {}, n === d.leg ? el("b", {}, legName(d, n)) : legName(d, n), n === d.leg ? el("small", {}, "explained on this page") : ""),
       keys.map((k) => el("td", { class: "num" }, d.legs[n][k] === undefined ? "N/A" : duration(d.legs[n][k]))), el("td", { class: "num" }, count(d.legs[n].messages))))));
 }
 

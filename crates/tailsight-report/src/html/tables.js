@@ -3,7 +3,7 @@
 function drawHeader() {
   const d = data.diagnosis, m = data.meta;
   document.title = d.app + ": Tailsight report";
-  const leg = d.leg === "total" ? "all legs" : d.leg + " leg";
+  const leg = d.leg === "total" ? "all legs" : legName(d, d.leg) + " leg";
   byId("eyebrow").textContent = d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, "message") + " in " + duration(m.end_ns - m.start_ns);
   byId("verdict").textContent = prose(data.verdict);
   const h = m.host, t = m.target;

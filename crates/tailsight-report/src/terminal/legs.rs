@@ -16,7 +16,8 @@ const MARK: [&str; 2] = ["▸ ", "  "];
 pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let legs: Vec<_> = Leg::ALL.into_iter().filter_map(|leg| Some((leg, d.legs.get(leg.name())?))).collect();
     let keys: Vec<&str> = PERCENTILES.into_iter().chain(["max"]).collect();
-    let name_w = MARK[0].chars().count() + legs.iter().map(|(leg, _)| leg.name().len()).max().unwrap_or(0);
+    let name = |leg: Leg| super::leg_name(d, leg);
+    let name_w = MARK[0].chars().count() + legs.iter().map(|(leg, _)| name(*leg).len()).max().unwrap_or(0);
     let cell = |ns: Option<&u64>| ns.map_or("N/A".to_owned(), |&ns| units::duration(ns));
     let cell_w =
         |key: &str| legs.iter().map(|(_, leg)| cell(leg.latency_ns.get(key)).len()).max().unwrap_or(0).max(key.len());
@@ -34,7 +35,7 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let mut out = vec![paint(style, "2", &head)];
     for ((leg, latency), count) in legs.iter().zip(&counts) {
         let explained = *leg == d.leg;
-        let mut row = format!("{:name_w$}", format!("{}{}", MARK[usize::from(!explained)], leg.name()));
+        let mut row = format!("{:name_w$}", format!("{}{}", MARK[usize::from(!explained)], name(*leg)));
         keys.iter().for_each(|key| row += &format!("  {:>w$}", cell(latency.latency_ns.get(*key)), w = cell_w(key)));
         if counted {
             row += &format!("  {count:>count_w$}");

@@ -54,6 +54,11 @@ pub fn diagnosis(diagnosis: &Diagnosis, style: &Style) -> String {
     diagnosis_of(diagnosis, None, style)
 }
 
+/// A leg's name: the transmit leg's says where it begins when that is not the send call.
+fn leg_name(d: &Diagnosis, leg: Leg) -> &'static str {
+    if leg == Leg::Transmit { tailsight_diagnose::sent::transmit_name(&d.send_entry) } else { leg.name() }
+}
+
 /// The diagnosis of a run: verdict, percentiles, causes, what was lost, what it cost, the next steps.
 pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
     let mut out = String::new();
@@ -116,7 +121,7 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
 fn headline(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
     let leg = match d.leg {
         Leg::Total => "all legs".to_owned(),
-        leg => format!("{} leg", leg.name()),
+        leg => format!("{} leg", leg_name(d, leg)),
     };
     let mut text = format!(
         "{}, {leg}: {} of {}",

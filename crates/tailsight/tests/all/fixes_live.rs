@@ -161,6 +161,35 @@ impl Fixer<'_> {
         !text.contains("[[fix")
     }
 
+    fn json(&self, words: &[String], more: &[&str]) -> serde_json::Value {
+        let output = self.fix(words, more);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", shown(&output)))
+    }
+
+    /// The same by programs: listed, planned, made, listed as changed, put back.
+    fn there_and_back_as_data(&self, words: &[String], value: impl Fn() -> String) {
+        let before = value();
+        let list = self.json(&[&words[..2], &words[3..]].concat(), &["--json"]);
+        let n: u64 = words[2].parse().unwrap();
+        let fix = list["fixes"].as_array().unwrap().iter().find(|f| f["n"] == n).expect("the fix is listed");
+        let values = fix["here"]["values"].as_u64().unwrap();
+        assert!(values > 0 && fix["cause"]["category"].is_string(), "{fix}");
+        let plan = self.json(words, &["--json"]);
+        assert_eq!((plan["made"].as_bool(), value()), (Some(false), before.clone()));
+        assert_eq!(plan["values"].as_array().unwrap().len() as u64, values);
+        let made = self.json(words, &["--json", "--yes"]);
+        assert_eq!(
+            (made["made"].as_bool(), made["changed"].as_u64(), value() == before),
+            (Some(true), Some(values), false)
+        );
+        let status = self.json(&["fix".into()], &["--status", "--json"]);
+        assert_eq!(status["fixes"][0]["values"].as_array().map(Vec::len), Some(values as usize), "{status}");
+        let undone = self.json(&["fix".into()], &["--undo", "--json"]);
+        assert_eq!((undone["left"].as_u64(), value()), (Some(0), before), "{undone}");
+        let back = undone["values"].as_array().unwrap().iter().filter(|v| v["outcome"] == "back").count();
+        assert_eq!(back as u64, values, "{undone}");
+    }
+
     /// Shown, refused without an answer, made, listed, not made twice, put back by another process.
     fn there_and_back(&self, words: &[String], value: impl Fn() -> String, changed: &str) {
         let before = value();
@@ -233,6 +262,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     assert_eq!((cores(), policy()), before);
 
     fixer.there_and_back(&pin, cores, &all("0"));
+    fixer.there_and_back_as_data(&pin, cores);
     fixer.there_and_back(&fixer.words("wakeup-delay", "runnable", "real-time", ""), policy, &all("fifo\n1"));
     fixer.there_and_back(&fixer.words("disk-wait", "fsync", "disk-first", ""), disk, &all("realtime: prio 4"));
 

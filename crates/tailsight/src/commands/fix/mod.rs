@@ -13,6 +13,8 @@ use tailsight_fix::{
 };
 use tailsight_trace::RunMeta;
 
+mod json;
+
 use crate::cli_fix::Fix;
 use crate::commands::diagnose::not_available_or;
 use crate::{Verdict, pipeline, terminal};
@@ -21,8 +23,8 @@ use crate::{Verdict, pipeline, terminal};
 pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
     match &args.run {
         Some(_) => of_run(args),
-        None if args.undo => undo(args.force),
-        None => status(),
+        None if args.undo => undo(args.force, args.json),
+        None => status(args.json),
     }
 }
 
@@ -43,7 +45,7 @@ fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
         return Ok(pipeline::verdict(&diagnosis));
     }
     let known = known(&opened.run.meta);
-    let Some(number) = args.number else { return list(&diagnosis, &known) };
+    let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
         eprintln!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
         return Ok(Verdict::NotAvailable);
@@ -55,7 +57,7 @@ fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
         }
         return Ok(Verdict::Done);
     }
-    make(&diagnosis, cause, action, &known, args.yes)
+    make(&diagnosis, cause, action, &known, args)
 }
 
 /// What the run knows of where it was recorded.
@@ -93,8 +95,12 @@ fn name(cause: &Cause) -> String {
     if readable == cause.category { readable } else { format!("{readable} ({})", cause.category) }
 }
 
-fn list(d: &Diagnosis, known: &Known) -> anyhow::Result<Verdict> {
+fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> {
     let numbered = numbered(d);
+    if as_json {
+        json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
+        return Ok(if numbered.is_empty() { Verdict::NotAvailable } else { Verdict::Done });
+    }
     let mut out = String::new();
     for (cause, action) in &numbered {
         writeln!(out, "{:>2}  {}", action.n, clean(&action.title))?;
@@ -102,25 +108,14 @@ fn list(d: &Diagnosis, known: &Known) -> anyhow::Result<Verdict> {
         for says in &action.says {
             writeln!(out, "    changes  {}", clean(says))?;
         }
-        writeln!(out, "    here     {}", here(action, known))?;
+        writeln!(out, "    here     {}", here(action, known).text)?;
     }
-    let by_hand: Vec<(&Cause, &String)> = d
-        .causes
-        .iter()
-        .flat_map(|c| {
-            let is_action = move |i: usize| c.actions.iter().any(|a| a.shell.contains(&i));
-            c.fix.iter().enumerate().filter(move |(i, _)| !is_action(*i)).map(move |(_, line)| (c, line))
-        })
-        .collect();
+    let by_hand = by_hand(d);
     if !by_hand.is_empty() {
         writeln!(out, "{}By hand:", if numbered.is_empty() { "" } else { "\n" })?;
     }
-    let mut said: Vec<&String> = vec![];
     for (cause, line) in by_hand {
-        if !said.contains(&line) {
-            writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
-            said.push(line);
-        }
+        writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
     }
     if let Some((_, first)) = numbered.first() {
         writeln!(out, "\nNothing is changed yet. To make one of them: sudo {}", clean(&first.command))?;
@@ -133,15 +128,41 @@ fn list(d: &Diagnosis, known: &Known) -> anyhow::Result<Verdict> {
     Ok(Verdict::Done)
 }
 
-/// Whether it can be made here and now.
-fn here(action: &Action, known: &Known) -> String {
-    match tailsight_fix::plan(&Live, &action.changes, known) {
-        Ok(plan) if plan.writes().all(|step| Live.may_write(&step.place)) => {
-            format!("can be made now: {}", values(plan.writes().count()))
+/// What only a person can do, each line with the cause that it is first named for.
+fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &str)> {
+    let mut all: Vec<(&Cause, &str)> = vec![];
+    for cause in &d.causes {
+        let is_action = |i: usize| cause.actions.iter().any(|a| a.shell.contains(&i));
+        for (_, line) in cause.fix.iter().enumerate().filter(|(i, _)| !is_action(*i)) {
+            if !all.iter().any(|(_, known)| known == line) {
+                all.push((cause, line));
+            }
         }
-        Ok(plan) => format!("can be made by root: {}", values(plan.writes().count())),
-        Err(Error::AlreadySo) => "is so already".into(),
-        Err(error) => format!("cannot be made: {}", clean(&error.to_string())),
+    }
+    all
+}
+
+/// Whether a fix can be made here and now.
+struct Here {
+    /// The values that it would change; `None`: it cannot be made.
+    values: Option<usize>,
+    /// Only root may.
+    root: bool,
+    text: String,
+}
+
+fn here(action: &Action, known: &Known) -> Here {
+    match tailsight_fix::plan(&Live, &action.changes, known) {
+        Ok(plan) => {
+            let n = plan.writes().count();
+            let root = !plan.writes().all(|step| Live.may_write(&step.place));
+            let when = if root { "by root" } else { "now" };
+            Here { values: Some(n), root, text: format!("can be made {when}: {}", values(n)) }
+        }
+        Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
+        Err(error) => {
+            Here { values: None, root: false, text: format!("cannot be made: {}", clean(&error.to_string())) }
+        }
     }
 }
 
@@ -149,7 +170,8 @@ fn values(n: usize) -> String {
     format!("{n} value{}", if n == 1 { "" } else { "s" })
 }
 
-fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, yes: bool) -> anyhow::Result<Verdict> {
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Verdict> {
+    let say = |text: &str| if args.json { Ok(()) } else { terminal::print(text) };
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
@@ -157,17 +179,15 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, yes: bool)
             return Ok(Verdict::NotAvailable);
         }
     };
-    terminal::print(&format!(
-        "{}. {}\n   against {}\n\n{}",
-        action.n,
-        clean(&action.title),
-        clean(&name(cause)),
-        table(&plan)
-    ))?;
+    say(&format!("{}. {}\n   against {}\n\n{}", action.n, clean(&action.title), clean(&name(cause)), table(&plan)))?;
+    if args.json && !args.yes {
+        json::plan(d, cause, action, &plan)?;
+        return Ok(Verdict::Done);
+    }
     if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
         anyhow::bail!("{} can be set by root only: sudo {}", step.place, action.command);
     }
-    if !yes {
+    if !args.yes {
         if !std::io::stdin().is_terminal() {
             // As other wrong usage: what was asked for cannot be meant.
             eprintln!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
@@ -186,6 +206,10 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, yes: bool)
     let about = About { title: action.title.clone(), run: d.run.clone(), when: now() };
     let Applied { changed, ended } =
         tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, known), about)?;
+    if args.json {
+        json::made(d, (cause, action), &plan, (changed, ended), journal.store.path())?;
+        return Ok(Verdict::Done);
+    }
     let ended = match ended {
         0 => String::new(),
         n => format!("; {n} were of threads that ended before their turn"),
@@ -226,14 +250,24 @@ fn table(plan: &Plan) -> String {
     out
 }
 
-fn undo(force: bool) -> anyhow::Result<Verdict> {
+fn undo(force: bool, as_json: bool) -> anyhow::Result<Verdict> {
     let folder = default_folder();
     if FileStore::look(&folder)?.fixes.is_empty() {
+        if as_json {
+            json::undone(&[], 0)?;
+        }
         eprintln!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
         return Ok(Verdict::NotAvailable);
     }
     let mut journal = FileStore::open(&folder)?;
     let puts = tailsight_fix::undo(&mut Live, &mut journal, force)?;
+    let failed = puts.iter().filter(|p| matches!(p.outcome, Outcome::Failed(_) | Outcome::Others(_))).count();
+    let left = journal.state.changed();
+    let verdict = if failed == 0 { Verdict::Done } else { Verdict::Failed };
+    if as_json {
+        json::undone(&puts, left)?;
+        return Ok(verdict);
+    }
     let mut out = String::new();
     let mut title = "";
     for (line, n) in lines(&puts) {
@@ -246,13 +280,11 @@ fn undo(force: bool) -> anyhow::Result<Verdict> {
         let times = if n > 1 { format!(" ({n} threads)") } else { String::new() };
         writeln!(out, "  {}{times}", clean(&line))?;
     }
-    let failed = puts.iter().filter(|p| matches!(p.outcome, Outcome::Failed(_) | Outcome::Others(_))).count();
-    let left = journal.state.changed();
     let end =
         if left == 0 { "nothing is changed any more".to_owned() } else { format!("{} still changed", values(left)) };
     writeln!(out, "{end}")?;
     terminal::print(&out)?;
-    Ok(if failed == 0 { Verdict::Done } else { Verdict::Failed })
+    Ok(verdict)
 }
 
 /// What became of each change in words; equal ones are counted.
@@ -290,9 +322,13 @@ fn said(put: &Put) -> String {
     }
 }
 
-fn status() -> anyhow::Result<Verdict> {
+fn status(as_json: bool) -> anyhow::Result<Verdict> {
     let folder = default_folder();
     let state = FileStore::look(&folder)?;
+    if as_json {
+        json::status(&state, &Live.boot_id(), &folder.join("fixes.toml"))?;
+        return Ok(Verdict::Done);
+    }
     if state.fixes.is_empty() {
         terminal::print("nothing is changed\n")?;
         return Ok(Verdict::Done);
