@@ -673,7 +673,8 @@ impl Scanner<'_> {
         }
         order.sort_unstable();
         let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
-        let peers = self.peers.finish(&messages, &in_order);
+        let sleeps = |tid| self.threads.slept_in(tid, |nr| waits_for_work(&syscall_name(nr)));
+        let peers = self.peers.finish(&messages, &extras, &in_order, sleeps);
         let mut sorted = Vec::with_capacity(messages.len());
         for (id, &(_, i)) in (0..).zip(&order) {
             let message = Message { id, ..messages[i as usize] };
