@@ -84,6 +84,35 @@ impl Score {
     }
 }
 
+/// A thread that serves its messages alone.
+struct Loop {
+    steps: Vec<(u64, Step)>,
+    /// When it began to wait for work.
+    sleeps: Vec<u64>,
+    /// Its order, once that is known.
+    order: Option<Order>,
+}
+
+/// In which order a loop turns to the messages at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// As they came.
+    First,
+    /// The one that came last.
+    Newest,
+}
+
+impl Asked {
+    /// Whose the question is by this order.
+    fn by(&self, order: Option<Order>) -> Option<u32> {
+        let by = match order? {
+            Order::First => self.first,
+            Order::Newest => self.newest,
+        };
+        by.filter(|&m| m != NOBODY)
+    }
+}
+
 struct Judge<'a> {
     questions: &'a [Question],
     messages: &'a [Message],
@@ -101,19 +130,19 @@ pub fn tell(
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
     let mut judge = Judge { questions, messages, extras, told: vec![Whose::NotTold; questions.len()] };
-    let loops: Vec<(Vec<(u64, Step)>, Vec<u64>)> = judge
+    let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
         .map(|tid| {
             let sleeps = sleeps(tid);
-            (judge.steps(tid, &sleeps), sleeps)
+            Loop { steps: judge.steps(tid, &sleeps), sleeps, order: None }
         })
         .collect();
     for _ in 0..PASSES {
         let before = judge.told.clone();
         let clients = judge.clients();
-        for (steps, sleeps) in &loops {
-            judge.decide(steps, sleeps, &clients);
+        for of in &mut loops {
+            of.order = judge.decide(of, &clients);
         }
         if judge.told == before {
             break;
@@ -183,8 +212,10 @@ impl Judge<'_> {
         m.recv_ns <= q.sent.1 && (m.send_ns == 0 || m.send_ns >= q.received.1)
     }
 
-    fn decide(&mut self, steps: &[(u64, Step)], sleeps: &[u64], clients: &FxHashMap<FlowKey, u32>) {
-        let asked = self.walk(steps);
+    /// Tells the questions of a loop, and returns its order.
+    fn decide(&mut self, of: &Loop, clients: &FxHashMap<FlowKey, u32>) -> Option<Order> {
+        let Loop { steps, sleeps, .. } = of;
+        let asked = self.walk(steps, of.order);
         let asks: Vec<(u64, usize)> = asked.iter().map(|&(c, _)| (self.questions[c].sent.1, c)).collect();
         let inputs: Vec<u64> =
             steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
@@ -224,25 +255,31 @@ impl Judge<'_> {
             };
             match told {
                 Whose::Of(m) if had.hand.len() > 1 => {
-                    in_order.count(had.first == Some(m));
-                    newest.count(had.newest == Some(m));
+                    had.by(Some(Order::First)).inspect(|&by| in_order.count(by == m));
+                    had.by(Some(Order::Newest)).inspect(|&by| newest.count(by == m));
                 }
                 Whose::Unknown if of.len() > 1 && !q.pieces => open.push((*c, had, of)),
                 _ => {}
             }
             self.told[*c] = told;
         }
+        let order = match (in_order.holds(), newest.holds()) {
+            (true, _) => Some(Order::First),
+            (_, true) => Some(Order::Newest),
+            _ => None,
+        };
         for (c, had, of) in open {
-            let guess = if in_order.holds() { had.first } else { had.newest.filter(|_| newest.holds()) };
-            if let Some(m) = guess.filter(|m| of.contains(m)) {
+            if let Some(m) = had.by(order).filter(|m| of.contains(m)) {
                 self.told[c] = Whose::Of(m);
             }
         }
+        order
     }
 
-    /// What the loop had whenever it asked.
-    fn walk(&self, steps: &[(u64, Step)]) -> Vec<(usize, Asked)> {
+    /// What the loop had whenever it asked. What is not known of a question is assumed by its order, for what follows it.
+    fn walk(&self, steps: &[(u64, Step)], order: Option<Order>) -> Vec<(usize, Asked)> {
         let mut out = Vec::new();
+        let mut assumed: FxHashMap<usize, u32> = FxHashMap::default();
         let (mut hand, mut service) = (Vec::new(), VecDeque::new());
         // In the order in which they came; NOBODY: a message that is not known.
         let (mut queue, mut newest) = (VecDeque::new(), None);
@@ -263,7 +300,10 @@ impl Judge<'_> {
                     newest = Some(m);
                 }
                 Step::Answered(c) => {
-                    let of = if let Whose::Of(m) = self.told[c] { m } else { NOBODY };
+                    let of = match self.told[c] {
+                        Whose::Of(m) => m,
+                        _ => assumed.get(&c).copied().unwrap_or(NOBODY),
+                    };
                     if of == NOBODY {
                         // Of whichever was in service then.
                         hand.extend(service.iter().copied().filter(|&m| self.spans(m, &self.questions[c])));
@@ -278,7 +318,12 @@ impl Judge<'_> {
                     hand.dedup();
                     let first = queue.pop_front();
                     let service = service.iter().copied().collect();
-                    out.push((c, Asked { hand: hand.clone(), service, first, newest }));
+                    let asked = Asked { hand: hand.clone(), service, first, newest };
+                    let by_order = asked.by(order).filter(|&m| self.spans(m, &self.questions[c]));
+                    if let (Some(m), false) = (by_order, matches!(self.told[c], Whose::Of(_))) {
+                        assumed.insert(c, m);
+                    }
+                    out.push((c, asked));
                 }
                 Step::Replied(m) => {
                     hand.retain(|x| *x != m);

@@ -15,6 +15,9 @@ use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
 /// The port of our servers.
 pub const PORT: u16 = 7000;
 
+/// The port of the server behind ours.
+pub const BEHIND_PORT: u16 = 7100;
+
 /// The synthetic server with further arguments. Its short slice keeps the rest of a shared machine out of its way.
 fn synthetic(arguments: &str) -> App {
     App::Own(
@@ -57,6 +60,7 @@ fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &
         steps,
         leg: "receive",
         expect: expect.to_vec(),
+        root: None,
         may: None,
         truth: Vec::new(),
     }
@@ -85,6 +89,7 @@ const DISK: &[Cause] = &[any("disk-wait")];
 const SYNCED: &[Cause] = &[any("disk-wait"), any("wakeup-delay")];
 const PAGING: &[Cause] = &[any("paging")];
 const SETUP: &[Cause] = &[any("connection-setup")];
+const BEHIND: &[Cause] = &[named("backend-wait", "lab-backend")];
 const AHEAD: &[Cause] = &[any("hol-blocking")];
 const RECOVERY: &[Cause] = &[any("tcp-recovery")];
 const OWN: &[Cause] = &[any("app-processing")];
@@ -296,6 +301,44 @@ fn inside() -> Vec<Scenario> {
             AHEAD,
             vec![Truth { causes: AHEAD, how: How::Others }],
         ),
+        Scenario {
+            root: Some(any("app-processing")),
+            ..service(
+                "--queue shared",
+                "service",
+                Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
+                "sibling-queue",
+                "one thread reads all requests, another one serves them, 3 % for 2 ms: the others wait in its queue",
+                AHEAD,
+                vec![Truth { causes: AHEAD, how: How::Ahead }],
+            )
+        },
+        Scenario {
+            root: Some(any("app-processing")),
+            // With the slices that every task has: a shorter one would not wait for the sibling's.
+            app: App::Own(["synthetic", "--threads", "2"].map(str::to_owned).to_vec()),
+            ..service(
+                "",
+                "receive",
+                Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
+                "sibling-core",
+                "two workers share a core, and 3 % of requests take one of them 2 ms",
+                AHEAD,
+                vec![Truth { causes: AHEAD, how: How::Ahead }],
+            )
+        },
+        Scenario {
+            steps: vec![Step::Behind("6ms/80ms")],
+            ..service(
+                "--behind 127.0.0.1:7100",
+                "service",
+                special(1.0, flags::ASK),
+                "slow-backend",
+                "each request asks a server behind, which keeps its answers back for up to 6 ms now and then",
+                BEHIND,
+                logged(BEHIND, "lab-backend", kind::STALLED),
+            )
+        },
         service(
             "--hold 4ms/60ms --inside-cpu 1",
             "service",

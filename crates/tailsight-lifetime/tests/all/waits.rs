@@ -347,6 +347,60 @@ fn an_event_loop_that_serves_another_message_meanwhile_makes_wait_after_the_answ
     assert_eq!(path(&analysis, 100_020, Leg::Service), is(&[(100_020, 900_000, "own")]), "B asked nobody");
 }
 
+/// A loop receives two messages before it asks for the first of them: the question counted to the second. What it does with the
+/// answer tells: it replies to the first.
+#[test]
+fn a_loop_that_received_another_message_before_it_asked_waits_for_the_one_that_it_replies_to() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        recv(30, B, ONE),
+        ask(40, ONE),
+        switch(50, ONE, 0, EPOLL),
+        switch(3_000_010, 0, ONE, 0),
+        answer(3_000_020, ONE),
+        send(3_000_100, A, ONE),
+        switch(3_000_110, ONE, 0, EPOLL),
+        waking(5_000_000, 0, ONE),
+        switch(5_000_010, 0, ONE, 0),
+        send(5_000_100, B, ONE),
+    ];
+    let network = [request(10, A), request(15, B), ready(3_000_000, Some(ONE))].concat();
+    let analysis = analyse(vec![working, network]);
+    let waited = |recv_ns| {
+        let path = path(&analysis, recv_ns, Leg::Service);
+        path.iter().filter(|s| s.2.contains(PEER)).map(|s| s.1 - s.0).sum::<u64>()
+    };
+    assert_eq!(waited(20), 3_000_002 - 50);
+    assert_eq!(waited(30), 0, "{:?}", path(&analysis, 30, Leg::Service));
+}
+
+/// The same, but both are replied to right after the answer: whose it was is not known, and neither is given it. The packet that
+/// ended the sleep is.
+#[test]
+fn a_loop_that_replies_to_two_messages_after_an_answer_does_not_tell_whose_it_was() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        recv(30, B, ONE),
+        ask(40, ONE),
+        switch(50, ONE, 0, EPOLL),
+        switch(3_000_010, 0, ONE, 0),
+        answer(3_000_020, ONE),
+        send(3_000_100, A, ONE),
+        send(3_000_200, B, ONE),
+        switch(3_000_210, ONE, 0, EPOLL),
+    ];
+    let network = [request(10, A), request(15, B), ready(3_000_000, Some(ONE))].concat();
+    let analysis = analyse(vec![working, network]);
+    for recv_ns in [20, 30] {
+        let path = path(&analysis, recv_ns, Leg::Service);
+        let is_named = |s: &&(u64, u64, String)| s.2.contains(PEER) && s.1 - s.0 > 1_000_000;
+        assert!(path.iter().filter(is_named).all(|s| s.2.contains("sleep:epoll")), "{path:?}");
+        assert_eq!(path.iter().filter(is_named).count(), 1, "{path:?}");
+    }
+}
+
 /// A request was sent and nobody waited: the reply came before the answer.
 #[test]
 fn a_request_that_nobody_waits_for_is_no_wait() {
