@@ -161,12 +161,17 @@ impl Peers {
         })
     }
 
-    /// The application sent something to another server.
-    pub fn sent(&mut self, event: &Event, sockets: &[SocketRow]) {
+    /// The application sent something to another server. `to`: the flow of the packet, where that is known: a UDP socket that is not
+    /// connected does not know to whom it sends.
+    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow]) {
         let (tid, ts) = (event.tid, event.ts);
         let of = self.working.get(&tid).copied().unwrap_or(NOBODY);
         let key = FlowKey::of(event);
-        let connection = *self.connection(key, sockets);
+        let mut connection = *self.connection(key, sockets);
+        if key.remote_port() == 0 && to.remote_port() != 0 {
+            connection.peer = self.connection(to, sockets).peer;
+            self.connections.insert(key, connection);
+        }
         if connection.shared {
             return;
         }

@@ -500,7 +500,7 @@ impl Scanner<'_> {
         self.outgoing.sent(key, event);
         // A port that became the target's while recording is one that it serves.
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
-            self.peers.sent(event, &self.facts.sockets);
+            self.peers.sent(event, queued_key, &self.facts.sockets);
             return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
         }
         self.last_send.insert(tid, event.ts);

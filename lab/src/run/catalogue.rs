@@ -276,6 +276,9 @@ fn inside() -> Vec<Scenario> {
         ..scenario(name, about, vec![], expect)
     };
     let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
+    // So few that those behind them are most of the slowest 1 %, and not they.
+    let rare = Special { part: 0.001, flags: 0, service: Some(Service::Fixed(4e6)) };
+    let rare = || Load::Probe(Plan { special: Some(rare), rate_per_s: 4_000.0, ..plan() });
     vec![
         service(
             "",
@@ -306,9 +309,9 @@ fn inside() -> Vec<Scenario> {
             ..service(
                 "--queue shared",
                 "service",
-                Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
+                rare(),
                 "sibling-queue",
-                "one thread reads all requests, another one serves them, 3 % for 2 ms: the others wait in its queue",
+                "one thread reads all requests, another one serves them, one in 1,000 for 4 ms: the others wait in its queue",
                 AHEAD,
                 vec![Truth { causes: AHEAD, how: How::Ahead }],
             )
@@ -320,9 +323,9 @@ fn inside() -> Vec<Scenario> {
             ..service(
                 "",
                 "receive",
-                Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
+                rare(),
                 "sibling-core",
-                "two workers share a core, and 3 % of requests take one of them 2 ms",
+                "two workers share a core, and one in 1,000 requests takes one of them 4 ms",
                 AHEAD,
                 vec![Truth { causes: AHEAD, how: How::Ahead }],
             )
@@ -330,7 +333,8 @@ fn inside() -> Vec<Scenario> {
         Scenario {
             steps: vec![Step::Behind("6ms/80ms")],
             ..service(
-                "--behind 127.0.0.1:7100",
+                // A worker a connection: all that come meanwhile ask, and none waits for another one.
+                "--threads 8 --read-one --behind 127.0.0.1:7100",
                 "service",
                 special(1.0, flags::ASK),
                 "slow-backend",

@@ -12,6 +12,8 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 const ONE: u32 = 100;
 const TWO: u32 = 101;
 const THREE: u32 = 102;
+/// Of another application.
+const HOLDER: u32 = 103;
 /// Connections of clients, and one to a server behind.
 const A: u64 = 11211 << 16 | 4000;
 const B: u64 = 11211 << 16 | 4001;
@@ -20,6 +22,7 @@ const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
 const PEER: &str = "peer:python3 (127.0.0.1:9101)";
 const RECVFROM: u64 = 45;
+const FLOCK: u64 = 73;
 const FUTEX: u64 = 202;
 const EPOLL: u64 = 281;
 const NANOSLEEP: u64 = 35;
@@ -67,7 +70,8 @@ fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
 
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
-    let names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three")]);
+    let other = TaskRow { target: false, ..row(HOLDER, "holder") };
+    let names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
     let listens = SocketRow {
         local_addr: "127.0.0.1".into(),
         local_port: 9101,
@@ -252,6 +256,37 @@ fn a_thread_that_serves_another_message_and_ends_a_futex_wait_is_in_front() {
     let analysis = analyse(vec![first, holds, [request(10, A), request(15, B)].concat()]);
     let path = path(&analysis, 40, Leg::Service);
     assert!(path.contains(&(60, 1_000_050, "sibling:two/sleep:futex/serving".into())), "{path:?}");
+}
+
+/// Two threads wait for a file lock that another process holds. The kernel queues the second one behind the first, which wakes it: most
+/// of its wait was called a queue behind the first one's message, though the first one had nothing but the same wait.
+#[test]
+fn who_waits_for_a_file_lock_behind_a_sibling_waits_for_the_one_who_holds_it() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FLOCK),
+        switch(20_000_010, 0, ONE, 0),
+        waking(20_000_050, ONE, TWO),
+        send(20_000_100, A, ONE),
+        switch(20_000_110, ONE, 0, RECVFROM),
+    ];
+    let second = vec![
+        switch(6, 0, TWO, 0),
+        recv(30, B, TWO),
+        switch(70, TWO, 0, FLOCK),
+        switch(20_000_060, 0, TWO, 0),
+        send(20_000_100, B, TWO),
+    ];
+    let holder = vec![switch(7, 0, HOLDER, 0), waking(20_000_000, HOLDER, ONE)];
+    let analysis = analyse(vec![first, second, holder, [request(10, A), request(15, B)].concat()]);
+    let held = "blocked/sleep:flock/woken-by:holder";
+    assert!(path(&analysis, 20, Leg::Service).contains(&(60, 20_000_000, held.into())));
+    let path = path(&analysis, 30, Leg::Service);
+    assert!(path.contains(&(70, 20_000_000, held.into())), "{path:?}");
+    // Until the first one gave the lock on, it had it.
+    let given = path.iter().find(|s| s.0 <= 20_000_020 && 20_000_020 < s.1).unwrap();
+    assert_eq!(given.2, "sibling:one/sleep:flock/serving", "{path:?}");
 }
 
 /// The thread that received the message works on until it hands it over: that is work for this message, not a lock.

@@ -248,7 +248,9 @@ fn waits_for_the_one_behind(live: &Live, server: &Path, args: &[&str], one: Behi
     };
     // Of an event loop it was 0.44 where a question counted to the message received last.
     let waited = sum(&|c| c["category"] == "backend-wait");
-    assert!(waited > 0.7, "{}", shown(&output));
+    // What other programs of the machine have is no part of what the server waits for.
+    let others = sum(&|c| ["interference", "os-threads", "steal"].contains(&c["category"].as_str().unwrap())).max(0.0);
+    assert!(waited > 0.7 * (1.0 - others) && waited > 0.3, "{}", shown(&output));
     let locks = sum(&|c| c["category"] == "lock-wait");
     assert!(locks < 0.1, "a lock is named: {}", shown(&output));
 }
