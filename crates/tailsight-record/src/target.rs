@@ -197,7 +197,8 @@ pub fn server_ports(pids: &[u32]) -> Vec<u16> {
     }
     for (pid, inodes) in namespaces.values() {
         for socket in procfs::sockets_of_namespace(*pid).iter().filter(|s| inodes.contains(&s.inode)) {
-            let sends_from = socket.udp && socket.local.0.is_unspecified() && range.contains(&local_port(socket));
+            let sends_from =
+                socket.udp && socket.local.0.is_unspecified() && range.contains(&local_port(socket).into());
             let set = match socket.listening {
                 true if sends_from => &mut given,
                 true => &mut ports,
@@ -213,12 +214,12 @@ pub fn server_ports(pids: &[u32]) -> Vec<u16> {
     first.find(|set| !set.is_empty()).unwrap_or_default().into_iter().collect()
 }
 
-/// The ports that the kernel gives to sockets which ask for none: first and last. Nothing when it does not say.
-fn given_ports(text: &str) -> std::ops::RangeInclusive<u16> {
-    let mut ports = text.split_whitespace().map_while(|n| n.parse().ok());
+/// The ports that the kernel gives to sockets which ask for none; none when it does not say.
+fn given_ports(text: &str) -> std::ops::Range<u32> {
+    let mut ports = text.split_whitespace().map_while(|n| n.parse::<u32>().ok());
     match (ports.next(), ports.next()) {
-        (Some(first), Some(last)) => first..=last,
-        _ => 1..=0,
+        (Some(first), Some(last)) => first..last + 1,
+        _ => 0..0,
     }
 }
 
@@ -248,9 +249,9 @@ mod tests {
         let asks = UdpSocket::bind("0.0.0.0:0").unwrap();
         asks.send_to(b"question", tcp.local_addr().unwrap()).unwrap();
         let range = given_ports(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
-        assert!(range.contains(&asks.local_addr().unwrap().port()), "{range:?}");
+        assert!(range.contains(&asks.local_addr().unwrap().port().into()), "{range:?}");
         assert!(!server_ports(&[std::process::id()]).contains(&asks.local_addr().unwrap().port()));
-        assert_eq!(given_ports("32768\t60999\n"), 32768..=60999);
+        assert_eq!(given_ports("32768\t60999\n"), 32768..61_000);
         assert!(given_ports("").is_empty());
     }
 

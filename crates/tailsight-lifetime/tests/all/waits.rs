@@ -71,7 +71,9 @@ fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let other = TaskRow { target: false, ..row(HOLDER, "holder") };
-    let names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
+    let mut names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
+    let mut symbols = vec![String::new()];
+    names.add_tasks_and_stacks(&[], &mut symbols);
     let listens = SocketRow {
         local_addr: "127.0.0.1".into(),
         local_port: 9101,
@@ -79,7 +81,7 @@ fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
         comm: "python3".into(),
         ..SocketRow::default()
     };
-    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], ..Facts::default() };
+    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], symbols, ..Facts::default() };
     let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");
@@ -281,7 +283,8 @@ fn who_waits_for_a_file_lock_behind_a_sibling_waits_for_the_one_who_holds_it() {
     let holder = vec![switch(7, 0, HOLDER, 0), waking(20_000_000, HOLDER, ONE)];
     let analysis = analyse(vec![first, second, holder, [request(10, A), request(15, B)].concat()]);
     let held = "blocked/sleep:flock/woken-by:holder";
-    assert!(path(&analysis, 20, Leg::Service).contains(&(60, 20_000_000, held.into())));
+    let before = path(&analysis, 20, Leg::Service);
+    assert!(before.contains(&(60, 20_000_000, held.into())), "{before:?}");
     let path = path(&analysis, 30, Leg::Service);
     assert!(path.contains(&(70, 20_000_000, held.into())), "{path:?}");
     // Until the first one gave the lock on, it had it.
