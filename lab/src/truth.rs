@@ -42,6 +42,9 @@ pub mod kind {
     /// A packet was passed on at once; in the upper half the id of a request in it.
     pub const PASSED: u64 = 9;
 
+    /// The server behind kept an answer back.
+    pub const STALLED: u64 = 10;
+
     /// The kind of a packet with this request that was lost or kept back.
     #[must_use]
     pub const fn packet(id: u32) -> u64 {

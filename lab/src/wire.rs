@@ -23,6 +23,8 @@ pub mod flags {
     pub const PROTECT: u8 = 8;
     /// Touch pages of a file that were not touched before, so that the memory group has to give up others.
     pub const RECLAIM: u8 = 16;
+    /// Ask the server behind, and wait for its answer.
+    pub const ASK: u8 = 32;
     /// Put the server's stamps behind the reply's head.
     pub const STAMPS: u8 = 128;
 }

@@ -25,6 +25,7 @@ pub mod threads;
 pub mod tree;
 pub mod walk;
 pub mod when;
+pub mod whose;
 pub mod windows;
 
 use std::collections::BTreeMap;

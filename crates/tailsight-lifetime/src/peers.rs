@@ -3,14 +3,17 @@
 //! In: sends, data-ready and receive events of connections that the target made itself (Send with the flag client, PeerReady, PeerRecv), and
 //! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up that such a packet
 //! made. A *call* begins with a send on a connection that has no other call open, by a thread that works for a message, and
-//! ends with the last data-ready event before the answer is received. A connection on which a request of another message is
+//! ends with the last data-ready event before the answer is received. For whom an event loop asks, that has several messages at
+//! hand, [`crate::whose`] tells. A connection on which a request of another message is
 //! sent before the answer came (pipelining) says nothing about calls; its packets still end sleeps. All times in ns.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey};
 
+use crate::matching::Extra;
 use crate::model::Message;
+use crate::whose::{self, Question, Whose};
 
 /// No message.
 pub const NOBODY: u32 = u32::MAX;
@@ -65,13 +68,19 @@ impl Found {
 struct Open {
     /// Index of the message as found; [`NOBODY`]: which one is not known.
     of: u32,
+    key: FlowKey,
     sent: u64,
+    sender: u32,
+    /// It was sent in several pieces.
+    pieces: bool,
     left: u64,
     ready: u64,
     /// Of the answer's part that was not received yet.
     ready_next: u64,
     received: u64,
     receiver: u32,
+    /// When the last part of the answer was received.
+    last: u64,
     peer: u32,
 }
 
@@ -93,6 +102,8 @@ pub struct Peers {
     /// Calls whose sender still runs on, by thread.
     leaving: FxHashMap<u32, Vec<u32>>,
     calls: Vec<Open>,
+    /// The call that was open when a connection was made readable, by number of the [`Ready`] less one.
+    ready_of: Vec<Option<u32>>,
     readies: Vec<Ready>,
     names: Vec<String>,
     by_name: FxHashMap<String, u32>,
@@ -150,18 +161,24 @@ impl Peers {
         })
     }
 
-    /// The application sent something to another server.
-    pub fn sent(&mut self, event: &Event, sockets: &[SocketRow]) {
+    /// The application sent something to another server. `to`: the flow of the packet, where that is known: a UDP socket that is not
+    /// connected does not know to whom it sends.
+    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow]) {
         let (tid, ts) = (event.tid, event.ts);
         let of = self.working.get(&tid).copied().unwrap_or(NOBODY);
         let key = FlowKey::of(event);
-        let connection = *self.connection(key, sockets);
+        let mut connection = *self.connection(key, sockets);
+        if key.remote_port() == 0 && to.remote_port() != 0 {
+            connection.peer = self.connection(to, sockets).peer;
+            self.connections.insert(key, connection);
+        }
         if connection.shared {
             return;
         }
-        if let Some(open) = connection.open.checked_sub(1).map(|c| &self.calls[c as usize])
+        if let Some(open) = connection.open.checked_sub(1).map(|c| &mut self.calls[c as usize])
             && open.received == 0
         {
+            open.pieces = true;
             // A request in several pieces, or one that does not wait for the answer to the one before.
             if open.of != of || open.ready_next != 0 {
                 self.calls[connection.open as usize - 1].of = NOBODY;
@@ -171,7 +188,20 @@ impl Peers {
             return;
         }
         let peer = connection.peer;
-        self.calls.push(Open { of, sent: ts, left: 0, ready: 0, ready_next: 0, received: 0, receiver: 0, peer });
+        self.calls.push(Open {
+            of,
+            key,
+            sent: ts,
+            sender: tid,
+            pieces: false,
+            left: 0,
+            ready: 0,
+            ready_next: 0,
+            received: 0,
+            receiver: 0,
+            last: 0,
+            peer,
+        });
         let call = self.calls.len() as u32;
         self.connections.insert(key, Connection { open: call, ..connection });
         self.leaving.entry(tid).or_default().push(call - 1);
@@ -180,12 +210,12 @@ impl Peers {
     /// A connection was made readable. Returns the number of its [`Ready`].
     pub fn ready(&mut self, event: &Event, sockets: &[SocketRow]) -> u32 {
         let connection = *self.connection(FlowKey::of(event), sockets);
-        let mut of = NOBODY;
-        if let Some(open) = connection.open.checked_sub(1).and_then(|c| self.calls.get_mut(c as usize)) {
+        let call = connection.open.checked_sub(1);
+        if let Some(open) = call.and_then(|c| self.calls.get_mut(c as usize)) {
             open.ready_next = event.ts;
-            of = open.of;
         }
-        self.readies.push(Ready { peer: connection.peer, of });
+        self.readies.push(Ready { peer: connection.peer, of: NOBODY });
+        self.ready_of.push(call);
         self.readies.len() as u32
     }
 
@@ -197,6 +227,7 @@ impl Peers {
         let open = connection.open.checked_sub(1).and_then(|c| self.calls.get_mut(c as usize))?;
         open.ready = if open.ready_next == 0 { event.ts } else { open.ready_next };
         open.ready_next = 0;
+        open.last = event.ts;
         if open.received == 0 {
             (open.received, open.receiver) = (event.ts, tid);
         }
@@ -204,9 +235,16 @@ impl Peers {
         (of != NOBODY).then(|| self.working.insert(tid, of) == Some(of))
     }
 
-    /// All events were taken. `messages` as found; `order`: the found index of each message that is kept, in order of arrival.
-    pub fn finish(mut self, messages: &[Message], order: &[u32]) -> Found {
-        self.own_the_unowned(messages);
+    /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
+    /// of arrival; `sleeps`: when a thread began to wait for work, in order.
+    pub fn finish(
+        mut self,
+        messages: &[Message],
+        extras: &[Extra],
+        order: &[u32],
+        sleeps: impl Fn(u32) -> Vec<u64>,
+    ) -> Found {
+        self.tell_the_several(messages, extras, sleeps);
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
@@ -240,17 +278,39 @@ impl Peers {
             out.offsets.push(out.calls.len() as u32);
         }
         out.readies = self.readies;
-        out.readies.iter_mut().filter(|r| r.of != NOBODY).for_each(|r| r.of = kept(r.of));
+        for (ready, call) in out.readies.iter_mut().zip(&self.ready_of) {
+            ready.of = call.map_or(NOBODY, |c| kept(self.calls[c as usize].of));
+        }
         out
+    }
+
+    /// Event loops ask for messages other than the one that they received last: see [`crate::whose`].
+    fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) {
+        let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
+        let question = |&c: &usize| {
+            let c = &self.calls[c];
+            let (sent, received) = ((c.sender, c.sent), (c.receiver, c.received));
+            Question { key: c.key, sent, received, last: c.last, pieces: c.pieces }
+        };
+        let questions: Vec<Question> = answered.iter().map(question).collect();
+        let told = whose::tell(&questions, messages, extras, sleeps);
+        let mut unowned = Vec::new();
+        for (c, told) in answered.into_iter().zip(told) {
+            match told {
+                Whose::Of(m) => self.calls[c].of = m,
+                Whose::Unknown => self.calls[c].of = NOBODY,
+                Whose::NotTold if self.calls[c].of == NOBODY => unowned.push(c),
+                Whose::NotTold => {}
+            }
+        }
+        self.own_the_unowned(unowned, messages);
     }
 
     /// A call that was sent by a thread that had received nothing itself (a runtime moves work between its threads) belongs
     /// to the only message that was being served from before it until after its answer, when there is only one.
-    fn own_the_unowned(&mut self, messages: &[Message]) {
+    fn own_the_unowned(&mut self, mut unowned: Vec<usize>, messages: &[Message]) {
         /// With more messages in service, looking for the one takes too long, and there are several anyway.
         const MOST: usize = 64;
-        let mut unowned: Vec<usize> =
-            (0..self.calls.len()).filter(|&c| self.calls[c].of == NOBODY && self.calls[c].received != 0).collect();
         if unowned.is_empty() {
             return;
         }

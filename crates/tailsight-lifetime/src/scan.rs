@@ -506,7 +506,7 @@ impl Scanner<'_> {
         self.outgoing.sent(key, event);
         // A port that became the target's while recording is one that it serves.
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
-            self.peers.sent(event, &self.facts.sockets);
+            self.peers.sent(event, queued_key, &self.facts.sockets);
             return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
         }
         self.last_send.insert(tid, event.ts);
@@ -680,7 +680,8 @@ impl Scanner<'_> {
         // Nearly in order already, which this sort makes use of.
         order.sort();
         let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
-        let peers = self.peers.finish(&messages, &in_order);
+        let sleeps = |tid| self.threads.slept_in(tid, |nr| waits_for_work(&syscall_name(nr)));
+        let peers = self.peers.finish(&messages, &extras, &in_order, sleeps);
         let mut sorted = Vec::with_capacity(messages.len());
         for (id, &(_, i)) in (0..).zip(&order) {
             let message = Message { id, ..messages[i as usize] };

@@ -202,6 +202,16 @@ impl Threads {
         (!thread.stretches.is_empty()).then_some(thread)
     }
 
+    /// When a thread of the target fell asleep in such a system call, in order.
+    pub fn slept_in(&self, tid: u32, call: impl Fn(u32) -> bool) -> Vec<u64> {
+        let stretches = self.get(tid).map_or(&[][..], |t| &t.stretches);
+        let sleeps = stretches.iter().filter_map(|s| match s.state {
+            State::Sleeping { how } if how.nr < NO_SYSCALL && !how.uninterruptible && call(how.nr) => Some(s.from),
+            _ => None,
+        });
+        sleeps.collect()
+    }
+
     /// The application that listens on a port: index into the run's symbols, 0 when not known.
     pub fn service(&self, port: u16) -> u32 {
         self.names.service(port)

@@ -755,7 +755,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             Some(because) => {
                 let serves =
                     windows::serving(&self.scan.windows, focus.tid, since) && self.serves(&focus, focus.tid, since);
-                if !serves && windows::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
+                // File locks queue up: who comes later waits for the one before it in the queue, which waits for the same lock.
+                let queued = windows::locks_a_file(how.nr)
+                    && matches!(by, Some(Frame::WokenBy { .. }))
+                    && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
+                if queued || !serves && windows::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
                     // Nobody holds a lock while it waits for whatever comes.
                     self.owners.blocked(how, by)
                 } else {

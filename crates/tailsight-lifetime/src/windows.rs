@@ -199,6 +199,11 @@ pub fn polls(nr: u32) -> bool {
     waits_for_work(&syscall_name(nr)) || DATA_CALLS.contains(&syscall_name(nr).as_str())
 }
 
+/// Whether a sleep in this call waits for the lock of a file.
+pub fn locks_a_file(nr: u32) -> bool {
+    ["flock", "fcntl"].contains(&syscall_name(nr).as_str())
+}
+
 /// Whether a sleep in this call waits for data of somebody.
 pub fn waits_for_data(nr: u32) -> bool {
     let name = syscall_name(nr);

@@ -179,11 +179,13 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     })
 }
 
-/// The server ports of processes: where they listen (TCP) or hold an unconnected socket (UDP). A process without any
-/// (its listener was closed after a fork) gets the local ports of its connections.
+/// The server ports of processes: where they listen (TCP) or hold an unconnected socket (UDP). A UDP socket on all addresses and
+/// a port that the kernel gives (`ip_local_port_range`) is one that a client sends from, unless there is no other port. A
+/// process without any (its listener was closed after a fork) gets the local ports of its connections.
 pub fn server_ports(pids: &[u32]) -> Vec<u16> {
     let mut ports = BTreeSet::new();
-    let mut connected = BTreeSet::new();
+    let (mut given, mut connected) = (BTreeSet::new(), BTreeSet::new());
+    let range = given_ports(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default());
     // One reading a namespace: with many workers and connections the table is long.
     let mut namespaces: BTreeMap<Option<String>, (u32, BTreeSet<u64>)> = BTreeMap::new();
     for &pid in pids {
@@ -195,12 +197,30 @@ pub fn server_ports(pids: &[u32]) -> Vec<u16> {
     }
     for (pid, inodes) in namespaces.values() {
         for socket in procfs::sockets_of_namespace(*pid).iter().filter(|s| inodes.contains(&s.inode)) {
-            let set = if socket.listening { &mut ports } else { &mut connected };
+            let sends_from =
+                socket.udp && socket.local.0.is_unspecified() && range.contains(&local_port(socket).into());
+            let set = match socket.listening {
+                true if sends_from => &mut given,
+                true => &mut ports,
+                false => &mut connected,
+            };
             set.insert(local_port(socket));
         }
     }
-    ports.remove(&0);
-    if ports.is_empty() { connected.into_iter().filter(|&p| p != 0).collect() } else { ports.into_iter().collect() }
+    let mut first = [ports, given, connected].into_iter().map(|mut set| {
+        set.remove(&0);
+        set
+    });
+    first.find(|set| !set.is_empty()).unwrap_or_default().into_iter().collect()
+}
+
+/// The ports that the kernel gives to sockets which ask for none; none when it does not say.
+fn given_ports(text: &str) -> std::ops::Range<u32> {
+    let mut ports = text.split_whitespace().map_while(|n| n.parse::<u32>().ok());
+    match (ports.next(), ports.next()) {
+        (Some(first), Some(last)) => first..last + 1,
+        _ => 0..0,
+    }
 }
 
 fn local_port(socket: &Socket) -> u16 {
@@ -219,6 +239,20 @@ mod tests {
         let ports = server_ports(&[std::process::id()]);
         assert!(ports.contains(&tcp.local_addr().unwrap().port()));
         assert!(ports.contains(&udp.local_addr().unwrap().port()));
+    }
+
+    /// A server that asks another one by datagrams, on a socket that is not connected: its port counted as one that it serves, and
+    /// the answers as its messages.
+    #[test]
+    fn a_udp_socket_that_was_never_bound_is_no_server_s() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let asks = UdpSocket::bind("0.0.0.0:0").unwrap();
+        asks.send_to(b"question", tcp.local_addr().unwrap()).unwrap();
+        let range = given_ports(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
+        assert!(range.contains(&asks.local_addr().unwrap().port().into()), "{range:?}");
+        assert!(!server_ports(&[std::process::id()]).contains(&asks.local_addr().unwrap().port()));
+        assert_eq!(given_ports("32768\t60999\n"), 32768..61_000);
+        assert!(given_ports("").is_empty());
     }
 
     #[test]

@@ -15,6 +15,9 @@ use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
 /// The port of our servers.
 pub const PORT: u16 = 7000;
 
+/// The port of the server behind ours.
+pub const BEHIND_PORT: u16 = 7100;
+
 /// The synthetic server with further arguments. Its short slice keeps the rest of a shared machine out of its way.
 fn synthetic(arguments: &str) -> App {
     App::Own(
@@ -57,6 +60,7 @@ fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &
         steps,
         leg: "receive",
         expect: expect.to_vec(),
+        root: None,
         may: None,
         truth: Vec::new(),
     }
@@ -85,6 +89,7 @@ const DISK: &[Cause] = &[any("disk-wait")];
 const SYNCED: &[Cause] = &[any("disk-wait"), any("wakeup-delay")];
 const PAGING: &[Cause] = &[any("paging")];
 const SETUP: &[Cause] = &[any("connection-setup")];
+const BEHIND: &[Cause] = &[named("backend-wait", "lab-backend")];
 const AHEAD: &[Cause] = &[any("hol-blocking")];
 const RECOVERY: &[Cause] = &[any("tcp-recovery")];
 const OWN: &[Cause] = &[any("app-processing")];
@@ -271,6 +276,9 @@ fn inside() -> Vec<Scenario> {
         ..scenario(name, about, vec![], expect)
     };
     let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
+    // So few that those behind them are most of the slowest 1 %, and not they.
+    let rare = Special { part: 0.001, flags: 0, service: Some(Service::Fixed(4e6)) };
+    let rare = || Load::Probe(Plan { special: Some(rare), rate_per_s: 4_000.0, ..plan() });
     vec![
         service(
             "",
@@ -296,6 +304,45 @@ fn inside() -> Vec<Scenario> {
             AHEAD,
             vec![Truth { causes: AHEAD, how: How::Others }],
         ),
+        Scenario {
+            root: Some(any("app-processing")),
+            ..service(
+                "--queue shared",
+                "service",
+                rare(),
+                "sibling-queue",
+                "one thread reads all requests, another one serves them, one in 1,000 for 4 ms: the others wait in its queue",
+                AHEAD,
+                vec![Truth { causes: AHEAD, how: How::Ahead }],
+            )
+        },
+        Scenario {
+            root: Some(any("app-processing")),
+            // With the slices that every task has: a shorter one would not wait for the sibling's.
+            app: App::Own(["synthetic", "--threads", "2"].map(str::to_owned).to_vec()),
+            ..service(
+                "",
+                "receive",
+                rare(),
+                "sibling-core",
+                "two workers share a core, and one in 1,000 requests takes one of them 4 ms",
+                AHEAD,
+                vec![Truth { causes: AHEAD, how: How::Ahead }],
+            )
+        },
+        Scenario {
+            steps: vec![Step::Behind("6ms/80ms")],
+            ..service(
+                // A worker a connection: all that come meanwhile ask, and none waits for another one.
+                "--threads 8 --read-one --behind 127.0.0.1:7100",
+                "service",
+                special(1.0, flags::ASK),
+                "slow-backend",
+                "each request asks a server behind, which keeps its answers back for up to 6 ms now and then",
+                BEHIND,
+                logged(BEHIND, "lab-backend", kind::STALLED),
+            )
+        },
         service(
             "--hold 4ms/60ms --inside-cpu 1",
             "service",

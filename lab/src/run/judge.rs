@@ -43,6 +43,8 @@ pub struct Named {
     pub share: f64,
     pub deviation_ns: i64,
     pub evidence: Vec<u32>,
+    /// What held the messages in front, of a queue: category and name, the largest first.
+    pub root: Vec<(String, String)>,
     /// Of a cause that is a process, or several of one name: their pids.
     pub pids: Vec<u32>,
 }
@@ -80,6 +82,12 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
             share: cause["share"].as_f64().unwrap_or(0.0),
             deviation_ns: cause["deviation_ns"].as_i64().unwrap_or(0),
             evidence: numbers(&cause["evidence"]),
+            root: cause["root"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|root| (text(root, "category"), text(root, "name")))
+                .collect(),
             pids: numbers(&cause["who"]["pids"]),
         })
         .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
@@ -95,9 +103,12 @@ pub fn coverage(diagnosis: &serde_json::Value) -> (Option<Coverage>, Option<Cove
     if diagnosis["owned"].is_object() { (of("coverage"), of("owned")) } else { (None, of("coverage")) }
 }
 
-/// Whether the first cause is an expected one; `None` where nothing is wrong and none is expected.
+/// Whether the first cause is an expected one, with the expected root; `None` where nothing is wrong and none is expected.
 pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
-    let first = || causes.first().is_some_and(|first| is_one_of(&scenario.expect, first));
+    let root = |first: &Named| {
+        scenario.root.is_none_or(|root| first.root.first().is_some_and(|(category, name)| root.is(category, name)))
+    };
+    let first = || causes.first().is_some_and(|first| is_one_of(&scenario.expect, first) && root(first));
     (!scenario.expect.is_empty()).then(first)
 }
 
@@ -137,6 +148,10 @@ pub fn shares(
                     let whole = whole.get(&(s.connection, from)).copied().unwrap_or(from);
                     whole.clamp(from, to) - from
                 })
+            }
+            How::Ahead => {
+                let cover = Cover::of(samples.iter().map(|s| (s.stamps.began_ns, s.stamps.ended_ns)).collect());
+                Box::new(move |from, to, s| cover.within(from, to.min(s.stamps.began_ns)))
             }
             How::Others => {
                 let cover = Cover::of(busy(samples));

@@ -77,6 +77,8 @@ pub enum Step {
     Firewall(usize),
     /// A quota of the CPU controller for the application: us of every period, us.
     Quota { quota_us: u64, period_us: u64 },
+    /// A server behind the application, on the client's core, that keeps its answers back at these times.
+    Behind(&'static str),
     /// A limit of the memory controller for the application, bytes.
     MemoryLimit(u64),
 }
@@ -95,6 +97,9 @@ pub enum How {
     Service,
     /// The time in which the server, which has one worker, served requests that it received before this one.
     Others,
+    /// The time up to the beginning of its service in which the server, all of whose workers share a core or of which there is
+    /// one, was in the service of other requests.
+    Ahead,
     /// The time from when the host had the request until it had all those before it on the connection, by the relay's log.
     Recovery,
 }
@@ -125,6 +130,8 @@ pub struct Scenario {
     pub leg: &'static str,
     /// The first cause is to be one of these; empty: none is expected.
     pub expect: Vec<Cause>,
+    /// What held the messages in front, where the first cause is a queue.
+    pub root: Option<Cause>,
     /// Where nothing is wrong: all that may be named as making messages slower. Anything else is wrong.
     pub may: Option<Vec<Cause>>,
     /// Causes of known share.

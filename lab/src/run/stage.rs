@@ -29,7 +29,7 @@ use tailsight_lab::truth::{Interval, TruthLog};
 use tailsight_lab::wire::Stamps;
 
 use super::Lab;
-use super::catalogue::PORT;
+use super::catalogue::{BEHIND_PORT, PORT};
 use super::cgroup::{self, Place};
 use super::scenario::{App, Load, Scenario, Step};
 use super::state::State;
@@ -127,6 +127,7 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
         folder: folder.to_owned(),
         logs: BTreeMap::new(),
     };
+    rig.behind(state, scenario)?;
     let pid = rig.application(state, &scenario.app)?;
     rig.settings(state, scenario, &places, pid)?;
     rig.load(scenario, seed)?;
@@ -235,6 +236,17 @@ impl Rig<'_> {
         Ok(pid)
     }
 
+    /// Starts the server behind the application, which asks it over the loopback device of its namespace.
+    fn behind(&mut self, state: &mut State, scenario: &Scenario) -> anyhow::Result<()> {
+        let stall = scenario.steps.iter().find_map(|s| if let Step::Behind(stall) = s { Some(*stall) } else { None });
+        let Some(stall) = stall else { return Ok(()) };
+        ip(&["-n", self.pair.server.name(), "link", "set", "lo", "up"])?;
+        let mut command = self.pair.server.command(&self.lab.program);
+        command.args(["serve", "backend", "--stall", stall, "--port", &BEHIND_PORT.to_string()]);
+        command.arg("--truth").arg(self.log("lab-backend")?);
+        self.start(state, command, CLIENT_CPU, "lab-backend").map(drop)
+    }
+
     /// Starts what is recorded.
     fn application(&mut self, state: &mut State, app: &App) -> anyhow::Result<u32> {
         match app {
@@ -318,7 +330,7 @@ impl Rig<'_> {
                     let opts = NginxOpts { cpu: Some(SERVER_CPU), ..NginxOpts::default() };
                     self.real(state, |ns| Server::nginx(ns, opts))?;
                 }
-                Step::Fault { .. } => {}
+                Step::Behind(_) | Step::Fault { .. } => {}
             }
         }
         Ok(())

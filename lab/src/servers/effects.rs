@@ -1,4 +1,4 @@
-//! What a request's flags make a worker do: take the mutex, fsync, fault pages. In: flags. Out: truth log entries.
+//! What a request's flags make a worker do: take the mutex, ask the server behind, fsync, fault pages. In: flags. Out: truth log entries.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::ServeArgs;
+use super::backend::Behind;
 use crate::clock::now_ns;
 use crate::truth::{TruthLog, kind};
 use crate::wire::flags;
@@ -22,6 +23,7 @@ const SPARSE: usize = 4 << 30;
 pub(super) struct Effects {
     lock: Arc<Mutex<u64>>,
     truth: Option<Arc<TruthLog>>,
+    behind: Option<Behind>,
     pages: usize,
     /// Anonymous memory of `pages` pages for TOUCH.
     touched: usize,
@@ -52,7 +54,8 @@ impl Effects {
             let hole = open(&dir.join(format!("sparse-{}", std::process::id())), SPARSE as u64)?;
             sparse = Some((map(SPARSE, Some(&hole))?, 0));
         }
-        Ok(Self { lock, truth, pages: args.pages.max(1), touched: map(bytes, None)?, guarded, file, sparse })
+        let behind = args.behind.map(Behind::connect).transpose()?;
+        Ok(Self { lock, truth, behind, pages: args.pages.max(1), touched: map(bytes, None)?, guarded, file, sparse })
     }
 
     /// Does what the flags ask for, one after the other.
@@ -60,6 +63,11 @@ impl Effects {
         if asked & flags::LOCK != 0 {
             // A poisoned mutex would be a panic of the holder, which only counts.
             *self.lock.lock().unwrap_or_else(|p| p.into_inner()) += 1;
+        }
+        if asked & flags::ASK != 0
+            && let Some(behind) = &mut self.behind
+        {
+            behind.ask();
         }
         if asked & flags::FSYNC != 0
             && let Some(file) = &mut self.file

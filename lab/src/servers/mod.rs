@@ -4,11 +4,13 @@
 //! - `rpc-epoll`, `rpc-udp`: its event-driven twin on one thread, and its twin over UDP;
 //! - `synthetic`: service times as in Lancet §6, given in the request or drawn here ([`crate::wire`]);
 //! - `ideal`: one FIFO queue with exact service times, for clients that speak memcached, RESP or HTTP/1.1;
+//! - `backend`: what other servers ask ([`backend`]): an answer at once, or at times late;
 //! - `sink`: a UDP socket that nobody reads: what is sent to it costs its host receive processing and nothing else.
 //!
 //! They run until they are killed, at most for `--for`. The switches of `synthetic` beyond that are the inside half of
 //! faults: what a request asks for by its flags, a mutex that another thread holds, a thread that disturbs.
 
+mod backend;
 mod effects;
 mod epoll;
 mod ideal;
@@ -47,6 +49,8 @@ pub enum Kind {
     Synthetic,
     /// A perfect FIFO queue (M/G/1 where arrivals are Poisson) that known clients can speak to.
     Ideal,
+    /// Answers at once, or when the stall is over.
+    Backend,
     /// A UDP socket that nobody reads.
     Sink,
 }
@@ -61,6 +65,7 @@ impl Kind {
             Self::RpcUdp => "rpc-udp",
             Self::Synthetic => "synthetic",
             Self::Ideal => "ideal",
+            Self::Backend => "backend",
             Self::Sink => "sink",
         }
     }
@@ -126,6 +131,12 @@ pub struct ServeArgs {
     /// When another thread holds the mutex that requests with the LOCK flag take.
     #[arg(long)]
     pub hold: Option<Schedule>,
+    /// The server behind, which requests with the ASK flag wait for.
+    #[arg(long)]
+    pub behind: Option<SocketAddr>,
+    /// When answers are kept back (backend).
+    #[arg(long)]
+    pub stall: Option<Schedule>,
     /// What another thread does to the workers.
     #[arg(long, value_enum)]
     pub disturb: Option<Disturb>,
@@ -169,6 +180,7 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
         Kind::RpcUdp => null::datagrams(args.port, args.threads.max(1))?,
         Kind::Synthetic => synthetic::start(args, truth)?,
         Kind::Ideal => ideal::start(args)?,
+        Kind::Backend => backend::start(args.port, args.stall, truth)?,
         Kind::Sink => sink(args.port)?,
     };
     let mut out = std::io::stdout().lock();

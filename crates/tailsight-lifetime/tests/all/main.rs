@@ -4,6 +4,7 @@
 mod damage;
 mod framed;
 mod golden;
+mod loops;
 mod nic;
 mod properties;
 mod regressions;

@@ -12,6 +12,8 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 const ONE: u32 = 100;
 const TWO: u32 = 101;
 const THREE: u32 = 102;
+/// Of another application.
+const HOLDER: u32 = 103;
 /// Connections of clients, and one to a server behind.
 const A: u64 = 11211 << 16 | 4000;
 const B: u64 = 11211 << 16 | 4001;
@@ -20,6 +22,7 @@ const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
 const PEER: &str = "peer:python3 (127.0.0.1:9101)";
 const RECVFROM: u64 = 45;
+const FLOCK: u64 = 73;
 const FUTEX: u64 = 202;
 const EPOLL: u64 = 281;
 const NANOSLEEP: u64 = 35;
@@ -67,7 +70,10 @@ fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
 
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
-    let names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three")]);
+    let other = TaskRow { target: false, ..row(HOLDER, "holder") };
+    let mut names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
+    let mut symbols = vec![String::new()];
+    names.add_tasks_and_stacks(&[], &mut symbols);
     let listens = SocketRow {
         local_addr: "127.0.0.1".into(),
         local_port: 9101,
@@ -75,7 +81,7 @@ fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
         comm: "python3".into(),
         ..SocketRow::default()
     };
-    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], ..Facts::default() };
+    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], symbols, ..Facts::default() };
     let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");
@@ -254,6 +260,38 @@ fn a_thread_that_serves_another_message_and_ends_a_futex_wait_is_in_front() {
     assert!(path.contains(&(60, 1_000_050, "sibling:two/sleep:futex/serving".into())), "{path:?}");
 }
 
+/// Two threads wait for a file lock that another process holds. The kernel queues the second one behind the first, which wakes it: most
+/// of its wait was called a queue behind the first one's message, though the first one had nothing but the same wait.
+#[test]
+fn who_waits_for_a_file_lock_behind_a_sibling_waits_for_the_one_who_holds_it() {
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FLOCK),
+        switch(20_000_010, 0, ONE, 0),
+        waking(20_000_050, ONE, TWO),
+        send(20_000_100, A, ONE),
+        switch(20_000_110, ONE, 0, RECVFROM),
+    ];
+    let second = vec![
+        switch(6, 0, TWO, 0),
+        recv(30, B, TWO),
+        switch(70, TWO, 0, FLOCK),
+        switch(20_000_060, 0, TWO, 0),
+        send(20_000_100, B, TWO),
+    ];
+    let holder = vec![switch(7, 0, HOLDER, 0), waking(20_000_000, HOLDER, ONE)];
+    let analysis = analyse(vec![first, second, holder, [request(10, A), request(15, B)].concat()]);
+    let held = "blocked/sleep:flock/woken-by:holder";
+    let before = path(&analysis, 20, Leg::Service);
+    assert!(before.contains(&(60, 20_000_000, held.into())), "{before:?}");
+    let path = path(&analysis, 30, Leg::Service);
+    assert!(path.contains(&(70, 20_000_000, held.into())), "{path:?}");
+    // Until the first one gave the lock on, it had it.
+    let given = path.iter().find(|s| s.0 <= 20_000_020 && 20_000_020 < s.1).unwrap();
+    assert_eq!(given.2, "sibling:one/sleep:flock/serving", "{path:?}");
+}
+
 /// The thread that received the message works on until it hands it over: that is work for this message, not a lock.
 #[test]
 fn the_thread_that_hands_the_message_over_works_for_it() {
@@ -345,6 +383,60 @@ fn an_event_loop_that_serves_another_message_meanwhile_makes_wait_after_the_answ
         ])
     );
     assert_eq!(path(&analysis, 100_020, Leg::Service), is(&[(100_020, 900_000, "own")]), "B asked nobody");
+}
+
+/// A loop receives two messages before it asks for the first of them: the question counted to the second. What it does with the
+/// answer tells: it replies to the first.
+#[test]
+fn a_loop_that_received_another_message_before_it_asked_waits_for_the_one_that_it_replies_to() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        recv(30, B, ONE),
+        ask(40, ONE),
+        switch(50, ONE, 0, EPOLL),
+        switch(3_000_010, 0, ONE, 0),
+        answer(3_000_020, ONE),
+        send(3_000_100, A, ONE),
+        switch(3_000_110, ONE, 0, EPOLL),
+        waking(5_000_000, 0, ONE),
+        switch(5_000_010, 0, ONE, 0),
+        send(5_000_100, B, ONE),
+    ];
+    let network = [request(10, A), request(15, B), ready(3_000_000, Some(ONE))].concat();
+    let analysis = analyse(vec![working, network]);
+    let waited = |recv_ns| {
+        let path = path(&analysis, recv_ns, Leg::Service);
+        path.iter().filter(|s| s.2.contains(PEER)).map(|s| s.1 - s.0).sum::<u64>()
+    };
+    assert_eq!(waited(20), 3_000_002 - 50);
+    assert_eq!(waited(30), 0, "{:?}", path(&analysis, 30, Leg::Service));
+}
+
+/// The same, but both are replied to right after the answer: whose it was is not known, and neither is given it. The packet that
+/// ended the sleep is.
+#[test]
+fn a_loop_that_replies_to_two_messages_after_an_answer_does_not_tell_whose_it_was() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        recv(30, B, ONE),
+        ask(40, ONE),
+        switch(50, ONE, 0, EPOLL),
+        switch(3_000_010, 0, ONE, 0),
+        answer(3_000_020, ONE),
+        send(3_000_100, A, ONE),
+        send(3_000_200, B, ONE),
+        switch(3_000_210, ONE, 0, EPOLL),
+    ];
+    let network = [request(10, A), request(15, B), ready(3_000_000, Some(ONE))].concat();
+    let analysis = analyse(vec![working, network]);
+    for recv_ns in [20, 30] {
+        let path = path(&analysis, recv_ns, Leg::Service);
+        let is_named = |s: &&(u64, u64, String)| s.2.contains(PEER) && s.1 - s.0 > 1_000_000;
+        assert!(path.iter().filter(is_named).all(|s| s.2.contains("sleep:epoll")), "{path:?}");
+        assert_eq!(path.iter().filter(is_named).count(), 1, "{path:?}");
+    }
 }
 
 /// A request was sent and nobody waited: the reply came before the answer.
