@@ -1,5 +1,7 @@
 # shellcheck shell=sh
 # Runs in the guest of scripts/guest.sh --igb: are the NIC's time stamps in the messages?
+# programs: memcached hwstamp_ctl
+# modules: dca i2c-core i2c-algo-bit ptp igb
 #
 # memcached on eth0, a client behind eth1 in a network namespace of its own, one wire. Transmit stamps by the kernel's BPF
 # callbacks (6.15 or newer). Receive stamps: the 82576 as QEMU makes it stamps frames of PTP over Ethernet only, by their

@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # Runs in the guest of scripts/guest.sh --numa: two nodes with a core and memory each, NUMA balancing on.
+# programs: memcached
 #
 # memcached is recorded while its memory is filled from one node and it runs on the other, so that the kernel moves its
 # pages after it. What the recording holds of that is printed.
