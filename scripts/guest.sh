@@ -61,6 +61,7 @@ for folder in bin proc sys dev tmp run etc modules; do mkdir -p "$root/$folder";
 strip -o "$root/bin/tailsight" "$binary"
 for program in $programs; do cp "$(command -v "$program")" "$root/bin/$program"; done
 cp "$script" "$root/script"
+cp "$REPO/scripts/guest/check.sh" "$root/check.sh"
 echo 'root:x:0:0::/:/bin/sh' >"$root/etc/passwd"
 # The libraries of all, where their loader looks for them.
 for program in "$root"/bin/*; do ldd "$program" 2>/dev/null || true; done |

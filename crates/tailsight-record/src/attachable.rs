@@ -58,12 +58,15 @@ impl Attachable {
     /// Why not.
     pub fn check(&self, attach: Attach) -> Result<(), String> {
         let place = match attach {
-            Attach::TpBtf(name) => {
-                self.tracepoints.get(name).ok_or("neither this kernel nor a module that it has loaded has the tracepoint")?
-            }
+            Attach::TpBtf(name) => self
+                .tracepoints
+                .get(name)
+                .ok_or("neither this kernel nor a module that it has loaded has the tracepoint")?,
             Attach::Fentry(function) | Attach::Fexit(function) => {
                 self.fentry.clone()?;
-                self.functions.get(function).ok_or_else(|| format!("this kernel does not tell of a function {function}"))?
+                self.functions
+                    .get(function)
+                    .ok_or_else(|| format!("this kernel does not tell of a function {function}"))?
             }
             Attach::CgroupSend => return self.cgroup.clone(),
         };
@@ -82,7 +85,8 @@ fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static
 fn ftrace_is_on() -> Result<(), String> {
     match std::fs::read_to_string("/proc/sys/kernel/ftrace_enabled") {
         Ok(text) if text.trim() == "0" => {
-            Err("the function tracer is off (kernel.ftrace_enabled = 0): programs at functions would not be called".into())
+            Err("the function tracer is off (kernel.ftrace_enabled = 0): programs at functions would not be called"
+                .into())
         }
         _ => Ok(()),
     }
@@ -161,6 +165,35 @@ fn cgroup2_mount(mountinfo: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_module_has_can_be_attached_by_whoever_may_list_modules() {
+        let ext4 = || Place::Module("ext4".into());
+        let mut kernel = Attachable {
+            tracepoints: HashMap::from([("sched_switch", Place::Kernel), ("ext4_sync_file_enter", ext4())]),
+            functions: HashMap::from([
+                ("vfs_fsync_range", Place::Kernel),
+                ("udpv6_sendmsg", Place::Module("ipv6".into())),
+            ]),
+            fentry: Ok(()),
+            modules: Ok(()),
+            cgroup: Ok(()),
+        };
+        let fsync = Attach::TpBtf("ext4_sync_file_enter");
+        assert_eq!((kernel.check(fsync), kernel.check(Attach::Fentry("udpv6_sendmsg"))), (Ok(()), Ok(())));
+        let missing = kernel.check(Attach::TpBtf("f2fs_sync_file_enter")).unwrap_err();
+        assert!(missing.contains("nor a module that it has loaded"), "{missing}");
+        let inlined = kernel.check(Attach::Fexit("tcp_sendmsg_locked")).unwrap_err();
+        assert!(inlined.contains("tcp_sendmsg_locked"), "{inlined}");
+
+        kernel.modules = Err("not listed".into());
+        assert_eq!(kernel.check(fsync).unwrap_err(), "it is in the module ext4: not listed");
+        assert_eq!(kernel.check(Attach::Fentry("udpv6_sendmsg")).unwrap_err(), "it is in the module ipv6: not listed");
+        assert_eq!(kernel.check(Attach::TpBtf("sched_switch")), Ok(()));
+
+        kernel.fentry = Err("off".into());
+        assert_eq!(kernel.check(Attach::Fentry("vfs_fsync_range")).unwrap_err(), "off");
+    }
 
     #[test]
     fn the_root_of_cgroup_v2_is_found_beside_version_1() {
