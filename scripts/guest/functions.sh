@@ -67,6 +67,7 @@ else
     check "tcp: the leg begins with fentry" begins tcp tcp fentry
     check "tcp: by its program" served tcp tcp_sendmsg_locked fentry_tcp_sendmsg_locked
 fi
+check "tcp: the leg begins before the driver" test "$(transmit tcp)" -gt 0
 check "udp4: by its program" served udp4 udp_sendmsg fentry_udp_sendmsg
 check "udp6: by its program" served udp6 udpv6_sendmsg fentry_udpv6_sendmsg
 for name in udp4 udp6 connected; do
@@ -78,12 +79,20 @@ check "fsync: ends by fexit" served fsync ext4_sync_file_exit fexit_vfs_fsync_ra
 check "fsync: a span" owned fsync file-sync
 
 echo "==== without it"
-echo 0 >/proc/sys/kernel/ftrace_enabled
+if ! echo 0 >/proc/sys/kernel/ftrace_enabled; then
+    echo "SKIPPED: this kernel does not let the function tracer be turned off"
+    conclude
+    exit
+fi
 record tcp-off $memcached transmit load memcached://127.0.0.1
 record udp4-off $memcached transmit load memcached+udp://127.0.0.1
 record connected-off $echo transmit ask_echo
 record fsync-off $redis service load redis://127.0.0.1 --get-ratio 0
 check "tcp-off: no fentry" not begins tcp-off tcp fentry
+# On 6.16 and newer by the tracepoint, as before.
+if begins tcp tcp fentry; then
+    check "tcp-off: the leg begins at the driver" test "$(transmit tcp-off)" = 0
+fi
 check "udp4-off: the leg begins with the control group's hook" begins udp4-off udp cgroup
 check "udp4-off: the leg begins before the driver" test "$(transmit udp4-off)" -gt 0
 check "connected-off: the leg begins at the driver" test "$(transmit connected-off)" = 0

@@ -78,6 +78,12 @@ done
 echo "==== checks"
 check "the recording ends well" test $ended = 0
 check "both connections were made, the first before the recording" test ! -s /tmp/refused
+flow() { tailsight show /tmp/run "$1" | sed -n 's/^tcp \([^,]*\),.*/\1/p'; }
+last=$(awk '$1 == "\"total\":" { sub(",", ""); print $2 - 1; exit }' /tmp/transmit.json)
+# The last one, which ends the connection, has no reply.
+echo "the first message: $(flow 0); the last but one: $(flow $((last - 1)))"
+check "the last but one is known" test -n "$(flow $((last - 1)))"
+check "messages of both connections are in it" test "$(flow 0)" != "$(flow $((last - 1)))"
 check "receive legs begin at the NIC" grep -q 'receive legs begin at the NIC' /tmp/receive.json
 check "transmit legs end at the NIC" grep -q 'transmit legs end at the NIC' /tmp/transmit.json
 check "from the NIC to the driver is a row" grep -q 'blocked/nic-to-driver' /tmp/receive.json
