@@ -6,16 +6,17 @@
 #                                     (dpkg -x linux-image-….deb there); memcached and loopback are all it must have.
 #                                     DIR: where the console's log goes (default: kernel-out in the current folder)
 #
-# Needs qemu-system-x86_64, a static busybox, memcached, cpio, and target/release/tailsight (make release). Takes half a minute.
+# Needs qemu-system-x86_64, a static busybox, memcached, cpio, and TAILSIGHT (default: target/release/tailsight, make release).
+# Takes half a minute.
 # Exit: 0 recorded and matched, 1 not; the log says what the kernel did not have.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
 [ $# -ge 1 ] || die "which kernel? scripts/kernel.sh VMLINUZ [DIR]"
 kernel=$1
 out=${2:-kernel-out}
-binary=${CARGO_TARGET_DIR:-$REPO/target}/release/tailsight
+binary=${TAILSIGHT:-${CARGO_TARGET_DIR:-$REPO/target}/release/tailsight}
 [ -r "$kernel" ] || die "$kernel cannot be read"
-[ -x "$binary" ] || die "$binary is not there: make release"
+[ -x "$binary" ] || die "$binary is not there: make release, or set TAILSIGHT"
 for program in qemu-system-x86_64 busybox memcached cpio strip; do
     have "$program" || die "$program is not installed (Debian: qemu-system-x86 busybox-static memcached cpio binutils)"
 done

@@ -185,9 +185,14 @@ mod tests {
 
     /// Messages of a server whose replies wait so long in the socket: receive 10 us, own work 600 us, send 1 us.
     fn replies(n: u32, queued_ns: u64) -> Lifetimes {
+        waiting(n, Frame::TxQueued, queued_ns)
+    }
+
+    /// The same with another wait in the place of that one.
+    fn waiting(n: u32, wait: Frame, queued_ns: u64) -> Lifetimes {
         let owners = vec![
             Owner { context: Context::Own, frames: vec![] },
-            Owner { context: Context::Blocked, frames: vec![Frame::TxQueued] },
+            Owner { context: Context::Blocked, frames: vec![wait] },
         ];
         let part = |owner, ns| Part { role: Role::A, owner, count: 1, ns };
         let parts =
@@ -233,6 +238,14 @@ mod tests {
         assert!(!other.rows[0].advice[0].contains("TCP_NODELAY"), "{:?}", other.rows[0].advice);
         // A queue of a few microseconds is nobody's fault.
         assert!(of(&replies(400, 5_000)).rows.iter().all(|r| r.advice.is_empty()));
+    }
+
+    /// The transmit leg of an emulated NIC was told to see to interrupt coalescing, for replies that wait for no interrupt.
+    #[test]
+    fn a_reply_on_its_way_to_the_nic_waits_for_no_interrupt() {
+        let advice = |wait| of(&waiting(400, wait, 900_000)).rows[0].advice.concat();
+        assert!(advice(Frame::NicToDriver).contains("interrupt"));
+        assert_eq!(advice(Frame::DriverToNic), "");
     }
 
     #[test]

@@ -1,14 +1,26 @@
-//! A small reader of the kernel's BTF: which tracepoints can a `tp_btf` program attach to?
+//! A small reader of the kernel's BTF: which tracepoints can a `tp_btf` program attach to, and where are they described?
 //!
-//! In: the bytes of `/sys/kernel/btf/vmlinux` (a few MB). Out: for each tracepoint name whether the typedef
-//! `btf_trace_<name>` exists, which is what the kernel looks up at attach time. One pass over the types section;
-//! nothing is copied. Damaged input is an error, never a panic. Format: Documentation/bpf/btf.rst of the kernel.
+//! In: the bytes of `/sys/kernel/btf/vmlinux` (a few MB) and, for what is not there, of `/sys/kernel/btf/MODULE` of each loaded
+//! module. Out: for each tracepoint name where the typedef `btf_trace_<name>` exists, which is what the kernel looks up at
+//! attach time. One pass over the types section; nothing is copied. Damaged input is an error, never a panic. Format:
+//! Documentation/bpf/btf.rst of the kernel. A module's BTF is split: offsets of strings go on where the kernel's own end.
 
 use crate::{HostError, Root};
 use std::collections::HashMap;
 
+/// Where the running kernel shows the BTF of itself and of its loaded modules.
+const FOLDER: &str = "/sys/kernel/btf";
 /// Where the running kernel shows its BTF.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+/// Where a tracepoint or a function is described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the kernel itself.
+    Kernel,
+    /// In this module, which is loaded.
+    Module(String),
+}
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_ENUM: u32 = 6;
@@ -16,40 +28,65 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNC: u32 = 12;
 const TYPE_LEN: usize = 12;
 
-/// Which of the running kernel's tracepoints exist, in the order of `names`.
+/// Where the running kernel has each of these tracepoints, in the order of `names`; `None`: nowhere.
 ///
 /// # Errors
 /// [`HostError::Missing`] when the kernel has no BTF (`CONFIG_DEBUG_INFO_BTF`), [`HostError::Read`], [`HostError::Btf`].
-pub fn tracepoints_present(names: &[&str]) -> Result<Vec<bool>, HostError> {
+pub fn tracepoints(names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
     tracepoints_under(&Root::host(), names)
 }
 
-/// As [`tracepoints_present`], of the host described by `root`.
+/// As [`tracepoints`], of the host described by `root`.
 ///
 /// # Errors
-/// As [`tracepoints_present`].
-pub fn tracepoints_under(root: &Root, names: &[&str]) -> Result<Vec<bool>, HostError> {
-    tracepoints_in(&root.bytes(VMLINUX)?, names)
+/// As [`tracepoints`].
+pub fn tracepoints_under(root: &Root, names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
+    places(root, TRACEPOINTS, names)
 }
 
-/// As [`tracepoints_present`], from a BTF image.
+/// Where the running kernel has each of these functions, of those that it lets BPF programs know of.
 ///
 /// # Errors
-/// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
-pub fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
-    named_in(btf, (KIND_TYPEDEF, b"btf_trace_"), names)
+/// As [`tracepoints`].
+pub fn functions(names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
+    functions_under(&Root::host(), names)
 }
 
-/// Which functions the running kernel lets BPF programs know of, in the order of `names`.
+/// As [`functions`], of the host described by `root`.
 ///
 /// # Errors
-/// As [`tracepoints_present`].
-pub fn functions_present(names: &[&str]) -> Result<Vec<bool>, HostError> {
-    named_in(&Root::host().bytes(VMLINUX)?, (KIND_FUNC, b""), names)
+/// As [`tracepoints`].
+pub fn functions_under(root: &Root, names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
+    places(root, FUNCTIONS, names)
 }
 
-/// Which types of a kind have a name of `names` behind a prefix.
-fn named_in(btf: &[u8], (of_kind, prefix): (u32, &[u8]), names: &[&str]) -> Result<Vec<bool>, HostError> {
+/// What is looked for: the kind of a type, and what is before its name.
+type Wanted = (u32, &'static [u8]);
+const TRACEPOINTS: Wanted = (KIND_TYPEDEF, b"btf_trace_");
+const FUNCTIONS: Wanted = (KIND_FUNC, b"");
+
+/// Modules are read only for what the kernel itself does not have. One whose BTF cannot be read (it may just have been unloaded,
+/// or be somebody else's and damaged) has nothing: the kernel's own tracepoints are there all the same.
+fn places(root: &Root, wanted: Wanted, names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
+    let kernel = root.bytes(VMLINUX)?;
+    let found = named_in(&kernel, &[], wanted, names)?;
+    let mut places: Vec<_> = found.into_iter().map(|there| there.then_some(Place::Kernel)).collect();
+    let strings = sections(&kernel)?.1.bytes;
+    for module in root.names(FOLDER).into_iter().filter(|name| name != "vmlinux") {
+        if places.iter().all(Option::is_some) {
+            break;
+        }
+        let Ok(split) = root.bytes(&format!("{FOLDER}/{module}")) else { continue };
+        let Ok(found) = named_in(&split, strings, wanted, names) else { continue };
+        for (place, _) in places.iter_mut().zip(found).filter(|(place, there)| *there && place.is_none()) {
+            *place = Some(Place::Module(module.clone()));
+        }
+    }
+    Ok(places)
+}
+
+/// Which types of a kind have a name of `names` behind a prefix. `before`: the strings of the image that this one is split from.
+fn named_in(btf: &[u8], before: &[u8], (of_kind, prefix): Wanted, names: &[&str]) -> Result<Vec<bool>, HostError> {
     let (types, strings) = sections(btf)?;
     let wanted: HashMap<&[u8], usize> = names.iter().enumerate().map(|(i, n)| (n.as_bytes(), i)).collect();
     let mut present = vec![false; names.len()];
@@ -61,7 +98,12 @@ fn named_in(btf: &[u8], (of_kind, prefix): (u32, &[u8]), names: &[&str]) -> Resu
         let kind = info >> 24 & 0x1f;
         let len = extra_len(kind, (info & 0xffff) as usize).ok_or_else(|| fail("unknown kind of type"))?;
         if kind == of_kind {
-            let name = strings.bytes.get(u32_at(head, 0) as usize..).ok_or_else(|| fail("a name is out of range"))?;
+            let name = u32_at(head, 0) as usize;
+            let name = match name.checked_sub(before.len()) {
+                Some(own) => strings.bytes.get(own..),
+                None => before.get(name..),
+            };
+            let name = name.ok_or_else(|| fail("a name is out of range"))?;
             if let Some(rest) = name.strip_prefix(prefix) {
                 let end = rest.iter().position(|b| *b == 0).ok_or_else(|| fail("a name does not end"))?;
                 if let Some(i) = wanted.get(&rest[..end]) {
@@ -78,7 +120,7 @@ fn named_in(btf: &[u8], (of_kind, prefix): (u32, &[u8]), names: &[&str]) -> Resu
 /// The values of an enumeration of the running kernel by name, as [`enum_in`] gives them.
 ///
 /// # Errors
-/// As [`tracepoints_present`].
+/// As [`tracepoints`].
 pub fn enum_present(name: &str, most: usize) -> Result<Vec<String>, HostError> {
     enum_in(&Root::host().bytes(VMLINUX)?, name, most)
 }
@@ -87,7 +129,7 @@ pub fn enum_present(name: &str, most: usize) -> Result<Vec<String>, HostError> {
 /// name are empty. Nothing when the image has no such enumeration.
 ///
 /// # Errors
-/// As [`tracepoints_in`].
+/// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
 pub fn enum_in(btf: &[u8], wanted: &str, most: usize) -> Result<Vec<String>, HostError> {
     let (types, strings) = sections(btf)?;
     let text = |at: usize| -> Option<&[u8]> {
@@ -175,6 +217,11 @@ mod tests {
 
     /// An image with an int, a struct of two members and a typedef for each name.
     fn image(names: &[&str]) -> Vec<u8> {
+        split_image(0, names, &[])
+    }
+
+    /// The same for a module: its strings begin where those of the kernel's image end, and some of its names are in that.
+    fn split_image(kernel_strings: u32, names: &[&str], names_in_kernel: &[u32]) -> Vec<u8> {
         let mut strings = vec![0u8];
         let mut types = Vec::new();
         let word = |types: &mut Vec<u8>, w: u32| types.extend(w.to_ne_bytes());
@@ -184,10 +231,13 @@ mod tests {
         for w in [0, 4 << 24 | 2, 8, 0, 1, 0, 0, 1, 32] {
             word(&mut types, w);
         }
+        let mut offsets = names_in_kernel.to_vec();
         for name in names {
-            let at = strings.len() as u32;
+            offsets.push(kernel_strings + strings.len() as u32);
             strings.extend(name.bytes());
             strings.push(0);
+        }
+        for at in offsets {
             for w in [at, KIND_TYPEDEF << 24, 1] {
                 word(&mut types, w);
             }
@@ -202,11 +252,43 @@ mod tests {
         out
     }
 
+    fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
+        named_in(btf, &[], TRACEPOINTS, names)
+    }
+
     #[test]
     fn finds_exactly_the_typedefs_that_are_there() {
         let image = image(&["btf_trace_sched_switch", "size_t", "btf_trace_sk_data_ready"]);
         let asked = ["sched_switch", "size_t", "sk_data_ready", "sched", "sched_switch", "no_such"];
         assert_eq!(tracepoints_in(&image, &asked).unwrap(), [true, false, true, false, true, false]);
+    }
+
+    /// On Debian ext4 is a module: its tracepoints were said to be missing, for only the kernel's own BTF was read.
+    #[test]
+    fn tracepoints_of_loaded_modules_are_found_in_their_split_btf() {
+        let host = tempfile::tempdir().unwrap();
+        let folder = host.path().join("sys/kernel/btf");
+        std::fs::create_dir_all(&folder).unwrap();
+        let kernel = image(&["btf_trace_sched_switch", "btf_trace_of_both"]);
+        let strings = sections(&kernel).unwrap().1.bytes.len() as u32;
+        // A string that the kernel has is not repeated in the module: the typedef's name lies in the kernel's strings.
+        let shared = 1 + "btf_trace_sched_switch".len() as u32 + 1;
+        let module = split_image(strings, &["btf_trace_ext4_sync_file_enter"], &[shared]);
+        std::fs::write(folder.join("vmlinux"), &kernel).unwrap();
+        std::fs::write(folder.join("ext4"), &module).unwrap();
+        std::fs::write(folder.join("broken"), b"no BTF").unwrap();
+        let root = Root::at(host.path());
+        let asked = ["ext4_sync_file_enter", "sched_switch", "of_both", "f2fs_sync_file_enter"];
+        let ext4 = Some(Place::Module("ext4".into()));
+        let expected = [ext4.clone(), Some(Place::Kernel), Some(Place::Kernel), None];
+        assert_eq!(tracepoints_under(&root, &asked).unwrap(), expected);
+        // Where only the module has the type, and its name is among the kernel's strings.
+        std::fs::write(folder.join("vmlinux"), &kernel[..]).unwrap();
+        assert_eq!(named_in(&module, sections(&kernel).unwrap().1.bytes, TRACEPOINTS, &["of_both"]).unwrap(), [true]);
+        // Read without the kernel's strings, no name is where it should be.
+        assert!(named_in(&module, &[], TRACEPOINTS, &asked).map_or(true, |found| found != [true, false, true, false]));
+        // Functions are another kind of type.
+        assert_eq!(functions_under(&root, &["btf_trace_of_both"]).unwrap(), [None]);
     }
 
     #[test]
@@ -242,21 +324,38 @@ mod tests {
         assert!(error(&odd).contains("at byte 24: unknown kind"), "{}", error(&odd));
     }
 
+    /// Every module of the running kernel whose BTF it shows can be read.
+    #[test]
+    fn live_modules_are_read() {
+        let root = Root::host();
+        let modules: Vec<String> = root.names(FOLDER).into_iter().filter(|n| n != "vmlinux").collect();
+        if modules.is_empty() {
+            return tailsight_testing::skip(format!("no module with BTF in {FOLDER}"));
+        }
+        let kernel = root.bytes(VMLINUX).unwrap();
+        let strings = sections(&kernel).unwrap().1.bytes;
+        for module in modules {
+            let split = root.bytes(&format!("{FOLDER}/{module}")).unwrap();
+            named_in(&split, strings, FUNCTIONS, &["init_module"]).unwrap_or_else(|e| panic!("{module}: {e}"));
+        }
+    }
+
     #[test]
     fn live_kernel_has_the_scheduler_and_not_an_invented_name() {
         if !std::path::Path::new(VMLINUX).exists() {
             return tailsight_testing::skip(format!("no {VMLINUX}"));
         }
         let start = std::time::Instant::now();
-        let found = tracepoints_present(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
+        let found = tracepoints(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
         println!("live BTF read and walked in {:?}", start.elapsed());
-        assert_eq!(found, [true, true, false]);
+        assert_eq!(found, [Some(Place::Kernel), Some(Place::Kernel), None]);
     }
 
     proptest! {
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = tracepoints_in(&bytes, &["a"]);
+            let _ = named_in(&bytes, b"\0a\0", FUNCTIONS, &["a"]);
         }
 
         #[test]
@@ -272,6 +371,7 @@ mod tests {
             }
             bytes.truncate(cut);
             let _ = tracepoints_in(&bytes, &["a", "b"]);
+            let _ = named_in(&bytes, b"\0a\0", TRACEPOINTS, &["a", "b"]);
         }
     }
 }

@@ -228,9 +228,10 @@ impl Core {
         if tree.within(self.node).interrupt {
             return;
         }
+        let inside = frame == Frame::FileSync && threads.innermost(event.tid, |f| *f == frame).is_some();
         threads.push_frame(event.tid, frame, event.ts);
         let node = threads.base(tree, event.tid);
-        self.enter(event.ts, node, true);
+        self.enter(event.ts, node, !inside);
     }
 
     fn end(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event, frame: Frame) {

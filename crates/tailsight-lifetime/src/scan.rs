@@ -268,7 +268,10 @@ impl Scanner<'_> {
             Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
             Kind::RxStack => self.stack(cpu, event),
             Kind::RxHardware => self.stamped(cpu, event),
-            Kind::NicTx => self.stamped_out(event),
+            Kind::NicTx => {
+                self.outgoing.left(event);
+                self.stamped_out(event);
+            }
             Kind::Handoff => self.handoff(cpu, event),
             Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.outgoing.dropped(event),
             Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),

@@ -243,7 +243,13 @@ impl Threads {
         let known = self.known(tid);
         *known.base.get_or_insert_with(|| {
             let task = tree.task(tid);
-            known.frames.iter().fold(task, |node, &frame| tree.push(node, frame))
+            // A file that is written to its disk by one function inside of another is written once.
+            let mut syncs = 0;
+            let once = |frame: &&Frame| {
+                syncs += u32::from(**frame == Frame::FileSync);
+                **frame != Frame::FileSync || syncs == 1
+            };
+            known.frames.iter().filter(once).fold(task, |node, &frame| tree.push(node, frame))
         })
     }
 

@@ -1,20 +1,25 @@
-//! What programs can attach to on the running kernel. In: an [`Attach`]. Out: nothing, or why it cannot be.
+//! What programs can attach to on the running kernel and its loaded modules. In: an [`Attach`]. Out: nothing, or why it cannot
+//! be.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
+use tailsight_host::btf::{self, Place};
 
 use crate::error::Error;
 use crate::probes::{self, Attach};
 
 /// What the running kernel lets programs attach to.
 pub struct Attachable {
-    tracepoints: HashSet<&'static str>,
+    tracepoints: HashMap<&'static str, Place>,
+    functions: HashMap<&'static str, Place>,
     /// Why no program can attach to functions.
     fentry: Result<(), String>,
+    /// Why no program can attach to what a module has.
+    modules: Result<(), String>,
     cgroup: Result<(), String>,
 }
 
@@ -24,17 +29,27 @@ impl Attachable {
     /// # Errors
     /// [`Error::NotAllowed`] when it has no BTF.
     pub fn survey() -> Result<Attachable, Error> {
-        let names: Vec<&'static str> = probes::hooks()
-            .flat_map(|(_, h)| h.programs)
-            .filter_map(|p| match p.attach {
-                Attach::TpBtf(t) => Some(t),
+        let places = || probes::hooks().flat_map(|(_, h)| h.programs).map(|p| p.attach);
+        let tracepoints: Vec<&'static str> = places()
+            .filter_map(|attach| match attach {
+                Attach::TpBtf(tracepoint) => Some(tracepoint),
                 _ => None,
             })
             .collect();
-        let present = tailsight_host::btf::tracepoints_present(&names)
-            .map_err(|e| Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {e}") })?;
-        let tracepoints = names.into_iter().zip(present).filter(|(_, p)| *p).map(|(n, _)| n).collect();
-        Ok(Attachable { tracepoints, fentry: try_fentry("vfs_fsync_range"), cgroup: cgroup_root().map(|_| ()) })
+        let functions: Vec<&'static str> = places()
+            .filter_map(|attach| match attach {
+                Attach::Fentry(function) | Attach::Fexit(function) => Some(function),
+                _ => None,
+            })
+            .collect();
+        let why = |e| Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {e}") };
+        Ok(Attachable {
+            tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(why)?),
+            functions: found(&functions, btf::functions(&functions).map_err(why)?),
+            fentry: ftrace_is_on().and_then(|()| try_fentry("vfs_fsync_range")),
+            modules: try_modules(),
+            cgroup: cgroup_root().map(|_| ()),
+        })
     }
 
     /// Whether a program can attach there, as far as that can be told before it is tried.
@@ -42,11 +57,50 @@ impl Attachable {
     /// # Errors
     /// Why not.
     pub fn check(&self, attach: Attach) -> Result<(), String> {
-        match attach {
-            Attach::TpBtf(name) if self.tracepoints.contains(name) => Ok(()),
-            Attach::TpBtf(_) => Err("this kernel does not have the tracepoint".into()),
-            Attach::Fentry(_) | Attach::Fexit(_) => self.fentry.clone(),
-            Attach::CgroupSend => self.cgroup.clone(),
+        let place = match attach {
+            Attach::TpBtf(name) => self
+                .tracepoints
+                .get(name)
+                .ok_or("neither this kernel nor a module that it has loaded has the tracepoint")?,
+            Attach::Fentry(function) | Attach::Fexit(function) => {
+                self.fentry.clone()?;
+                self.functions
+                    .get(function)
+                    .ok_or_else(|| format!("this kernel does not tell of a function {function}"))?
+            }
+            Attach::CgroupSend => return self.cgroup.clone(),
+        };
+        match place {
+            Place::Kernel => Ok(()),
+            Place::Module(module) => self.modules.clone().map_err(|why| format!("it is in the module {module}: {why}")),
+        }
+    }
+}
+
+fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static str, Place> {
+    names.iter().zip(places).filter_map(|(name, place)| Some((*name, place?))).collect()
+}
+
+/// While the function tracer is switched off, the kernel takes programs at functions and never calls them.
+fn ftrace_is_on() -> Result<(), String> {
+    match std::fs::read_to_string("/proc/sys/kernel/ftrace_enabled") {
+        Ok(text) if text.trim() == "0" => {
+            Err("the function tracer is off (kernel.ftrace_enabled = 0): programs at functions would not be called"
+                .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the types of modules can be had: libbpf asks the kernel for them by id.
+fn try_modules() -> Result<(), String> {
+    let mut id = 0;
+    // SAFETY: a number to write to.
+    match unsafe { libbpf_sys::bpf_btf_get_next_id(0, &raw mut id) } {
+        0 => Ok(()),
+        e => {
+            let error = std::io::Error::from_raw_os_error(e.abs());
+            Err(format!("the kernel does not list the types of modules ({error}); that takes CAP_SYS_ADMIN"))
         }
     }
 }
@@ -111,6 +165,35 @@ fn cgroup2_mount(mountinfo: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_module_has_can_be_attached_by_whoever_may_list_modules() {
+        let ext4 = || Place::Module("ext4".into());
+        let mut kernel = Attachable {
+            tracepoints: HashMap::from([("sched_switch", Place::Kernel), ("ext4_sync_file_enter", ext4())]),
+            functions: HashMap::from([
+                ("vfs_fsync_range", Place::Kernel),
+                ("udpv6_sendmsg", Place::Module("ipv6".into())),
+            ]),
+            fentry: Ok(()),
+            modules: Ok(()),
+            cgroup: Ok(()),
+        };
+        let fsync = Attach::TpBtf("ext4_sync_file_enter");
+        assert_eq!((kernel.check(fsync), kernel.check(Attach::Fentry("udpv6_sendmsg"))), (Ok(()), Ok(())));
+        let missing = kernel.check(Attach::TpBtf("f2fs_sync_file_enter")).unwrap_err();
+        assert!(missing.contains("nor a module that it has loaded"), "{missing}");
+        let inlined = kernel.check(Attach::Fexit("tcp_sendmsg_locked")).unwrap_err();
+        assert!(inlined.contains("tcp_sendmsg_locked"), "{inlined}");
+
+        kernel.modules = Err("not listed".into());
+        assert_eq!(kernel.check(fsync).unwrap_err(), "it is in the module ext4: not listed");
+        assert_eq!(kernel.check(Attach::Fentry("udpv6_sendmsg")).unwrap_err(), "it is in the module ipv6: not listed");
+        assert_eq!(kernel.check(Attach::TpBtf("sched_switch")), Ok(()));
+
+        kernel.fentry = Err("off".into());
+        assert_eq!(kernel.check(Attach::Fentry("vfs_fsync_range")).unwrap_err(), "off");
+    }
 
     #[test]
     fn the_root_of_cgroup_v2_is_found_beside_version_1() {

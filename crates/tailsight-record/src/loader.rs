@@ -36,6 +36,8 @@ pub struct HookState {
     pub name: &'static str,
     /// Whether a recording can do without.
     pub need: Need,
+    /// Whether this kernel has a program's place for it, on or off.
+    pub there: bool,
     /// The program that serves it, when it is on.
     pub program: Option<&'static str>,
     /// Programs to try when that one cannot be attached, best first.
@@ -88,6 +90,7 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                 probe: probe.name,
                 name: hook.name,
                 need: hook.need,
+                there: program.is_some(),
                 program: program.filter(|_| reason.is_none()),
                 instead: if reason.is_none() { programs.collect() } else { vec![] },
                 reason,
@@ -352,7 +355,10 @@ mod tests {
     #[test]
     fn optional_hooks_are_off_until_asked_for() {
         let off = choose(&HookChoice::default(), |_| Ok(())).unwrap();
-        assert!(off.iter().find(|h| h.name == "net_dev_queue").unwrap().program.is_none());
+        let queue = off.iter().find(|h| h.name == "net_dev_queue").unwrap();
+        assert!(queue.there && queue.program.is_none());
+        let lacks = choose(&HookChoice::default(), without(&["net_dev_queue"])).unwrap();
+        assert!(!lacks.iter().find(|h| h.name == "net_dev_queue").unwrap().there);
         let choice =
             HookChoice { add: vec!["net_dev_queue".into()], remove: vec!["sched_waking".into()], empty: false };
         let on = choose(&choice, |_| Ok(())).unwrap();

@@ -166,9 +166,9 @@ kinds! {
     /// the local address.
     SendBegin = 64, "tcp_sendmsg_locked; udp_sendmsg, udpv6_sendmsg or cgroup/sendmsg4, sendmsg6", "aux: flow flags (CLIENT too); a: address key; b: ports | write_seq << 32";
     /// A thread of the target starts to write a file to its disk and waits for it.
-    SyncBegin = 66, "ext4_sync_file_enter, f2fs_sync_file_enter or vfs_fsync_range", "";
+    SyncBegin = 66, "ext4_sync_file_enter, f2fs_sync_file_enter, do_fsync or vfs_fsync_range", "";
     /// The file is on its disk.
-    SyncEnd = 67, "ext4_sync_file_exit, f2fs_sync_file_exit or vfs_fsync_range", "b: return value";
+    SyncEnd = 67, "ext4_sync_file_exit, f2fs_sync_file_exit, do_fsync or vfs_fsync_range", "b: return value";
     /// A thread of the target starts to migrate pages; MigratePages ends it.
     MigrateBegin = 69, "mm_migrate_pages_start", "a: the kernel's enum migrate_reason (5: NUMA balancing)";
     /// The NIC's own transmit time of a TCP reply, only with --nic-tx-stamps.

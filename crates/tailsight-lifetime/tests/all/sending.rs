@@ -240,6 +240,22 @@ fn pages_that_numa_balancing_moves_have_their_time() {
     assert_eq!(analysis.lifetimes.numa_moves, 1);
 }
 
+/// Where the compiler left vfs_fsync_range a function of its own, both it and do_fsync tell of one fsync.
+#[test]
+fn a_file_that_is_written_by_one_function_inside_of_another_is_written_once() {
+    let mut events = request(PORTS, 100, 1000);
+    for (ts, kind) in [(400, Kind::SyncBegin), (405, Kind::SyncBegin), (455, Kind::SyncEnd), (460, Kind::SyncEnd)] {
+        events.push(event(ts, kind, 0, SERVER, [0, 0, 0]));
+    }
+    events.extend(sends(PORTS, 0, 500, 520, 5100));
+    events.push(packet(510, Kind::TxDriver, 0, SERVER, PORTS, 5000, 100));
+    let analysis = analyse(&facts(), events);
+    assert_eq!(parts(&analysis, 0, Leg::Service), named(&[("own", 240), ("own/file-sync", 60)]));
+    let lifetimes = &analysis.lifetimes;
+    let sync = lifetimes.part_slice(0, Leg::Service).iter().find(|p| p.ns == 60).expect("the fsync");
+    assert_eq!(sync.count, 1);
+}
+
 fn costs() -> HookCosts {
     let hook = |name: &str, ns: f64| Hook {
         name: name.into(),

@@ -39,7 +39,7 @@ fn hook_json(hook: &HookState) -> serde_json::Value {
     serde_json::json!({
         "name": hook.name,
         "probe": hook.probe,
-        "available": hook.program.is_some() || hook.need == Need::Optional,
+        "available": hook.there,
         "on": hook.program.is_some(),
         "required": hook.need == Need::Required,
         "reason": hook.reason,
@@ -70,13 +70,15 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
             line.trim_end().to_owned() + "\n"
         };
         out += &row(&mark, probe.name, &on);
-        let missing: Vec<&str> =
-            mine.iter().filter(|h| h.program.is_none() && h.need != Need::Optional).map(|h| h.name).collect();
+        let missing: Vec<&str> = mine.iter().filter(|h| !h.there).map(|h| h.name).collect();
         if !missing.is_empty() {
             out += &row(" ", "not in this kernel", &missing);
         }
-        let optional: Vec<&str> =
-            mine.iter().filter(|h| h.program.is_none() && h.need == Need::Optional).map(|h| h.name).collect();
+        let optional: Vec<&str> = mine
+            .iter()
+            .filter(|h| h.there && h.program.is_none() && h.need == Need::Optional)
+            .map(|h| h.name)
+            .collect();
         if !optional.is_empty() {
             out += &row(" ", "off by default", &[&optional[..], &["(--with-hook turns them on)"]].concat());
         }
@@ -111,7 +113,8 @@ mod tests {
     use super::*;
 
     fn hook(probe: &'static str, name: &'static str, need: Need, on: bool) -> HookState {
-        HookState { probe, name, need, program: on.then_some(name), instead: vec![], reason: None, tells: "" }
+        let there = on || need == Need::Optional;
+        HookState { probe, name, need, there, program: on.then_some(name), instead: vec![], reason: None, tells: "" }
     }
 
     fn line<'a>(text: &'a str, start: &str) -> &'a str {
@@ -139,6 +142,16 @@ mod tests {
         assert!(text.contains("not in this kernel  mm_a"), "{text}");
         assert!(text.contains("– memory") && text.contains("✘ socket"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+
+    /// On 6.1 it said that --with-hook turns on what came with 6.4.
+    #[test]
+    fn what_the_kernel_does_not_have_is_not_offered() {
+        let lacking = HookState { there: false, ..hook("ipi", "ipi_send_cpu", Need::Optional, false) };
+        let text = hook_table(&Ok(vec![lacking.clone()]), false, 80);
+        assert_eq!(line(&text, "not in this kernel").trim(), "not in this kernel  ipi_send_cpu");
+        assert!(!text.contains("--with-hook"), "{text}");
+        assert_eq!(hook_json(&lacking)["available"], false);
     }
 
     #[test]

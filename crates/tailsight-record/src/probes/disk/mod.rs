@@ -4,6 +4,8 @@
 use super::{Hook, Need, Probe, fentry, fexit, tp_btf};
 
 const EXT4: &str = "fsync with the work in it: of any file system where the kernel allows fentry, else of ext4 (xfs and btrfs have a tracepoint at the begin only: there only its sleeps are known)";
+const CALLS: &str =
+    "fsync with the work in it, where the compiler put vfs_fsync_range into the system calls (by fentry)";
 const F2FS: &str = "fsync of files on f2fs, with the work in it";
 
 /// Files on their way to the disk.
@@ -33,6 +35,18 @@ pub const PROBE: Probe = Probe {
             need: Need::Default,
             tells: F2FS,
             programs: &[tp_btf("f2fs_sync_file_exit")],
+        },
+        Hook {
+            name: "do_fsync_enter",
+            need: Need::Default,
+            tells: CALLS,
+            programs: &[fentry("fentry_do_fsync", "do_fsync")],
+        },
+        Hook {
+            name: "do_fsync_exit",
+            need: Need::Default,
+            tells: CALLS,
+            programs: &[fexit("fexit_do_fsync", "do_fsync")],
         },
     ],
 };

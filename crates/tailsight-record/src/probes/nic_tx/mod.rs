@@ -42,8 +42,8 @@ impl TxStamps {
 /// Why this kernel has no such callbacks, when it has none.
 pub fn missing() -> Option<String> {
     let function = ["bpf_sock_ops_enable_tx_tstamp"];
-    match tailsight_host::btf::functions_present(&function) {
-        Ok(present) if present[0] => None,
+    match tailsight_host::btf::functions(&function) {
+        Ok(place) if place[0].is_some() => None,
         Ok(_) => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
             Some(format!("kernel {} has no BPF time stamp callbacks; 6.15 and newer have them", release.trim()))
