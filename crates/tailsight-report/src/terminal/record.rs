@@ -71,17 +71,33 @@ fn lost(run: &RunMeta) -> String {
         return "Lost:     no events".into();
     }
     let seen = run.events() + lost;
-    let cores: Vec<_> =
+    let mut cores: Vec<_> =
         run.cpus.iter().filter(|c| c.lost > 0).map(|c| format!("core {}: {}", c.cpu, units::count(c.lost))).collect();
-    let shown = cores.len().min(4);
-    let more = if cores.len() > shown { format!(" and {} more cores", cores.len() - shown) } else { String::new() };
-    format!(
-        "Lost:     {} ({} of {}) in full buffers; {}{more}",
+    // The kernel does not run a hook inside of itself on one core.
+    let mut busy: Vec<_> =
+        run.hooks.iter().filter(|h| h.missed > 0).map(|h| format!("{}: {}", h.name, units::count(h.missed))).collect();
+    let list = |all: &mut Vec<String>, what: &str| {
+        let more = all.len().saturating_sub(4);
+        all.truncate(4);
+        if more > 0 { format!("{} and {more} more {what}", all.join(", ")) } else { all.join(", ") }
+    };
+    let mut out = format!(
+        "Lost:     {} ({} of {})",
         units::counted(lost, "event"),
         units::percent(lost as f64 / seen as f64),
-        units::count(seen),
-        cores[..shown].join(", "),
-    )
+        units::count(seen)
+    );
+    if !cores.is_empty() {
+        out += &format!(" in full buffers; {}", list(&mut cores, "cores"));
+    }
+    if !busy.is_empty() {
+        out += &format!(
+            "{} while their hook ran already; {}",
+            if out.contains(';') { "," } else { "" },
+            list(&mut busy, "hooks")
+        );
+    }
+    out
 }
 
 fn cost(run: &RunMeta) -> String {
@@ -128,4 +144,30 @@ fn hooks_off(run: &RunMeta) -> Vec<String> {
             format!("Off:      {}{more}: {reason}", names[..shown].join(", "))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::meta::{Cpu, Hook};
+
+    /// Three events that a nested hook did not write were said to be lost "in full buffers; " of no core.
+    #[test]
+    fn events_are_lost_where_they_were_lost() {
+        let cpu = |cpu, lost| Cpu { cpu, events: 500, lost };
+        let hook = |name: &str, missed| Hook { name: name.into(), missed, ..Hook::default() };
+        let mut run = RunMeta { cpus: vec![cpu(0, 0), cpu(1, 0)], ..RunMeta::default() };
+        run.hooks = vec![hook("sched_switch", 0), hook("contention_begin", 3)];
+        let said = lost(&run);
+        assert!(said.starts_with("Lost:     3 events (0.3 % of 1,003) while their hook ran already"), "{said}");
+        assert!(said.ends_with("; contention_begin: 3") && !said.contains("buffers"), "{said}");
+        run.cpus[1].lost = 7;
+        let said = lost(&run);
+        assert!(
+            said.contains("in full buffers; core 1: 7, while their hook ran already; contention_begin: 3"),
+            "{said}"
+        );
+        run.hooks.clear();
+        assert!(lost(&run).ends_with("in full buffers; core 1: 7"), "{}", lost(&run));
+    }
 }
