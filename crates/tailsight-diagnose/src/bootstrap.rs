@@ -49,45 +49,45 @@ impl Blocks {
     }
 }
 
-/// The 95 % intervals of focus mean less reference mean by cause, ns; `None` for 0 rounds.
-pub fn intervals(focus: &Blocks, reference: &Blocks, rounds: u32, seed: u64) -> Option<Vec<[i64; 2]>> {
-    let each: Vec<usize> = (0..focus.causes).collect();
-    intervals_of_sums(focus, reference, &each, rounds, seed)
+/// Draws of focus mean less reference mean, by cause, ns.
+#[derive(Clone, Debug)]
+pub struct Draws(Vec<Vec<f64>>);
+
+impl Draws {
+    /// `None` for 0 rounds.
+    pub fn of(focus: &Blocks, reference: &Blocks, rounds: u32, seed: u64) -> Option<Draws> {
+        let mut rng = SplitMix(seed);
+        let (mut f, mut r) = (vec![0.0; focus.causes], vec![0.0; focus.causes]);
+        let mut draws = vec![Vec::with_capacity(rounds as usize); focus.causes];
+        for _ in 0..rounds {
+            focus.resample(&mut rng, &mut f);
+            reference.resample(&mut rng, &mut r);
+            draws.iter_mut().zip(f.iter().zip(&r)).for_each(|(draws, (f, r))| draws.push(f - r));
+        }
+        (rounds > 0).then_some(Draws(draws))
+    }
+
+    /// The 95 % interval of each cause.
+    pub fn intervals(&self) -> Vec<[i64; 2]> {
+        self.0.iter().cloned().map(interval).collect()
+    }
+
+    /// The 95 % interval of the sum of those causes that are in it.
+    pub fn interval_of_sum(&self, is_in: impl Fn(usize) -> bool) -> [i64; 2] {
+        let mut sums = vec![0.0; self.0.first().map_or(0, Vec::len)];
+        for (_, draws) in self.0.iter().enumerate().filter(|(cause, _)| is_in(*cause)) {
+            sums.iter_mut().zip(draws).for_each(|(sum, draw)| *sum += draw);
+        }
+        if sums.is_empty() { [0; 2] } else { interval(sums) }
+    }
 }
 
-/// As [`intervals`], of sums of causes: `group` says which sum each cause belongs to, from 0 without gaps.
-pub fn intervals_of_sums(
-    focus: &Blocks,
-    reference: &Blocks,
-    group: &[usize],
-    rounds: u32,
-    seed: u64,
-) -> Option<Vec<[i64; 2]>> {
-    if rounds == 0 {
-        return None;
-    }
-    let (causes, rounds) = (focus.causes, rounds as usize);
-    let groups = group.iter().max().map_or(0, |g| g + 1);
-    let mut rng = SplitMix(seed);
-    let (mut f, mut r) = (vec![0.0; causes], vec![0.0; causes]);
-    let mut draws = vec![Vec::with_capacity(rounds); groups];
-    let mut sums = vec![0.0; groups];
-    for _ in 0..rounds {
-        focus.resample(&mut rng, &mut f);
-        reference.resample(&mut rng, &mut r);
-        sums.fill(0.0);
-        for (cause, &group) in group.iter().enumerate() {
-            sums[group] += f[cause] - r[cause];
-        }
-        draws.iter_mut().zip(&sums).for_each(|(draw, sum)| draw.push(*sum));
-    }
-    // Nearest ranks of 2.5 % and 97.5 %.
-    let rank = |per_mille: usize| (rounds * per_mille).div_ceil(1000).max(1) - 1;
-    let interval = |mut draw: Vec<f64>| {
-        draw.sort_unstable_by(f64::total_cmp);
-        [draw[rank(25)].round() as i64, draw[rank(975)].round() as i64]
-    };
-    Some(draws.into_iter().map(interval).collect())
+/// Nearest ranks of 2.5 % and 97.5 %.
+fn interval(mut draws: Vec<f64>) -> [i64; 2] {
+    let rank = |per_mille: usize| (draws.len() * per_mille).div_ceil(1000).max(1) - 1;
+    let (low, high) = (rank(25), rank(975));
+    draws.sort_unstable_by(f64::total_cmp);
+    [draws[low].round() as i64, draws[high].round() as i64]
 }
 
 /// Steele, Lea and Flood's SplitMix64: a seed gives the same numbers in every version of every crate.
@@ -119,6 +119,10 @@ mod tests {
         assert_eq!([rng.bits(), rng.bits()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
 
+    fn intervals(focus: &Blocks, reference: &Blocks, rounds: u32, seed: u64) -> Vec<[i64; 2]> {
+        Draws::of(focus, reference, rounds, seed).expect("rounds").intervals()
+    }
+
     fn blocks(values: impl ExactSizeIterator<Item = i64>) -> Blocks {
         let mut out = Blocks::new(1, values.len());
         values.enumerate().for_each(|(i, v)| out.add(i, &[v]));
@@ -135,7 +139,7 @@ mod tests {
                 // Uniform on 0..1000 against uniform on 500..1500: the true difference is 500.
                 let f = blocks((0..n).map(|_| 500 + rng.below(1000) as i64).collect::<Vec<_>>().into_iter());
                 let r = blocks((0..n * 5).map(|_| rng.below(1000) as i64).collect::<Vec<_>>().into_iter());
-                let [low, high] = intervals(&f, &r, 200, seed).unwrap()[0];
+                let [low, high] = intervals(&f, &r, 200, seed)[0];
                 covered += u32::from(low <= 500 && 500 <= high);
             }
             assert!((270..=297).contains(&covered), "{covered} of 300 with n = {n}");
@@ -153,7 +157,7 @@ mod tests {
             mixed.swap(i, rng.below(i + 1));
         }
         let width = |values: Vec<i64>| {
-            let [low, high] = intervals(&blocks(values.into_iter()), &blocks(std::iter::once(0)), 500, 1).unwrap()[0];
+            let [low, high] = intervals(&blocks(values.into_iter()), &blocks(std::iter::once(0)), 500, 1)[0];
             high - low
         };
         assert!(width(bursty) > 2 * width(mixed));

@@ -8,7 +8,7 @@ use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message, OwnerId, PathSpan,
 
 use crate::against::join;
 use crate::attribution::Attribution;
-use crate::bootstrap::{intervals, intervals_of_sums};
+use crate::bootstrap::Draws;
 use crate::causes::Rows;
 use crate::focus::{enough, mean, percentiles};
 use crate::infer::infer;
@@ -97,7 +97,8 @@ fn found(
     let by_message = Attribution::new(lifetimes, leg, &profile, &rows, cohorts, options.granularity_ns);
     let blocks = (&by_message.focus, &by_message.reference);
     let (rounds, seed) = (options.bootstrap_rounds, options.seed);
-    let intervals = intervals(blocks.0, blocks.1, rounds, seed);
+    let draws = Draws::of(blocks.0, blocks.1, rounds, seed);
+    let intervals = draws.as_ref().map(Draws::intervals);
 
     let slice =
         |cohort: &Cohort, (from, to)| Slice { from, to, messages: cohort.len() as u64, mean_ns: cohort.mean_ns() };
@@ -169,9 +170,7 @@ fn found(
     // The causes in their order, then what is no cause as one row, then what has no owner.
     let mut cause_of_row = vec![0; rows.rows.len()];
     if !not_significant.is_empty() {
-        let sum = |i| usize::from(!is_cause(i));
-        let group: Vec<usize> = (0..rows.rows.len()).map(sum).collect();
-        let ci = intervals_of_sums(blocks.0, blocks.1, &group, rounds, seed).map_or([0; 2], |all| all[1]);
+        let ci = draws.as_ref().map_or([0; 2], |draws| draws.interval_of_sum(|i| !is_cause(i)));
         causes.insert(causes.len() - 1, words::not_significant(&not_significant, ci));
     }
     let (merged, end) = (causes.len().saturating_sub(2), causes.len() - 1);

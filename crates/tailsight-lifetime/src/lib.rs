@@ -99,6 +99,7 @@ pub const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
 impl Lifetimes {
     /// The parts of one measured leg, without copying: they sum to [`Message::latency`] exactly. Empty when the leg
     /// was not seen, and for [`Leg::Total`] (go over [`LEGS`]).
+    #[inline]
     pub fn part_slice(&self, message: u32, leg: Leg) -> &[Part] {
         let l = match leg {
             Leg::Receive => 0,

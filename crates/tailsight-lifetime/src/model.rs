@@ -494,6 +494,7 @@ pub mod flags {
 
 impl Message {
     /// The leg's ends, when both were seen.
+    #[inline]
     pub fn ends(&self, leg: Leg) -> Option<(u64, u64)> {
         let begin = if self.flags & flags::FROM_NIC != 0 { self.nic_ns } else { self.driver_ns };
         let end = if self.flags & flags::TO_NIC != 0 { self.nic_tx_ns } else { self.xmit_ns };
@@ -518,6 +519,7 @@ impl Message {
         named.filter(|_| self.send_ns != 0).map(|(_, name)| name)
     }
     /// The leg's length, ns, when both ends were seen.
+    #[inline]
     pub fn latency(&self, leg: Leg) -> Option<u64> {
         self.ends(leg).map(|(from, to)| to - from)
     }

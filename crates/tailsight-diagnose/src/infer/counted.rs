@@ -248,6 +248,10 @@ pub(super) fn apply(
         (mean(focus, count) > mean(reference, count)).then(|| fit(&others).or_else(|| fit(&everyone))).flatten()
     };
     let mut found = line(counter);
+    if found.is_some() {
+        // From here on all of them are asked for, and more than once.
+        own.each(lifetimes);
+    }
     if let Some(unusual) = counter.unusual.take()
         && let Some((slope_ns, _)) = found
         && by_length(&points(counter, &everyone)).is_none_or(|by_length| slope_ns <= 2.0 * by_length)

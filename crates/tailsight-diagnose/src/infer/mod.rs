@@ -8,6 +8,8 @@
 pub mod cohorts;
 pub mod counted;
 
+use std::cell::OnceCell;
+
 use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
 
 use crate::Options;
@@ -19,6 +21,8 @@ pub struct OwnWork {
     slots: Vec<bool>,
     owners: usize,
     leg: Leg,
+    /// What each message has of it, ns; looked at when all messages are asked for.
+    each: OnceCell<Vec<i64>>,
 }
 
 impl OwnWork {
@@ -34,7 +38,7 @@ impl OwnWork {
             Stands::Derived(_) => false,
         };
         let slots = (0..profile.focus.len()).map(own).collect();
-        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg }
+        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceCell::new() }
     }
 
     /// A message's own work by slot, largest first.
@@ -50,8 +54,17 @@ impl OwnWork {
         out
     }
 
+    /// Every message's own work, ns.
+    pub fn each(&self, lifetimes: &Lifetimes) -> &[i64] {
+        self.each.get_or_init(|| (0..lifetimes.messages.len() as u32).map(|id| self.sum(lifetimes, id)).collect())
+    }
+
     /// A message's own work, ns.
     pub fn ns(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
+        self.each.get().map_or_else(|| self.sum(lifetimes, id), |each| each[id as usize])
+    }
+
+    fn sum(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
         let mut sum = 0;
         each_part(lifetimes, id, self.leg, |segment, part| {
             if self.slots[slot(self.owners, segment, part)] {
