@@ -156,6 +156,10 @@ fn resolve(
     each(reply);
 }
 
+/// Messages that answer nobody, since the last one that did, before the stream is given up: HTTP clients take a handful of 1xx, and a
+/// RESP server pushes to those who subscribed, which a client of this parser has not.
+const MOST_UNSOLICITED: u64 = 1_000;
+
 /// The replies of one connection.
 #[derive(Debug)]
 pub struct Parser {
@@ -165,6 +169,8 @@ pub struct Parser {
     /// Bytes since the last reply.
     bytes: u64,
     unsolicited: u64,
+    /// Of those, how many had come by the last reply.
+    unsolicited_before: u64,
     /// A stream that gave an error gives no more.
     failed: Option<ProtocolError>,
 }
@@ -178,6 +184,7 @@ impl Parser {
             outstanding: Outstanding::new(outstanding),
             bytes: 0,
             unsolicited: 0,
+            unsolicited_before: 0,
             failed: None,
         }
     }
@@ -245,7 +252,14 @@ impl Parser {
             let bytes = answer.wire.unwrap_or(std::mem::take(&mut self.bytes));
             if answer.unsolicited {
                 self.unsolicited += 1;
+                if self.unsolicited - self.unsolicited_before > MOST_UNSOLICITED {
+                    let what = "the number of messages in a row that answer nobody (1xx, pushes)";
+                    let error = ProtocolError::TooLarge { kind: self.kind, what, limit: MOST_UNSOLICITED };
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
             } else {
+                self.unsolicited_before = self.unsolicited;
                 resolve(ordered, &mut self.outstanding, &answer, at, bytes, &mut each);
             }
         }
