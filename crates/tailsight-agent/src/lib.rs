@@ -6,6 +6,7 @@ mod address;
 mod allow;
 pub mod coordinator;
 mod error;
+mod gate;
 mod generated;
 mod host;
 mod policy;
