@@ -4,6 +4,7 @@
 
 mod address;
 mod allow;
+mod anything;
 pub mod coordinator;
 mod error;
 mod gate;
@@ -19,6 +20,7 @@ mod wire;
 
 pub use address::{AgentAddress, Fingerprint};
 pub use allow::{Allow, Rule};
+pub use anything::read_any;
 pub use error::AgentError;
 pub use policy::Policy;
 pub use server::{Agent, Config};

@@ -70,7 +70,7 @@ impl Dialer {
     /// A socket that is connected; waits for it as long as the plan and the leash let it.
     pub(crate) fn connected(&self, leash: &Leash<'_>) -> Result<Socket, LoadError> {
         let socket = self.start().map_err(|e| self.refused(e))?;
-        let deadline = now_ns() + self.patience_ns;
+        let deadline = now_ns().saturating_add(self.patience_ns);
         loop {
             if let Some(over) = leash.over() {
                 return Err(over.during(&self.target, "connecting", 0));

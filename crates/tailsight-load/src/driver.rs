@@ -475,6 +475,7 @@ impl ThreadReport {
         self.clock_error_ns = engine.lane.wall.offset.error_ns.max(engine.lane.nics.error_ns());
         (self.nic_clock_steps, self.nic_clock_step_max_ns) = engine.lane.nics.steps();
         self.stamps = engine.lane.stamp_source();
+        self.given_up = engine.given_up;
         self.troubles = engine.troubles.clone();
         self.ended = ended;
     }

@@ -98,6 +98,8 @@ pub(crate) struct Engine {
     drawn: u64,
     /// The interval at hand: when it began, and sent, answered, failed and CPU time until then.
     row: (u64, u64, u64, u64, u64),
+    /// How often a connection was given up because what came on it was not the protocol's.
+    pub(crate) given_up: u64,
     /// What went wrong with connections: the first few reasons.
     pub(crate) troubles: Vec<String>,
 }
@@ -155,6 +157,7 @@ impl Engine {
             drain: None,
             drawn: 0,
             row: (0, 0, 0, 0, 0),
+            given_up: 0,
             troubles: Vec::new(),
         })
     }
@@ -182,7 +185,8 @@ impl Engine {
         self.sleep_to_start(start_ns.saturating_sub(50_000));
         self.lane.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
-        self.chores_ns = start_ns;
+        // Who is let go before the start does not wait for it.
+        self.chores_ns = start_ns.min(now_ns());
         if let Some(outstanding) = self.plan.arrivals.outstanding()
             && !self.is_ended()
         {
@@ -249,7 +253,7 @@ impl Engine {
                 // A replay may be over before the plan's time.
                 self.end_ns = self.end_ns.min(now);
                 self.count_unsent();
-                self.drain = Some(now + drain_ns);
+                self.drain = Some(now.saturating_add(drain_ns));
                 return None;
             }
             match self.full {
@@ -541,6 +545,7 @@ impl Engine {
         if self.troubles.len() < 8 && !self.troubles.iter().any(|t| t == broken.reason()) {
             self.troubles.push(broken.reason().to_owned());
         }
+        self.given_up += u64::from(matches!(broken, Broken::Garbage(_)));
         self.attempts[i] = if proven { 0 } else { self.attempts[i] + 1 };
         if self.attempts[i] >= ATTEMPTS {
             self.connections[i].state = State::Down { again_ns: u64::MAX };

@@ -92,7 +92,7 @@ fn pump_within(
         }
         Broken::Garbage(reason) => fail(reason),
     };
-    let deadline = now_ns() + patience_ns;
+    let deadline = now_ns().saturating_add(patience_ns);
     let before = engine.connections[i].came;
     loop {
         let connection = &mut engine.connections[i];
@@ -165,7 +165,7 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
             // Half of them together: a store for each answer would be a send, a sleep and a read each. Lost datagrams keep their
             // places, and half of the places would be lost sooner than all.
             let queued = engine.connections[0].queued() as u64;
-            patience_ns = patience_ns.max(plan.patience_ns + 2_000 * queued);
+            patience_ns = patience_ns.max(plan.patience_ns.saturating_add(2_000 * queued));
             let left = if datagram { at_once - 1 } else { at_once / 2 };
             let result = pump_within(engine, 0, STEP, patience_ns, |c| c.in_flight() <= left && c.has_room(at_once));
             give_up_datagrams(engine, result, datagram)?;
