@@ -5,6 +5,7 @@
 //! - [`load`]: the product's load generator in the lab's words: any number of workloads at once, latency from the intended
 //!   send time;
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
+//! - [`hostile`]: servers that do harm to whoever loads them;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
 //! - [`process`]: children that run on a chosen CPU and die with us; [`units`]: `20k`, `500ms`, `64k`.
 //!
@@ -34,6 +35,7 @@
 pub mod clock;
 mod error;
 pub mod faults;
+pub mod hostile;
 pub mod load;
 pub mod netns;
 mod poller;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use tailsight_lab::faults::{self, FaultArgs};
+use tailsight_lab::hostile::{Behaviour, Hostile};
 use tailsight_lab::load::{self, Arrivals, Outcome, Proto, Workload};
 use tailsight_lab::process::pin_thread;
 use tailsight_lab::servers::{self, ServeArgs};
@@ -47,6 +48,28 @@ enum Command {
     Serve(ServeArgs),
     /// Be a fault with a known cause until killed.
     Fault(FaultArgs),
+    /// Be a server that does harm to its clients, for a while; its URL is printed.
+    Hostile(HostileArgs),
+}
+
+#[derive(Debug, Args)]
+struct HostileArgs {
+    /// What it does.
+    #[arg(value_enum)]
+    behaviour: Behaviour,
+    /// Where it listens; port 0: one that is free.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// For how long.
+    #[arg(long = "for", default_value = "60s", value_parser = parse_duration)]
+    lasting: Duration,
+}
+
+fn hostile(args: &HostileArgs) -> anyhow::Result<ExitCode> {
+    let server = Hostile::start(args.behaviour, args.listen)?;
+    println!("{}", server.url());
+    std::thread::sleep(args.lasting);
+    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +189,7 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Serve(args) => servers::serve(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     match result {

@@ -67,6 +67,9 @@ pub enum AgentError {
         /// How, by how much, and what is allowed.
         reason: String,
     },
+    /// The user, or the time allowed, ended it before the load ran.
+    #[error("{0}")]
+    Interrupted(String),
     /// The plan cannot be shared by these agents.
     #[error("the load cannot be shared by the agents: {0}")]
     Split(String),

@@ -4,8 +4,10 @@
 
 mod address;
 mod allow;
+mod anything;
 pub mod coordinator;
 mod error;
+mod gate;
 mod generated;
 mod host;
 mod policy;
@@ -18,6 +20,7 @@ mod wire;
 
 pub use address::{AgentAddress, Fingerprint};
 pub use allow::{Allow, Rule};
+pub use anything::read_any;
 pub use error::AgentError;
 pub use policy::Policy;
 pub use server::{Agent, Config};

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::StreamExt;
 use tonic::{Request, Status};
 
+use crate::gate::{GREETING, Gate};
 use crate::generated::agent_server::AgentServer;
-use crate::service::{Service, peer};
+use crate::service::{Service, caller, peer};
 use crate::session::{Log, Sessions};
 use crate::tls::{self, Identity};
 use crate::wire::MAX_MESSAGE;
@@ -45,9 +46,8 @@ pub struct Agent {
     config: Config,
 }
 
-/// Handshakes at one time.
-const HANDSHAKES: usize = 64;
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long a TLS handshake may take; the token must have come within [`GREETING`].
+const HANDSHAKE: Duration = Duration::from_secs(3);
 
 impl Agent {
     /// Binds the socket and loads or makes the certificate.
@@ -85,13 +85,17 @@ impl Agent {
         let runtime = runtime.map_err(AgentError::io("start the control plane"))?;
         let sessions = Sessions::new(log.clone());
         let service = Service { sessions: sessions.clone(), policy: Arc::new(self.config.policy) };
-        let (token, refusals) = (self.config.token, log.clone());
+        let gate = Arc::new(Gate::new(log.clone()));
+        let (token, known) = (self.config.token, gate.clone());
         let check = move |request: Request<()>| {
             let offered = request.metadata().get("authorization").map_or(&b""[..], |value| value.as_bytes());
             if token.matches(offered.strip_prefix(b"Bearer ").unwrap_or_default()) {
+                if let Some(caller) = caller(&request) {
+                    known.known(caller);
+                }
                 return Ok(request);
             }
-            refusals(&format!("call from {} refused: wrong token, or none", peer(&request)));
+            known.refused(&format!("call from {} refused: wrong token, or none", peer(&request)));
             Err(Status::unauthenticated("wrong token; give the one that the agent printed or was started with"))
         };
         // The token is checked before a message is read.
@@ -100,7 +104,7 @@ impl Agent {
         let result = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener).map_err(AgentError::io("listen"))?;
             let (sender, receiver) = mpsc::channel(1);
-            tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(self.tls)), sender, log));
+            tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(self.tls)), sender, gate, log));
             let incoming = Receiver(receiver).map(Ok::<_, std::io::Error>);
             let serving = tonic::transport::Server::builder()
                 .max_concurrent_streams(64)
@@ -142,11 +146,19 @@ impl tokio_stream::Stream for Receiver {
 type Guarded = TlsStream<TcpStream>;
 
 /// Accepts and shakes hands, each caller on its own, so that a slow or hostile one keeps nobody waiting.
-async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, sender: mpsc::Sender<Guarded>, log: Log) {
-    let room = Arc::new(Semaphore::new(HANDSHAKES));
+async fn accept(
+    listener: tokio::net::TcpListener,
+    tls: TlsAcceptor,
+    sender: mpsc::Sender<Guarded>,
+    gate: Arc<Gate>,
+    log: Log,
+) {
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let (socket, peer) = match listener.accept().await {
+        let accepted = match listener.accept().await {
+            Ok((socket, peer)) => gate.enter(peer, &socket).map(|number| (socket, peer, number)),
+            Err(error) => Err(error),
+        };
+        let (socket, peer, number) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 log(&format!("cannot accept a connection: {error}"));
@@ -155,16 +167,26 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, sender: mps
             }
         };
         let _ = socket.set_nodelay(true);
-        let (tls, sender, log) = (tls.clone(), sender.clone(), log.clone());
+        let (tls, sender, gate) = (tls.clone(), sender.clone(), gate.clone());
         tokio::spawn(async move {
-            let _permit = permit;
+            let until = tokio::time::Instant::now() + GREETING;
             match tokio::time::timeout(HANDSHAKE, tls.accept(socket)).await {
                 Ok(Ok(stream)) => {
                     let _ = sender.send(stream).await;
+                    tokio::time::sleep_until(until).await;
+                    if gate.expire(number) {
+                        gate.refused(&format!(
+                            "connection from {peer} ended: no call with the token within {GREETING:?}"
+                        ));
+                    }
+                    return;
                 }
-                Ok(Err(error)) => log(&format!("connection from {peer} refused: TLS: {error}")),
-                Err(_) => log(&format!("connection from {peer} refused: no TLS handshake within {HANDSHAKE:?}")),
+                Ok(Err(error)) => gate.refused(&format!("connection from {peer} refused: TLS: {error}")),
+                Err(_) => {
+                    gate.refused(&format!("connection from {peer} refused: no TLS handshake within {HANDSHAKE:?}"));
+                }
             }
+            gate.leave(number);
         });
     }
 }

@@ -1,9 +1,10 @@
 //! The calls of an agent. In: gRPC requests from those who have the token. Out: what the session says.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tailsight_load::{Driver, LoadError, Plan, Rate, now_ns};
+use tailsight_load::{Driver, Leash, LoadError, Plan, Rate, now_ns};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
@@ -29,11 +30,14 @@ type Answer<T> = Result<Response<T>, Status>;
 /// What tonic knows of a TLS caller; it exports the name only with a TLS configuration of its own.
 type CallerInfo = <TlsStream<TcpStream> as Connected>::ConnectInfo;
 
+/// Where a call came from.
+pub(crate) fn caller<T>(request: &Request<T>) -> Option<SocketAddr> {
+    request.extensions().get::<CallerInfo>().and_then(|info| info.get_ref().remote_addr())
+}
+
 /// Who called, for the log.
 pub(crate) fn peer<T>(request: &Request<T>) -> String {
-    let info = request.extensions().get::<CallerInfo>();
-    let address = info.and_then(|info| info.get_ref().remote_addr());
-    address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string())
+    caller(request).map_or_else(|| "an unknown address".to_owned(), |address| address.to_string())
 }
 
 fn denied(reason: String) -> Status {
@@ -63,9 +67,10 @@ impl Service {
     /// Admits a load and gets it ready, or says in the log why not.
     async fn start(&self, request: proto::LoadRequest, only_prepare: bool) -> Result<String, Status> {
         let (id, sessions, policy) = (request.session, self.sessions.clone(), self.policy.clone());
-        sessions.begin_start(id).map_err(denied)?;
+        let abandon = sessions.begin_start(id).map_err(denied)?;
         blocking(move || {
-            let begun = begin(&policy, &request, only_prepare);
+            let leash = Leash { abandon, ..Leash::default() };
+            let begun = begin(&policy, &request, only_prepare, &leash);
             let (ready, result) = match begun {
                 Ok((address, None)) => (None, Ok(address)),
                 Ok((address, Some(ready))) => {
@@ -94,26 +99,27 @@ fn begin(
     policy: &Policy,
     request: &proto::LoadRequest,
     only_prepare: bool,
+    leash: &Leash<'_>,
 ) -> Result<(String, Option<Ready>), AgentError> {
     let Admitted { mut plan, address, files } = policy.admit(request)?;
     if only_prepare {
-        store_keys(&mut plan)?;
+        store_keys(&mut plan, leash)?;
         return Ok((address, None));
     }
     // Recording begins with a measurement window, not with the load.
     plan.sampling = 0.0;
-    Ok((address, Some(Ready::new(Driver::prepare(plan)?, files, policy.rate))))
+    Ok((address, Some(Ready::new(Driver::prepare_within(plan, leash)?, files, policy.rate))))
 }
 
 /// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
-fn store_keys(plan: &mut Plan) -> Result<(), LoadError> {
+fn store_keys(plan: &mut Plan, leash: &Leash<'_>) -> Result<(), LoadError> {
     plan.connections = plan.threads;
     plan.arrivals = tailsight_load::Arrivals::Fixed;
     plan.rate = Rate::Steps(vec![(1_000_000_000, 0.0), (1_000_000_000, 1.0)]);
     plan.duration_ns = Some(1_000_000);
     (plan.max_samples, plan.max_sends) = (1, 1);
     // It lasts a millisecond and nothing is due in it.
-    let _ = Driver::start(plan.clone())?.wait();
+    let _ = Driver::prepare_within(plan.clone(), leash)?.go(0).wait();
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! The one session of an agent: who drives it, the load that runs, and the lease that ends it.
 //!
 //! In: calls, already authenticated. Out: records. A watchdog thread of its own ends the load when the coordinator's lease
-//! runs out, so that nothing that happens to the network or to the control plane can keep a load going.
+//! runs out, so that nothing that happens to the network or to the control plane can keep a load going. It waits for nobody: it sets
+//! a flag that a load looks at while it is prepared, while it runs and while it ends, and others wait for its threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tailsight_load::{Cursor, Driver, Interval, Prepared, Progress, Send};
@@ -13,10 +15,13 @@ use tempfile::NamedTempFile;
 
 use crate::wire::{Records, Summary, not_given};
 
-/// Without a sign of life for this long the load ends. Keep-alives come every second.
-pub(crate) const LEASE: Duration = Duration::from_millis(2_500);
+/// Without a sign of life for this long the load ends. Keep-alives come every second. A quarter of a second less than is promised:
+/// the watchdog looks, and the loading threads look up from their work, now and then.
+pub(crate) const LEASE: Duration = Duration::from_millis(2_250);
 /// How often the watchdog looks.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(25);
+/// How often a call looks whether the load that ends has ended.
+const ENDING: Duration = Duration::from_millis(10);
 
 /// Where an agent writes what it does.
 pub type Log = Arc<dyn Fn(&str) + Sync + std::marker::Send>;
@@ -130,8 +135,10 @@ pub(crate) struct Ended {
 /// What a session does.
 enum Phase {
     Idle,
-    /// A load is being started or stopped by the call with this number; it is not in our hands.
+    /// A load is being started by a call; it is not in our hands.
     Busy,
+    /// A load waits for its last replies; how it stood before.
+    Ending(Progress),
     Ready(Box<Ready>),
     Loading(Box<Running>),
     Ended(Box<Ended>),
@@ -141,6 +148,8 @@ struct Session {
     id: u64,
     who: String,
     seen: Instant,
+    /// Ends every load of the session at once, in whosever hands it is.
+    over: Arc<AtomicBool>,
     phase: Phase,
 }
 
@@ -194,35 +203,32 @@ impl Sessions {
             return Err(format!("the agent is in use by {}; wait until it is done", other.who));
         }
         self.log(&format!("session opened by {who}"));
-        *current = Some(Session { id, who, seen: Instant::now(), phase: Phase::Idle });
+        let (seen, over) = (Instant::now(), Arc::default());
+        *current = Some(Session { id, who, seen, over, phase: Phase::Idle });
         Ok(())
     }
 
     /// Renews the lease; whether a load runs.
     pub(crate) fn keep_alive(&self, id: u64) -> Result<bool, Denied> {
-        self.with(id, |session| Ok(matches!(session.phase, Phase::Loading(_) | Phase::Ready(_) | Phase::Busy)))
+        self.with(id, |session| Ok(!matches!(session.phase, Phase::Idle | Phase::Ended(_))))
     }
 
-    /// Takes the right to start a load.
-    pub(crate) fn begin_start(&self, id: u64) -> Result<(), Denied> {
+    /// Takes the right to start a load; gives the flag that ends it with the session.
+    pub(crate) fn begin_start(&self, id: u64) -> Result<Arc<AtomicBool>, Denied> {
         self.with(id, |session| match session.phase {
-            Phase::Idle | Phase::Ended(_) => {
-                session.phase = Phase::Busy;
-                Ok(())
-            }
-            Phase::Busy => Err("another call is still starting or stopping a load".into()),
             // One that was never begun is let go.
-            Phase::Ready(_) => {
+            Phase::Idle | Phase::Ended(_) | Phase::Ready(_) => {
                 session.phase = Phase::Busy;
-                Ok(())
+                Ok(session.over.clone())
             }
+            Phase::Busy | Phase::Ending(_) => Err("another call is still starting or stopping a load".into()),
             Phase::Loading(_) => Err("a load runs already; stop it first".into()),
         })
     }
 
     /// Hands over what is ready, or that nothing is. When the session has gone meanwhile it is let go at once.
     pub(crate) fn end_start(&self, id: u64, ready: Option<Ready>) -> Result<(), Denied> {
-        self.with(id, |session| {
+        self.change(id, |session| {
             session.phase = ready.map_or(Phase::Idle, |ready| Phase::Ready(Box::new(ready)));
             Ok(())
         })
@@ -259,6 +265,7 @@ impl Sessions {
                 let enough = running.wanted > 0 && progress.samples - running.window_from >= running.wanted;
                 Ok((progress, enough))
             }
+            Phase::Ending(progress) => Ok((*progress, false)),
             Phase::Ended(ended) => Ok((ended.progress, false)),
             phase => Err(idle(phase)),
         })
@@ -268,6 +275,8 @@ impl Sessions {
     pub(crate) fn records(&self, id: u64) -> Result<Records, Denied> {
         self.with(id, |session| match &mut session.phase {
             Phase::Loading(running) => Ok(running.records()),
+            // They come with the end.
+            Phase::Ending(_) => Ok(Records::default()),
             Phase::Ended(ended) => Ok(std::mem::take(&mut ended.records)),
             phase => Err(idle(phase)),
         })
@@ -275,84 +284,113 @@ impl Sessions {
 
     /// Ends the load. Blocks until its last replies have come or were given up.
     pub(crate) fn stop(&self, id: u64) -> Result<Summary, Denied> {
-        let running = self.with(id, |session| match std::mem::replace(&mut session.phase, Phase::Busy) {
-            Phase::Loading(running) => Ok(Ok(running)),
-            Phase::Ended(ended) => {
-                let summary = ended.summary.clone();
-                let reason = ended.reason.clone();
-                session.phase = Phase::Ended(ended);
-                Ok(Err(reason.map_or(Ok(summary), Err)))
+        let running = loop {
+            let taken = self.with(id, |session| match std::mem::replace(&mut session.phase, Phase::Busy) {
+                Phase::Loading(running) => {
+                    session.phase = Phase::Ending(running.driver.progress());
+                    Ok(Some(Ok(running)))
+                }
+                Phase::Ended(ended) => {
+                    let over = ended.reason.clone().map_or_else(|| Ok(ended.summary.clone()), Err);
+                    session.phase = Phase::Ended(ended);
+                    Ok(Some(Err(over)))
+                }
+                // The watchdog found it too fast, or another call stops it.
+                Phase::Ending(progress) => {
+                    session.phase = Phase::Ending(progress);
+                    Ok(None)
+                }
+                // It was never begun: connections and threads are let go.
+                Phase::Ready(_) => {
+                    session.phase = Phase::Idle;
+                    Err("no load runs".into())
+                }
+                phase => {
+                    let denied = idle(&phase);
+                    session.phase = phase;
+                    Err(denied)
+                }
+            })?;
+            match taken {
+                Some(taken) => break taken,
+                None => std::thread::sleep(ENDING),
             }
-            // It was never begun: connections and threads are let go.
-            Phase::Ready(_) => {
-                session.phase = Phase::Idle;
-                Err("no load runs".into())
-            }
-            phase => {
-                let denied = idle(&phase);
-                session.phase = phase;
-                Err(denied)
-            }
-        })?;
-        let running = match running {
-            Ok(running) => running,
-            Err(over) => return over,
         };
-        let ended = running.finish();
+        match running {
+            Ok(running) => Ok(self.finish(id, running, None, "load stopped by its coordinator")),
+            Err(over) => over,
+        }
+    }
+
+    /// Waits for the end of a load that is out of the session's hands, and hands it back.
+    fn finish(&self, id: u64, running: Box<Running>, reason: Option<String>, what: &str) -> Summary {
+        let mut ended = running.finish();
+        ended.reason = reason;
         let summary = ended.summary.clone();
-        self.log(&said("load stopped by its coordinator", &ended.progress));
+        self.log(&said(what, &ended.progress));
         // When the session has gone meanwhile, nobody waits for the records.
-        let _ = self.with(id, |session| {
+        let _ = self.change(id, |session| {
             session.phase = Phase::Ended(Box::new(ended));
             Ok(())
         });
-        Ok(summary)
+        summary
     }
 
     /// Ends the session and its load.
     pub(crate) fn exit(&self, id: u64) -> Result<(), Denied> {
         self.with(id, |_| Ok(()))?;
-        self.end("session closed by its coordinator");
+        join(self.end("session closed by its coordinator"));
         Ok(())
     }
 
     /// Ends everything, for good.
     pub(crate) fn close(&self, why: &str) {
         self.closing.store(true, Ordering::Relaxed);
-        self.end(why);
+        join(self.end(why));
     }
 
-    fn end(&self, why: &str) {
-        let Some(session) = self.lock().take() else { return };
-        match session.phase {
-            Phase::Loading(running) => {
-                let progress = running.driver.progress();
-                // Dropping a driver ends its threads without waiting for replies.
-                drop(running);
-                self.log(&said(&format!("{why} ({}): load ended", session.who), &progress));
-            }
-            _ => self.log(&format!("{why} ({})", session.who)),
-        }
+    /// Ends the session and what it has under way; gives the thread that waits for the end of its load, if one runs.
+    fn end(&self, why: &str) -> Option<JoinHandle<()>> {
+        let session = self.lock().take()?;
+        // Whoever has the load, and whatever its server does: from here on it ends by itself.
+        session.over.store(true, Ordering::Relaxed);
+        let Phase::Loading(running) = session.phase else {
+            self.log(&format!("{why} ({})", session.who));
+            return None;
+        };
+        running.driver.abandon();
+        let progress = running.driver.progress();
+        self.log(&said(&format!("{why} ({}): load ended", session.who), &progress));
+        // Dropping a driver waits for its threads. Without a thread to do so it is done here.
+        std::thread::Builder::new().name("load-end".into()).spawn(move || drop(running)).ok()
     }
 
+    /// Acts for a call, which is a sign of life.
     fn with<T>(&self, id: u64, act: impl FnOnce(&mut Session) -> Result<T, Denied>) -> Result<T, Denied> {
+        self.change(id, |session| {
+            session.seen = Instant::now();
+            act(session)
+        })
+    }
+
+    /// Acts without a sign of life: what a call began has come to its end.
+    fn change<T>(&self, id: u64, act: impl FnOnce(&mut Session) -> Result<T, Denied>) -> Result<T, Denied> {
         let mut current = self.lock();
         match current.as_mut().filter(|session| session.id == id) {
-            Some(session) => {
-                session.seen = Instant::now();
-                act(session)
-            }
+            Some(session) => act(session),
             None => Err("this session is over: its lease ran out, or the agent was restarted".into()),
         }
     }
 
     /// One look of the watchdog.
-    fn watch(&self) {
+    fn watch(self: &Arc<Self>) {
         let mut current = self.lock();
         let Some(session) = current.as_mut() else { return };
         if session.seen.elapsed() > LEASE {
             drop(current);
-            return self.end("no sign of life from the coordinator for 2.5 s");
+            // Nobody waits for its end here: the next coordinator has a watchdog too.
+            drop(self.end("no sign of life from the coordinator for 2.25 s"));
+            return;
         }
         let Phase::Loading(running) = &mut session.phase else { return };
         let (Some(ceiling), (then, before)) = (running.ceiling, running.seen) else { return };
@@ -367,18 +405,25 @@ impl Sessions {
             return;
         }
         let reason = format!("the closed loop reached {rate:.0} requests/s, {ceiling:.0} are allowed (--max-rate)");
-        if let Phase::Loading(running) = std::mem::replace(&mut session.phase, Phase::Busy) {
-            let mut ended = running.finish();
-            self.log(&said(&reason, &ended.progress));
-            ended.reason = Some(reason);
-            session.phase = Phase::Ended(Box::new(ended));
+        running.driver.end();
+        let progress = running.driver.progress();
+        if let Phase::Loading(running) = std::mem::replace(&mut session.phase, Phase::Ending(progress)) {
+            let (sessions, id) = (Arc::clone(self), session.id);
+            std::thread::spawn(move || sessions.finish(id, running, Some(reason.clone()), &reason));
         }
+    }
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread {
+        // It only drops; a panic of the load's was caught by its driver.
+        let _ = thread.join();
     }
 }
 
 fn idle(phase: &Phase) -> Denied {
     match phase {
-        Phase::Busy => "a load is being started or stopped".into(),
+        Phase::Busy | Phase::Ending(_) => "a load is being started or stopped".into(),
         Phase::Ended(ended) => ended.reason.clone().unwrap_or_else(|| "the load is over".into()),
         Phase::Idle | Phase::Ready(_) | Phase::Loading(_) => "no load runs".into(),
     }

@@ -251,6 +251,16 @@ impl Replies {
         }
     }
 
+    /// Whether replies are matched to requests by their order alone, so that one that nobody asked for spoils all that follow.
+    pub(crate) fn in_order(&self) -> bool {
+        match self {
+            Self::Stream(parser) => {
+                matches!(parser.kind(), Kind::MemcachedText | Kind::Resp | Kind::Http1 | Kind::Echo)
+            }
+            Self::Datagram(_) => false,
+        }
+    }
+
     /// A request is given up.
     pub(crate) fn forget(&mut self, id: u64) {
         // Whether it was still expected makes no difference.

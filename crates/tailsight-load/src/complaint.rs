@@ -71,6 +71,15 @@ pub enum Complaint {
         /// The first few reasons for which connections broke.
         reasons: Vec<String>,
     },
+    /// Connections were given up because what came on them was not the protocol's, or not asked for.
+    GivenUp {
+        /// How often.
+        times: u64,
+        /// Replies that nobody had asked for: those before them may be others' too.
+        unasked: u64,
+        /// The first few reasons for which connections broke.
+        reasons: Vec<String>,
+    },
     /// The server went away, or speaks another protocol.
     ServerGone {
         /// The last thing that went wrong.
@@ -116,7 +125,11 @@ impl Complaint {
     pub fn spoils(&self) -> bool {
         !matches!(
             self,
-            Self::Failed { .. } | Self::ClockStepped { .. } | Self::NicClockStepped { .. } | Self::SamplesLost { .. }
+            Self::GivenUp { unasked: 0, .. }
+                | Self::Failed { .. }
+                | Self::ClockStepped { .. }
+                | Self::NicClockStepped { .. }
+                | Self::SamplesLost { .. }
         )
     }
 }
@@ -174,6 +187,13 @@ impl fmt::Display for Complaint {
                     counts.unanswered
                 )?;
                 reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
+            }
+            Self::GivenUp { times, unasked, reasons } => {
+                write!(f, "connections were given up {times} times for what the server sent")?;
+                if *unasked > 0 {
+                    write!(f, ", which was {unasked} replies that nobody asked for")?;
+                }
+                write!(f, " ({})", reasons.join("; "))
             }
             Self::ServerGone { reason, garbage: false } => write!(f, "no connection is left: {reason}"),
             Self::ServerGone { reason, garbage: true } => write!(f, "the server does not speak the protocol: {reason}"),

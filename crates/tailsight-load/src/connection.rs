@@ -16,6 +16,10 @@ use crate::sample::{Sample, Status};
 use crate::stamps;
 use crate::tls::Tls;
 
+/// How long a connection is read at a time, ns, however much has come: then the others, the schedule and who may end the load have
+/// their turn.
+const READING_NS: u64 = 1_000_000;
+
 /// Why a connection cannot go on.
 #[derive(Debug)]
 pub(crate) enum Broken {
@@ -64,6 +68,12 @@ pub(crate) struct Connection {
     pub(crate) wants_write: bool,
     /// Whether it is in its thread's list of connections with requests in flight.
     pub(crate) listed: bool,
+    /// Whether the last reading of it ended before it was empty: epoll says so no second time.
+    pub(crate) unfinished: bool,
+    /// Whether it is in its thread's list of those.
+    pub(crate) read_on: bool,
+    /// Bytes that came.
+    pub(crate) came: u64,
     fd: OwnedFd,
     tls: Option<Box<Tls>>,
     datagram: bool,
@@ -107,6 +117,9 @@ impl Connection {
             dirty: false,
             wants_write: false,
             listed: false,
+            unfinished: false,
+            read_on: false,
+            came: 0,
             fd: socket.fd,
             tls: socket.tls,
             datagram,
@@ -136,6 +149,11 @@ impl Connection {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Bytes of requests that wait to be sent.
+    pub(crate) fn queued(&self) -> usize {
+        self.out.len() - self.at
     }
 
     /// When its oldest request in flight was sent, ns; 0 when it was not sent whole yet.
@@ -229,7 +247,18 @@ impl Connection {
         self.before_out += self.out.len() as u64;
         self.out.clear();
         self.at = 0;
+        self.all_left();
         Ok(())
+    }
+
+    /// Everything that was to be sent is with the kernel.
+    #[inline]
+    fn all_left(&mut self) {
+        if self.is_http2
+            && let Some(http2) = self.replies.http2()
+        {
+            http2.sent();
+        }
     }
 
     /// Whether a request of the sample ends at or before `end` and is not sent yet.
@@ -286,20 +315,27 @@ impl Connection {
             self.before_out += self.out.len() as u64;
             self.out.clear();
             self.at = 0;
+            self.all_left();
         }
         Ok(())
     }
 
-    /// Reads what has come and records the replies in it; gives how many there were, and whether anything came.
+    /// Reads what has come, for a while, and records the replies in it; gives how many there were, and whether anything came.
     pub(crate) fn receive(&mut self, lane: &mut Lane) -> Result<(u32, bool), Broken> {
         if self.state != State::Open {
             return Ok((0, false));
         }
         let (mut count, mut any) = (0, false);
+        self.unfinished = false;
+        let enough_ns = now_ns() + READING_NS;
         loop {
             let want = self.stamps && self.sampled > 0;
             let room = lane.buffer.len();
             let asked_ns = now_ns();
+            if any && asked_ns >= enough_ns {
+                self.unfinished = true;
+                return Ok((count, any));
+            }
             let (got, raw) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
                 Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(lane)),
                 Ok(read) => read,
@@ -311,6 +347,7 @@ impl Connection {
                 Err(error) => return Err(Broken::Closed(error.to_string())),
             };
             any = true;
+            self.came += got as u64;
             let now = now_ns();
             let stamp = lane.placed(self.nic, raw);
             if let Some(tls) = &mut self.tls {
@@ -362,11 +399,13 @@ impl Connection {
         let (emptied_ns, datagram) = (self.emptied_ns, self.datagram);
         // Of a TLS record that has not come whole there is nothing in `bytes`, but the stamp may be its.
         let more = self.tls.as_ref().is_some_and(|tls| tls.ended_within_record());
-        let (mut count, mut good, mut early) = (0_u32, false, false);
+        let in_order = self.replies.in_order();
+        let (mut count, mut good, mut early, mut unasked) = (0_u32, false, false, false);
         let result = self.replies.feed(bytes, |reply| {
             let pending = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0);
             let Some(pending) = pending else {
                 bump(&lane.published.unasked);
+                unasked = true;
                 return;
             };
             if pending.called_ns == 0 {
@@ -389,6 +428,10 @@ impl Connection {
         self.finish_batch(lane);
         if early {
             return Err(Broken::Garbage("a reply to a request that was not wholly sent".into()));
+        }
+        if unasked && in_order {
+            // The next request would be answered by what was sent before it.
+            return Err(Broken::Garbage("a reply that nobody asked for".into()));
         }
         result.map_err(|e| Broken::Garbage(e.to_string()))?;
         if self.is_http2 && self.replies.owed(&mut self.out) {
@@ -524,6 +567,7 @@ impl Connection {
         self.state = State::Connecting;
         (self.proven, self.wants_write, self.dirty, self.stamp_count) = (false, false, false, 0);
         self.emptied_ns = 0;
+        self.unfinished = false;
         // Numbers go on: a wire id of the old connection means nothing on the new one.
         debug_assert_eq!(self.in_flight, 0);
     }

@@ -9,9 +9,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, bind};
 use nix::sys::socket::{getsockopt, setsockopt, socket, sockopt};
 
+use crate::clock::now_ns;
 use crate::connection::Socket;
 use crate::tls::{Tls, TlsSetup};
-use crate::{LoadError, Plan, Target};
+use crate::{Leash, LoadError, Plan, Target};
+
+/// Who waits looks up so often whether it is to go on, ms.
+const LOOK_MS: u64 = 20;
 
 /// Opens sockets of one target.
 #[derive(Debug, Clone)]
@@ -31,7 +35,7 @@ enum Address {
 
 impl Dialer {
     /// Resolves the target and finds the first of its addresses that accepts.
-    pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
+    pub(crate) fn new(plan: &Plan, leash: &Leash<'_>) -> Result<Self, LoadError> {
         let tls = if matches!(plan.target, Target::Tls(_)) { Some(TlsSetup::new(plan)?) } else { None };
         let mut dialer = Self {
             target: plan.target.clone(),
@@ -50,8 +54,9 @@ impl Dialer {
         let mut last = None;
         for candidate in candidates {
             dialer.address = candidate;
-            match dialer.connected() {
+            match dialer.connected(leash) {
                 Ok(_) => return Ok(dialer),
+                Err(error @ LoadError::Ended { .. }) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
@@ -62,17 +67,27 @@ impl Dialer {
         LoadError::Connect { target: self.target.to_string(), reason }
     }
 
-    /// A socket that is connected; waits for it.
-    pub(crate) fn connected(&self) -> Result<Socket, LoadError> {
+    /// A socket that is connected; waits for it as long as the plan and the leash let it.
+    pub(crate) fn connected(&self, leash: &Leash<'_>) -> Result<Socket, LoadError> {
         let socket = self.start().map_err(|e| self.refused(e))?;
-        let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&socket.fd), PollFlags::POLLOUT)];
-        let timeout = PollTimeout::try_from((self.patience_ns / 1_000_000).min(1 << 30) as i32);
-        let ready = poll(&mut fds, timeout.unwrap_or(PollTimeout::MAX)).map_err(|e| self.refused(e.into()))?;
-        let error = getsockopt(&socket.fd, sockopt::SocketError).map_err(|e| self.refused(e.into()))?;
-        match (ready, error) {
-            (0, _) => Err(self.refused(io::ErrorKind::TimedOut.into())),
-            (_, 0) => Ok(socket),
-            (_, error) => Err(self.refused(io::Error::from_raw_os_error(error))),
+        let deadline = now_ns().saturating_add(self.patience_ns);
+        loop {
+            if let Some(over) = leash.over() {
+                return Err(over.during(&self.target, "connecting", 0));
+            }
+            let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&socket.fd), PollFlags::POLLOUT)];
+            let ready = match poll(&mut fds, look(deadline)) {
+                Ok(ready) => ready,
+                Err(Errno::EINTR) => 0,
+                Err(error) => return Err(self.refused(error.into())),
+            };
+            let error = getsockopt(&socket.fd, sockopt::SocketError).map_err(|e| self.refused(e.into()))?;
+            match (ready, error) {
+                (0, _) if now_ns() >= deadline => return Err(self.refused(io::ErrorKind::TimedOut.into())),
+                (0, _) => {}
+                (_, 0) => return Ok(socket),
+                (_, error) => return Err(self.refused(io::Error::from_raw_os_error(error))),
+            }
         }
     }
 
@@ -114,6 +129,12 @@ impl Dialer {
         };
         Ok(Socket { fd, tls })
     }
+}
+
+/// How long to poll before looking up, when it must end by this time, ns.
+pub(crate) fn look(deadline_ns: u64) -> PollTimeout {
+    let left = deadline_ns.saturating_sub(now_ns()).div_ceil(1_000_000);
+    PollTimeout::try_from(left.min(LOOK_MS) as i32).unwrap_or(PollTimeout::ZERO)
 }
 
 fn start_connect(fd: &OwnedFd, address: &dyn SockaddrLike) -> io::Result<()> {

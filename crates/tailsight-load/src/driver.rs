@@ -18,10 +18,11 @@ use crate::engine::{Ended, Engine};
 use crate::host::{self, Treatment};
 use crate::keys::Keys;
 use crate::lane::{Control, Lane, Published};
+use crate::leash::Over;
 use crate::outcome::{Outcome, ThreadReport};
 use crate::rng::{Purpose, stream};
 use crate::together::Meeting;
-use crate::{Interval, LoadError, Plan, Sample, Schedule, Send, Wait};
+use crate::{Interval, Leash, LoadError, Plan, Sample, Schedule, Send, Wait};
 
 /// A load that runs on threads of its own. Dropping it ends the load at once.
 #[derive(Debug)]
@@ -64,6 +65,9 @@ impl Prepared {
         driver
     }
 }
+
+/// How often who waits for the threads looks up.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Time for all threads to wake before the first request is due, ns.
 pub const LEAD_NS: u64 = 2_000_000;
@@ -110,7 +114,15 @@ impl Driver {
     /// # Errors
     /// What is wrong with the plan, the target or the server; no request of the load was sent then.
     pub fn prepare(plan: Plan) -> Result<Prepared, LoadError> {
-        Self::prepare_one(plan, None)
+        Self::prepare_within(plan, &Leash::default())
+    }
+
+    /// The same, as long as the leash lets it.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`], and [`LoadError::Ended`].
+    pub fn prepare_within(plan: Plan, leash: &Leash<'_>) -> Result<Prepared, LoadError> {
+        Self::prepare_one(plan, None, leash)
     }
 
     /// Prepares several loads of one thread each that will poll without a pause ([`Wait::Spin`]) and share a core: one thread
@@ -125,11 +137,12 @@ impl Driver {
             return Err((i, LoadError::Plan(reason.into())));
         }
         let meeting = Arc::new(Meeting::new(plans.len()));
-        let prepare = |(i, plan)| Self::prepare_one(plan, Some(&meeting)).map_err(|error| (i, error));
+        let leash = Leash::default();
+        let prepare = |(i, plan)| Self::prepare_one(plan, Some(&meeting), &leash).map_err(|error| (i, error));
         plans.into_iter().enumerate().map(prepare).collect()
     }
 
-    fn prepare_one(plan: Plan, meeting: Option<&Arc<Meeting>>) -> Result<Prepared, LoadError> {
+    fn prepare_one(plan: Plan, meeting: Option<&Arc<Meeting>>, leash: &Leash<'_>) -> Result<Prepared, LoadError> {
         plan.validate()?;
         let allowed = host::allowed_cpus();
         if let Some(cpu) = plan.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -140,9 +153,13 @@ impl Driver {
         let plan = Arc::new(plan);
         host::raise_file_limit(u64::from(plan.connections) + u64::from(plan.threads));
         let schedule = Schedule::in_bursts(&plan.arrivals, &plan.rate, plan.burst, plan.seed)?;
-        let dialer = Dialer::new(&plan)?;
+        let dialer = Dialer::new(&plan, leash)?;
         let keys = Arc::new(Keys::new(&plan.workload));
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control {
+            let_go: leash.abandon.clone(),
+            prepared_by_ns: if leash.until_ns == u64::MAX { 0 } else { leash.until_ns },
+            ..Control::default()
+        });
         control.threshold.store(Control::threshold(plan.sampling), Ordering::Relaxed);
         let cpus = choose_cpus(&plan);
         let mut driver = Self {
@@ -185,8 +202,20 @@ impl Driver {
             go.push(go_sender);
         }
         for receiver in ready {
-            // A thread that ended without a word has panicked; joining it will say so.
-            receiver.recv().unwrap_or_else(|_| Err(LoadError::Plan("a loading thread panicked".into())))?;
+            loop {
+                match receiver.recv_timeout(LOOK) {
+                    Ok(prepared) => break prepared?,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => {
+                        // A thread that ended without a word has panicked; joining it will say so.
+                        return Err(LoadError::Plan("a loading thread panicked".into()));
+                    }
+                    // The threads see their time and their flag by themselves, but not the caller's; dropping the driver tells them.
+                    Err(mpsc::RecvTimeoutError::Timeout) if leash.over() == Some(Over::Stopped) => {
+                        return Err(Over::Stopped.during(&plan.target, "getting ready", 0));
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                }
+            }
         }
         Ok(Prepared { go, driver })
     }
@@ -282,6 +311,17 @@ impl Driver {
     /// Asks for the end of sending and does not wait for it, as [`Driver::stop`] and [`Driver::wait`] do.
     pub fn end(&self) {
         self.control.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The same; late requests are then sent, and replies waited for, no longer than this each, ns.
+    pub fn end_within(&self, ns: u64) {
+        self.control.drain_ns.store(ns.max(1), Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Ends the load at once and does not wait for it: no request leaves after the turn at hand.
+    pub fn abandon(&self) {
+        self.control.abandon.store(true, Ordering::Relaxed);
     }
 
     /// Stops sending, waits for the last replies (at most [`Plan::drain_ns`]), and gives what was measured.
@@ -408,7 +448,7 @@ pub(crate) fn merge(parts: &[&[Send]], ended: bool) -> (Vec<Send>, Vec<usize>) {
 /// # Errors
 /// As [`Driver::start`]; a plan without a duration and an endless schedule ends only by `stop`.
 pub fn run(plan: Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Outcome, LoadError> {
-    let driver = Driver::start(plan)?;
+    let driver = Driver::prepare_within(plan, &Leash { stop, ..Leash::default() })?.go(0);
     loop {
         std::thread::sleep(Duration::from_millis(100));
         let now = driver.progress();
@@ -435,6 +475,7 @@ impl ThreadReport {
         self.clock_error_ns = engine.lane.wall.offset.error_ns.max(engine.lane.nics.error_ns());
         (self.nic_clock_steps, self.nic_clock_step_max_ns) = engine.lane.nics.steps();
         self.stamps = engine.lane.stamp_source();
+        self.given_up = engine.given_up;
         self.troubles = engine.troubles.clone();
         self.ended = ended;
     }

@@ -71,6 +71,8 @@ pub(crate) struct Engine {
     asks: Rng,
     lots: Rng,
     dirty: Vec<u32>,
+    /// Connections that were read for a while and have more.
+    unfinished: VecDeque<u32>,
     /// Connections with requests in flight, oldest first: where a lazy thread looks for replies.
     flying: VecDeque<u32>,
     turn: usize,
@@ -96,6 +98,8 @@ pub(crate) struct Engine {
     drawn: u64,
     /// The interval at hand: when it began, and sent, answered, failed and CPU time until then.
     row: (u64, u64, u64, u64, u64),
+    /// How often a connection was given up because what came on it was not the protocol's.
+    pub(crate) given_up: u64,
     /// What went wrong with connections: the first few reasons.
     pub(crate) troubles: Vec<String>,
 }
@@ -137,6 +141,7 @@ impl Engine {
             asks: rngs.0,
             lots: rngs.1,
             dirty: Vec::new(),
+            unfinished: VecDeque::new(),
             flying: VecDeque::new(),
             turn: 0,
             crowded: 0,
@@ -152,6 +157,7 @@ impl Engine {
             drain: None,
             drawn: 0,
             row: (0, 0, 0, 0, 0),
+            given_up: 0,
             troubles: Vec::new(),
         })
     }
@@ -176,14 +182,34 @@ impl Engine {
         self.flying.reserve(self.connections.len() + 1);
         self.top_up();
         self.lane.nics.begin();
-        sleep_until(start_ns.saturating_sub(50_000));
+        self.sleep_to_start(start_ns.saturating_sub(50_000));
         self.lane.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
-        self.chores_ns = start_ns;
-        if let Some(outstanding) = self.plan.arrivals.outstanding() {
+        // Who is let go before the start does not wait for it.
+        self.chores_ns = start_ns.min(now_ns());
+        if let Some(outstanding) = self.plan.arrivals.outstanding()
+            && !self.is_ended()
+        {
             for i in 0..self.connections.len() {
                 self.refill(i, outstanding);
             }
+        }
+    }
+
+    /// Whether somebody ended the load.
+    fn is_ended(&self) -> bool {
+        let control = &self.lane.control;
+        control.is_abandoned() || control.stop.load(Ordering::Relaxed)
+    }
+
+    /// The start may be seconds away, and the load may be ended until then.
+    fn sleep_to_start(&self, until_ns: u64) {
+        while !self.is_ended() {
+            let now = now_ns();
+            if now >= until_ns {
+                return;
+            }
+            sleep_until(until_ns.min(now + CHORES_NS));
         }
     }
 
@@ -202,7 +228,7 @@ impl Engine {
             if let Some(ended) = self.gone.take() {
                 return Some(ended);
             }
-            if self.lane.control.abandon.load(Ordering::Relaxed) {
+            if self.lane.control.is_abandoned() {
                 return Some(Ended::Planned);
             }
             if self.drain.is_none() && self.lane.control.stop.load(Ordering::Relaxed) {
@@ -220,13 +246,14 @@ impl Engine {
             // Late requests are still sent for as long as replies are waited for, and for a third of that when no
             // connection takes them: the replies that make room may only be late themselves.
             let sent_all = self.schedule.is_none() || next >= self.end_ns;
-            let patience = if self.full { self.plan.drain_ns / 3 } else { self.plan.drain_ns };
+            let drain_ns = self.lane.control.drain_ns(&self.plan);
+            let patience = if self.full { drain_ns / 3 } else { drain_ns };
             let given_up = now >= self.end_ns.saturating_add(patience);
             if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
                 // A replay may be over before the plan's time.
                 self.end_ns = self.end_ns.min(now);
                 self.count_unsent();
-                self.drain = Some(now + self.plan.drain_ns);
+                self.drain = Some(now.saturating_add(drain_ns));
                 return None;
             }
             match self.full {
@@ -421,6 +448,11 @@ impl Engine {
     /// Reads a connection; in a closed loop asks anew.
     fn receive(&mut self, i: usize) -> bool {
         let (replies, any) = self.attend(i, |connection, lane| connection.receive(lane));
+        let connection = &mut self.connections[i];
+        if connection.unfinished && !connection.read_on {
+            connection.read_on = true;
+            self.unfinished.push_back(i as u32);
+        }
         if replies > 0
             && let Some(outstanding) = self.plan.arrivals.outstanding()
             && (self.connections[i].in_flight() == 0 || !matches!(self.plan.arrivals, Arrivals::Batch(_)))
@@ -513,6 +545,7 @@ impl Engine {
         if self.troubles.len() < 8 && !self.troubles.iter().any(|t| t == broken.reason()) {
             self.troubles.push(broken.reason().to_owned());
         }
+        self.given_up += u64::from(matches!(broken, Broken::Garbage(_)));
         self.attempts[i] = if proven { 0 } else { self.attempts[i] + 1 };
         if self.attempts[i] >= ATTEMPTS {
             self.connections[i].state = State::Down { again_ns: u64::MAX };
@@ -528,6 +561,9 @@ impl Engine {
     }
 
     fn connect_anew(&mut self, i: usize) {
+        // What the old one had proven says nothing of the next. Where connecting fails at once (a Unix socket without a listener),
+        // it would be tried again at once, for ever.
+        self.connections[i].proven = false;
         crate::lane::bump(&self.lane.published.reconnects);
         let started = self.dialer.start().and_then(|socket| {
             self.connections[i].replace(socket, Replies::new(&self.plan));

@@ -67,6 +67,14 @@ pub enum LoadError {
         /// What came instead.
         reason: String,
     },
+    /// The preparation was ended from outside: interrupted, or the time for it was over.
+    #[error("{target}: {reason}")]
+    Ended {
+        /// The target.
+        target: String,
+        /// By what, and what was being done.
+        reason: String,
+    },
     /// The operating system refused something.
     #[error("cannot {what}: {reason}")]
     Io {

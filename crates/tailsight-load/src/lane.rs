@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::arena::Arena;
 use crate::clock::WallWatch;
+use crate::leash::Leash;
 use crate::nic::{Nics, StampSource};
 use crate::sample::{Interval, Sample, Send, Status};
 use crate::stamps::Raw;
@@ -20,6 +21,12 @@ pub(crate) struct Control {
     pub(crate) stop: AtomicBool,
     /// Stop without draining: the driver itself goes away.
     pub(crate) abandon: AtomicBool,
+    /// The same, by whoever holds the load's [leash](Leash).
+    pub(crate) let_go: Arc<AtomicBool>,
+    /// The preparation must be over by then, ns; 0: it has no limit but those of its steps.
+    pub(crate) prepared_by_ns: u64,
+    /// Replies are waited for at most so long, ns, and not longer than the plan says; 0: as the plan says.
+    pub(crate) drain_ns: AtomicU64,
     /// A request is chosen when its 32 random bits are below this; 2^32 chooses all. 0 chooses none.
     pub(crate) threshold: AtomicU64,
     /// Number of the measurement window.
@@ -29,6 +36,25 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// The preparation, as a thread sees its limits.
+    pub(crate) fn leash(&self) -> Leash<'_> {
+        let until_ns = if self.prepared_by_ns == 0 { u64::MAX } else { self.prepared_by_ns };
+        Leash { until_ns, stop: &self.abandon, abandon: self.let_go.clone() }
+    }
+
+    /// Whether the load is to end without draining.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandon.load(Ordering::Relaxed) || self.let_go.load(Ordering::Relaxed)
+    }
+
+    /// How long replies are waited for, ns.
+    pub(crate) fn drain_ns(&self, plan: &Plan) -> u64 {
+        match self.drain_ns.load(Ordering::Relaxed) {
+            0 => plan.drain_ns,
+            ns => plan.drain_ns.min(ns),
+        }
+    }
+
     /// The threshold of a sampling rate.
     pub(crate) fn threshold(sampling: f64) -> u64 {
         (sampling.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64

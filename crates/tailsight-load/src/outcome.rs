@@ -99,6 +99,8 @@ pub struct ThreadReport {
     pub nic_clock_step_max_ns: u64,
     /// Where its time stamps come from.
     pub stamps: StampSource,
+    /// How often a connection was given up because what came on it was not the protocol's, or not asked for.
+    pub given_up: u64,
     /// The first few reasons for which connections broke.
     pub troubles: Vec<String>,
     pub(crate) ended: Ended,
@@ -277,10 +279,14 @@ impl Outcome {
                 complaints.push(Complaint::RateMissed { asked_per_s, sent_per_s, limit: RATE_ERROR });
             }
         }
+        let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
+        reasons.sort();
+        reasons.dedup();
+        let times = self.threads.iter().map(|t| t.given_up).sum();
+        if times > 0 {
+            complaints.push(Complaint::GivenUp { times, unasked: counts.unasked, reasons: reasons.clone() });
+        }
         if counts.failed() > 0 {
-            let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
-            reasons.sort();
-            reasons.dedup();
             complaints.push(Complaint::Failed { counts, reasons });
         }
         let most = |of: fn(&ThreadReport) -> u64| self.threads.iter().map(of).max().unwrap_or(0);

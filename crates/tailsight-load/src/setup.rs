@@ -3,13 +3,15 @@
 
 use std::os::fd::BorrowedFd;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use tailsight_protocol::{Kind, wire};
 
 use crate::clock::now_ns;
 use crate::codec::{Ask, Replies};
 use crate::connection::{Broken, Connection};
+use crate::dialer::look;
 use crate::engine::Engine;
+use crate::leash::bytes_came;
 use crate::sample::Status;
 use crate::{LoadError, Receive, Target};
 
@@ -25,7 +27,7 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
     let plan = engine.plan.clone();
     let datagram = plan.target.is_datagram();
     for index in (thread..plan.connections).step_by(plan.threads as usize) {
-        let socket = engine.dialer.connected()?;
+        let socket = engine.dialer.connected(&engine.lane.control.leash())?;
         let mut places = plan.outstanding;
         if index == thread && plan.workload.preload && engine.encoder.has_keys() {
             places = places.max(STORING[usize::from(datagram)]);
@@ -52,14 +54,26 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
     check_stamps(engine, thread)
 }
 
-/// Sends and reads until `done`, within the plan's patience since the last byte came.
+/// Sends and reads until `done`, within the plan's patience, which nothing that comes renews, and as long as the load may be prepared.
 fn pump(
     engine: &mut Engine,
     i: usize,
     step: &'static str,
     done: impl Fn(&mut Connection) -> bool,
 ) -> Result<(), LoadError> {
+    let patience_ns = engine.plan.patience_ns;
+    pump_within(engine, i, step, patience_ns, done)
+}
+
+fn pump_within(
+    engine: &mut Engine,
+    i: usize,
+    step: &'static str,
+    patience_ns: u64,
+    done: impl Fn(&mut Connection) -> bool,
+) -> Result<(), LoadError> {
     let plan = engine.plan.clone();
+    let control = engine.lane.control.clone();
     let fail = |reason: String| match plan.target {
         Target::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
         _ => {
@@ -78,7 +92,8 @@ fn pump(
         }
         Broken::Garbage(reason) => fail(reason),
     };
-    let mut deadline = now_ns() + plan.patience_ns;
+    let deadline = now_ns().saturating_add(patience_ns);
+    let before = engine.connections[i].came;
     loop {
         let connection = &mut engine.connections[i];
         connection.wants_write = false;
@@ -86,22 +101,25 @@ fn pump(
         if done(connection) {
             return Ok(());
         }
-        let left = deadline.saturating_sub(now_ns()).div_ceil(1_000_000);
-        if left == 0 {
-            let seconds = plan.patience_ns as f64 / 1e9;
-            return Err(fail(format!("no answer in {seconds} s; is it this protocol that the server speaks?")));
+        let came = connection.came - before;
+        if let Some(over) = control.leash().over() {
+            return Err(over.during(&plan.target, step, came));
+        }
+        if now_ns() >= deadline {
+            let seconds = patience_ns as f64 / 1e9;
+            let came = bytes_came(came);
+            return Err(fail(format!(
+                "no answer in {seconds:.1} s: {came}; is it this protocol that the server speaks?"
+            )));
         }
         let wanted = PollFlags::POLLIN | if connection.wants_write { PollFlags::POLLOUT } else { PollFlags::empty() };
         // SAFETY: the connection keeps the descriptor open over the call.
         let fd = unsafe { BorrowedFd::borrow_raw(connection.fd()) };
-        let timeout = PollTimeout::try_from(left.min(1000) as i32).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(fd, wanted)], timeout) {
+        match poll(&mut [PollFd::new(fd, wanted)], look(deadline)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(fail(error.to_string())),
         }
-        if connection.receive(&mut engine.lane).map_err(broken)?.1 {
-            deadline = now_ns() + plan.patience_ns;
-        }
+        connection.receive(&mut engine.lane).map_err(broken)?;
     }
 }
 
@@ -130,6 +148,8 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
     let datagram = plan.target.is_datagram();
     // However few are outstanding in the load: one store after the other costs as much CPU time as a second of it.
     let at_once = STORING[usize::from(datagram)];
+    // The slowest network that is worth a load carries 1 MB/s.
+    let mut patience_ns = plan.patience_ns;
     for pass in 1..=PASSES {
         let lost = engine.lane.prepared[Status::Lost as usize];
         let mut key = thread;
@@ -144,11 +164,13 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
             }
             // Half of them together: a store for each answer would be a send, a sleep and a read each. Lost datagrams keep their
             // places, and half of the places would be lost sooner than all.
+            let queued = engine.connections[0].queued() as u64;
+            patience_ns = patience_ns.max(plan.patience_ns.saturating_add(2_000 * queued));
             let left = if datagram { at_once - 1 } else { at_once / 2 };
-            let result = pump(engine, 0, STEP, |c| c.in_flight() <= left && c.has_room(at_once));
+            let result = pump_within(engine, 0, STEP, patience_ns, |c| c.in_flight() <= left && c.has_room(at_once));
             give_up_datagrams(engine, result, datagram)?;
         }
-        let result = pump(engine, 0, STEP, |c| c.in_flight() == 0);
+        let result = pump_within(engine, 0, STEP, patience_ns, |c| c.in_flight() == 0);
         give_up_datagrams(engine, result, datagram)?;
         std::mem::swap(&mut before, &mut engine.lane.prepared);
         let refused = bad(&engine.lane.prepared) - bad(&before) + engine.lane.prepared[Status::Miss as usize]

@@ -42,16 +42,13 @@ impl Target {
         Some(host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host))
     }
 
-    /// Whether the server is on this host, as far as addresses tell (in this network namespace): one can bind to those of this host
-    /// only.
+    /// Whether the server is on this host, as far as addresses tell: one that this network namespace has, or another one of this
+    /// host (a container) to which no device of the hardware leads.
     #[must_use]
     pub fn is_here(&self) -> bool {
         match self {
             Self::Unix(_) => true,
-            _ => {
-                let own = |a: &SocketAddr| std::net::UdpSocket::bind((a.ip(), 0)).is_ok();
-                self.resolve().unwrap_or_default().iter().any(own)
-            }
+            _ => self.resolve().unwrap_or_default().iter().any(|address| crate::nearby::is_here(*address)),
         }
     }
 

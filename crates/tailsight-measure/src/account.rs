@@ -16,12 +16,13 @@ pub(crate) enum Na {
     ClientCpu,
     ClientStarved,
     OpenLoop,
+    OutOfStep,
     Client,
 }
 
 impl Na {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Stalled,
         Self::Agent,
         Self::Interrupted,
@@ -29,6 +30,7 @@ impl Na {
         Self::ClientCpu,
         Self::ClientStarved,
         Self::OpenLoop,
+        Self::OutOfStep,
         Self::Client,
     ];
 
@@ -42,6 +44,7 @@ impl Na {
             Self::ClientCpu => "client-cpu",
             Self::ClientStarved => "client-starved",
             Self::OpenLoop => "open-loop",
+            Self::OutOfStep => "out-of-step",
             Self::Client => "client",
         }
     }
@@ -63,6 +66,9 @@ impl Na {
             Self::OpenLoop => Some(
                 "requests that found every connection full were held back, so that the server did not see the load asked for",
             ),
+            Self::OutOfStep => {
+                Some("where replies come that nobody asked for, those to requests cannot be told from them")
+            }
             Self::Client => Some("a part of the client failed, so that the server did not see the load asked for"),
         }
     }

@@ -5,6 +5,9 @@
 //! ([`block_permutation_test`]); the longer of both runs' blocks are used. Two runs also differ by what changes from start to
 //! start (memory layout, hash seeds, neighbours), which one run each cannot show: a small difference that is significant may
 //! be that. `worse_by` keeps such differences from failing a build.
+//!
+//! A reply that shared its stamp with later ones came up to `shared_ns` earlier than it says. So a run is worse only if it also is
+//! when its replies came as early, and those of the other as late, as they can have come; and better the other way round.
 
 use serde::{Deserialize, Serialize};
 use tailsight_stats::compare::block_permutation_test;
@@ -13,6 +16,7 @@ use tailsight_stats::quantile::{quantile, sorted};
 
 use crate::Error;
 use crate::report::Report;
+use crate::samples::Latencies;
 
 /// False-alarm rate of "worse".
 pub const ALPHA: f64 = 0.01;
@@ -55,26 +59,43 @@ pub struct Against {
 ///
 /// # Errors
 /// When either has too few samples.
-pub fn compare(ours: &[f64], other: &[f64], q: f64, allowed: f64, file: &str, seed: u64) -> Result<Against, Error> {
+pub fn compare(
+    ours: &Latencies,
+    other: &Latencies,
+    q: f64,
+    allowed: f64,
+    file: &str,
+    seed: u64,
+) -> Result<Against, Error> {
     let length = |series: &[f64]| batches(series).map_or(series.len() / 20, |b| b.length).max(1);
-    let block = length(ours).max(length(other));
-    let found = block_permutation_test(ours, other, q, LEVEL, block, RESAMPLES, seed)?;
+    let block = length(&ours.latest_ns).max(length(&other.latest_ns));
+    let test = |a: &[f64], b: &[f64]| block_permutation_test(a, b, q, LEVEL, block, RESAMPLES, seed);
+    let found = test(&ours.latest_ns, &other.latest_ns)?;
+    // The most that can be said for this run, and the most that can be said against it.
+    let exact = ours.is_exact() && other.is_exact();
+    let (kind, harsh) = if exact {
+        (found, found)
+    } else {
+        (test(ours.earliest(), &other.latest_ns)?, test(&ours.latest_ns, other.earliest())?)
+    };
     let value = |series: &[f64]| quantile(&sorted(series.to_vec()), q).unwrap_or(f64::NAN);
-    let other_ns = value(other);
+    let other_ns = value(&other.latest_ns);
+    // Where stamps alone can make the difference, nothing tells the two apart.
+    let alike = !exact && kind.difference <= 0.0 && harsh.difference >= 0.0;
     Ok(Against {
         file: file.to_owned(),
         percentile: crate::measure::name(q),
-        value_ns: value(ours),
+        value_ns: value(&ours.latest_ns),
         other_ns,
         difference_ns: found.difference,
-        lower_ns: found.lower,
-        upper_ns: found.upper,
-        p_slower: found.p_larger,
-        p_different: found.p_value,
+        lower_ns: kind.lower,
+        upper_ns: harsh.upper,
+        p_slower: kind.p_larger,
+        p_different: if alike { 1.0 } else { kind.p_value.max(harsh.p_value) },
         block,
         allowed,
-        worse: found.p_larger < ALPHA && found.lower > allowed * other_ns,
-        better: found.p_value < ALPHA && found.difference < 0.0,
+        worse: kind.p_larger < ALPHA && kind.lower > allowed * other_ns,
+        better: harsh.p_value < ALPHA && harsh.difference < 0.0,
     })
 }
 
@@ -131,15 +152,38 @@ mod tests {
             .collect()
     }
 
+    fn exact(latest_ns: Vec<f64>) -> Latencies {
+        Latencies { latest_ns, earliest_ns: None }
+    }
+
     #[test]
     fn a_slower_run_is_worse_and_an_alike_one_is_not() {
-        let base = series(1, 1.0);
+        let (series, base) = (|seed, scale| exact(series(seed, scale)), exact(series(1, 1.0)));
         let same = compare(&series(2, 1.0), &base, 0.99, 0.0, "f", 1).unwrap();
         assert!(!same.worse && !same.better && same.block > 1, "{same:?}");
         let slower = compare(&series(3, 1.2), &base, 0.99, 0.0, "f", 1).unwrap();
         assert!(slower.worse && slower.lower_ns > 0.0 && slower.difference_ns < slower.upper_ns, "{slower:?}");
         assert!(!compare(&series(3, 1.2), &base, 0.99, 0.5, "f", 1).unwrap().worse, "20 % is allowed");
         assert!(compare(&series(4, 0.8), &base, 0.99, 0.0, "f", 1).unwrap().better);
-        assert!(compare(&[1.0], &base, 0.99, 0.0, "f", 1).is_err());
+        assert!(compare(&exact(vec![1.0]), &base, 0.99, 0.0, "f", 1).is_err());
+    }
+
+    /// Regression: a run whose replies were read several at a time was worse by what their shared stamps may be late.
+    #[test]
+    fn what_shared_stamps_may_be_late_by_makes_no_run_worse_or_better() {
+        let shared = |seed, scale: f64, late: f64| {
+            let came = series(seed, scale);
+            Latencies { latest_ns: came.iter().map(|ns| ns * late).collect(), earliest_ns: Some(came) }
+        };
+        let base = exact(series(1, 1.0));
+        // Alike, but read up to 20 % late, in this run or in the other.
+        let ours = compare(&shared(3, 1.0, 1.2), &base, 0.99, 0.0, "f", 1).unwrap();
+        assert!(!ours.worse && ours.difference_ns > 0.0 && ours.lower_ns < 0.0, "{ours:?}");
+        let theirs = compare(&base, &shared(3, 1.0, 1.2), 0.99, 0.0, "f", 1).unwrap();
+        assert!(!theirs.better && !theirs.worse && theirs.difference_ns < 0.0 && theirs.upper_ns > 0.0, "{theirs:?}");
+        // Slower and faster by more than the stamps can hide.
+        let slower = compare(&shared(4, 1.5, 1.1), &base, 0.99, 0.0, "f", 1).unwrap();
+        assert!(slower.worse && slower.p_different < ALPHA, "{slower:?}");
+        assert!(compare(&shared(5, 0.6, 1.1), &base, 0.99, 0.0, "f", 1).unwrap().better);
     }
 }

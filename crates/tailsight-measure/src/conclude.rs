@@ -80,6 +80,14 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         _ => spoiled.or_else(|| halted(&context, halt)),
     };
     verdict = worse.unwrap_or(verdict);
+    if let Verdict::NotAvailable { reason, .. } = &mut verdict {
+        // What the server did is the reason for what the method found.
+        let complaints = endings.iter().flat_map(|e| &e.complaints);
+        let mut given_up = complaints.filter(|c| matches!(c, Complaint::GivenUp { unasked: 0, .. }));
+        if let Some(complaint) = given_up.next() {
+            *reason = format!("{reason}; meanwhile {complaint}");
+        }
+    }
     let accepted = run.method.accepted().filter(|_| bears(&verdict));
     let bearing: &[&Row] = if accepted.is_some() { &good } else { &[] };
     let mut response_ns = summary(bearing, Latency::Response, run.question);
@@ -272,7 +280,7 @@ fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
     match (id(spoiled).as_str(), id(verdict).as_str()) {
         // What is known in spite of the client is known.
         ("client-cpu", _) if bounded => false,
-        (_, "") | ("server-gone" | "client", _) => true,
+        (_, "") | ("server-gone" | "out-of-step" | "client", _) => true,
         ("client-cpu", short) => ["load", "client-lateness", "arrivals", "arrival-independence"].contains(&short),
         _ => false,
     }
@@ -296,6 +304,11 @@ fn spoiled(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64
                 };
                 let evidence = ("connections that can be used", Some(0.0), Some(1.0), n);
                 return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
+            }
+            Complaint::GivenUp { unasked: 1.., .. } => {
+                let evidence = ("replies that nobody asked for", Some(context.counts.unasked as f64), Some(0.0), n);
+                let hint = "is it this protocol that the server speaks, and does nobody else write to its connections?";
+                return Some(refused(Na::OutOfStep, context.question, None, evidence, text.clone(), hint));
             }
             Complaint::ClientFailed { .. } => (Na::Client, "the client's threads run", None, None),
             Complaint::OutOfCpu { share, limit, .. } => {

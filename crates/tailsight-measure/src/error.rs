@@ -15,6 +15,9 @@ pub enum Error {
     /// What is asked contradicts itself.
     #[error("{0}")]
     Contradiction(String),
+    /// It was ended before the load ran.
+    #[error("{0}")]
+    Interrupted(String),
     /// An agent on another machine failed.
     #[error("agent {agent}: {reason}")]
     Agent {

@@ -3,6 +3,8 @@
 //! [`Local`](crate::Local) is the load of this process; agents on other machines are another implementation. The calls are
 //! Lancet's (§4.1, Table 2): `start` is start_load, `record` start_measure, `progress` get_throughput, `take` get_latency.
 
+use std::sync::atomic::AtomicBool;
+
 use serde::{Deserialize, Serialize};
 use tailsight_load::{
     Complaint, Counts, Histogram, Interval, LoadError, Progress, Sample, Send as Sent, StampSource, Treatment,
@@ -73,6 +75,18 @@ pub trait Load: Send {
     /// # Errors
     /// What is wrong with the plan, the target, the server or an agent. Nothing is sent on after an error.
     fn start(&mut self) -> Result<(), Error>;
+
+    /// The same, but no longer than until a time on the clock of the records, ns, or until `stop` becomes true.
+    ///
+    /// # Errors
+    /// As [`Load::start`], and when it is not ready by then.
+    fn start_within(&mut self, until_ns: u64, stop: &AtomicBool) -> Result<(), Error> {
+        let _ = (until_ns, stop);
+        self.start()
+    }
+
+    /// Nothing is measured any more: stops sending, and waits for no more than what is needed to end soon. Does not block.
+    fn wind_up(&mut self) {}
 
     /// From now on records each request with this probability; 0: none. `samples` is how many are wanted, all agents together:
     /// a hint.

@@ -3,7 +3,9 @@
 //! The threads share one schedule, of which each takes every n-th request, so only their streams together have the arrival
 //! process asked for: they are one agent, and what they record is merged.
 
-use tailsight_load::{Cursor, Driver, Interval, Outcome, Plan, Progress, Rate, Wait};
+use std::sync::atomic::AtomicBool;
+
+use tailsight_load::{Cursor, Driver, Interval, Leash, Outcome, Plan, Progress, Rate, Wait};
 
 use crate::Error;
 use crate::load::{Ending, Load, Records};
@@ -11,6 +13,8 @@ use crate::question::MOST_REQUESTS;
 
 /// The name of the only agent.
 const NAME: &str = "this host";
+/// When the time is over, late requests are sent and then replies waited for so long each, ns.
+const LAST_NS: u64 = 300_000_000;
 
 /// A load of threads of this process.
 #[derive(Debug)]
@@ -35,6 +39,17 @@ impl Local {
     }
 }
 
+impl Local {
+    fn start_on(&mut self, leash: &Leash<'_>) -> Result<(), Error> {
+        let plan = Plan { sampling: 0.0, ..self.plan.clone() };
+        *self = Self::new(self.plan.clone());
+        self.driver = Some(Driver::prepare_within(plan, leash)?.go(0));
+        // The keys are there now.
+        self.plan.workload.preload = false;
+        Ok(())
+    }
+}
+
 impl Load for Local {
     fn set_rate(&mut self, rate: f64) -> Result<(), Error> {
         if self.plan.arrivals.is_closed() || matches!(self.plan.arrivals, tailsight_load::Arrivals::Replay(_)) {
@@ -50,12 +65,17 @@ impl Load for Local {
     }
 
     fn start(&mut self) -> Result<(), Error> {
-        let plan = Plan { sampling: 0.0, ..self.plan.clone() };
-        *self = Self::new(self.plan.clone());
-        self.driver = Some(Driver::start(plan)?);
-        // The keys are there now.
-        self.plan.workload.preload = false;
-        Ok(())
+        self.start_on(&Leash::default())
+    }
+
+    fn start_within(&mut self, until_ns: u64, stop: &AtomicBool) -> Result<(), Error> {
+        self.start_on(&Leash { until_ns, stop, ..Leash::default() })
+    }
+
+    fn wind_up(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.end_within(LAST_NS);
+        }
     }
 
     fn record(&mut self, sampling_rate: f64, _samples: usize) -> Result<(), Error> {

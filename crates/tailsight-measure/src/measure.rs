@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const SHORTEST_BATCH_NS: u64 = 1_000_000_000;
 /// Without any reply for so long, with requests under way, the server has stalled.
 const STALLED_NS: u64 = 3_000_000_000;
-/// Replies to recorded requests are waited for after a batch, at least and at most.
+/// Replies to recorded requests are waited for after a batch, at least and at most; and at most when the time allowed is over.
 const STRAGGLERS_NS: (u64, u64) = (150_000_000, 1_000_000_000);
+const LAST_STRAGGLERS_NS: u64 = 500_000_000;
 
 /// What happens, for a live display.
 #[derive(Debug, Clone)]
@@ -120,12 +121,15 @@ pub fn measure(
 ) -> Result<Measurement, Error> {
     let method = Method::new(Config { client_spares: load.spares(), ..question.config()? })?;
     let began_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    load.start()?;
+    // Preparing counts: who asks for a minute has an answer, or the reason why there is none, after a minute.
+    let deadline_ns = load.now_ns().saturating_add(question.max_time.as_nanos() as u64);
+    load.start_within(deadline_ns, stop)?;
     let start_ns = load.now_ns();
     let mut run = Run {
         method,
         question,
         start_ns,
+        deadline_ns,
         began_s,
         rows: Vec::new(),
         intervals: Vec::new(),
@@ -153,6 +157,9 @@ pub fn measure(
         Some(Halt::OutOfTime | Halt::Ended) => run.method.stop(Stop::OutOfTime),
         Some(_) => run.method.stop(Stop::Interrupted),
     }
+    if halt.is_some() {
+        load.wind_up();
+    }
     // An agent that is gone has said so already.
     let endings = load.stop().unwrap_or_default();
     Ok(conclude(run, halt.as_ref(), &endings, load.agents()))
@@ -163,6 +170,8 @@ pub(crate) struct Run<'a> {
     pub(crate) method: Method,
     pub(crate) question: &'a Question,
     pub(crate) start_ns: u64,
+    /// When the time allowed is over.
+    deadline_ns: u64,
     pub(crate) began_s: u64,
     pub(crate) rows: Vec<Row>,
     pub(crate) intervals: Vec<(u16, Interval)>,
@@ -254,8 +263,15 @@ impl Run<'_> {
         load.record(0.0, 0)?;
         let to_ns = load.now_ns();
         // Late replies are the tail: leaving them out would cut it.
-        let patience = if halt == Some(Halt::Interrupted) { STRAGGLERS_NS.0 } else { STRAGGLERS_NS.1 };
-        let records = self.collect(load, patience)?;
+        let patience = match halt {
+            None => STRAGGLERS_NS.1,
+            Some(Halt::Interrupted) => STRAGGLERS_NS.0,
+            Some(_) => LAST_STRAGGLERS_NS,
+        };
+        if halt.is_some() {
+            load.wind_up();
+        }
+        let records = self.collect(load, patience, stop)?;
         let window = Window { from_ns, to_ns };
         self.keep(&records, self.batches);
         if matches!(halt, None | Some(Halt::OutOfTime | Halt::Ended)) {
@@ -315,7 +331,7 @@ impl Run<'_> {
         (before, wanted): (u64, u64),
         done: impl Fn(u64, &Progress) -> bool,
     ) -> Result<Option<Halt>, Error> {
-        let deadline = self.start_ns + self.question.max_time.as_nanos() as u64;
+        let from_ns = self.deadline_ns.saturating_sub(self.question.max_time.as_nanos() as u64);
         loop {
             std::thread::sleep(LOOK);
             let (progress, now) = (load.progress()?, load.now_ns());
@@ -327,7 +343,7 @@ impl Run<'_> {
                 rate,
                 samples: (progress.samples.saturating_sub(before), wanted),
                 batch: usize::from(self.batches),
-                time_used: now.saturating_sub(self.start_ns) as f64 / self.question.max_time.as_nanos() as f64,
+                time_used: now.saturating_sub(from_ns) as f64 / self.question.max_time.as_nanos() as f64,
             }));
             let waiting = progress.sent.saturating_sub(progress.answered + progress.failed.min(progress.sent));
             if progress.answered != self.replied.1 || waiting == 0 {
@@ -346,19 +362,20 @@ impl Run<'_> {
             if done(now, &progress) {
                 return Ok(None);
             }
-            if now > deadline {
+            if now > self.deadline_ns {
                 return Ok(Some(Halt::OutOfTime));
             }
         }
     }
 
     /// Takes records until the replies to what was recorded are there: three times the slowest so far are waited for.
-    fn collect(&self, load: &mut dyn Load, patience_ns: u64) -> Result<Vec<Records>, Error> {
+    fn collect(&self, load: &mut dyn Load, patience_ns: u64, stop: &AtomicBool) -> Result<Vec<Records>, Error> {
         let began = load.now_ns();
         let mut all: Vec<Records> = load.take()?;
         loop {
             let slowest = all.iter().flat_map(|r| &r.samples).filter_map(Sample::response_ns).max().unwrap_or(0);
-            let enough = (3 * slowest).clamp(STRAGGLERS_NS.0, patience_ns.max(STRAGGLERS_NS.0));
+            let most = if stop.load(Ordering::Relaxed) { STRAGGLERS_NS.0 } else { patience_ns.max(STRAGGLERS_NS.0) };
+            let enough = (3 * slowest).clamp(STRAGGLERS_NS.0, most);
             if load.now_ns().saturating_sub(began) >= enough {
                 return Ok(all);
             }

@@ -157,7 +157,7 @@ pub struct Load {
     /// Send at the times in this file, seconds, one a line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"])]
     pub replay: Option<PathBuf>,
-    /// End after this long, N/A if the answer is not there
+    /// End after this long, getting ready included; N/A if the answer is not there
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
     pub max_time: Duration,
     /// Keep every sample: a file, or a folder for load.parquet

@@ -3,7 +3,9 @@
 //! An agent that is gone is told by `progress` and `record`; `take` goes on giving what it had measured until then, and
 //! `stop` gives an account for it that spoils the run.
 
-use tailsight_load::{Complaint, Counts, Interval, Progress};
+use std::sync::atomic::AtomicBool;
+
+use tailsight_load::{Complaint, Counts, Interval, Leash, Progress};
 use tailsight_measure::report::AgentFacts;
 use tailsight_measure::{Ending, Error, Load, Records, sum_rows};
 
@@ -20,6 +22,7 @@ impl From<AgentError> for Error {
             }
             AgentError::Call { agent, call, reason } => Self::Agent { agent, reason: format!("{call}: {reason}") },
             AgentError::Load(error) => Self::Load(error),
+            AgentError::Interrupted(reason) => Self::Interrupted(reason),
             other => Self::Contradiction(other.to_string()),
         }
     }
@@ -81,7 +84,11 @@ impl Load for RemoteLoad {
     }
 
     fn start(&mut self) -> Result<(), Error> {
-        Ok(self.begin()?)
+        Ok(self.begin(&Leash::default())?)
+    }
+
+    fn start_within(&mut self, until_ns: u64, stop: &AtomicBool) -> Result<(), Error> {
+        Ok(self.begin(&Leash { until_ns, stop, ..Leash::default() })?)
     }
 
     fn record(&mut self, sampling_rate: f64, samples: usize) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tailsight_load::{Arrivals, Plan, Rate, Schedule, Trust, now_ns};
+use tailsight_load::{Arrivals, Leash, Plan, Rate, Schedule, Trust, now_ns};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -49,12 +49,20 @@ pub struct Options {
     pub max_clock_error_ns: u64,
     /// Who we are, for the agents' logs.
     pub who: String,
+    /// Connecting is given up when this becomes true; `None`: only by its own time-outs.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Options {
     /// All symmetric; clocks compared to 2 ms: a measurement leaves out 5 ms at each edge of a window.
     fn default() -> Self {
-        Self { roles: Vec::new(), latency_rate: None, max_clock_error_ns: 2_000_000, who: crate::host::hostname() }
+        Self {
+            roles: Vec::new(),
+            latency_rate: None,
+            max_clock_error_ns: 2_000_000,
+            who: crate::host::hostname(),
+            stop: None,
+        }
     }
 }
 
@@ -155,7 +163,11 @@ pub fn connect(
     };
     for (i, address) in addresses.iter().enumerate() {
         let role = load.options.roles.get(i).copied().unwrap_or_default();
-        let connected = runtime.block_on(Remote::connect(address, role, credentials, &load.options.who));
+        let stop = load.options.stop.clone().unwrap_or_default();
+        let leash = Leash { stop: &stop, ..Leash::default() };
+        let connecting = Remote::connect(address, role, credentials, &load.options.who);
+        let connected =
+            runtime.block_on(held(&leash, "connecting to the agents", connecting)).and_then(|connected| connected);
         match connected {
             Ok(agent) => {
                 // Sessions of agents that were reached before another one failed must be held, or closed.
@@ -172,6 +184,24 @@ pub fn connect(
     load.check_clocks()?;
     load.split()?;
     Ok(load)
+}
+
+/// How often a wait looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What comes of it, unless the leash ends before.
+async fn held<T>(leash: &Leash<'_>, what: &str, work: impl Future<Output = T>) -> Result<T, AgentError> {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            out = &mut work => return Ok(out),
+            () = tokio::time::sleep(LOOK) => {
+                if let Some(why) = leash.ended() {
+                    return Err(AgentError::Interrupted(format!("{why} while {what}")));
+                }
+            }
+        }
+    }
 }
 
 /// Holds an agent's lease until it is gone or the runtime ends.
@@ -234,16 +264,21 @@ impl RemoteLoad {
         &self,
         call: impl Fn(usize, Arc<Remote>) -> F,
     ) -> Vec<T> {
-        self.runtime().block_on(async {
-            let mut set = JoinSet::new();
-            for (i, agent) in self.agents.iter().enumerate() {
-                let call = call(i, agent.clone());
-                set.spawn(async move { (i, call.await) });
-            }
-            let mut results = set.join_all().await;
-            results.sort_by_key(|(i, _)| *i);
-            results.into_iter().map(|(_, result)| result).collect()
-        })
+        self.runtime().block_on(self.on_all(call))
+    }
+
+    async fn on_all<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        call: impl Fn(usize, Arc<Remote>) -> F,
+    ) -> Vec<T> {
+        let mut set = JoinSet::new();
+        for (i, agent) in self.agents.iter().enumerate() {
+            let call = call(i, agent.clone());
+            set.spawn(async move { (i, call.await) });
+        }
+        let mut results = set.join_all().await;
+        results.sort_by_key(|(i, _)| *i);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
     fn request(&self, i: usize, preload: bool) -> proto::LoadRequest {
@@ -262,7 +297,7 @@ impl RemoteLoad {
 
     /// Lays the agents' loads: stores the keys through the first agent (once), compares the clocks anew, gets all ready,
     /// and lets them begin at one instant.
-    pub(crate) fn begin(&mut self) -> Result<(), AgentError> {
+    pub(crate) fn begin(&mut self, leash: &Leash<'_>) -> Result<(), AgentError> {
         for agent in &self.agents {
             if let Some(reason) = agent.gone() {
                 return Err(AgentError::Connect { agent: agent.name.clone(), reason });
@@ -270,7 +305,8 @@ impl RemoteLoad {
         }
         if self.plan.workload.preload && !self.prepared {
             let request = self.request(0, true);
-            self.runtime().block_on(self.agents[0].prepare(request))?;
+            let storing = self.agents[0].prepare(request);
+            self.runtime().block_on(held(leash, "the first agent stores the keys", storing))??;
             self.prepared = true;
         }
         for offset in self.all(|_, agent| async move {
@@ -281,10 +317,11 @@ impl RemoteLoad {
         }
         self.check_clocks()?;
         let requests: Vec<_> = (0..self.agents.len()).map(|i| self.request(i, false)).collect();
-        let started = self.all(|i, agent| {
+        let starting = self.on_all(|i, agent| {
             let request = requests[i].clone();
             async move { agent.start(request).await }
         });
+        let started = self.runtime().block_on(held(leash, "the agents get ready", starting))?;
         self.targets = started.into_iter().collect::<Result<_, _>>()?;
         // All are ready: they begin at one instant, far enough ahead for the slowest to hear of it.
         self.running = true;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tailsight_load::{Interval, Progress, Sample, Send as Sent, now_ns};
+use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -68,6 +69,8 @@ const CALL: Duration = Duration::from_secs(5);
 /// Connecting thousands of connections, storing a million keys.
 const START: Duration = Duration::from_secs(180);
 const ROUNDS: usize = 40;
+/// The first bytes of an agent after the handshake are waited for so long at most.
+const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each change under these locks is whole.
@@ -85,9 +88,25 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 fn said(status: &Status) -> String {
     let source = std::error::Error::source(status).map(chain);
     match source {
-        Some(source) if status.code() == tonic::Code::Unavailable => source,
-        _ if status.message().is_empty() => status.code().to_string(),
-        _ => status.message().to_owned(),
+        // What the agent says has no source; what the transport says is in it ("transport error" is all that it says itself).
+        Some(source) => explained(source),
+        None if status.message().is_empty() => status.code().to_string(),
+        None => status.message().to_owned(),
+    }
+}
+
+/// What a TLS alert of the agent means here, and what to do.
+fn explained(words: String) -> String {
+    let alert = |names: &[&str]| words.contains("fatal alert") && names.iter().any(|name| words.contains(name));
+    if alert(&["CertificateRequired"]) {
+        words
+            + ": the agent lets in only callers with a certificate that its --client-ca signed, and none was shown; name yours by \
+               --agent-certificate and --agent-key"
+    } else if alert(&["UnknownCA", "BadCertificate", "CertificateUnknown", "CertificateExpired", "DecryptError"]) {
+        words
+            + ": the agent does not accept the certificate of --agent-certificate; is it signed by the agent's --client-ca, and valid now?"
+    } else {
+        words
     }
 }
 
@@ -107,7 +126,12 @@ impl Remote {
         // The connector does the TLS; the URI only names the HTTP/2 authority.
         let endpoint = Endpoint::from_static("http://agent").connect_timeout(CALL).tcp_nodelay(true);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| {
-            fail(format!("{}; is the agent running, and is this its address and fingerprint?", chain(&e)))
+            let words = chain(&e);
+            // An alert comes from an agent that runs and is the one expected.
+            if words.contains("fatal alert") {
+                return fail(explained(words));
+            }
+            fail(format!("{words}; is the agent running, and is this its address and fingerprint?"))
         })?;
         let bearer = format!("Bearer {}", credentials.token.reveal()).parse();
         let bearer = Bearer(bearer.map_err(|_| fail("the token cannot be sent in a header".into()))?);
@@ -327,7 +351,15 @@ impl tower_service::Service<Uri> for Connector {
             let socket = TcpStream::connect(&this.authority).await?;
             socket.set_nodelay(true)?;
             let handshake = this.tls.connect(this.server_name, socket);
-            let stream = tokio::time::timeout(CALL, handshake).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+            let mut stream =
+                tokio::time::timeout(CALL, handshake).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+            // In TLS 1.3 the agent looks at our certificate after our part of the handshake is over: its first words are those of HTTP/2
+            // or an alert, which would else be lost in the failure of the first call.
+            if let Ok(first) = tokio::time::timeout(FIRST_WORDS, stream.fill_buf()).await
+                && first?.is_empty()
+            {
+                return Err(std::io::Error::other("the agent closed the connection after the handshake"));
+            }
             Ok(TokioIo::new(stream))
         })
     }

@@ -150,7 +150,18 @@ fn with_certificates_both_sides_must_show_one() {
     mutual.client_ca = Some(ca.clone());
     let agent = AgentHere::start(mutual);
     let words = error(&agent.address, &credentials());
-    assert!(words.contains("no session"), "a caller without a certificate: {words}");
+    // Regression: it said "transport error" and no more.
+    assert!(words.contains("no session") && words.contains("--agent-certificate"), "without a certificate: {words}");
+    let stranger = {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["stranger".to_owned()]).unwrap().self_signed(&key).unwrap();
+        Identity {
+            certificate: pem(d, "stranger.pem", &certificate.pem()),
+            key: pem(d, "stranger.key", &key.serialize_pem()),
+        }
+    };
+    let words = error(&agent.address, &Credentials { identity: Some(stranger), ..credentials() });
+    assert!(words.contains("does not accept the certificate"), "a certificate of nobody known: {words}");
     let ours = Credentials { identity: Some(issue("coordinator")), ..credentials() };
     let target = "127.0.0.1:9".parse().unwrap();
     let pinned = coordinator::connect(std::slice::from_ref(&agent.address), &ours, plan(target), options());
@@ -162,4 +173,61 @@ fn with_certificates_both_sides_must_show_one() {
     let by_address = AgentAddress { host: "127.0.0.1".into(), ..by_name };
     assert!(error(&by_address, &trusting).contains("certificate"), "another name than the certificate's");
     assert!(agent.log.lock().unwrap().contains("TLS"));
+}
+
+/// Regression: 400 idle connections kept every coordinator out, and TLS connections without a call were kept for ever.
+#[test]
+fn strangers_do_not_keep_a_coordinator_out() {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+    let directory = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let mut known = config();
+    known.identity = Some(Identity {
+        certificate: pem(directory.path(), "a.pem", &certificate.pem()),
+        key: pem(directory.path(), "a.key", &key.serialize_pem()),
+    });
+    let agent = AgentHere::start(known);
+    let address = (agent.address.host.as_str(), agent.address.port);
+    let idle: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der().clone()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut tls = tls.with_root_certificates(roots).with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let tls = std::sync::Arc::new(tls);
+    let shaken: Vec<_> = (0..20)
+        .map(|_| {
+            let connection = ClientConnection::new(tls.clone(), "localhost".try_into().unwrap()).unwrap();
+            let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+            stream.sock.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock).unwrap();
+            }
+            stream
+        })
+        .collect();
+    let began = std::time::Instant::now();
+    let load = connect(&[&agent.address], plan("127.0.0.1:9".parse().unwrap())).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(2), "let in after {:?}", began.elapsed());
+    // They shook hands, and have no token: they are not kept. The coordinator is.
+    let began = std::time::Instant::now();
+    for mut stream in shaken {
+        let mut rest = Vec::new();
+        let end = stream.sock.read_to_end(&mut rest);
+        assert!(end.is_ok() || end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
+    }
+    for mut socket in idle {
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let end = socket.read_to_end(&mut Vec::new());
+        assert!(end.is_ok() || end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
+    }
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    let words = connect(&[&agent.address], plan("127.0.0.1:9".parse().unwrap())).err().unwrap().to_string();
+    assert!(words.contains("in use"), "the first session lives: {words}");
+    drop(load);
+    let lines = agent.log.lock().unwrap().lines().count();
+    assert!(lines < 60, "{lines} lines about strangers");
 }

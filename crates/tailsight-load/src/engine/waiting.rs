@@ -55,6 +55,9 @@ impl Engine {
         let gathered = if next > now { next.max(now + self.pacer.gather_ns()) } else { next };
         let until = gathered.min(self.chores_ns.saturating_add(patience));
         self.lane.idle_from_ns = u64::MAX;
+        if !self.unfinished.is_empty() {
+            return self.read_on();
+        }
         let sleep_to = until.saturating_sub(margin);
         if self.reads_lazily() && (self.in_flight == 0 || until < now + LAZIEST_NS) {
             self.harvest(now, until, false);
@@ -101,6 +104,23 @@ impl Engine {
                 std::hint::spin_loop();
             }
         }
+        self.lane.woke_ns = now_ns();
+        Ok(())
+    }
+
+    /// Reads on where there was more than a turn's reading, each connection once, and what else has come; does not wait.
+    fn read_on(&mut self) -> std::io::Result<()> {
+        for _ in 0..self.unfinished.len() {
+            let Some(i) = self.unfinished.pop_front() else { break };
+            let i = i as usize;
+            self.connections[i].read_on = false;
+            // It may have been replaced meanwhile.
+            if self.connections[i].unfinished {
+                self.receive(i);
+            }
+        }
+        let ready = self.poller.wait(0)?;
+        self.serve(ready);
         self.lane.woke_ns = now_ns();
         Ok(())
     }

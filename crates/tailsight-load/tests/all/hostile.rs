@@ -203,3 +203,106 @@ fn datagrams_that_vanish_are_lost_after_a_time() {
     let counts = outcome.counts;
     assert!(counts.lost > 50 && counts.lost < 150 && counts.ok > 700, "{counts:?}");
 }
+
+/// Regression: connecting to a Unix socket fails at once, and was tried again at once by the function that was told of it: the stack
+/// ran out.
+#[test]
+fn a_unix_server_that_goes_away_ends_the_load() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let gone = path.clone();
+    std::thread::spawn(move || {
+        let sockets: Vec<_> = (0..5).filter_map(|_| listener.accept().ok()).collect();
+        let threads: Vec<_> = sockets
+            .into_iter()
+            .map(|(mut socket, _)| {
+                std::thread::spawn(move || {
+                    let (mut buffer, mut left) = ([0; 65_536], 30);
+                    while let Ok(read @ 1..) = socket.read(&mut buffer) {
+                        left -= 1;
+                        if left == 0 || socket.write_all(&buffer[..read]).is_err() {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        std::fs::remove_file(gone).unwrap();
+        drop(listener);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let mut plan = plan(format!("unix:{}", path.display()), Protocol::Echo);
+    plan.duration_ns = Some(20_000_000_000);
+    let outcome = run_checked(plan);
+    assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::ServerGone { .. })), "{:?}", outcome.complaints);
+    assert!(outcome.duration_ns() < 15_000_000_000, "{:?}", outcome.counts);
+}
+
+/// Regression: an instant far ahead was slept for whatever happened, and a closed loop asked once more after it.
+#[test]
+fn a_load_that_is_let_go_before_it_begins_sends_nothing() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let _alone = alone();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    let address = scripted(move |_, socket| {
+        let count = count.clone();
+        echo(socket, move |bytes, socket| {
+            count.fetch_add(1, Ordering::Relaxed);
+            plain(bytes, socket)
+        });
+    });
+    let mut plan = plan(address, Protocol::Echo);
+    plan.arrivals = "closed:1".parse().unwrap();
+    let leash = tailsight_load::Leash::default();
+    let prepared = tailsight_load::Driver::prepare_within(plan, &leash).unwrap();
+    let before = asked.load(Ordering::Relaxed);
+    let began = std::time::Instant::now();
+    let driver = prepared.go(tailsight_load::now_ns() + 9_000_000_000);
+    std::thread::sleep(Duration::from_millis(50));
+    leash.abandon.store(true, Ordering::Relaxed);
+    drop(driver);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(asked.load(Ordering::Relaxed), before);
+}
+
+/// A preparation ends by its time and by its flag, whatever step it is at; nothing that comes renews either.
+#[test]
+fn a_preparation_ends_when_it_is_told_to() {
+    let _alone = alone();
+    // Half an answer, and then a byte now and then.
+    let address = scripted(|_, socket| {
+        echo(socket, |_, socket| {
+            socket.write_all(b"$5000000\r\n").ok()?;
+            loop {
+                socket.write_all(b"x").ok()?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+    });
+    let began = std::time::Instant::now();
+    let short = Plan { patience_ns: 300_000_000, ..plan(address, Protocol::Resp) };
+    let error = run(short, &AtomicBool::new(false), |_| {}).unwrap_err();
+    assert!(
+        error.to_string().contains("no answer in 0.3 s") || error.to_string().contains("no answer in 0.4 s"),
+        "{error}"
+    );
+    let long = Plan { patience_ns: 60_000_000_000, ..plan(address, Protocol::Resp) };
+    let until_ns = tailsight_load::now_ns() + 200_000_000;
+    let leash = tailsight_load::Leash { until_ns, ..tailsight_load::Leash::default() };
+    let error = tailsight_load::Driver::prepare_within(long.clone(), &leash).unwrap_err();
+    assert!(matches!(&error, LoadError::Ended { reason, .. } if reason.contains("time allowed")), "{error}");
+    let stop = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        run(long, &stop, |_| {}).unwrap_err()
+    });
+    assert!(matches!(&error, LoadError::Ended { reason, .. } if reason.contains("interrupted")), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}

@@ -20,6 +20,15 @@ const BLOCK: usize = 16 << 10;
 const WINDOW: i64 = 65_535;
 const LARGEST: i64 = (1 << 31) - 1;
 const TOP_UP: i64 = 1 << 30;
+/// What a server may make us keep or do without answering anything; beyond it the connection is given up. The numbers are those of
+/// servers that were attacked so: nghttp2 lets 1,000 acknowledgements wait (CVE-2019-9512 and 9515, PING and SETTINGS floods) and takes
+/// 8 CONTINUATION frames and 64 KiB of header block (CVE-2024-28182), Go lets 10,000 control frames wait.
+const MOST_OWED: u32 = 1_000;
+const MOST_CONTINUATIONS: u32 = 8;
+const LARGEST_BLOCK: usize = 64 << 10;
+const MOST_IDLE: u32 = 10_000;
+/// Frames in a row that carry nothing and end nothing (CVE-2019-9518).
+const MOST_EMPTY: u32 = 100;
 /// The last stream id.
 const LAST_ID: u32 = (1 << 31) - 1;
 
@@ -88,6 +97,14 @@ pub struct Http2 {
     /// A header block goes on in the next frame: its stream and flags.
     block: Option<(u32, u8)>,
     greeted: bool,
+    /// Acknowledgements that the socket has not taken ([`Http2::sent`]).
+    owed: u32,
+    /// CONTINUATION frames and bytes of the header block at hand.
+    continuations: u32,
+    block_bytes: usize,
+    /// Frames since the last one that belonged to an answer, and of those that did, since the last one that carried something.
+    idle: u32,
+    empty: u32,
 }
 
 impl Http2 {
@@ -123,7 +140,17 @@ impl Http2 {
             padding: None,
             block: None,
             greeted: false,
+            owed: 0,
+            continuations: 0,
+            block_bytes: 0,
+            idle: 0,
+            empty: 0,
         }
+    }
+
+    /// Everything that was in [`Http2::output`] is with the kernel. Who never says so can be owed so many acknowledgements in all.
+    pub fn sent(&mut self) {
+        self.owed = 0;
     }
 
     /// Bytes for the server: send them and clear this.
@@ -281,6 +308,60 @@ impl Http2 {
         }
     }
 
+    fn too_large(what: &'static str, limit: u64) -> ProtocolError {
+        ProtocolError::TooLarge { kind: KIND, what, limit }
+    }
+
+    /// One more acknowledgement waits.
+    fn owe(&mut self) -> Result<(), ProtocolError> {
+        self.owed += 1;
+        if self.owed > MOST_OWED {
+            let what = "the number of acknowledgements that the server asks for (PING, SETTINGS) and does not take";
+            return Err(Self::too_large(what, u64::from(MOST_OWED)));
+        }
+        Ok(())
+    }
+
+    /// Counts a frame whose head has come against what an honest server needs.
+    fn count(&mut self, kind: u8, flags: u8, stream: u32, length: usize) -> Result<(), ProtocolError> {
+        if kind == HEADERS {
+            (self.continuations, self.block_bytes) = (0, 0);
+        }
+        if matches!(kind, HEADERS | CONTINUATION) {
+            self.continuations += u32::from(kind == CONTINUATION);
+            self.block_bytes += length;
+            if self.continuations > MOST_CONTINUATIONS {
+                let what = "the number of CONTINUATION frames of a header block";
+                return Err(Self::too_large(what, u64::from(MOST_CONTINUATIONS)));
+            }
+            if self.block_bytes > LARGEST_BLOCK {
+                return Err(Self::too_large("a header block", LARGEST_BLOCK as u64));
+            }
+        }
+        let answers = matches!(kind, DATA | HEADERS | CONTINUATION | RST_STREAM)
+            && self.streams.iter().any(|open| open.id == stream);
+        // While a body waits for the windows, their updates are progress.
+        if answers || kind == WINDOW_UPDATE && !self.waiting.is_empty() {
+            self.idle = 0;
+        } else {
+            self.idle += 1;
+        }
+        if self.idle > MOST_IDLE {
+            let what = "the number of frames between two that belong to an answer";
+            return Err(Self::too_large(what, u64::from(MOST_IDLE)));
+        }
+        let ends = kind == DATA && flags & END_STREAM != 0 || kind != DATA && flags & END_HEADERS != 0;
+        if answers && length == 0 && !ends {
+            self.empty += 1;
+        } else if answers {
+            self.empty = 0;
+        }
+        if self.empty > MOST_EMPTY {
+            return Err(Self::too_large("the number of empty frames in a row", u64::from(MOST_EMPTY)));
+        }
+        Ok(())
+    }
+
     fn garbage(expected: &'static str, bytes: &[u8]) -> ProtocolError {
         ProtocolError::garbage(KIND, expected, bytes)
     }
@@ -306,6 +387,7 @@ impl Http2 {
             return Err(Self::garbage("a frame that belongs there", head));
         }
         self.greeted = true;
+        self.count(kind, flags, stream, left)?;
         if let Some(stream) = self.streams.iter_mut().find(|open| open.id == stream) {
             stream.wire += (HEAD + left) as u64;
         }
@@ -410,6 +492,7 @@ impl Http2 {
             }
             PING if frame.flags & ACK == 0 => {
                 length(self.payload.len() == 8)?;
+                self.owe()?;
                 self::frame(&mut self.output, 8, PING, ACK, 0);
                 self.output.extend_from_slice(&self.payload);
                 Ok(None)
@@ -427,10 +510,16 @@ impl Http2 {
             WINDOW_UPDATE => {
                 length(self.payload.len() == 4)?;
                 let by = i64::from(be32(&self.payload, 0) & LAST_ID);
-                if frame.stream == 0 {
-                    self.window += by;
-                } else if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == frame.stream) {
-                    stream.window += by;
+                let open = self.streams.iter_mut().find(|stream| stream.id == frame.stream);
+                let window = match open {
+                    _ if frame.stream == 0 => &mut self.window,
+                    Some(stream) => &mut stream.window,
+                    None => return Ok(None),
+                };
+                *window += by;
+                // RFC 9113 §6.9 and §6.9.1.
+                if by == 0 || *window > LARGEST {
+                    return Err(Self::garbage("a window update within its bounds", &self.payload));
                 }
                 self.send_waiting();
                 Ok(None)
@@ -492,6 +581,7 @@ impl Http2 {
                 _ => {}
             }
         }
+        self.owe()?;
         frame(&mut self.output, 0, SETTINGS, ACK, 0);
         self.send_waiting();
         Ok(())

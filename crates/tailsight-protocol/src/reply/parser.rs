@@ -108,7 +108,7 @@ pub(super) fn judge(answer: &Answer, ask: &Ask) -> Status {
     }
 }
 
-/// Holds an answer against its request and says it; quiet requests that it passes are resolved before it.
+/// Holds an answer against its request and says it; quiet requests that it passes are resolved before it. Gives whether it was for one.
 fn resolve(
     ordered: bool,
     outstanding: &mut Outstanding,
@@ -116,7 +116,7 @@ fn resolve(
     end: usize,
     bytes: u64,
     each: &mut impl FnMut(Reply),
-) {
+) -> bool {
     let mut reply = Reply {
         end,
         bytes,
@@ -127,7 +127,10 @@ fn resolve(
         code: answer.code,
         server: answer.server,
     };
-    let Some(mut place) = outstanding.place(answer.id) else { return each(reply) };
+    let Some(mut place) = outstanding.place(answer.id) else {
+        each(reply);
+        return false;
+    };
     let mut at = 0;
     while ordered && at < place {
         let before = outstanding.0[at];
@@ -154,7 +157,12 @@ fn resolve(
         reply.id = Some(expect.id);
     }
     each(reply);
+    true
 }
+
+/// Messages that answer nobody, since the last one that did, before the stream is given up: HTTP clients take a handful of 1xx, a RESP
+/// server pushes to those who subscribed, which a client of this parser has not, and answers to no request are nobody's.
+const MOST_STRAYS: u64 = 1_000;
 
 /// The replies of one connection.
 #[derive(Debug)]
@@ -165,6 +173,8 @@ pub struct Parser {
     /// Bytes since the last reply.
     bytes: u64,
     unsolicited: u64,
+    /// Messages that answered nobody since the last one that did.
+    strays: u64,
     /// A stream that gave an error gives no more.
     failed: Option<ProtocolError>,
 }
@@ -178,6 +188,7 @@ impl Parser {
             outstanding: Outstanding::new(outstanding),
             bytes: 0,
             unsolicited: 0,
+            strays: 0,
             failed: None,
         }
     }
@@ -243,10 +254,18 @@ impl Parser {
             self.bytes += used as u64;
             let Some(answer) = out else { continue };
             let bytes = answer.wire.unwrap_or(std::mem::take(&mut self.bytes));
-            if answer.unsolicited {
+            let answers = if answer.unsolicited {
                 self.unsolicited += 1;
+                false
             } else {
-                resolve(ordered, &mut self.outstanding, &answer, at, bytes, &mut each);
+                resolve(ordered, &mut self.outstanding, &answer, at, bytes, &mut each)
+            };
+            self.strays = if answers { 0 } else { self.strays + 1 };
+            if self.strays > MOST_STRAYS {
+                let what = "the number of messages in a row that answer nobody (1xx, pushes, answers to no request)";
+                let error = ProtocolError::TooLarge { kind: self.kind, what, limit: MOST_STRAYS };
+                self.failed = Some(error.clone());
+                return Err(error);
             }
         }
         Ok(())

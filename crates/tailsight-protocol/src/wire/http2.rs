@@ -139,10 +139,10 @@ impl Coded<'_> {
         let mut digits = [0_u8; 3];
         if self.huffman {
             // Codes of digits (RFC 7541 Appendix B): 0, 1, 2 are 00000, 00001, 00010; 3 to 9 are 011001 to 011111.
-            let mut bits = self.text.iter().take(4).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-            if self.text.len() > 3 {
+            if self.text.is_empty() || self.text.len() > 3 {
                 return None;
             }
+            let mut bits = self.text.iter().take(4).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
             bits <<= 32 - 8 * self.text.len() as u32;
             let mut used = 0;
             for digit in &mut digits {
@@ -222,6 +222,8 @@ mod tests {
         assert_eq!(status(&[0x48, 0x83, 0x64, 0x0e, 0xff]), Some(307));
         assert_eq!(status(b"\x08\x03418"), Some(418));
         assert_eq!(status(b"\x00\x07:status\x03503"), Some(503));
+        // Regression, found by the fuzz target http2_frames: a Huffman-coded status of no bytes shifted a word by all its bits.
+        assert_eq!(status(&[0x48, 0x80]), None);
         // The dynamic table, a name that is not `:status`, and blocks that end too early.
         assert_eq!(status(&[0xbe]), None);
         assert_eq!(status(b"\x00\x06server\x03503"), None);

@@ -141,3 +141,45 @@ proptest! {
         let _ = wire::synthetic::Request::parse(&datagrams.concat());
     }
 }
+
+/// The harness of the fuzz target `http2_frames`.
+#[path = "../../../../fuzz/http2.rs"]
+mod harness;
+
+/// Frames that a fuzzer would find after a while: kinds and flags that mean something, streams that are open.
+fn http2_frames() -> impl Strategy<Value = Vec<u8>> {
+    let payload = prop_oneof![
+        2 => Just(vec![0x88]),
+        1 => Just(vec![0, 0, 0, 0]),
+        1 => Just(vec![0, 4, 0x7f, 0xff, 0xff, 0xff]),
+        1 => Just(vec![0, 3, 0, 0, 0, 0]),
+        1 => Just(b"8 bytes.".to_vec()),
+        2 => proptest::collection::vec(any::<u8>(), 0..40),
+    ];
+    let frame = (0_u8..11, proptest::sample::select(vec![0_u8, 1, 4, 5, 8, 9, 0x2d]), 0_u8..10, payload);
+    let frames = proptest::collection::vec((frame, 1_usize..30), 0..40);
+    (any::<u8>(), any::<u8>(), frames).prop_map(|(requests, cut, frames)| {
+        let mut data = vec![requests, cut];
+        for ((kind, flags, stream, payload), times) in frames {
+            let one = [&[kind, flags, stream, payload.len() as u8], &payload[..]].concat();
+            data.extend(one.repeat(times));
+        }
+        data
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn http2_frames_of_any_kind_are_read_or_refused(data in http2_frames()) {
+        harness::read(&data);
+    }
+}
+
+/// Inputs that the fuzzer found, each named by what was wrong.
+#[test]
+fn what_the_fuzzer_found_in_http2_stays_fixed() {
+    let empty_status = [0x61, 0xfd, 1, 4, 1, 0x40, 8, 0x80, 4, 0x82, 0, 0x59, 0xff, 0xcf];
+    harness::read(&empty_status);
+}

@@ -202,3 +202,67 @@ fn what_breaks_the_protocol_is_refused() {
         assert!(error.is_err(), "{what}");
     }
 }
+
+/// Feeds `head`, then `unit` again and again; how many it took until the connection was given up, and why.
+fn until_given_up(head: &[u8], unit: &[u8]) -> (usize, ProtocolError) {
+    let mut parser = connection(&[GET], Value::Any);
+    parser.feed(&[&frame(4, 0, 0, b"")[..], head].concat(), |_| ()).unwrap();
+    for n in 1..100_000 {
+        if let Err(error) = parser.feed(unit, |_| ()) {
+            return (n, error);
+        }
+        assert!(parser.output().unwrap().len() < 64 << 10, "what the server is owed is bounded");
+    }
+    panic!("a flood of {unit:?} is taken for ever");
+}
+
+/// Regression: PING and SETTINGS floods took gigabytes, and header blocks without end a core for ever.
+#[test]
+fn floods_are_given_up() {
+    let headers = frame(1, 0, 1, b"\x88");
+    let begun = frame(1, 4, 1, b"\x88");
+    for (what, head, unit, most) in [
+        ("PING", vec![], frame(6, 0, 0, b"8 bytes."), 1_000),
+        ("SETTINGS", vec![], frame(4, 0, 0, b""), 1_000),
+        ("CONTINUATION", headers.clone(), frame(9, 0, 1, b"x"), 9),
+        ("large CONTINUATION", headers.clone(), frame(9, 0, 1, &[0; 16_384]), 4),
+        ("empty CONTINUATION", headers, frame(9, 0, 1, b""), 9),
+        ("empty DATA", begun.clone(), frame(0, 0, 1, b""), 101),
+        ("RST_STREAM of nobody's stream", vec![], frame(3, 0, 99, &[0; 4]), 10_001),
+        ("PRIORITY", vec![], frame(2, 0, 3, &[0; 5]), 10_001),
+        ("WINDOW_UPDATE", vec![], frame(8, 0, 99, &[0, 0, 0, 1]), 10_001),
+        ("GOAWAY", vec![], frame(7, 0, 0, &[0, 0, 0, 99, 0, 0, 0, 0]), 10_001),
+        ("frames of no kind", vec![], frame(77, 0, 0, b""), 10_001),
+        ("DATA of nobody's stream", vec![], frame(0, 0, 99, b"x"), 10_001),
+    ] {
+        let (n, error) = until_given_up(&head, &unit);
+        assert!(n <= most && n + 2 >= most.min(10_000), "{what}: {n}");
+        assert!(matches!(error, ProtocolError::TooLarge { .. }), "{what}: {error}");
+    }
+}
+
+/// A client whose acknowledgements leave, and a long answer in small frames, are no flood.
+#[test]
+fn what_an_honest_server_does_for_long_is_no_flood() {
+    let mut parser = connection(&[GET], Value::Any);
+    parser.feed(&frame(4, 0, 0, b""), |_| ()).unwrap();
+    parser.feed(&frame(1, 4, 1, b"\x88"), |_| ()).unwrap();
+    for _ in 0..20_000 {
+        parser.feed(&frame(6, 0, 0, b"8 bytes."), |_| ()).unwrap();
+        parser.output().unwrap().clear();
+        parser.http2().unwrap().sent();
+        parser.feed(&frame(0, 0, 1, b"x"), |_| ()).unwrap();
+    }
+    let mut replies = Vec::new();
+    parser.feed(&frame(0, 1, 1, b""), |reply| replies.push(reply)).unwrap();
+    assert_eq!((replies.len(), replies[0].value_bytes), (1, 20_000));
+}
+
+#[test]
+fn windows_stay_within_their_bounds() {
+    for (update, good) in [([0, 0, 0, 1], true), ([0, 0, 0, 0], false), ([0x7f, 0xff, 0xff, 0xff], false)] {
+        let mut parser = connection(&[GET], Value::Any);
+        parser.feed(&frame(4, 0, 0, b""), |_| ()).unwrap();
+        assert_eq!(parser.feed(&frame(8, 0, 0, &update), |_| ()).is_ok(), good, "{update:?}");
+    }
+}

@@ -283,3 +283,23 @@ fn names_are_read_back() {
     let error = "redis".parse::<tailsight_protocol::Protocol>().unwrap_err();
     assert_eq!(error.to_string(), "`redis` is not a protocol; choose one of memcached, resp, http1");
 }
+
+/// Regression: a server that pushed, or sent 1xx, for ever kept its client for ever.
+#[test]
+fn messages_that_answer_nobody_are_taken_for_a_while_only() {
+    for (kind, unit, answer) in [
+        (Kind::Resp, &b">2\r\n+a\r\n+b\r\n"[..], &b"$-1\r\n"[..]),
+        (Kind::Http1, b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ] {
+        let mut parser = Parser::new(kind, 4);
+        for round in 0..3 {
+            parser.expect(Expect::new(round, Op::Get));
+            (0..1000).for_each(|_| parser.feed(unit, |_| ()).unwrap());
+            parser.feed(answer, |_| ()).unwrap();
+        }
+        parser.expect(Expect::new(9, Op::Get));
+        (0..1000).for_each(|_| parser.feed(unit, |_| ()).unwrap());
+        let error = parser.feed(unit, |_| ()).unwrap_err();
+        assert!(error.to_string().contains("answer nobody"), "{error}");
+    }
+}

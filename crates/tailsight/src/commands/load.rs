@@ -31,18 +31,17 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
     }
     let stop = on_interrupt();
     let mut live = Live::new(question.max_time);
-    let mut source = Source::open(&args.traffic.agents, question.prepared_plan())?;
+    let mut source = Source::open(&args.traffic.agents, question.prepared_plan(), &stop)?;
     let measured = measure(source.load(), &question, &stop, &mut |event| live.show(event));
     live.end();
     let mut measurement = or_usage(measured)?;
     if let Some((path, stored)) = &baseline
         && measurement.report.is_number()
     {
-        let ours = samples::latencies_ns(&measurement.rows, question.latency);
+        let ours = samples::latencies(&measurement.rows, question.latency);
         let (q, seed) = (question.targets[0].quantile, question.plan.seed);
         let file = path.display().to_string();
-        measurement.report.against =
-            Some(against::compare(&ours, &stored.latencies_ns(), q, args.worse_by, &file, seed)?);
+        measurement.report.against = Some(against::compare(&ours, &stored.latencies(), q, args.worse_by, &file, seed)?);
     }
     if let Some(objective) = args.slo {
         let confidence = objective.confidence(&measurement).filter(|_| measurement.report.is_number());

@@ -1,5 +1,8 @@
 //! Where a load comes from: this process, or agents on other machines. In: the words of `load` and `sweep`. Out: a [`Load`].
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::Context;
 use tailsight_agent::coordinator::{self, Credentials, Options, RemoteLoad};
 use tailsight_agent::{AgentError, Identity, Token};
@@ -22,12 +25,13 @@ pub enum Source {
 
 impl Source {
     /// Gets ready: without agents there is nothing to do, with agents it opens a session with each.
-    pub fn open(agents: &Agents, plan: Plan) -> anyhow::Result<Self> {
+    pub fn open(agents: &Agents, plan: Plan, stop: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         if agents.agent.is_empty() {
             return Ok(Self::Here(Box::new(Local::new(plan))));
         }
         let credentials = credentials(agents)?;
-        let options = Options { roles: agents.agent_role.clone(), ..Options::default() };
+        let (roles, stop) = (agents.agent_role.clone(), Some(Arc::clone(stop)));
+        let options = Options { roles, stop, ..Options::default() };
         let load = match coordinator::connect(&agents.agent, &credentials, plan, options) {
             Ok(load) => load,
             // What cannot be shared contradicts itself; all else is a failure.

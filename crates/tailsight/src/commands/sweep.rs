@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let stop = on_interrupt();
     let live = RefCell::new(Live::new(args.max_time));
-    let mut source = Source::open(&args.traffic.agents, question.prepared_plan())?;
+    let mut source = Source::open(&args.traffic.agents, question.prepared_plan(), &stop)?;
     let mut files = Files { dir: args.out.clone(), n: 0, failed: None };
     let mut show = |event: &_| live.borrow_mut().show(event);
     let mut result = if let Some(objective) = args.slo {

@@ -11,13 +11,13 @@ use crate::support::{run, shown, stderr, tailsight};
 const TOKEN: &str = "a-token-of-no-value-at-all";
 
 /// An agent of the built program, and how `--agent` names it.
-struct Agent {
-    process: Server,
-    name: String,
+pub struct Agent {
+    pub process: Server,
+    pub name: String,
 }
 
 impl Agent {
-    fn start(token: &str, more: &[&str]) -> Self {
+    pub fn start(token: &str, more: &[&str]) -> Self {
         let mut command = tailsight(&[&["agent", "--listen", "127.0.0.1:0", "--token-file", token], more].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -33,7 +33,7 @@ impl Agent {
 }
 
 /// A folder with a token of the right mode.
-fn token() -> (tempfile::TempDir, String) {
+pub fn token() -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("token");
     std::fs::write(&path, format!("{TOKEN}\n")).unwrap();

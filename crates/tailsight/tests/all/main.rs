@@ -4,6 +4,7 @@ mod agents_live;
 mod bad_input;
 mod fixes_live;
 mod gates_live;
+mod hostile_live;
 mod live;
 mod load_live;
 mod lost_nothing;

@@ -1,0 +1,247 @@
+//! `load` against servers that do harm ([`tailsight_lab::hostile`]): it ends when it was told to, with a reason, in little memory;
+//! and an agent's load ends with its lease, whatever its server does.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tailsight_lab::hostile::{Behaviour, Hostile};
+use tailsight_lab::netns::{Pair, SERVER_V4, permitted};
+
+use crate::agents_live::{Agent, token};
+use crate::load_live::alone;
+use crate::support::tailsight;
+
+/// How long a load may take, and how much later it may end.
+const MAX_TIME: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(1);
+/// When it is interrupted, and how soon it must end then.
+const INTERRUPT: Duration = Duration::from_millis(900);
+/// Memory beyond that of the same load on an ordinary server, KiB.
+const MORE_KIB: i64 = 64 << 10;
+/// Loads at one time.
+const AT_ONCE: usize = 5;
+
+fn here() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// How a load ended.
+#[derive(Debug)]
+struct End {
+    took: Duration,
+    code: Option<i32>,
+    /// Of the most memory that it had, KiB.
+    peak_kib: i64,
+    out: String,
+    err: String,
+}
+
+/// The most memory that a process had so far, KiB. (What wait4 tells is also that of the process from which it was started.)
+fn peak_kib(pid: u32) -> Option<i64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
+/// Waits for a child, and kills it when it does not end until `limit`: its exit code, when it ended, and its most memory, KiB.
+fn wait(child: &mut Child, began: Instant, limit: Duration) -> (Option<i32>, Duration, i64) {
+    let mut peak = 0;
+    loop {
+        peak = peak_kib(child.id()).unwrap_or(0).max(peak);
+        if let Some(status) = child.try_wait().unwrap() {
+            return (status.code(), began.elapsed(), peak);
+        }
+        if began.elapsed() > limit {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn load(behaviour: Behaviour, max_time: Duration, interrupt: Option<Duration>) -> End {
+    let server = Hostile::start(behaviour, here()).unwrap();
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let milliseconds = format!("{}ms", max_time.as_millis());
+    let url = server.url();
+    let arguments = ["load", &url, "--json", "--rate", "500", "--connections", "2", "--no-preload", "--insecure"];
+    let more = ["--keys", "100", "--ci", "p50:30%", "--max-time", &milliseconds];
+    let given: Vec<&str> = arguments.iter().chain(&more).copied().collect();
+    let given: Vec<&str> = given.into_iter().filter(|a| *a != "--insecure" || url.starts_with("https")).collect();
+    let mut command = tailsight(&given);
+    command.stdout(Stdio::from(out.try_clone().unwrap())).stderr(Stdio::from(err.try_clone().unwrap()));
+    let began = Instant::now();
+    let mut child = command.spawn().unwrap();
+    if let Some(after) = interrupt {
+        std::thread::sleep(after);
+        // SAFETY: the child has not been waited for, so the number is still its own.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    }
+    let (code, took, peak_kib) = wait(&mut child, began, max_time + Duration::from_secs(8));
+    let text = |file: &mut File| {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    End { took, code, peak_kib, out: text(&mut out), err: text(&mut err) }
+}
+
+/// What happened, as the load said it; what is missing in it.
+fn said(end: &End) -> Result<String, String> {
+    if end.err.contains("panicked") {
+        return Err(format!("panicked: {}", end.err));
+    }
+    match end.code {
+        Some(1) => {
+            let line = end.err.lines().find(|line| line.starts_with("tailsight: ")).ok_or("exit 1 without a word")?;
+            if line.len() > 40 { Ok(line.to_owned()) } else { Err(format!("says little: {line}")) }
+        }
+        Some(3) => {
+            let report: serde_json::Value = serde_json::from_str(&end.out).map_err(|e| format!("no JSON: {e}"))?;
+            let reason = report["verdict"]["reason"].as_str().filter(|reason| reason.len() > 10);
+            reason.map(str::to_owned).ok_or_else(|| format!("N/A without a reason: {}", report["verdict"]))
+        }
+        code => Err(format!("exit {code:?}: {}", end.err)),
+    }
+}
+
+/// Runs all behaviours, several at a time, and gives those that were not as they must be.
+fn table(run: impl Fn(Behaviour) -> Result<String, String> + Sync) -> (usize, Vec<String>) {
+    let left: Mutex<VecDeque<Behaviour>> = Mutex::new(Behaviour::all().collect());
+    let failed = Mutex::new(Vec::new());
+    let count = left.lock().unwrap().len();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(behaviour) = { left.lock().unwrap().pop_front() } {
+                    match run(behaviour) {
+                        Ok(words) => println!("{behaviour:?}: {words}"),
+                        Err(words) => failed.lock().unwrap().push(format!("{behaviour:?}: {words}")),
+                    }
+                }
+            });
+        }
+    });
+    (count, failed.into_inner().unwrap())
+}
+
+/// The most memory of a load on an ordinary server, KiB.
+fn ordinary_kib() -> i64 {
+    let ends = [Behaviour::HonestMemcached, Behaviour::HonestHttp2].map(|b| load(b, MAX_TIME, None));
+    for end in &ends {
+        assert!(matches!(end.code, Some(0 | 3)), "an ordinary server: {end:?}");
+    }
+    ends.iter().map(|end| end.peak_kib).min().unwrap()
+}
+
+fn judge(end: &End, latest: Duration, ordinary_kib: i64) -> Result<String, String> {
+    let words = said(end)?;
+    let more = end.peak_kib - ordinary_kib;
+    let figures = format!("{:.2} s, {more} KiB more; {words}", end.took.as_secs_f64());
+    if end.took > latest {
+        Err(format!("late: {figures}"))
+    } else if more > MORE_KIB {
+        Err(format!("too much memory: {figures}"))
+    } else {
+        Ok(figures)
+    }
+}
+
+/// Regression: floods (memcached `END`, RESP pushes, HTTP 1xx, chunks) and answers without end kept a load for ever, and HTTP/2 floods
+/// took gigabytes.
+#[test]
+fn whatever_the_server_does_a_load_ends_with_its_time_and_says_why() {
+    let _cores = alone();
+    let ordinary = ordinary_kib();
+    let (count, failed) = table(|behaviour| judge(&load(behaviour, MAX_TIME, None), MAX_TIME + SLACK, ordinary));
+    assert!(count >= 30 && failed.is_empty(), "{} of {count}:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Regression: the first Ctrl-C was not obeyed either.
+#[test]
+fn whatever_the_server_does_one_interrupt_ends_a_load() {
+    let _cores = alone();
+    let ordinary = ordinary_kib();
+    let long = Duration::from_secs(30);
+    let (count, failed) = table(|behaviour| {
+        let end = load(behaviour, long, Some(INTERRUPT));
+        judge(&end, INTERRUPT + SLACK, ordinary)
+    });
+    assert!(count >= 30 && failed.is_empty(), "{} of {count}:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Threads of a process by name.
+fn threads(pid: u32, name: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|comm| comm.starts_with(name)).count()
+}
+
+/// Regression: a thread that was stuck in a flood kept the watchdog waiting, and the load ran on when its coordinator was killed.
+#[test]
+fn no_request_leaves_an_agent_after_its_coordinator_is_gone() {
+    const PROMISED: Duration = Duration::from_millis(2500);
+    let _cores = alone();
+    let (_dir, token) = token();
+    let agent = Agent::start(&token, &[]);
+    for behaviour in [
+        Behaviour::HonestMemcached,
+        Behaviour::MemcachedEndFlood,
+        Behaviour::RespPushFlood,
+        Behaviour::Http1ChunkFlood,
+        Behaviour::Http2PingFlood,
+        Behaviour::MemcachedStallLater,
+        Behaviour::MemcachedHalfCloseLater,
+        Behaviour::MemcachedDeaf,
+        // While it is prepared.
+        Behaviour::MemcachedSlowLoris,
+    ] {
+        let server = Hostile::start(behaviour, here()).unwrap();
+        let url = server.url();
+        let arguments =
+            ["load", &url, "--json", "--rate", "500", "--connections", "4", "--no-preload", "--keys", "100"];
+        let more = ["--max-time", "30s", "--agent", &agent.name, "--agent-token-file", &token];
+        let arguments: Vec<&str> = arguments.iter().chain(&more).copied().collect();
+        let mut coordinator = tailsight(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let since = Instant::now();
+        while server.bytes() < if behaviour == Behaviour::MemcachedSlowLoris { 1 } else { 100 } {
+            assert!(since.elapsed() < Duration::from_secs(10), "{behaviour:?}: no load");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A part of the reasons for which a load ends at once is over by then: a flood must be under way.
+        std::thread::sleep(Duration::from_millis(700));
+        coordinator.kill().unwrap();
+        coordinator.wait().unwrap();
+        let gone_ns = tailsight_load::now_ns();
+        std::thread::sleep(PROMISED + Duration::from_millis(1200));
+        let late = Duration::from_nanos(server.last_ns().saturating_sub(gone_ns));
+        println!("{behaviour:?}: the last request came {late:?} after the coordinator was gone");
+        assert!(late <= PROMISED, "{behaviour:?}: {late:?}");
+        assert_eq!(threads(agent.process.0.id(), "load-"), 0, "{behaviour:?}: a loading thread is left");
+    }
+}
+
+/// Regression: a server in a container of the same host passed for one on another machine, and the client was told to poll.
+#[test]
+fn a_server_in_another_network_namespace_is_on_this_host() {
+    if !permitted() {
+        return tailsight_testing::skip("needs root for network namespaces");
+    }
+    let pair = Pair::create("here").unwrap();
+    let is_here = || {
+        let target: tailsight_load::Target = format!("tcp://{SERVER_V4}:1").parse().unwrap();
+        pair.client.run(|| target.is_here()).unwrap()
+    };
+    // A namespace without a process serves nobody.
+    assert!(!is_here());
+    let mut inside = pair.server.command("sleep").arg("30").spawn().unwrap();
+    let found = is_here();
+    inside.kill().unwrap();
+    inside.wait().unwrap();
+    assert!(found);
+}
