@@ -75,6 +75,8 @@ pub enum Complaint {
     GivenUp {
         /// How often.
         times: u64,
+        /// Requests that were sent.
+        requests: u64,
         /// Replies that nobody had asked for: those before them may be others' too.
         unasked: u64,
         /// The first few reasons for which connections broke.
@@ -123,13 +125,14 @@ impl Complaint {
     /// Whether the latencies are not those of the server under the load asked for (the others are worth knowing).
     #[must_use]
     pub fn spoils(&self) -> bool {
+        // A server that breaks off its own words as often as that is not measured by what it says between.
+        let is_rare = |times: u64, requests: u64| times.saturating_mul(1_000) <= requests;
+        if let Self::GivenUp { times, requests, unasked, .. } = self {
+            return *unasked > 0 || !is_rare(*times, *requests);
+        }
         !matches!(
             self,
-            Self::GivenUp { unasked: 0, .. }
-                | Self::Failed { .. }
-                | Self::ClockStepped { .. }
-                | Self::NicClockStepped { .. }
-                | Self::SamplesLost { .. }
+            Self::Failed { .. } | Self::ClockStepped { .. } | Self::NicClockStepped { .. } | Self::SamplesLost { .. }
         )
     }
 }
@@ -188,7 +191,7 @@ impl fmt::Display for Complaint {
                 )?;
                 reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
             }
-            Self::GivenUp { times, unasked, reasons } => {
+            Self::GivenUp { times, unasked, reasons, .. } => {
                 write!(f, "connections were given up {times} times for what the server sent")?;
                 if *unasked > 0 {
                     write!(f, ", which was {unasked} replies that nobody asked for")?;

@@ -245,6 +245,15 @@ impl Outcome {
                 Ended::Failed(reason) => complaints.push(Complaint::ClientFailed { reason: reason.clone() }),
             }
         }
+        // Before what it did to the client.
+        let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
+        reasons.sort();
+        reasons.dedup();
+        let times = self.threads.iter().map(|t| t.given_up).sum();
+        if times > 0 {
+            let (requests, unasked) = (counts.sent, counts.unasked);
+            complaints.push(Complaint::GivenUp { times, requests, unasked, reasons: reasons.clone() });
+        }
         let requests = self.lateness.count();
         if let Some(p99_ns) = self.lateness.quantile(0.99).filter(|p99| *p99 > limits.lateness_p99_ns) {
             let (limit_ns, max_ns) = (limits.lateness_p99_ns, self.lateness.max());
@@ -278,13 +287,6 @@ impl Outcome {
                 let (asked_per_s, sent_per_s) = (asked / seconds, sent / seconds);
                 complaints.push(Complaint::RateMissed { asked_per_s, sent_per_s, limit: RATE_ERROR });
             }
-        }
-        let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
-        reasons.sort();
-        reasons.dedup();
-        let times = self.threads.iter().map(|t| t.given_up).sum();
-        if times > 0 {
-            complaints.push(Complaint::GivenUp { times, unasked: counts.unasked, reasons: reasons.clone() });
         }
         if counts.failed() > 0 {
             complaints.push(Complaint::Failed { counts, reasons });

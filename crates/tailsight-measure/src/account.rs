@@ -67,7 +67,7 @@ impl Na {
                 "requests that found every connection full were held back, so that the server did not see the load asked for",
             ),
             Self::OutOfStep => {
-                Some("where replies come that nobody asked for, those to requests cannot be told from them")
+                Some("what a server sends that is not its protocol's, or not asked for, cannot be told from replies")
             }
             Self::Client => Some("a part of the client failed, so that the server did not see the load asked for"),
         }

@@ -83,7 +83,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
     if let Verdict::NotAvailable { reason, .. } = &mut verdict {
         // What the server did is the reason for what the method found.
         let complaints = endings.iter().flat_map(|e| &e.complaints);
-        let mut given_up = complaints.filter(|c| matches!(c, Complaint::GivenUp { unasked: 0, .. }));
+        let mut given_up = complaints.filter(|c| matches!(c, Complaint::GivenUp { .. }) && !c.spoils());
         if let Some(complaint) = given_up.next() {
             *reason = format!("{reason}; meanwhile {complaint}");
         }
@@ -305,8 +305,12 @@ fn spoiled(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64
                 let evidence = ("connections that can be used", Some(0.0), Some(1.0), n);
                 return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
             }
-            Complaint::GivenUp { unasked: 1.., .. } => {
-                let evidence = ("replies that nobody asked for", Some(context.counts.unasked as f64), Some(0.0), n);
+            Complaint::GivenUp { times, unasked, .. } if complaint.spoils() => {
+                let evidence = match *unasked {
+                    0 => ("connections given up, at most one in 1,000 requests", *times as f64, n as f64 / 1e3),
+                    unasked => ("replies that nobody asked for", unasked as f64, 0.0),
+                };
+                let evidence = (evidence.0, Some(evidence.1), Some(evidence.2), n);
                 let hint = "is it this protocol that the server speaks, and does nobody else write to its connections?";
                 return Some(refused(Na::OutOfStep, context.question, None, evidence, text.clone(), hint));
             }
