@@ -69,7 +69,7 @@ impl Honest {
                 let parts: usize = std::str::from_utf8(&self.pending[1..first - 2]).ok()?.parse().ok()?;
                 let mut at = first;
                 for _ in 0..parts {
-                    let head = self.pending[at..].windows(2).position(|w| w == b"\r\n")? + 2;
+                    let head = self.pending.get(at..)?.windows(2).position(|w| w == b"\r\n")? + 2;
                     let text: usize = std::str::from_utf8(&self.pending[at + 1..at + head - 2]).ok()?.parse().ok()?;
                     at += head + text + 2;
                 }

@@ -79,6 +79,7 @@ fn round(parser: &mut Parser, out: &mut Vec<u8>, reply: &mut Vec<u8>, round: u64
             };
             let http2 = parser.http2().unwrap();
             http2.output().clear();
+            http2.sent();
             id_on_wire = u64::from(http2.request(&get).unwrap());
             let stream = (id_on_wire as u32).to_be_bytes();
             reply.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 1, 4]);
