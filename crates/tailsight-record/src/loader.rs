@@ -210,6 +210,13 @@ impl<'obj> Loaded<'obj> {
         unsafe { std::ptr::write_volatile(&mut bss.nic_tx_flags, flags) };
     }
 
+    /// Has programs look for the time stamps of NICs, or not.
+    pub fn set_nic_stamps(&mut self, on: bool) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
+        unsafe { std::ptr::write_volatile(&mut bss.nic_stamps, u32::from(on)) };
+    }
+
     /// Starts or stops recording.
     pub fn set_recording(&mut self, on: bool) {
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");

@@ -69,6 +69,11 @@ impl NicClocks {
         }
     }
 
+    /// Whether a device stamps what it receives.
+    pub fn stamps_in(&self) -> bool {
+        self.devices.iter().any(|d| d.rx_filter != "none")
+    }
+
     /// Whether a device stamps what is sent.
     fn stamps_out(&self) -> bool {
         self.devices.iter().any(|d| d.tx)

@@ -238,6 +238,7 @@ pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Pro
         }
     }
     let mut nic_clocks = NicClocks::find(pids.first().copied());
+    loaded.set_nic_stamps(nic_clocks.stamps_in());
     let usage_before = own_cpu_ns();
     let mut clock_rows = vec![clocks::compare()];
     meta.start_ns = clocks::monotonic_ns();

@@ -23,9 +23,15 @@ static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16
 /* Some drivers leave an address where the stamp would be, and make a time of it when somebody asks. */
 #define SKBTX_HW_TSTAMP_NETDEV (1 << 5)
 
+/* Some device is set to stamp what it receives. Else the end of the packet's buffer, where the stamp would be, is not touched: it
+ * is a cache line that nobody has read yet. */
+__u32 nic_stamps;
+
 /* The NIC's own time stamp, when it stamps: at each hook where a packet can be seen first, right behind its event. */
 static __always_inline void emit_hardware_time(struct sk_buff *skb)
 {
+	if (!nic_stamps)
+		return;
 	const volatile struct skb_shared_info *info = AS(struct skb_shared_info, skb->head + skb->end);
 	__s64 time = info->hwtstamps.hwtstamp;
 	if (time && !(info->tx_flags & SKBTX_HW_TSTAMP_NETDEV))
