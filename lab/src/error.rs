@@ -99,6 +99,9 @@ pub enum Error {
         /// What would have been right.
         expected: &'static str,
     },
+    /// A duration, rate, number or size that is none.
+    #[error(transparent)]
+    Units(#[from] tailsight_units::parse::Wrong),
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     Io {

@@ -7,7 +7,7 @@
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
 //! - [`hostile`]: servers that do harm to whoever loads them;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
-//! - [`process`]: children that run on a chosen CPU and die with us; [`units`]: `20k`, `500ms`, `64k`.
+//! - [`process`]: children that run on a chosen CPU and die with us.
 //!
 //! In: options. Out: namespaces, servers with their pids, and latency samples in nanoseconds. Linux only; namespaces
 //! need root. The lab touches only processes and namespaces it made, by pid and by name.
@@ -45,7 +45,6 @@ pub mod schedule;
 pub mod server;
 pub mod servers;
 pub mod truth;
-pub mod units;
 pub mod wire;
 
 pub use error::{Error, Result};

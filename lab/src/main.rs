@@ -22,7 +22,7 @@ use tailsight_lab::hostile::{Behaviour, Hostile};
 use tailsight_lab::load::{self, Arrivals, Outcome, Proto, Workload};
 use tailsight_lab::process::pin_thread;
 use tailsight_lab::servers::{self, ServeArgs};
-use tailsight_lab::units::{parse_duration, parse_rate, parse_size};
+use tailsight_units::parse;
 
 /// Tailsight's lab: load for test servers.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ struct HostileArgs {
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// For how long.
-    #[arg(long = "for", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long = "for", default_value = "60s", value_parser = parse::duration)]
     lasting: Duration,
 }
 
@@ -81,13 +81,13 @@ struct LoadArgs {
     #[arg(long)]
     addr: SocketAddr,
     /// Requests a second over all connections, such as 500 or 20k.
-    #[arg(long, default_value = "1k", value_parser = parse_rate)]
+    #[arg(long, default_value = "1k", value_parser = parse::rate)]
     rate: f64,
     /// Connections.
     #[arg(long, default_value_t = 8)]
     connections: usize,
     /// How long to send, such as 500ms or 2s.
-    #[arg(long, short, default_value = "2s", value_parser = parse_duration)]
+    #[arg(long, short, default_value = "2s", value_parser = parse::duration)]
     duration: Duration,
     /// When requests are due: poisson, fixed or closed:N (N outstanding on each connection).
     #[arg(long, default_value = "poisson")]
@@ -96,7 +96,7 @@ struct LoadArgs {
     #[arg(long, default_value_t = 1)]
     burst: usize,
     /// Size of the values read, such as 32 or 64k.
-    #[arg(long, default_value = "32", value_parser = parse_size)]
+    #[arg(long, default_value = "32", value_parser = bytes)]
     value_size: usize,
     /// What http1 asks for.
     #[arg(long, default_value = "/")]
@@ -127,6 +127,12 @@ struct Also {
     connections: usize,
 }
 
+/// A size that fits into memory's addresses.
+fn bytes(text: &str) -> Result<usize, String> {
+    let size = parse::size(text).map_err(|e| e.to_string())?;
+    usize::try_from(size).ok().filter(|n| *n <= 1 << 30).ok_or_else(|| format!("{text:?}: at most 1G"))
+}
+
 impl FromStr for Also {
     type Err = tailsight_lab::Error;
 
@@ -143,7 +149,7 @@ impl FromStr for Also {
         Ok(Self {
             proto: proto.parse()?,
             addr: addr.parse().map_err(|_| bad())?,
-            rate: parse_rate(rate)?,
+            rate: parse::rate(rate)?,
             connections: connections.parse().map_err(|_| bad())?,
         })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::{now_ns, sleep_until};
-use crate::units::parse_duration;
+use tailsight_units::parse;
 use crate::{Error, Result};
 
 /// When a fault is on.
@@ -28,7 +28,7 @@ impl std::str::FromStr for Schedule {
             return Ok(Self::Always);
         }
         let bursts = |(on, period): (&str, &str)| {
-            let (on, period): (Duration, Duration) = (parse_duration(on).ok()?, parse_duration(period).ok()?);
+            let (on, period): (Duration, Duration) = (parse::duration(on).ok()?, parse::duration(period).ok()?);
             (on < period).then_some(Self::Bursts { on_ns: on.as_nanos() as u64, period_ns: period.as_nanos() as u64 })
         };
         text.split_once('/').and_then(bursts).ok_or_else(|| Error::Parse {

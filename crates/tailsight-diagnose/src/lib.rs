@@ -32,7 +32,6 @@ pub mod rules;
 pub mod sent;
 pub mod show;
 pub mod typical;
-pub mod units;
 pub mod who;
 pub mod words;
 

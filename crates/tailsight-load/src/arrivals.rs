@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::LoadError;
 use crate::rng::Rng;
 use crate::sizes::gpareto;
-use crate::text;
+use tailsight_units::parse;
 
 /// When requests are due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl FromStr for Arrivals {
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
         let (name, rest) = input.split_once(':').unwrap_or((input, ""));
-        let one = || text::list(rest).map(|[x]| x);
+        let one = || parse::list(rest).map(|[x]| x);
         let arrivals = match name {
             "fixed" if rest.is_empty() => Some(Self::Fixed),
             "exponential" | "poisson" if rest.is_empty() => Some(Self::Exponential),
@@ -92,12 +92,12 @@ impl FromStr for Arrivals {
             "pareto" => one().map(Self::Pareto),
             "gpareto" => one().map(Self::GeneralisedPareto),
             "mmpp" => rest.rsplit_once(',').and_then(|(numbers, burst)| {
-                let [ratio, share] = text::list(numbers)?;
-                Some(Self::Mmpp { ratio, share, burst_ns: text::duration_ns(burst)? })
+                let [ratio, share] = parse::list(numbers)?;
+                Some(Self::Mmpp { ratio, share, burst_ns: parse::duration_ns(burst)? })
             }),
             "replay" if !rest.is_empty() => Some(Self::Replay(rest.into())),
-            "closed" => text::count(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Closed),
-            "batch" => text::count(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Batch),
+            "closed" => parse::whole(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Closed),
+            "batch" => parse::whole(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Batch),
             _ => None,
         };
         arrivals.filter(Self::valid).ok_or_else(|| LoadError::parse("an arrival process", input, FORMS))
@@ -113,7 +113,7 @@ impl fmt::Display for Arrivals {
             Self::Pareto(shape) => write!(f, "pareto:{shape}"),
             Self::GeneralisedPareto(shape) => write!(f, "gpareto:{shape}"),
             Self::Mmpp { ratio, share, burst_ns } => {
-                write!(f, "mmpp:{ratio},{share},{}", text::write_duration(*burst_ns))
+                write!(f, "mmpp:{ratio},{share},{}", parse::write_duration(*burst_ns))
             }
             Self::Replay(path) => write!(f, "replay:{}", path.display()),
             Self::Closed(requests) => write!(f, "closed:{requests}"),

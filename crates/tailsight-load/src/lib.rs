@@ -2,6 +2,7 @@
 
 mod arena;
 mod arrivals;
+mod as_text;
 mod clock;
 mod codec;
 mod complaint;
@@ -31,7 +32,6 @@ mod setup;
 mod sizes;
 mod stamps;
 mod target;
-mod text;
 mod tls;
 mod together;
 mod workload;

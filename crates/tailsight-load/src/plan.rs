@@ -7,7 +7,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
-use crate::text::{as_text, duration_ns, write_duration};
+use crate::as_text;
+use tailsight_units::parse::{duration_ns, write_duration};
 use crate::{Arrivals, LoadError, Rate, Target, Workload};
 
 /// How a thread waits for the next request to be due.

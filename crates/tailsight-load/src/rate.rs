@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
-use crate::text::{duration_ns, number, write_duration};
+use tailsight_units::parse::{duration_ns, number, write_duration};
 
 /// Requests per second over time, for the whole load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
 use crate::rng::Rng;
-use crate::text;
+use tailsight_units::parse;
 
 /// Value sizes below 15 bytes of Facebook's ETC pool with their shares (Atikoglu et al. 2012, section 5, in the form that
 /// mutilate and Lancet use); the rest is generalised Pareto.
@@ -103,20 +103,20 @@ impl FromStr for Size {
     type Err = LoadError;
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
-        let bytes = |text: &str| text::count(text).and_then(|n| u32::try_from(n).ok());
+        let bytes = |text: &str| parse::whole(text).and_then(|n| u32::try_from(n).ok());
         let (name, rest) = input.split_once(':').unwrap_or((input, ""));
         let size = match name {
             "fixed" => bytes(rest).map(Self::Fixed),
             "uniform" => rest.split_once(',').and_then(|(a, b)| Some(Self::Uniform(bytes(a)?, bytes(b)?))),
-            "normal" => text::list(rest).map(|[mean, sd]| Self::Normal(mean, sd)),
-            "exponential" => text::list(rest).map(|[mean]| Self::Exponential(mean)),
-            "pareto" => text::list(rest).map(|[min, shape]| Self::Pareto(min, shape)),
-            "gpareto" => text::list(rest).map(|[l, s, k]| Self::GeneralisedPareto(l, s, k)),
-            "gev" => text::list(rest).map(|[l, s, k]| Self::Gev(l, s, k)),
+            "normal" => parse::list(rest).map(|[mean, sd]| Self::Normal(mean, sd)),
+            "exponential" => parse::list(rest).map(|[mean]| Self::Exponential(mean)),
+            "pareto" => parse::list(rest).map(|[min, shape]| Self::Pareto(min, shape)),
+            "gpareto" => parse::list(rest).map(|[l, s, k]| Self::GeneralisedPareto(l, s, k)),
+            "gev" => parse::list(rest).map(|[l, s, k]| Self::Gev(l, s, k)),
             "bimodal" => {
                 let mut parts = rest.splitn(3, ',');
                 let mut next = || parts.next();
-                (|| Some(Self::Bimodal(bytes(next()?)?, bytes(next()?)?, text::list::<1>(next()?)?[0])))()
+                (|| Some(Self::Bimodal(bytes(next()?)?, bytes(next()?)?, parse::list::<1>(next()?)?[0])))()
             }
             "etc-value" if rest.is_empty() => Some(Self::EtcValue),
             _ => bytes(input).map(Self::Fixed),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::MAX_KEY;
-use crate::text::{count, signed};
+use tailsight_units::parse::{signed, whole as count};
 use crate::{LoadError, Size};
 
 /// How often which key is asked for.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
 use tailsight_record::{HookChoice, loader};
+use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
@@ -250,15 +251,7 @@ fn part(text: &str) -> Result<f64, String> {
 }
 
 fn nanoseconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a time: write for example 300ns or 1us");
-    let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let unit = match &text[at..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        _ => return Err(wrong()),
-    };
-    text[..at].parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)
+    parse::duration_ns(text).ok_or_else(|| format!("{text:?} is not a time: write for example 300ns or 1us"))
 }
 
 fn payload_bytes(text: &str) -> Result<u32, String> {
@@ -280,7 +273,7 @@ fn check_hooks(choice: HookChoice, text: &str) -> Result<String, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let d = tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())?;
+    let d = parse::duration(text).map_err(|e| e.to_string())?;
     if d < Duration::from_millis(10) {
         return Err("less than 10ms holds no messages; 2s is usual".into());
     }
@@ -288,15 +281,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    let upper = text.trim_end_matches(['B', 'b']).trim_end_matches(['i']);
-    let (digits, shift) = match upper.chars().last().map(|c| c.to_ascii_uppercase()) {
-        Some('K') => (&upper[..upper.len() - 1], 10),
-        Some('M') => (&upper[..upper.len() - 1], 20),
-        Some('G') => (&upper[..upper.len() - 1], 30),
-        _ => (upper, 0),
-    };
-    let n: u64 = digits.parse().map_err(|_| format!("{text:?} is not a size; write for example 64M or 1G"))?;
-    n.checked_mul(1 << shift).filter(|&n| n >= 1 << 20).ok_or_else(|| "the buffers need at least 1M".to_owned())
+    let bytes = parse::size(text).map_err(|e| e.to_string())?;
+    if bytes < 1 << 20 { Err("the buffers need at least 1M".into()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

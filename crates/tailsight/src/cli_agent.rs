@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tailsight_agent::Rule;
-use tailsight_load::Rate;
+use tailsight_units::parse;
 
 /// `agent`.
 #[derive(Debug, Args)]
@@ -28,10 +28,10 @@ pub struct Agent {
     #[arg(long, value_name = "RULE", value_parser = |text: &str| text.parse::<Rule>())]
     pub allow: Vec<Rule>,
     /// The most requests/s
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "100k")]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, default_value = "100k")]
     pub max_rate: f64,
     /// The longest load
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "600s")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "600s")]
     pub max_duration: Duration,
     /// The most connections
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=60_000))]
@@ -54,18 +54,6 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     let only_address = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 7411));
     let wrong = |_| format!("`{text}` is no address of this host; write for example 10.0.0.7:7411 or [::1]:7411");
     text.parse().or_else(|_| only_address()).map_err(wrong)
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(Rate::Constant(rate)) if rate > 0.0 => Ok(rate),
-        _ => Err(format!("`{text}` is not a rate; write requests/s, for example 50k")),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let d = tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())?;
-    if d.is_zero() { Err("a load of no time".into()) } else { Ok(d) }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tailsight_agent::coordinator::Role;
 use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::slo::Objective;
 use tailsight_stats::method::Target;
+use tailsight_units::parse;
 
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub struct Traffic {
     #[arg(long, value_name = "TEXT", value_parser = |t: &str| t.parse::<Workload>())]
     pub workload: Option<Workload>,
     /// How many keys
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = parse::count)]
     pub keys: Option<u64>,
     /// Sizes of values, bytes: 32, uniform:10,100, exponential:100, etc-value, …
     #[arg(long, value_name = "SIZES", value_parser = |t: &str| t.parse::<Size>())]
@@ -146,7 +147,7 @@ pub struct Load {
     #[command(flatten)]
     pub traffic: Traffic,
     /// Requests/s, such as 20k
-    #[arg(long, value_name = "RATE", value_parser = rate, required_unless_present_any = ["closed", "replay", "rate_profile"])]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile"])]
     pub rate: Option<f64>,
     /// A rate that changes: steps:10k/5s,20k/5s, ramp:1k..50k/10s or diurnal:5k..50k/60s
     #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate")]
@@ -158,7 +159,7 @@ pub struct Load {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"])]
     pub replay: Option<PathBuf>,
     /// End after this long, getting ready included; N/A if the answer is not there
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "60s")]
     pub max_time: Duration,
     /// Keep every sample: a file, or a folder for load.parquet
     #[arg(short, long, value_name = "FILE.parquet|DIR")]
@@ -191,13 +192,13 @@ pub struct Sweep {
     #[command(flatten)]
     pub traffic: Traffic,
     /// These rates, in this order
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rate, conflicts_with_all = ["from", "to", "slo", "factor"])]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse::rate, conflicts_with_all = ["from", "to", "slo", "factor"])]
     pub rates: Vec<f64>,
     /// The first rate
-    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "1k")]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, default_value = "1k")]
     pub from: f64,
     /// The highest rate
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate)]
     pub to: Option<f64>,
     /// Each rate is so many times the last
     #[arg(long, value_name = "X", value_parser = factor, default_value = "1.5")]
@@ -212,7 +213,7 @@ pub struct Sweep {
     #[arg(long, value_name = "N", requires = "slo", default_value_t = 24, value_parser = clap::value_parser!(u16).range(6..=200))]
     pub tries: u16,
     /// The most time at each rate
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10s")]
     pub max_time: Duration,
     /// Keep every sample: a folder, a file a rate
     #[arg(short, long, value_name = "DIR")]
@@ -267,19 +268,6 @@ fn role(text: &str) -> Result<Role, String> {
     }
 }
 
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(Rate::Constant(rate)) => Ok(rate),
-        _ => Err(format!("`{text}` is not a rate; write for example 500, 20k or 1.5M")),
-    }
-}
-
-fn count(text: &str) -> Result<u64, String> {
-    let workload: Workload =
-        format!("keys={text}").parse().map_err(|_| format!("`{text}` is not a number such as 10000, 100k or 1M"))?;
-    Ok(workload.keys)
-}
-
 fn share(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
@@ -302,10 +290,6 @@ fn allowance(text: &str) -> Result<f64, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|f| *f >= 1.05 && *f <= 100.0).ok_or_else(|| "a number from 1.05 to 100".into())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    tailsight_lab::units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

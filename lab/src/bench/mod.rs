@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use tailsight_lab::units::parse_duration;
+use tailsight_units::parse;
 
 use table::{Section, Verdict};
 
@@ -45,7 +45,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
     /// Measured window of each variant in a round [default: 2s, with --quick 1s; at most 2.5s].
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse::duration)]
     window: Option<Duration>,
     /// Only these figures. `client` takes the best part of an hour and is measured only when it is named, alone.
     #[arg(long, value_enum, value_delimiter = ',')]

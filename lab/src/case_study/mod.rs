@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use tailsight_lab::units::{parse_duration, parse_rate};
+use tailsight_units::parse;
 
 use decide::{Cause, Config, Passed, Step};
 use figures::Repeat;
@@ -37,16 +37,16 @@ pub struct CaseStudyArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
     /// How long each of these measurements is.
-    #[arg(long, value_parser = parse_duration, default_value = "2s")]
+    #[arg(long, value_parser = parse::duration, default_value = "2s")]
     window: Duration,
     /// How long each recording is.
-    #[arg(long, value_parser = parse_duration, default_value = "2s")]
+    #[arg(long, value_parser = parse::duration, default_value = "2s")]
     duration: Duration,
     /// Requests a second to memcached.
-    #[arg(long, value_parser = parse_rate, default_value = "10k")]
+    #[arg(long, value_parser = parse::rate, default_value = "10k")]
     rate: f64,
     /// Requests a second to nginx, in bursts.
-    #[arg(long, value_parser = parse_rate, default_value = "20k")]
+    #[arg(long, value_parser = parse::rate, default_value = "20k")]
     nginx_rate: f64,
     /// Print everything as JSON instead of the page.
     #[arg(long)]

@@ -31,7 +31,7 @@ use clap::{Args, ValueEnum};
 use crate::schedule::Schedule;
 use crate::servers::{set_name, spawn};
 use crate::truth::TruthLog;
-use crate::units::parse_duration;
+use tailsight_units::parse;
 use crate::{Error, Result};
 
 /// Which fault.
@@ -101,7 +101,7 @@ pub struct FaultArgs {
     #[arg(long, value_delimiter = ',')]
     pub netns: Vec<String>,
     /// Packets are kept back this long instead of lost (relay).
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse::duration)]
     pub delay: Option<Duration>,
     /// The truth log to write to.
     #[arg(long, value_name = "FILE")]
@@ -110,7 +110,7 @@ pub struct FaultArgs {
     #[arg(long)]
     pub task: Option<String>,
     /// End after this time, whatever happens.
-    #[arg(long = "for", value_parser = parse_duration, default_value = "120s")]
+    #[arg(long = "for", value_parser = parse::duration, default_value = "120s")]
     pub lifetime: Duration,
 }
 

@@ -24,7 +24,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use tailsight_lab::faults::Fault;
-use tailsight_lab::units::parse_duration;
+use tailsight_units::parse;
 use tailsight_trace::Run;
 
 use disturbed::Disturbance;
@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// How long each recording is.
-    #[arg(long, value_parser = parse_duration, default_value = "2s")]
+    #[arg(long, value_parser = parse::duration, default_value = "2s")]
     duration: Duration,
     /// Print every result as JSON instead of the table.
     #[arg(long)]

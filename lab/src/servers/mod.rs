@@ -30,7 +30,7 @@ use clap::{Args, ValueEnum};
 
 use crate::schedule::Schedule;
 use crate::truth::TruthLog;
-use crate::units::parse_duration;
+use tailsight_units::parse;
 use crate::{Error, Result};
 
 pub use service::Service;
@@ -126,7 +126,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub read_one: bool,
     /// The accepting thread keeps each new connection this long before a worker gets it.
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse::duration)]
     pub handoff: Option<Duration>,
     /// When another thread holds the mutex that requests with the LOCK flag take.
     #[arg(long)]
@@ -154,13 +154,13 @@ pub struct ServeArgs {
     pub dir: Option<PathBuf>,
     /// Ask the scheduler for slices of this length, so that a wake-up is not kept waiting by other programs' slices
     /// (kernels since 6.12; others take no notice).
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse::duration)]
     pub slice: Option<Duration>,
     /// The truth log to write what was done to.
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
     /// End after this time, whatever happens.
-    #[arg(long = "for", value_parser = parse_duration, default_value = "120s")]
+    #[arg(long = "for", value_parser = parse::duration, default_value = "120s")]
     pub lifetime: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use rand::{Rng, RngExt};
 
-use crate::units::parse_duration;
+use tailsight_units::parse;
 use crate::{Error, Result};
 
 /// A distribution of service times; `mean_ns` is its mean but for `Bimodal`.
@@ -28,7 +28,7 @@ impl std::str::FromStr for Service {
             expected: "fixed:10us, exponential:10us, bimodal:5us (90 % take it, 10 % ten times it) or lognormal:10us",
         };
         let (name, time) = text.split_once(':').ok_or_else(bad)?;
-        let ns = parse_duration(time).map_err(|_| bad())?.as_nanos() as f64;
+        let ns = parse::duration(time).map_err(|_| bad())?.as_nanos() as f64;
         match name {
             "fixed" => Ok(Self::Fixed(ns)),
             "exponential" => Ok(Self::Exponential(ns)),

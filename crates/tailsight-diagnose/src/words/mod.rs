@@ -18,7 +18,7 @@ use crate::infer::Inferred;
 use crate::model::{Action, Cause, Diagnosis};
 use crate::profile::Cohort;
 use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
-use crate::units::signed_duration as human;
+use tailsight_units::format::signed_duration as human;
 use crate::{Facts, Options, glob};
 pub use name::readable;
 

@@ -1,7 +1,7 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::units::signed_duration as human;
+use tailsight_units::format::signed_duration as human;
 use tailsight_diagnose::{Diagnosis, Facts, Options, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
 

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tailsight_diagnose::model::Slice;
 use tailsight_lifetime::{LEGS, Leg};
 
-use super::{Input, base64};
+use super::Input;
 
 /// No dominant cause: the message is not in focus.
 const NOT_IN_FOCUS: u8 = 255;
@@ -66,16 +68,16 @@ pub(super) fn columns(input: &Input) -> Columns {
 
     let wide = latencies.iter().flatten().any(|&ns| ns >= u64::from(MISSING));
     let latency = if wide {
-        base64::encode(&bytes(latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())))
+        BASE64.encode(&bytes(latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())))
     } else {
-        base64::encode(&bytes(latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())))
+        BASE64.encode(&bytes(latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())))
     };
     let many = lifetimes.flows.len() > usize::from(u16::MAX);
     let flows = lifetimes.messages.iter().map(|m| m.flow);
     let flow = if many {
-        base64::encode(&bytes(flows.map(u32::to_le_bytes)))
+        BASE64.encode(&bytes(flows.map(u32::to_le_bytes)))
     } else {
-        base64::encode(&bytes(flows.map(|f| (f as u16).to_le_bytes())))
+        BASE64.encode(&bytes(flows.map(|f| (f as u16).to_le_bytes())))
     };
     let named: Vec<u32> = if lifetimes.flows.len() > MANY_FLOWS {
         focus.iter().map(|&id| lifetimes.messages[id as usize].flow).collect()
@@ -89,7 +91,7 @@ pub(super) fn columns(input: &Input) -> Columns {
         latency,
         flow_type: if many { "u32" } else { "u16" },
         flow,
-        cause: base64::encode(&cause),
+        cause: BASE64.encode(&cause),
         flow_names: named.into_iter().filter_map(name).collect(),
         against_reference: mean.is_some(),
     }

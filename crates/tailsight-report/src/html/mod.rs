@@ -7,7 +7,6 @@
 //! Every message is in the page and every message is drawn. Latencies are 32-bit ns when they fit (else 64-bit
 //! floats), flows 16-bit when they fit: 200,000 messages take less than 3 MB.
 
-mod base64;
 mod classes;
 mod messages;
 mod timeline;
