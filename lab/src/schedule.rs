@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::{now_ns, sleep_until};
-use tailsight_units::parse;
 use crate::{Error, Result};
+use tailsight_units::parse;
 
 /// When a fault is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! walk into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
 pub mod cores;
+mod gather;
 pub mod hooks;
 pub mod input;
 pub mod lifeline;

@@ -7,6 +7,7 @@ use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::{Error, Event, FlowKey};
 
 use crate::cores::Core;
+use crate::gather::gathered;
 use crate::input::{self, Facts};
 use crate::matching::replies::{Replies, SendCall};
 use crate::matching::tcp::Receiver;
@@ -685,11 +686,11 @@ impl Scanner<'_> {
         let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
         let sleeps = |tid| self.threads.slept_in(tid, |nr| waits_for_work(&syscall_name(nr)));
         let peers = self.peers.finish(&messages, &extras, &in_order, sleeps);
-        let mut sorted = Vec::with_capacity(messages.len());
-        for (id, &(_, i)) in (0..).zip(&order) {
-            let message = Message { id, ..messages[i as usize] };
+        drop(order);
+        let mut sorted = gathered(messages, &in_order);
+        for (id, message) in (0..).zip(&mut sorted) {
+            message.id = id;
             self.flows[message.flow as usize].messages += 1;
-            sorted.push(message);
         }
         let framing = self.captures.map(|(protocol, _)| {
             framing.protocol = protocol.to_string();
@@ -697,7 +698,7 @@ impl Scanner<'_> {
             framing.framed = sorted.len() as u64 - framing.lost;
             framing
         });
-        let extras: Vec<Extra> = order.iter().map(|&(_, i)| extras[i as usize]).collect();
+        let extras: Vec<Extra> = gathered(extras, &in_order);
         let mut sent: Vec<(Sent, Extra)> = sent
             .into_iter()
             .map(|(kind, m, extra)| {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
 use crate::as_text;
-use tailsight_units::parse::{duration_ns, write_duration};
 use crate::{Arrivals, LoadError, Rate, Target, Workload};
+use tailsight_units::parse::{duration_ns, write_duration};
 
 /// How a thread waits for the next request to be due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

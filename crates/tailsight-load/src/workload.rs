@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::MAX_KEY;
-use tailsight_units::parse::{signed, whole as count};
 use crate::{LoadError, Size};
+use tailsight_units::parse::{signed, whole as count};
 
 /// How often which key is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

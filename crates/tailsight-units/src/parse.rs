@@ -50,7 +50,11 @@ pub fn rate(text: &str) -> Result<f64, Wrong> {
 /// # Errors
 /// For every other text.
 pub fn count(text: &str) -> Result<u64, Wrong> {
-    whole(text).ok_or_else(|| Wrong { what: "number", text: text.into(), allowed: "a whole number, as 10000, 100k or 1M" })
+    whole(text).ok_or_else(|| Wrong {
+        what: "number",
+        text: text.into(),
+        allowed: "a whole number, as 10000, 100k or 1M",
+    })
 }
 
 /// A size in bytes: `100`, `64k`, `1M`, `2GiB` (powers of 1024, with `B` or `iB` or without).
@@ -168,7 +172,10 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad:?}");
         }
         assert_eq!(duration_ns("1.5us"), Some(1500));
-        assert_eq!(duration("5").unwrap_err().to_string(), "\"5\" is not a duration: write a number with its unit (ns, us, ms, s, m, h), above 0 and at most a day, as 500ms or 2s");
+        assert_eq!(
+            duration("5").unwrap_err().to_string(),
+            "\"5\" is not a duration: write a number with its unit (ns, us, ms, s, m, h), above 0 and at most a day, as 500ms or 2s"
+        );
     }
 
     #[test]
@@ -181,7 +188,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("64k", 65_536), ("1M", 1 << 20), ("0", 0), ("64MiB", 64 << 20), ("1G", 1 << 30), ("100b", 100)] {
+        for (text, bytes) in
+            [("64k", 65_536), ("1M", 1 << 20), ("0", 0), ("64MiB", 64 << 20), ("1G", 1 << 30), ("100b", 100)]
+        {
             assert_eq!(size(text).unwrap(), bytes, "{text}");
         }
         for bad in ["", "x", "-1", "9999999999G", "1T"] {

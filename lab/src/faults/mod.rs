@@ -31,8 +31,8 @@ use clap::{Args, ValueEnum};
 use crate::schedule::Schedule;
 use crate::servers::{set_name, spawn};
 use crate::truth::TruthLog;
-use tailsight_units::parse;
 use crate::{Error, Result};
+use tailsight_units::parse;
 
 /// Which fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

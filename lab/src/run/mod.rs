@@ -24,8 +24,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use tailsight_lab::faults::Fault;
-use tailsight_units::parse;
 use tailsight_trace::Run;
+use tailsight_units::parse;
 
 use disturbed::Disturbance;
 use judge::{Named, Share, Verdict};

@@ -30,8 +30,8 @@ use clap::{Args, ValueEnum};
 
 use crate::schedule::Schedule;
 use crate::truth::TruthLog;
-use tailsight_units::parse;
 use crate::{Error, Result};
+use tailsight_units::parse;
 
 pub use service::Service;
 pub use speech::Speech;

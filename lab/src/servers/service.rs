@@ -2,8 +2,8 @@
 
 use rand::{Rng, RngExt};
 
-use tailsight_units::parse;
 use crate::{Error, Result};
+use tailsight_units::parse;
 
 /// A distribution of service times; `mean_ns` is its mean but for `Bimodal`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -18,9 +18,9 @@ use crate::infer::Inferred;
 use crate::model::{Action, Cause, Diagnosis};
 use crate::profile::Cohort;
 use crate::rules::{NOT_SIGNIFICANT, UNEXPLAINED};
-use tailsight_units::format::signed_duration as human;
 use crate::{Facts, Options, glob};
 pub use name::readable;
+use tailsight_units::format::signed_duration as human;
 
 /// `data/advice.toml`.
 #[derive(Debug, Deserialize)]

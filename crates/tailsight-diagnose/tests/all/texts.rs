@@ -1,9 +1,9 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_units::format::signed_duration as human;
 use tailsight_diagnose::{Diagnosis, Facts, Options, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
+use tailsight_units::format::signed_duration as human;
 
 use crate::common::{a, foreign, net_rx, options, owner, r, receive, sys};
 
