@@ -68,16 +68,16 @@ pub(super) fn columns(input: &Input) -> Columns {
 
     let wide = latencies.iter().flatten().any(|&ns| ns >= u64::from(MISSING));
     let latency = if wide {
-        BASE64.encode(&bytes(latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())))
+        BASE64.encode(bytes(latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())))
     } else {
-        BASE64.encode(&bytes(latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())))
+        BASE64.encode(bytes(latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())))
     };
     let many = lifetimes.flows.len() > usize::from(u16::MAX);
     let flows = lifetimes.messages.iter().map(|m| m.flow);
     let flow = if many {
-        BASE64.encode(&bytes(flows.map(u32::to_le_bytes)))
+        BASE64.encode(bytes(flows.map(u32::to_le_bytes)))
     } else {
-        BASE64.encode(&bytes(flows.map(|f| (f as u16).to_le_bytes())))
+        BASE64.encode(bytes(flows.map(|f| (f as u16).to_le_bytes())))
     };
     let named: Vec<u32> = if lifetimes.flows.len() > MANY_FLOWS {
         focus.iter().map(|&id| lifetimes.messages[id as usize].flow).collect()
