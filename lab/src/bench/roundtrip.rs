@@ -267,9 +267,12 @@ impl Series {
 fn row(name: &str, which: &str, limit: f64, all: &Measured) -> anyhow::Result<Row> {
     let Measured { off, on, not_run, .. } = all;
     let mut peers = Vec::new();
-    let mut ours = None;
+    let (mut ours, mut equal) = (None, None);
     for (tool, series) in on {
         let ratio = series.ratio(off, which)?;
+        if *tool == Tool::Control {
+            equal = Some(ratio.median);
+        }
         if *tool == Tool::Tailsight {
             ours = Some(ratio);
         } else {
@@ -285,8 +288,13 @@ fn row(name: &str, which: &str, limit: f64, all: &Measured) -> anyhow::Result<Ro
         None => return Ok(Row::fact(title, "not measured", peers)),
     };
     // With as many noisy rounds as quiet ones, the median is not that of a quiet one.
-    let quiet = 2 * (all.noisy as usize) < off.p50_us.len();
+    let quiet = 2 * (all.noisy as usize) < off.p50_us.len() && can_tell(equal, limit);
     Ok(if quiet { row } else { Row { verdict: Verdict::NotQuiet, ..row } })
+}
+
+/// Whether a ratio can be held against a limit: two equal things differ by less than it allows, both ways.
+fn can_tell(equal: Option<f64>, limit: f64) -> bool {
+    equal.is_none_or(|ratio| ratio <= limit && 1.0 / ratio <= limit)
 }
 
 /// The variants with their absolute numbers.
@@ -331,4 +339,16 @@ fn commands(bench: &Bench, rig: &Rig<'_>, hooks: &[String]) -> String {
         perf.join(" "),
         peers::bpftrace_program(hooks, "PID", port, false),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The p99 of a round trip was "ok" where a second run without a recorder was 2.4 times the first.
+    #[test]
+    fn what_two_equal_things_differ_by_cannot_be_told() {
+        assert!(can_tell(None, 1.03) && can_tell(Some(1.02), 1.03) && can_tell(Some(0.98), 1.03));
+        assert!(!can_tell(Some(2.37), 1.05) && !can_tell(Some(0.07), 1.05) && !can_tell(Some(1.04), 1.03));
+    }
 }

@@ -63,36 +63,34 @@ impl Counter {
         }
     }
 
-    /// Interrupts by other cores that began while a message's own thread worked for it.
-    pub fn interrupts(lifetimes: &Lifetimes, leg: Leg) -> Counter {
-        let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
-        let is = |o: &Owner| o.context == Context::Own && o.frames.last().is_some_and(from_others);
-        let (counts, unusual) = met(lifetimes, leg, is);
-        Counter {
-            counts,
-            unusual: Some(unusual),
-            category: "interrupts",
-            name: "around the handlers of other cores' interrupts",
-            path: "own/around-interrupts (inferred)",
-            note: "what other cores' interrupts cost around their handlers is inferred, not measured; one costs",
-        }
-    }
-
     /// How often the kernel's migration thread took a message's thread from its core: on the other core it finds cold caches,
-    /// which no event tells.
-    pub fn migrations(lifetimes: &Lifetimes, leg: Leg) -> Counter {
-        let (counts, unusual) = met(lifetimes, leg, |o| match &o.context {
+    /// which no event tells. And interrupts by other cores that began while a message's own thread worked for it.
+    pub fn migrations_and_interrupts(lifetimes: &Lifetimes, leg: Leg) -> [Counter; 2] {
+        let migrates = |o: &Owner| match &o.context {
             Context::Foreign { comm, kernel: true } => o.frames.is_empty() && comm.starts_with("migration/"),
             _ => false,
-        });
-        Counter {
-            counts,
-            unusual: Some(unusual),
-            category: "os-threads",
-            name: "migration (cold caches)",
-            path: "own/after-migration (inferred)",
-            note: "what migrations cost the thread afterwards is inferred, not measured; one costs",
-        }
+        };
+        let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
+        let interrupts = |o: &Owner| o.context == Context::Own && o.frames.last().is_some_and(from_others);
+        let [migrations, interrupts] = met(lifetimes, leg, [&migrates, &interrupts]);
+        [
+            Counter {
+                counts: migrations.0,
+                unusual: Some(migrations.1),
+                category: "os-threads",
+                name: "migration (cold caches)",
+                path: "own/after-migration (inferred)",
+                note: "what migrations cost the thread afterwards is inferred, not measured; one costs",
+            },
+            Counter {
+                counts: interrupts.0,
+                unusual: Some(interrupts.1),
+                category: "interrupts",
+                name: "around the handlers of other cores' interrupts",
+                path: "own/around-interrupts (inferred)",
+                note: "what other cores' interrupts cost around their handlers is inferred, not measured; one costs",
+            },
+        ]
     }
 
     fn of(&self, id: u32) -> u32 {
@@ -103,28 +101,40 @@ impl Counter {
 /// Reschedule, call-function and call-function-single, of [`tailsight_trace::event::VECTORS`].
 const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
 
-/// How many of these owners' parts began in each message; and the same where that is more than chance explains at the rate
-/// at which all messages together met them, none elsewhere.
-fn met(lifetimes: &Lifetimes, leg: Leg, is: impl Fn(&Owner) -> bool) -> (Vec<u32>, Vec<u32>) {
-    let wanted: Vec<bool> = lifetimes.owners.iter().map(is).collect();
-    let own: Vec<bool> = lifetimes.owners.iter().map(|o| o.context == Context::Own).collect();
-    let mut counts = vec![0; if wanted.contains(&true) { lifetimes.messages.len() } else { 0 }];
-    let mut worked_ns = vec![0_u64; counts.len()];
-    for (id, count) in counts.iter_mut().enumerate() {
+/// For each kind of owner: how many of its parts began in each message; and the same where that is more than chance explains at
+/// the rate at which all messages together met them, none elsewhere. Empty for a kind that does not occur.
+fn met<const N: usize>(
+    lifetimes: &Lifetimes,
+    leg: Leg,
+    kinds: [&dyn Fn(&Owner) -> bool; N],
+) -> [(Vec<u32>, Vec<u32>); N] {
+    let owners = &lifetimes.owners;
+    let kind_of: Vec<Option<usize>> = owners.iter().map(|o| kinds.iter().position(|is| is(o))).collect();
+    let occurs = |kind: usize| kind_of.contains(&Some(kind));
+    let messages = lifetimes.messages.len();
+    let mut counts: [Vec<u32>; N] = std::array::from_fn(|kind| vec![0; if occurs(kind) { messages } else { 0 }]);
+    if counts.iter().all(Vec::is_empty) {
+        return std::array::from_fn(|_| (vec![], vec![]));
+    }
+    let own: Vec<bool> = owners.iter().map(|o| o.context == Context::Own).collect();
+    let mut worked_ns = vec![0_u64; messages];
+    for (id, worked_ns) in worked_ns.iter_mut().enumerate() {
         each_part(lifetimes, id as u32, leg, |_, part| {
-            if wanted[part.owner as usize] {
-                *count += u32::from(part.count);
+            if let Some(kind) = kind_of[part.owner as usize] {
+                counts[kind][id] += u32::from(part.count);
             }
             if own[part.owner as usize] {
-                worked_ns[id] += part.ns;
+                *worked_ns += part.ns;
             }
         });
     }
-    let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-    let rate = sum as f64 / worked_ns.iter().sum::<u64>().max(1) as f64;
-    let unusual = |(&count, ns): (&u32, u64)| if plausible(count, rate * ns as f64) { 0 } else { count };
-    let unusual = counts.iter().zip(worked_ns).map(unusual).collect();
-    (counts, unusual)
+    let all_ns = worked_ns.iter().sum::<u64>().max(1) as f64;
+    counts.map(|counts| {
+        let rate = counts.iter().map(|&count| u64::from(count)).sum::<u64>() as f64 / all_ns;
+        let unusual = |(&count, &ns): (&u32, &u64)| if plausible(count, rate * ns as f64) { 0 } else { count };
+        let unusual = counts.iter().zip(&worked_ns).map(unusual).collect();
+        (counts, unusual)
+    })
 }
 
 /// The slope that own time has over the number of events when a longer message only meets more of them, ns: the variance of
@@ -156,10 +166,37 @@ fn plausible(count: u32, expected: f64) -> bool {
 pub struct Excess {
     /// Median of own time less the slope's part in the group with many events, ns.
     usual_ns: f64,
-    /// Sorted excesses over the group's median of messages with at most the reference's number of events, ns.
-    few: Vec<f64>,
-    /// The same with at least half of the focus's number of events.
-    many: Vec<f64>,
+    /// Messages with at most the reference's number of events.
+    few: Group,
+    /// Messages with at least half of the focus's number of events.
+    many: Group,
+}
+
+/// Messages by their excess over the group's median, ns.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Group {
+    messages: usize,
+    /// The excesses of the upper half, sorted: nobody asks for the others.
+    above: Vec<f64>,
+}
+
+impl Group {
+    /// The median, and the group.
+    fn of(mut all: Vec<f64>) -> (f64, Group) {
+        let messages = all.len();
+        if messages == 0 {
+            return (0.0, Group::default());
+        }
+        let (_, median, above) = all.select_nth_unstable_by(messages / 2, f64::total_cmp);
+        let median = *median;
+        above.sort_unstable_by(f64::total_cmp);
+        (median, Group { messages, above: above.iter().map(|ns| ns - median).collect() })
+    }
+
+    /// How many have at least this excess, which is above 0.
+    fn exceed(&self, excess: f64) -> f64 {
+        (self.above.len() - self.above.partition_point(|x| *x < excess)) as f64
+    }
 }
 
 impl Excess {
@@ -167,11 +204,7 @@ impl Excess {
     fn of(points: &[(f64, f64)], slope_ns: f64, few: f64, many: f64) -> Excess {
         let group = |is: &dyn Fn(f64) -> bool| {
             let of = points.iter().filter(|(count, _)| is(*count));
-            let mut all: Vec<f64> = of.map(|(count, ns)| ns - slope_ns * count).collect();
-            all.sort_unstable_by(f64::total_cmp);
-            let median = all.get(all.len() / 2).copied().unwrap_or(0.0);
-            all.iter_mut().for_each(|ns| *ns -= median);
-            (median, all)
+            Group::of(of.map(|(count, ns)| ns - slope_ns * count).collect())
         };
         let (usual_ns, many) = group(&|count| count >= many && count > few);
         Excess { usual_ns, few: group(&|count| count <= few).1, many }
@@ -181,13 +214,12 @@ impl Excess {
     /// fraction 1 − P(that much | few) / P(that much | many).
     fn of_events(&self, rest_ns: f64) -> f64 {
         let excess = rest_ns - self.usual_ns;
-        if excess <= 0.0 || self.many.len() < FEWEST || self.few.len() < FEWEST {
+        if excess <= 0.0 || self.many.messages < FEWEST || self.few.messages < FEWEST {
             return 0.0;
         }
-        let exceed = |of: &[f64]| (of.len() - of.partition_point(|x| *x < excess)) as f64;
         // A message more than were seen in the group without events: never seen is not never.
-        let few = (exceed(&self.few) + 1.0) / (self.few.len() + 1) as f64;
-        let many = exceed(&self.many).max(1.0) / self.many.len() as f64;
+        let few = (self.few.exceed(excess) + 1.0) / (self.few.messages + 1) as f64;
+        let many = self.many.exceed(excess).max(1.0) / self.many.messages as f64;
         excess * (1.0 - few / many).max(0.0)
     }
 }
@@ -379,6 +411,18 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn a_group_counts_as_the_sorted_excesses_do(of in prop::collection::vec(-50i32..50, 0..90), excess in 1i32..60) {
+            let all: Vec<f64> = of.iter().map(|&x| f64::from(x)).collect();
+            let mut sorted = all.clone();
+            sorted.sort_by(f64::total_cmp);
+            let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(0.0);
+            let expected = sorted.iter().filter(|x| *x - middle >= f64::from(excess)).count();
+            let (median, group) = Group::of(all);
+            prop_assert_eq!((median, group.messages), (middle, of.len()));
+            prop_assert_eq!(group.exceed(f64::from(excess)), expected as f64);
+        }
+
         #[test]
         fn a_weighted_median_is_that_of_the_sorted_values(of in prop::collection::vec((-9i32..9, 1u32..5), 0..80)) {
             let mut of: Vec<(f64, f64)> = of.into_iter().map(|(x, w)| (f64::from(x), f64::from(w))).collect();

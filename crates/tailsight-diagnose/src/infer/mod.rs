@@ -125,16 +125,13 @@ pub fn infer(
     if deviation <= options.granularity_ns as f64 {
         return Inferred::default();
     }
-    let counters = [
-        matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes)),
-        // A migration brings interrupts with it: it comes first.
-        Some(Counter::migrations(lifetimes, options.leg)),
-        Some(Counter::interrupts(lifetimes, options.leg)),
-    ];
+    let faults = matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
+    // A migration brings interrupts with it: it comes first.
+    let counters = faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, options.leg));
     // Own work that was moved before, by message.
     let mut moved = vec![0_i64; lifetimes.messages.len()];
     let mut costs = vec![];
-    for mut counter in counters.into_iter().flatten() {
+    for mut counter in counters {
         let left = deviation - excess(&|id| moved[id as usize]);
         if left <= options.granularity_ns as f64 {
             break;
