@@ -87,6 +87,22 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     assert!(copied.success(), "cp {} {}: {copied}", from.display(), to.display());
 }
 
+/// Writes a shell script that the test is going to start.
+///
+/// A shell writes it and not this process, for the reason that [`copy_program`] gives: the kernel refuses a script that
+/// somebody can still write to as it refuses a program.
+///
+/// # Panics
+///
+/// When the script cannot be written.
+pub fn write_script(path: impl AsRef<Path>, text: &str) {
+    let path = path.as_ref();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#]).arg(path).arg(text);
+    let wrote = shell.status().expect("sh starts");
+    assert!(wrote.success(), "{}: {wrote}", path.display());
+}
+
 /// A field of the calling process's /proc status.
 fn field(name: &str) -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -113,25 +129,34 @@ mod tests {
         assert!(file.ends_with("lib.rs") && line.parse::<u32>().is_ok(), "{other}");
     }
 
-    /// "Text file busy": while other tests start programs of their own.
-    #[test]
-    fn a_copied_program_starts_while_others_start_theirs() {
-        let folder = std::env::temp_dir().join(format!("tailsight-testing-{}", std::process::id()));
+    /// Makes programs and starts them, in four threads at once; a program that is "text file busy" fails.
+    fn started_by_four(kind: &str, make: impl Fn(&Path) + Sync) {
+        let folder = std::env::temp_dir().join(format!("tailsight-testing-{kind}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let folder = &folder;
+                let (folder, make) = (&folder, &make);
                 scope.spawn(move || {
                     for turn in 0..50 {
-                        let copy = folder.join(format!("true-{thread}-{turn}"));
-                        copy_program("/bin/true", &copy);
-                        let status = std::process::Command::new(&copy).status();
+                        let program = folder.join(format!("{thread}-{turn}"));
+                        make(&program);
+                        let status = std::process::Command::new(&program).status();
                         assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "{status:?}");
                     }
                 });
             }
         });
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_copied_program_starts_while_others_start_theirs() {
+        started_by_four("copied", |program| copy_program("/bin/true", program));
+    }
+
+    #[test]
+    fn a_written_script_starts_while_others_start_theirs() {
+        started_by_four("written", |program| write_script(program, "exit 0"));
     }
 
     #[test]

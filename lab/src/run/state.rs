@@ -47,6 +47,9 @@ impl Process {
     }
 }
 
+/// How the file ends while it is written.
+const UNNAMED: &str = "new";
+
 /// What there is to undo.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -163,7 +166,7 @@ impl State {
 
     /// Writes the file anew; a reader sees the old one or the new one.
     fn save(&self) -> anyhow::Result<()> {
-        let new = self.path.with_extension("new");
+        let new = self.path.with_extension(UNNAMED);
         std::fs::write(&new, serde_json::to_vec(&self.made)?)
             .and_then(|()| std::fs::rename(&new, &self.path))
             .with_context(|| format!("cannot write {}", self.path.display()))
@@ -204,6 +207,8 @@ fn clean(folder: &Path) {
         }
         if left.is_empty() {
             let _ = std::fs::remove_file(&path);
+            // It was killed between writing this file and giving it its name.
+            let _ = std::fs::remove_file(path.with_extension(UNNAMED));
         }
     }
     let _ = netns::cleanup_stale();
@@ -244,11 +249,14 @@ mod tests {
         std::fs::write(states.join("1-1.json"), serde_json::to_vec(&dead).unwrap()).unwrap();
         std::fs::write(states.join("2-2.json"), serde_json::to_vec(&living).unwrap()).unwrap();
         std::fs::write(states.join("3-3.json"), b"{").unwrap();
+        std::fs::write(states.join("1-1.new"), b"{").unwrap();
+        std::fs::write(states.join("2-2.new"), b"{").unwrap();
         let reaper = std::thread::spawn(move || child.wait().unwrap());
         let state = State::begin(&states).unwrap();
         reaper.join().unwrap();
         assert!(!sleeper.is_alive() && !left.exists());
-        assert!(!states.join("1-1.json").exists());
+        assert!(!states.join("1-1.json").exists() && !states.join("1-1.new").exists());
+        assert!(states.join("2-2.new").exists(), "its owner is about to name it");
         assert!(states.join("2-2.json").exists() && states.join("3-3.json").exists());
         let own = state.path.clone();
         assert!(own.exists());
