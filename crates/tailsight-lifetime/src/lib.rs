@@ -1,33 +1,18 @@
 //! From a run to its messages and their exact lifetimes.
 //!
-//! [`scan`] goes over all events once, in time order, and builds core timelines ([`cores`]), thread timelines
-//! ([`threads`]) and messages ([`matching`]). [`walk`] follows each message through them. [`partition`] sums each
-//! walk into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
+//! The folders are the way that a message goes: [`input`] gives the events in time order; [`scan`] goes over them once and builds
+//! the [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines;
+//! [`partition`] sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in
+//! [`tables`].
 
-pub mod cores;
-mod gather;
-pub mod hooks;
 pub mod input;
-pub mod lifeline;
-pub mod matching;
-pub mod merge;
+pub mod messages;
 pub mod model;
-pub mod nic;
-pub mod outgoing;
-pub mod overtaken;
 pub mod partition;
-pub mod peers;
-pub mod points;
-pub mod requests;
+pub mod path;
 pub mod scan;
-pub mod stages;
 pub mod tables;
-pub mod threads;
-pub mod tree;
-pub mod walk;
-pub mod when;
-pub mod whose;
-pub mod windows;
+pub mod timelines;
 
 use std::collections::BTreeMap;
 
@@ -35,16 +20,17 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
+pub use messages::requests::Framing;
+pub use messages::requests::classes::RequestClass;
 pub use model::{
-    Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Sent, SentKind, Who,
+    Context, Flow, Frame, Incomplete, LEGS, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Sent, SentKind, Who,
 };
-pub use requests::Framing;
-pub use requests::classes::RequestClass;
 pub use tailsight_trace::meta::send_entry;
 
-use partition::Partition;
+use input::read_ahead::reading_ahead;
+use partition::{Legs, Partition};
+use path::{Owners, Walk};
 use scan::Scan;
-use walk::{Owners, Walk};
 
 /// Every message of a run with the exact partition of its time.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +57,7 @@ pub struct Lifetimes {
     /// What the application sent unasked or asked of others, in the order of the send calls; no part of `messages`.
     pub sent: Vec<Sent>,
     /// Retransmissions and drops of what the target sent its clients.
-    pub outgoing: outgoing::Counts,
+    pub outgoing: messages::outgoing::Counts,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
     /// Where the transmit leg begins.
@@ -85,7 +71,7 @@ pub struct Lifetimes {
     /// order on the flow.
     pub framing: Option<Framing>,
     /// What the NICs' time stamps were good for.
-    pub nic: nic::NicUse,
+    pub nic: messages::nic::NicUse,
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
     offsets: [Vec<u32>; 3],
@@ -93,9 +79,6 @@ pub struct Lifetimes {
     sent_parts: Vec<Part>,
     sent_offsets: Vec<u32>,
 }
-
-/// The three legs that are measured; the total is their sum.
-pub const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
 
 impl Lifetimes {
     /// The parts of one measured leg, without copying: they sum to [`Message::latency`] exactly. Empty when the leg
@@ -177,7 +160,8 @@ impl Analysis {
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
         let facts = Facts::of(run);
         let mut streams = run.streams()?;
-        match scan::scan(&facts, streams.iter_mut()) {
+        let scanned = reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut()));
+        match scanned {
             Ok(scan) => {
                 run.conclude(&streams);
                 Ok(Analysis::from_scan(&facts, scan))
@@ -189,7 +173,7 @@ impl Analysis {
 
     /// Builds every lifetime from events in memory.
     pub fn build(facts: &Facts, cpus: &[CpuEvents]) -> Analysis {
-        let scan = scan::scan(facts, merge::in_memory(cpus).iter_mut());
+        let scan = scan::scan(facts, input::merge::in_memory(cpus).iter_mut());
         Analysis::from_scan(facts, scan.expect("events in memory are read without errors"))
     }
 
@@ -215,18 +199,9 @@ impl Analysis {
             }
             lifetimes.symbols.append(&mut scan.peers.names);
         }
-        for (leg, offsets) in lifetimes.offsets.iter_mut().enumerate() {
-            offsets.push(0);
-            lifetimes.parts[leg].reserve(scan.messages.len() * 6);
-        }
-        let mut partition = Partition::new(&scan);
-        for of in scan.messages.iter().zip(&scan.extras) {
-            for (l, leg) in LEGS.into_iter().enumerate() {
-                partition.leg(&scan, &mut owners, of, leg, &mut lifetimes.parts[l]);
-                lifetimes.offsets[l].push(lifetimes.parts[l].len() as u32);
-            }
-        }
+        Legs { parts: lifetimes.parts, offsets: lifetimes.offsets } = Legs::of(&scan, &mut owners);
         lifetimes.sent_offsets.push(0);
+        let mut partition = Partition::within(scan.start_ns, scan.end_ns);
         for (sent, extra) in &scan.sent {
             let Sent { flow, bytes, tid, send_ns, xmit_ns, .. } = *sent;
             let message = Message { flow, bytes, tid, send_ns, xmit_ns, ..Message::default() };
@@ -234,7 +209,7 @@ impl Analysis {
             lifetimes.sent_offsets.push(lifetimes.sent_parts.len() as u32);
         }
         lifetimes.sent = scan.sent.iter().map(|(sent, _)| *sent).collect();
-        stages::complete(&mut scan);
+        messages::stages::complete(&mut scan);
         (lifetimes.owners, lifetimes.who) = owners.into_lists();
         for who in &lifetimes.who {
             if let Some(group) = facts.names.cgroup(who.pid) {
@@ -255,7 +230,7 @@ impl Analysis {
             let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();
-            legs.iter().for_each(|l| walk::pieces(&self.scan, m, extra, *l, &mut pieces));
+            legs.iter().for_each(|l| path::pieces(&self.scan, m, extra, *l, &mut pieces));
             let mut steps = Vec::new();
             let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |step| steps.push(step) };
             pieces.into_iter().for_each(|piece| walk.piece(piece));

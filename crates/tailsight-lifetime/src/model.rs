@@ -4,6 +4,8 @@
 //! nanosecond of a leg has one [`Owner`]; the [`Part`]s of a leg sum to the leg exactly.
 
 use serde::{Deserialize, Serialize};
+pub use tailsight_kernel::syscalls::{NO_SYSCALL, name as syscall_name};
+use tailsight_kernel::{MIGRATE_REASONS, RECLAIM_KINDS};
 use tailsight_trace::FlowKey;
 use tailsight_trace::event::{SOFTIRQS, VECTORS};
 
@@ -21,6 +23,9 @@ pub enum Leg {
     /// The three together.
     Total,
 }
+
+/// The three legs that are measured; the total is their sum.
+pub const LEGS: [Leg; 3] = [Leg::Receive, Leg::Service, Leg::Transmit];
 
 impl Leg {
     /// Every leg.
@@ -285,20 +290,6 @@ pub enum Frame {
         why: u8,
     },
 }
-
-/// `enum migrate_reason` (include/linux/migrate_mode.h), by number.
-const MIGRATE_REASONS: [&str; 10] = [
-    "compaction",
-    "memory-failure",
-    "memory-hotplug",
-    "syscall",
-    "mempolicy",
-    "numa",
-    "contiguous-range",
-    "long-term-pin",
-    "demotion",
-    "damon",
-];
 
 /// Why the application sent something that no received message asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -589,7 +580,7 @@ impl Frame {
             Frame::Throttled => "throttled".into(),
             Frame::Stolen => "stolen".into(),
             Frame::Reclaim { which } => {
-                format!("reclaim:{}", ["host", "cgroup", "compaction"].get(usize::from(which)).unwrap_or(&"unknown"))
+                format!("reclaim:{}", RECLAIM_KINDS.get(usize::from(which)).unwrap_or(&"unknown"))
             }
             Frame::KernelLock => "kernel-lock".into(),
             Frame::FileSync => "file-sync".into(),
@@ -641,19 +632,6 @@ impl Owner {
         }
         out
     }
-}
-
-/// The number of a sleep in no system call: in an exception, such as a page fault.
-pub const NO_SYSCALL: u32 = u32::MAX - 1;
-
-/// The name of a system call of this build's architecture, or its number.
-pub fn syscall_name(nr: u32) -> String {
-    match nr {
-        u32::MAX => return "?".into(),
-        NO_SYSCALL => return "exception".into(),
-        _ => {}
-    }
-    syscalls::Sysno::new(nr as usize).map_or_else(|| nr.to_string(), |s| s.name().to_owned())
 }
 
 #[cfg(test)]

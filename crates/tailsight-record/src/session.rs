@@ -535,7 +535,7 @@ fn until_full(growth: Option<u64>, over: Duration, room: u64) -> Duration {
 fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
     bss.follow_children = 1;
-    for nr in plain_sleeps() {
+    for nr in tailsight_kernel::syscalls::told_by_name() {
         bss.plain_sleeps[(nr >> 6) as usize & 15] |= 1 << (nr & 63);
     }
     for &pid in pids {
@@ -547,33 +547,6 @@ fn set_targets(loaded: &mut Loaded<'_>, pids: &[u32], ports: &[u16]) {
     for &port in ports {
         bss.target_ports[usize::from(port >> 6)] |= 1 << (port & 63);
     }
-}
-
-/// System calls whose name says what a sleep in them waits for: more work, or a futex. No stack is taken for these.
-fn plain_sleeps() -> impl Iterator<Item = libc::c_long> {
-    #[cfg(target_arch = "x86_64")]
-    let old = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select, libc::SYS_pause];
-    #[cfg(not(target_arch = "x86_64"))]
-    let old = [];
-    [
-        libc::SYS_epoll_pwait,
-        libc::SYS_epoll_pwait2,
-        libc::SYS_ppoll,
-        libc::SYS_pselect6,
-        libc::SYS_recvfrom,
-        libc::SYS_recvmsg,
-        libc::SYS_recvmmsg,
-        libc::SYS_accept,
-        libc::SYS_accept4,
-        libc::SYS_io_uring_enter,
-        libc::SYS_futex,
-        libc::SYS_nanosleep,
-        libc::SYS_clock_nanosleep,
-        libc::SYS_wait4,
-        libc::SYS_rt_sigtimedwait,
-    ]
-    .into_iter()
-    .chain(old)
 }
 
 /// Adds processes that belong to the target by now. `away`: none of those known lives any more.

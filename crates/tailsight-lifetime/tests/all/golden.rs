@@ -6,8 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg, Role};
+use tailsight_lifetime::input::merge::in_memory;
+use tailsight_lifetime::partition::Legs;
+use tailsight_lifetime::path::Owners;
+use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg, Owner, Part, Role, Who, scan};
 use tailsight_trace::Run;
+use tailsight_trace::read::CpuEvents;
 
 use crate::properties::check_partition;
 
@@ -66,6 +70,20 @@ fn summary(analysis: &Analysis) -> Value {
     all
 }
 
+/// Every part of every leg with its owner, when so many messages are worked on at a time.
+fn parts_in_chunks(run: &Run, events: &[CpuEvents], chunk: usize) -> Vec<(Part, Owner, Who)> {
+    let scan = scan::scan(&Facts::of(run), in_memory(events).iter_mut()).expect("events in memory");
+    let mut owners = Owners::default();
+    let legs = Legs::in_chunks(&scan, &mut owners, chunk);
+    let (list, who) = owners.into_lists();
+    for (parts, offsets) in legs.parts.iter().zip(&legs.offsets) {
+        assert_eq!((offsets.len(), offsets[scan.messages.len()] as usize), (scan.messages.len() + 1, parts.len()));
+    }
+    let named =
+        |part: Part| (Part { owner: 0, ..part }, list[part.owner as usize].clone(), who[part.owner as usize].clone());
+    legs.parts.into_iter().flatten().map(named).collect()
+}
+
 fn check(name: &str) {
     let dir = folder().join(name);
     let mut run = Run::open(&dir).expect("a golden run");
@@ -73,6 +91,8 @@ fn check(name: &str) {
     assert_eq!(run.partial, Vec::<String>::new());
     let analysis = Analysis::build(&Facts::of(&run), &events);
     check_partition(&analysis).unwrap_or_else(|e| panic!("{name}: {e}"));
+    // Working on a few messages at a time, on any core, gives the same parts.
+    assert_eq!(parts_in_chunks(&run, &events, 37), parts_in_chunks(&run, &events, 100_000), "{name}");
     // Reading the events as they are needed finds the same.
     let streamed = Analysis::of(&mut run).expect("its events");
     assert_eq!(streamed.lifetimes.messages, analysis.lifetimes.messages, "{name}");

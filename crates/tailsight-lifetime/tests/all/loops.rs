@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use tailsight_lifetime::matching::Extra;
+use tailsight_lifetime::messages::Extra;
+use tailsight_lifetime::messages::call_owner::{Question, Whose, tell};
 use tailsight_lifetime::model::Message;
-use tailsight_lifetime::whose::{Question, Whose, tell};
 use tailsight_trace::FlowKey;
 
 const LOOP: u32 = 7;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tailsight_lifetime::input::Names;
+use tailsight_lifetime::messages::nic::NicClocks;
 use tailsight_lifetime::model::{Incomplete, flags};
-use tailsight_lifetime::nic::NicClocks;
 use tailsight_lifetime::{Analysis, Context, Facts, Frame, Leg, Role};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::meta::{NicStamps, StampingDevice, State};

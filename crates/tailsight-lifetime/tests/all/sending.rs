@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tailsight_lifetime::hooks::HookCosts;
 use tailsight_lifetime::input::Names;
+use tailsight_lifetime::input::hook_costs::HookCosts;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Facts, Leg, SentKind};
 use tailsight_trace::Event;

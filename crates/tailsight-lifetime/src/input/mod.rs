@@ -1,0 +1,289 @@
+//! What the lifetimes need to know besides the events: names of threads, the target, its ports, its sockets.
+
+pub mod hook_costs;
+pub mod merge;
+pub mod read_ahead;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tailsight_protocol::Protocol;
+use tailsight_trace::Run;
+use tailsight_trace::meta::SendEntry;
+use tailsight_trace::tables::{SocketRow, TaskRow};
+
+use crate::input::hook_costs::HookCosts;
+use crate::messages::nic::NicClocks;
+use crate::model::{Flow, Who};
+
+/// Names of threads, and which belong to the target.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    by_tid: FxHashMap<u32, Name>,
+    cgroups: FxHashMap<u32, String>,
+    recorder: Option<tailsight_trace::meta::Recorder>,
+    targets: FxHashSet<u32>,
+    services: FxHashMap<u16, u32>,
+    /// Where stacks begin in the symbols.
+    stacks: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    comm: String,
+    tgid: u32,
+    kernel: bool,
+    /// Index into the symbols, 0 when not there.
+    symbol: u32,
+}
+
+impl Names {
+    /// From the rows of tasks.arrow; the last name of a thread counts. The rows are in the order of the cores' buffers: a
+    /// thread that went to another core between two names may have the later one first.
+    pub fn new(rows: &[TaskRow]) -> Names {
+        let mut names = Names::default();
+        let mut in_time: Vec<&TaskRow> = rows.iter().collect();
+        in_time.sort_by_key(|row| row.from_ns);
+        for row in in_time {
+            if row.target {
+                names.targets.insert(row.tid);
+            }
+            names
+                .by_tid
+                .insert(row.tid, Name { comm: row.comm.clone(), tgid: row.tgid, kernel: row.kernel, symbol: 0 });
+            if !row.cgroup.is_empty() {
+                names.cgroups.insert(row.tgid, row.cgroup.clone());
+            }
+        }
+        names
+    }
+
+    /// The thread's command name, or its number.
+    pub fn comm(&self, tid: u32) -> String {
+        self.by_tid.get(&tid).map_or_else(|| format!("tid {tid}"), |n| n.comm.clone())
+    }
+
+    /// Says who recorded; `None` in older runs.
+    pub fn recorded_by(&mut self, recorder: Option<tailsight_trace::meta::Recorder>) {
+        self.recorder = recorder;
+    }
+
+    /// Which task a thread is. A process without a name is called as its thread.
+    pub fn who(&self, tid: u32) -> Who {
+        let pid = self.by_tid.get(&tid).map_or(0, |n| n.tgid);
+        let leader = self.by_tid.get(&pid).or_else(|| self.by_tid.get(&tid));
+        let process = leader.map_or_else(String::new, |n| n.comm.clone());
+        let recorder = match &self.recorder {
+            Some(recorder) => recorder.pid != 0 && recorder.pid == pid || recorder.threads.contains(&tid),
+            None => process == "tailsight",
+        };
+        Who { pid, tid, process, recorder }
+    }
+
+    /// The control group of a process, when it is known.
+    pub fn cgroup(&self, pid: u32) -> Option<&str> {
+        self.cgroups.get(&pid).map(String::as_str)
+    }
+
+    /// Whether the thread is a kernel thread.
+    pub fn is_kernel(&self, tid: u32) -> bool {
+        self.by_tid.get(&tid).is_some_and(|n| n.kernel)
+    }
+
+    /// Whether the thread belongs to the target.
+    pub fn is_target(&self, tid: u32) -> bool {
+        tid != 0 && self.targets.contains(&tid)
+    }
+
+    /// The application that listens on a port: index into the symbols, 0 when not known.
+    pub fn service(&self, port: u16) -> u32 {
+        self.services.get(&port).copied().unwrap_or(0)
+    }
+
+    /// Names the applications that listen on ports; adds their names to the symbols. A port that different applications
+    /// listen on (in different network namespaces) has no name.
+    pub fn add_services(&mut self, sockets: &[SocketRow], symbols: &mut Vec<String>) {
+        if symbols.is_empty() {
+            symbols.push(String::new());
+        }
+        let mut apps: FxHashMap<u16, Option<&str>> = FxHashMap::default();
+        for socket in sockets.iter().filter(|s| s.listening && !s.comm.is_empty()) {
+            let app = apps.entry(socket.local_port).or_insert(Some(&socket.comm));
+            if *app != Some(&socket.comm) {
+                *app = None;
+            }
+        }
+        let mut ports: Vec<_> = apps.into_iter().collect();
+        ports.sort_unstable();
+        for (port, app) in ports {
+            let Some(app) = app else { continue };
+            let index = symbols.iter().position(|s| s == app).unwrap_or_else(|| {
+                symbols.push(app.to_owned());
+                symbols.len() - 1
+            });
+            self.services.insert(port, index as u32);
+        }
+    }
+
+    /// Adds the names of tasks and the stacks of sleeps to the symbols.
+    pub fn add_tasks_and_stacks(&mut self, stacks: &[String], symbols: &mut Vec<String>) {
+        let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
+        let mut tids: Vec<u32> = self.by_tid.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            if let Some(name) = self.by_tid.get_mut(&tid) {
+                name.symbol = *known.entry(name.comm.clone()).or_insert_with(|| {
+                    symbols.push(name.comm.clone());
+                    symbols.len() as u32 - 1
+                });
+            }
+        }
+        self.stacks = symbols.len() as u32;
+        symbols.extend_from_slice(stacks);
+    }
+
+    /// The symbol of a task's name, 0 when not known.
+    pub fn symbol(&self, tid: u32) -> u32 {
+        self.by_tid.get(&tid).map_or(0, |n| n.symbol)
+    }
+
+    /// The symbol of a stack of run.json, 0 for none.
+    pub fn stack(&self, index: u32) -> u32 {
+        if index == 0 { 0 } else { self.stacks.saturating_add(index) }
+    }
+
+    /// Whether the thread is a softirq daemon.
+    pub fn is_ksoftirqd(&self, tid: u32) -> bool {
+        self.by_tid.get(&tid).is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
+    }
+}
+
+/// Everything besides the events.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The application's name.
+    pub app: String,
+    /// Names.
+    pub names: Names,
+    /// Server ports of the target.
+    pub ports: FxHashSet<u16>,
+    /// Sockets known by the recorder, for the names of flows.
+    pub sockets: Vec<SocketRow>,
+    /// Names that events refer to.
+    pub symbols: Vec<String>,
+    /// Cores, highest number plus one.
+    pub cpus: u16,
+    /// The protocol whose requests are messages, and how many bytes of each segment were kept for that.
+    pub protocol: Option<(Protocol, u32)>,
+    /// The clocks of NICs that stamp.
+    pub nic: NicClocks,
+    /// What the recorder's hooks cost.
+    pub costs: HookCosts,
+    /// Where the transmit leg begins.
+    pub send_entry: SendEntry,
+    /// Where the names of drop reasons begin in the symbols, and how many there are.
+    pub drop_reasons: (u32, u32),
+}
+
+impl Facts {
+    /// From an opened run.
+    pub fn of(run: &Run) -> Facts {
+        let cpus = run.meta.cpus.iter().map(|c| c.cpu.saturating_add(1)).max().unwrap_or(0).max(run.meta.host.cpus);
+        let mut symbols = run.meta.symbols.clone();
+        let mut names = Names::new(&run.tasks);
+        names.recorded_by(run.meta.recorder.clone());
+        names.add_services(&run.sockets, &mut symbols);
+        names.add_tasks_and_stacks(&run.meta.stacks, &mut symbols);
+        let drop_reasons = (symbols.len() as u32, run.meta.drop_reasons.len() as u32);
+        symbols.extend_from_slice(&run.meta.drop_reasons);
+        Facts {
+            app: run.meta.target.app.clone(),
+            names,
+            ports: run.meta.target.ports.iter().copied().collect(),
+            sockets: run.sockets.clone(),
+            symbols,
+            cpus: cpus.min(u32::from(u16::MAX)) as u16,
+            nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
+            costs: HookCosts::of(&run.meta.hooks),
+            send_entry: run.meta.sends_from(),
+            drop_reasons,
+            protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
+        }
+    }
+}
+
+/// Connections that a process outside the target holds: (address key, ports).
+pub fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {
+    let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
+    let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
+    facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
+}
+
+/// IPv6 flows get their addresses from the recorder's socket table.
+pub fn name_flows(flows: &mut [Flow], facts: &Facts) {
+    let by_key: FxHashMap<(u64, u16, u16), &SocketRow> = facts
+        .sockets
+        .iter()
+        .filter(|s| !s.local_addr.is_empty())
+        .map(|s| ((s.addrs, s.local_port, s.remote_port), s))
+        .collect();
+    for flow in flows.iter_mut().filter(|f| f.key.is_v6()) {
+        if let Some(s) = by_key.get(&(flow.key.addrs, flow.key.local_port(), flow.key.remote_port())) {
+            let proto = if flow.key.is_udp() { "udp" } else { "tcp" };
+            flow.name = format!("{proto} [{}]:{} <- [{}]:{}", s.local_addr, s.local_port, s.remote_addr, s.remote_port);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that took its core before it became gzip was blamed for gzip's work: each core's names come in a row.
+    #[test]
+    fn the_last_name_in_time_counts_not_the_last_row() {
+        let row = |from_ns, comm: &str| TaskRow { from_ns, tid: 9, tgid: 9, comm: comm.into(), ..TaskRow::default() };
+        let names = Names::new(&[row(0, "python3"), row(20, "gzip"), row(10, "taskset")]);
+        assert_eq!(names.comm(9), "gzip");
+        // Two names at once: the later row.
+        assert_eq!(Names::new(&[row(10, "sh"), row(10, "gzip")]).comm(9), "gzip");
+    }
+
+    /// rustc was four causes, by the names of its threads.
+    #[test]
+    fn a_thread_is_of_its_process() {
+        let row = |tid, tgid, comm: &str, cgroup: &str| TaskRow {
+            tid,
+            tgid,
+            comm: comm.into(),
+            cgroup: cgroup.into(),
+            ..TaskRow::default()
+        };
+        let names = Names::new(&[
+            row(10, 10, "rustc", "/user.slice"),
+            row(11, 10, "lto cgu.01", "/user.slice"),
+            row(21, 20, "orphan", ""),
+        ]);
+        let is = |tid| {
+            let who = names.who(tid);
+            (who.pid, who.process, who.recorder)
+        };
+        assert_eq!(is(11), (10, "rustc".into(), false));
+        assert_eq!(is(10), (10, "rustc".into(), false));
+        // Its leader was never named.
+        assert_eq!(is(21), (20, "orphan".into(), false));
+        assert_eq!(is(99), (0, String::new(), false));
+        assert_eq!((names.cgroup(10), names.cgroup(20)), (Some("/user.slice"), None));
+    }
+
+    /// The recorder was whoever was called tailsight: another process of that name was taken for it, and through a symlink
+    /// of another name it was not known.
+    #[test]
+    fn the_recorder_is_known_by_its_process_and_threads() {
+        let row = |tid, tgid, comm: &str| TaskRow { tid, tgid, comm: comm.into(), ..TaskRow::default() };
+        let rows = [row(5, 5, "ts-link"), row(6, 5, "progress"), row(7, 7, "tailsight")];
+        let mut names = Names::new(&rows);
+        let recorders = |names: &Names| [5, 6, 7, 8].map(|tid| names.who(tid).recorder);
+        assert_eq!(recorders(&names), [false, false, true, false], "an older run: by name");
+        names.recorded_by(Some(tailsight_trace::meta::Recorder { pid: 5, threads: vec![5, 6, 8] }));
+        assert_eq!(recorders(&names), [true, true, false, true]);
+    }
+}

@@ -1,0 +1,408 @@
+//! Servers behind the target: for whose answer a message waited, and which sleeps a packet of such a server ended.
+//!
+//! In: sends, data-ready and receive events of connections that the target made itself (Send with the flag client, PeerReady, PeerRecv), and
+//! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up that such a packet
+//! made. A *call* begins with a send on a connection that has no other call open, by a thread that works for a message, and
+//! ends with the last data-ready event before the answer is received. For whom an event loop asks, that has several messages at
+//! hand, [`crate::messages::call_owner`] tells. A connection on which a request of another message is
+//! sent before the answer came (pipelining) says nothing about calls; its packets still end sleeps. All times in ns.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::tables::SocketRow;
+use tailsight_trace::{Event, FlowKey};
+
+use crate::messages::Extra;
+use crate::messages::call_owner::{self, Question, Whose};
+use crate::model::Message;
+
+/// No message.
+pub const NOBODY: u32 = u32::MAX;
+
+/// A message's wait for another server's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// When the thread that had sent the request turned to something else: asleep, or another message.
+    pub from: u64,
+    /// When the (last part of the) answer could be read.
+    pub to: u64,
+    /// When the application had the first part of it.
+    pub received: u64,
+    /// The thread that received it.
+    pub tid: u32,
+    /// The server: index into the run's symbols.
+    pub peer: u32,
+}
+
+/// A connection to another server was made readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The server: index into the run's symbols.
+    pub peer: u32,
+    /// The message whose call is open on it; [`NOBODY`]: not known.
+    pub of: u32,
+}
+
+/// What was found, by message in order of arrival.
+#[derive(Debug, Default)]
+pub struct Found {
+    calls: Vec<Call>,
+    /// Where each message's calls begin; empty when there are none at all.
+    offsets: Vec<u32>,
+    /// By number less one.
+    pub readies: Vec<Ready>,
+    /// Names of servers: symbols behind those of the run.
+    pub names: Vec<String>,
+}
+
+impl Found {
+    /// The calls of a message, in order, none inside another.
+    pub fn calls(&self, message: u32) -> &[Call] {
+        match self.offsets.get(message as usize..message as usize + 2) {
+            Some(range) => &self.calls[range[0] as usize..range[1] as usize],
+            None => &[],
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Index of the message as found; [`NOBODY`]: which one is not known.
+    of: u32,
+    key: FlowKey,
+    sent: u64,
+    sender: u32,
+    /// It was sent in several pieces.
+    pieces: bool,
+    left: u64,
+    ready: u64,
+    /// Of the answer's part that was not received yet.
+    ready_next: u64,
+    received: u64,
+    receiver: u32,
+    /// When the last part of the answer was received.
+    last: u64,
+    peer: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Connection {
+    peer: u32,
+    /// Index of the call plus one.
+    open: u32,
+    /// Requests of several messages were under way on it at once.
+    shared: bool,
+}
+
+/// Takes the events.
+#[derive(Debug, Default)]
+pub struct Peers {
+    connections: FxHashMap<FlowKey, Connection>,
+    /// The message that each thread works for, as far as is known.
+    working: FxHashMap<u32, u32>,
+    /// Calls whose sender still runs on, by thread.
+    leaving: FxHashMap<u32, Vec<u32>>,
+    calls: Vec<Open>,
+    /// The call that was open when a connection was made readable, by number of the [`Ready`] less one.
+    ready_of: Vec<Option<u32>>,
+    readies: Vec<Ready>,
+    names: Vec<String>,
+    by_name: FxHashMap<String, u32>,
+    /// Number of the first name among the run's symbols.
+    first: u32,
+}
+
+impl Peers {
+    /// `symbols`: how many the run has.
+    pub fn new(symbols: usize) -> Peers {
+        Peers { first: symbols.max(1) as u32, ..Peers::default() }
+    }
+
+    /// A thread received a message (its index as found).
+    pub fn took(&mut self, tid: u32, message: u32, at: u64) {
+        self.leaves(tid, at, None);
+        self.working.insert(tid, message);
+    }
+
+    /// A thread falls asleep. `for_work`: in the call in which it waits for more work.
+    pub fn slept(&mut self, tid: u32, at: u64, for_work: bool) {
+        if self.calls.is_empty() {
+            if for_work && !self.working.is_empty() {
+                self.working.remove(&tid);
+            }
+            return;
+        }
+        self.leaves(tid, at, None);
+        if for_work {
+            self.working.remove(&tid);
+        }
+    }
+
+    fn leaves(&mut self, tid: u32, at: u64, but: Option<u32>) {
+        if let Some(calls) = self.leaving.get_mut(&tid) {
+            calls.retain(|&c| {
+                let stays = Some(c + 1) == but;
+                if !stays {
+                    self.calls[c as usize].left = at;
+                }
+                stays
+            });
+        }
+    }
+
+    fn connection(&mut self, key: FlowKey, sockets: &[SocketRow]) -> &mut Connection {
+        let (names, by_name, first) = (&mut self.names, &mut self.by_name, self.first);
+        self.connections.entry(key).or_insert_with(|| {
+            let name = name_of(key, sockets);
+            let peer = *by_name.entry(name).or_insert_with_key(|name| {
+                names.push(name.clone());
+                first + names.len() as u32 - 1
+            });
+            Connection { peer, ..Connection::default() }
+        })
+    }
+
+    /// The application sent something to another server. `to`: the flow of the packet, where that is known: a UDP socket that is not
+    /// connected does not know to whom it sends.
+    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow]) {
+        let (tid, ts) = (event.tid, event.ts);
+        let of = self.working.get(&tid).copied().unwrap_or(NOBODY);
+        let key = FlowKey::of(event);
+        let mut connection = *self.connection(key, sockets);
+        if key.remote_port() == 0 && to.remote_port() != 0 {
+            connection.peer = self.connection(to, sockets).peer;
+            self.connections.insert(key, connection);
+        }
+        if connection.shared {
+            return;
+        }
+        if let Some(open) = connection.open.checked_sub(1).map(|c| &mut self.calls[c as usize])
+            && open.received == 0
+        {
+            open.pieces = true;
+            // A request in several pieces, or one that does not wait for the answer to the one before.
+            if open.of != of || open.ready_next != 0 {
+                self.calls[connection.open as usize - 1].of = NOBODY;
+                self.calls[connection.open as usize - 1].received = 0;
+                self.connections.insert(key, Connection { open: 0, shared: true, ..connection });
+            }
+            return;
+        }
+        let peer = connection.peer;
+        self.calls.push(Open {
+            of,
+            key,
+            sent: ts,
+            sender: tid,
+            pieces: false,
+            left: 0,
+            ready: 0,
+            ready_next: 0,
+            received: 0,
+            receiver: 0,
+            last: 0,
+            peer,
+        });
+        let call = self.calls.len() as u32;
+        self.connections.insert(key, Connection { open: call, ..connection });
+        self.leaving.entry(tid).or_default().push(call - 1);
+    }
+
+    /// A connection was made readable. Returns the number of its [`Ready`].
+    pub fn ready(&mut self, event: &Event, sockets: &[SocketRow]) -> u32 {
+        let connection = *self.connection(FlowKey::of(event), sockets);
+        let call = connection.open.checked_sub(1);
+        if let Some(open) = call.and_then(|c| self.calls.get_mut(c as usize)) {
+            open.ready_next = event.ts;
+        }
+        self.readies.push(Ready { peer: connection.peer, of: NOBODY });
+        self.ready_of.push(call);
+        self.readies.len() as u32
+    }
+
+    /// The application received an answer, or a part of one. For a message that is known: whether its thread worked for it before.
+    pub fn received(&mut self, event: &Event, sockets: &[SocketRow]) -> Option<bool> {
+        let tid = event.tid;
+        let connection = *self.connection(FlowKey::of(event), sockets);
+        self.leaves(tid, event.ts, Some(connection.open));
+        let open = connection.open.checked_sub(1).and_then(|c| self.calls.get_mut(c as usize))?;
+        open.ready = if open.ready_next == 0 { event.ts } else { open.ready_next };
+        open.ready_next = 0;
+        open.last = event.ts;
+        if open.received == 0 {
+            (open.received, open.receiver) = (event.ts, tid);
+        }
+        let of = open.of;
+        (of != NOBODY).then(|| self.working.insert(tid, of) == Some(of))
+    }
+
+    /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
+    /// of arrival; `sleeps`: when a thread began to wait for work, in order.
+    pub fn finish(
+        mut self,
+        messages: &[Message],
+        extras: &[Extra],
+        order: &[u32],
+        sleeps: impl Fn(u32) -> Vec<u64>,
+    ) -> Found {
+        self.tell_the_several(messages, extras, sleeps);
+        let mut place = vec![NOBODY; messages.len()];
+        order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
+        let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
+        let mut waits: Vec<(u32, Call)> = vec![];
+        for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY) {
+            let m = &messages[c.of as usize];
+            // Answered before the other server was: nobody waited for it.
+            let from = if c.left == 0 { c.received } else { c.left };
+            if c.sent >= m.recv_ns && c.ready > from && m.send_ns >= c.ready {
+                let call = Call { from, to: c.ready, received: c.received, tid: c.receiver, peer: c.peer };
+                waits.push((kept(c.of), call));
+            }
+        }
+        waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
+        let mut out = Found { names: self.names, ..Found::default() };
+        if !waits.is_empty() {
+            out.offsets.reserve(order.len() + 1);
+            let mut next = waits.into_iter().peekable();
+            for id in 0..order.len() as u32 {
+                out.offsets.push(out.calls.len() as u32);
+                let mut upto = 0;
+                while let Some((_, mut call)) = next.next_if(|w| w.0 == id) {
+                    // Of calls at the same time the one that was made first counts.
+                    call.from = call.from.max(upto);
+                    if call.from < call.to {
+                        upto = call.to;
+                        out.calls.push(call);
+                    }
+                }
+            }
+            out.offsets.push(out.calls.len() as u32);
+        }
+        out.readies = self.readies;
+        for (ready, call) in out.readies.iter_mut().zip(&self.ready_of) {
+            ready.of = call.map_or(NOBODY, |c| kept(self.calls[c as usize].of));
+        }
+        out
+    }
+
+    /// Event loops ask for messages other than the one that they received last: see [`crate::messages::call_owner`].
+    fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) {
+        let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
+        let question = |&c: &usize| {
+            let c = &self.calls[c];
+            let (sent, received) = ((c.sender, c.sent), (c.receiver, c.received));
+            Question { key: c.key, sent, received, last: c.last, pieces: c.pieces }
+        };
+        let questions: Vec<Question> = answered.iter().map(question).collect();
+        let told = call_owner::tell(&questions, messages, extras, sleeps);
+        let mut unowned = Vec::new();
+        for (c, told) in answered.into_iter().zip(told) {
+            match told {
+                Whose::Of(m) => self.calls[c].of = m,
+                Whose::Unknown => self.calls[c].of = NOBODY,
+                Whose::NotTold if self.calls[c].of == NOBODY => unowned.push(c),
+                Whose::NotTold => {}
+            }
+        }
+        self.own_the_unowned(unowned, messages);
+    }
+
+    /// A call that was sent by a thread that had received nothing itself (a runtime moves work between its threads) belongs
+    /// to the only message that was being served from before it until after its answer, when there is only one.
+    fn own_the_unowned(&mut self, mut unowned: Vec<usize>, messages: &[Message]) {
+        /// With more messages in service, looking for the one takes too long, and there are several anyway.
+        const MOST: usize = 64;
+        if unowned.is_empty() {
+            return;
+        }
+        unowned.sort_unstable_by_key(|&c| self.calls[c].sent);
+        let served = |m: &Message| m.recv_ns != 0 && m.send_ns != 0;
+        let mut by_recv: Vec<u32> = messages.iter().zip(0..).filter(|(m, _)| served(m)).map(|(_, i)| i).collect();
+        by_recv.sort_unstable_by_key(|&i| messages[i as usize].recv_ns);
+        let (mut next, mut active) = (0, Vec::new());
+        for c in unowned {
+            let call = &mut self.calls[c];
+            while next < by_recv.len() && messages[by_recv[next] as usize].recv_ns <= call.sent {
+                active.push(by_recv[next]);
+                next += 1;
+            }
+            active.retain(|&i| messages[i as usize].send_ns >= call.sent);
+            let mut around = active.iter().filter(|&&i| messages[i as usize].send_ns >= call.received);
+            if active.len() <= MOST
+                && let (Some(&only), None) = (around.next(), around.next())
+            {
+                call.of = only;
+                // Whether its sender went on working for it is not known: the wait begins with the request.
+                call.left = call.sent;
+            }
+        }
+    }
+}
+
+/// The server at the other end of a connection: `python3 (127.0.0.1:9101)` when it is a process of this host, else its address.
+fn name_of(key: FlowKey, sockets: &[SocketRow]) -> String {
+    let (lport, rport) = (key.local_port(), key.remote_port());
+    let same = |s: &&SocketRow| s.addrs == key.addrs && s.local_port == lport && s.remote_port == rport;
+    let (local, remote) = match key.addresses() {
+        Some((local, remote)) => (local.to_string(), remote.to_string()),
+        None => sockets.iter().find(same).map(|s| (s.local_addr.clone(), s.remote_addr.clone())).unwrap_or_default(),
+    };
+    let address = match remote.as_str() {
+        "" => return format!("port {rport}"),
+        v6 if v6.contains(':') => format!("[{v6}]:{rport}"),
+        v4 => format!("{v4}:{rport}"),
+    };
+    let other_end = |s: &&SocketRow| {
+        s.local_port == rport && s.remote_port == lport && s.local_addr == remote && s.remote_addr == local
+    };
+    // Who listens on all addresses listens on this one if it is an address of this host.
+    let loopback = remote.starts_with("127.") || remote == "::1";
+    let here = loopback || sockets.iter().any(|s| s.local_addr == remote);
+    let wild = |a: &str| a.is_empty() || a == "0.0.0.0" || a == "::";
+    let listens = |s: &&SocketRow| {
+        s.listening && s.local_port == rport && (s.local_addr == remote || here && wild(&s.local_addr))
+    };
+    let only = |rows: Vec<&SocketRow>| {
+        let mut names: Vec<&str> = rows.iter().map(|s| s.comm.as_str()).filter(|c| !c.is_empty()).collect();
+        names.sort_unstable();
+        names.dedup();
+        (names.len() == 1).then(|| names[0].to_owned())
+    };
+    let process = only(sockets.iter().filter(other_end).collect());
+    match process.or_else(|| only(sockets.iter().filter(listens).collect())) {
+        Some(process) => format!("{process} ({address})"),
+        None => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_behind_is_named_by_its_process_where_that_is_of_this_host() {
+        let key = FlowKey::between(("127.0.0.1".parse().unwrap(), 4000), ("127.0.0.1".parse().unwrap(), 9101), false);
+        let row = |addr: &str, port, comm: &str| SocketRow {
+            local_addr: addr.into(),
+            local_port: port,
+            listening: true,
+            comm: comm.into(),
+            ..SocketRow::default()
+        };
+        assert_eq!(name_of(key, &[]), "127.0.0.1:9101");
+        assert_eq!(name_of(key, &[row("0.0.0.0", 9101, "python3")]), "python3 (127.0.0.1:9101)");
+        assert_eq!(name_of(key, &[row("127.0.0.1", 9102, "python3")]), "127.0.0.1:9101");
+        // Two programs listen there, in two network namespaces: which one it is, only the connection's other end tells.
+        let mut rows = vec![row("127.0.0.1", 9101, "python3"), row("127.0.0.1", 9101, "node")];
+        assert_eq!(name_of(key, &rows), "127.0.0.1:9101");
+        rows.push(SocketRow {
+            remote_addr: "127.0.0.1".into(),
+            remote_port: 4000,
+            listening: false,
+            ..row("127.0.0.1", 9101, "node")
+        });
+        assert_eq!(name_of(key, &rows), "node (127.0.0.1:9101)");
+        // Another host: whoever listens on that port here is not it.
+        let far = FlowKey::between(("10.0.0.1".parse().unwrap(), 4000), ("10.0.0.9".parse().unwrap(), 9101), false);
+        assert_eq!(name_of(far, &[row("0.0.0.0", 9101, "python3")]), "10.0.0.9:9101");
+    }
+}

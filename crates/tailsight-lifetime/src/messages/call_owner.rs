@@ -1,0 +1,361 @@
+//! Whose a call to another server is, where the thread that made it had several messages at hand.
+//!
+//! In: the calls as [`crate::messages::backend_calls`] saw them, the messages with their replies, and when each thread waited for work. Out: the
+//! message of each call of a thread that serves its messages alone (an event loop), or that it is not known. All times in ns.
+//!
+//! From one wait for work to the next (a *turn*) a loop receives messages and answers, and sends questions and replies. A message is
+//! *at hand* when it, or the answer to a question of it, was received in this turn. A question is of one that is at hand and
+//! that is not replied to before the answer came. Where these are several, what tells, in this order: what the loop does
+//! between the answer and its next wait; the client that the connection was always used for; the order in which this loop
+//! turns to its messages, where that was found right on the questions that the former decided.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::FlowKey;
+
+use crate::messages::Extra;
+use crate::messages::backend_calls::NOBODY;
+use crate::model::Message;
+
+/// A question that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// Its connection.
+    pub key: FlowKey,
+    /// The thread that sent it, and when.
+    pub sent: (u32, u64),
+    /// The thread that received the first part of the answer, and when.
+    pub received: (u32, u64),
+    /// When the last part was received.
+    pub last: u64,
+    /// It was sent in several pieces, which may be as many questions.
+    pub pieces: bool,
+}
+
+/// What is known of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Its thread is no event loop, or had nothing at hand.
+    NotTold,
+    /// Of one of several messages, or of another one than its thread had at hand.
+    Unknown,
+    /// Of this message (its index as found).
+    Of(u32),
+}
+
+/// Messages in service at once on one thread beyond which the oldest is forgotten.
+const MOST: usize = 64;
+/// So many questions must agree on a rule that was not given, and so large a part of them.
+const AGREEING: (u32, f64) = (8, 0.95);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Slept,
+    Took(u32),
+    Answered(usize),
+    Asked(usize),
+    Replied(u32),
+}
+
+/// What the loop had when it asked.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    /// Messages at hand.
+    hand: Vec<u32>,
+    /// Messages that it had received and not replied to.
+    service: Vec<u32>,
+    /// The one at hand that came first and asked nothing since; the one that came last.
+    first: Option<u32>,
+    newest: Option<u32>,
+}
+
+/// How often an order was right and wrong.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score(u32, u32);
+
+impl Score {
+    fn count(&mut self, right: bool) {
+        self.0 += u32::from(right);
+        self.1 += 1;
+    }
+    fn holds(self) -> bool {
+        self.1 >= AGREEING.0 && f64::from(self.0) >= AGREEING.1 * f64::from(self.1)
+    }
+}
+
+/// A thread that serves its messages alone.
+struct Loop {
+    steps: Vec<(u64, Step)>,
+    /// When it began to wait for work.
+    sleeps: Vec<u64>,
+    /// Its order, once that is known.
+    order: Option<Order>,
+}
+
+/// In which order a loop turns to the messages at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// As they came.
+    First,
+    /// The one that came last.
+    Newest,
+}
+
+impl Asked {
+    /// Whose the question is by this order.
+    fn by(&self, order: Option<Order>) -> Option<u32> {
+        let by = match order? {
+            Order::First => self.first,
+            Order::Newest => self.newest,
+        };
+        by.filter(|&m| m != NOBODY)
+    }
+}
+
+struct Judge<'a> {
+    questions: &'a [Question],
+    messages: &'a [Message],
+    extras: &'a [Extra],
+    told: Vec<Whose>,
+}
+
+/// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
+pub fn tell(
+    questions: &[Question],
+    messages: &[Message],
+    extras: &[Extra],
+    sleeps: impl Fn(u32) -> Vec<u64>,
+) -> Vec<Whose> {
+    /// Each pass can only use what the one before it told.
+    const PASSES: usize = 6;
+    let mut judge = Judge { questions, messages, extras, told: vec![Whose::NotTold; questions.len()] };
+    let mut loops: Vec<Loop> = judge
+        .loops()
+        .into_iter()
+        .map(|tid| {
+            let sleeps = sleeps(tid);
+            Loop { steps: judge.steps(tid, &sleeps), sleeps, order: None }
+        })
+        .collect();
+    for _ in 0..PASSES {
+        let before = judge.told.clone();
+        let clients = judge.clients();
+        for of in &mut loops {
+            of.order = judge.decide(of, &clients);
+        }
+        if judge.told == before {
+            break;
+        }
+    }
+    judge.told
+}
+
+impl Judge<'_> {
+    /// Threads that ask, receive the answers, and reply to what they received, all themselves.
+    fn loops(&self) -> Vec<u32> {
+        let mut threads: FxHashMap<u32, Score> = FxHashMap::default();
+        for q in self.questions {
+            threads.entry(q.sent.0).or_default().count(q.sent.0 == q.received.0);
+        }
+        for (m, e) in self.messages.iter().zip(self.extras).filter(|(m, _)| m.send_ns != 0) {
+            if let Some(score) = threads.get_mut(&m.tid) {
+                score.count(e.send_tid == m.tid);
+            }
+        }
+        let alone = |s: &Score| f64::from(s.0) >= AGREEING.1 * f64::from(s.1);
+        let mut tids: Vec<u32> = threads.into_iter().filter(|(_, s)| alone(s)).map(|(tid, _)| tid).collect();
+        tids.sort_unstable();
+        tids
+    }
+
+    fn steps(&self, tid: u32, sleeps: &[u64]) -> Vec<(u64, Step)> {
+        let mut steps: Vec<(u64, Step)> = sleeps.iter().map(|&at| (at, Step::Slept)).collect();
+        for ((m, e), i) in self.messages.iter().zip(self.extras).zip(0..) {
+            if m.tid == tid && m.recv_ns != 0 {
+                steps.push((m.recv_ns, Step::Took(i)));
+            }
+            if e.send_tid == tid && m.send_ns != 0 {
+                steps.push((e.sent_ns, Step::Replied(i)));
+            }
+        }
+        for (c, q) in self.questions.iter().enumerate() {
+            if q.sent.0 == tid {
+                steps.push((q.sent.1, Step::Asked(c)));
+            }
+            if q.received.0 == tid {
+                steps.push((q.received.1, Step::Answered(c)));
+            }
+        }
+        steps.sort_by_key(|s| s.0);
+        steps
+    }
+
+    /// The client connection that each connection to another server was used for, where that is always the same.
+    fn clients(&self) -> FxHashMap<FlowKey, u32> {
+        let mut votes: FxHashMap<FlowKey, FxHashMap<u32, u32>> = FxHashMap::default();
+        for (q, told) in self.questions.iter().zip(&self.told) {
+            if let Whose::Of(m) = *told {
+                *votes.entry(q.key).or_default().entry(self.messages[m as usize].flow).or_default() += 1;
+            }
+        }
+        let always = |votes: FxHashMap<u32, u32>| {
+            let all = votes.values().sum();
+            votes.into_iter().find(|&(_, n)| Score(n, all).holds()).map(|(flow, _)| flow)
+        };
+        votes.into_iter().filter_map(|(key, votes)| Some((key, always(votes)?))).collect()
+    }
+
+    /// Whether a message was received before a question was sent and not replied to before the answer came.
+    fn spans(&self, m: u32, q: &Question) -> bool {
+        let m = &self.messages[m as usize];
+        m.recv_ns <= q.sent.1 && (m.send_ns == 0 || m.send_ns >= q.received.1)
+    }
+
+    /// Tells the questions of a loop, and returns its order.
+    fn decide(&mut self, of: &Loop, clients: &FxHashMap<FlowKey, u32>) -> Option<Order> {
+        let Loop { steps, sleeps, .. } = of;
+        let asked = self.walk(steps, of.order);
+        let asks: Vec<(u64, usize)> = asked.iter().map(|&(c, _)| (self.questions[c].sent.1, c)).collect();
+        let inputs: Vec<u64> =
+            steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
+        let (mut in_order, mut newest) = (Score::default(), Score::default());
+        let mut open = Vec::new();
+        for (c, had) in &asked {
+            let q = &self.questions[*c];
+            let mut of: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
+            let (does, sure) = self.does_then(q, had, sleeps, &asks);
+            let told = match of[..] {
+                // Nothing at hand (a timer): the answer alone in its turn tells by what follows it.
+                [] => {
+                    let turn = sleeps.partition_point(|at| *at <= q.received.1);
+                    let from = turn.checked_sub(1).map_or(0, |i| sleeps[i]);
+                    let to = sleeps.get(turn).copied().unwrap_or(u64::MAX);
+                    let alone = inputs.partition_point(|at| *at <= to) - inputs.partition_point(|at| *at <= from) == 1;
+                    match does[..] {
+                        [m] if sure && alone && had.hand.is_empty() => Whose::Of(m),
+                        _ => Whose::NotTold,
+                    }
+                }
+                [m] if sure && !does.is_empty() && !does.contains(&m) => Whose::Unknown,
+                [m] => Whose::Of(m),
+                _ => {
+                    if sure && of.iter().any(|m| does.contains(m)) {
+                        of.retain(|m| does.contains(m));
+                    }
+                    let client = clients.get(&q.key);
+                    let theirs: Vec<u32> =
+                        of.iter().copied().filter(|&m| client == Some(&self.messages[m as usize].flow)).collect();
+                    match (&of[..], &theirs[..]) {
+                        (&[m], _) if !q.pieces => Whose::Of(m),
+                        (_, &[m]) => Whose::Of(m),
+                        _ => Whose::Unknown,
+                    }
+                }
+            };
+            match told {
+                Whose::Of(m) if had.hand.len() > 1 => {
+                    had.by(Some(Order::First)).inspect(|&by| in_order.count(by == m));
+                    had.by(Some(Order::Newest)).inspect(|&by| newest.count(by == m));
+                }
+                Whose::Unknown if of.len() > 1 && !q.pieces => open.push((*c, had, of)),
+                _ => {}
+            }
+            self.told[*c] = told;
+        }
+        let order = match (in_order.holds(), newest.holds()) {
+            (true, _) => Some(Order::First),
+            (_, true) => Some(Order::Newest),
+            _ => None,
+        };
+        for (c, had, of) in open {
+            if let Some(m) = had.by(order).filter(|m| of.contains(m)) {
+                self.told[c] = Whose::Of(m);
+            }
+        }
+        order
+    }
+
+    /// What the loop had whenever it asked. What is not known of a question is assumed by its order, for what follows it.
+    fn walk(&self, steps: &[(u64, Step)], order: Option<Order>) -> Vec<(usize, Asked)> {
+        let mut out = Vec::new();
+        let mut assumed: FxHashMap<usize, u32> = FxHashMap::default();
+        let (mut hand, mut service) = (Vec::new(), VecDeque::new());
+        // In the order in which they came; NOBODY: a message that is not known.
+        let (mut queue, mut newest) = (VecDeque::new(), None);
+        for &(_, step) in steps {
+            match step {
+                Step::Slept => {
+                    hand.clear();
+                    queue.clear();
+                    newest = None;
+                }
+                Step::Took(m) => {
+                    if service.len() == MOST {
+                        service.pop_front();
+                    }
+                    service.push_back(m);
+                    hand.push(m);
+                    queue.push_back(m);
+                    newest = Some(m);
+                }
+                Step::Answered(c) => {
+                    let of = match self.told[c] {
+                        Whose::Of(m) => m,
+                        _ => assumed.get(&c).copied().unwrap_or(NOBODY),
+                    };
+                    if of == NOBODY {
+                        // Of whichever was in service then.
+                        hand.extend(service.iter().copied().filter(|&m| self.spans(m, &self.questions[c])));
+                    } else {
+                        hand.push(of);
+                    }
+                    queue.push_back(of);
+                    newest = Some(of);
+                }
+                Step::Asked(c) => {
+                    hand.sort_unstable();
+                    hand.dedup();
+                    let first = queue.pop_front();
+                    let service = service.iter().copied().collect();
+                    let asked = Asked { hand: hand.clone(), service, first, newest };
+                    let by_order = asked.by(order).filter(|&m| self.spans(m, &self.questions[c]));
+                    if let (Some(m), false) = (by_order, matches!(self.told[c], Whose::Of(_))) {
+                        assumed.insert(c, m);
+                    }
+                    out.push((c, asked));
+                }
+                Step::Replied(m) => {
+                    hand.retain(|x| *x != m);
+                    service.retain(|x| *x != m);
+                    queue.retain(|x| *x != m);
+                }
+            }
+        }
+        out
+    }
+
+    /// The messages in service all through the question that the loop replied to, or asked for, from the answer to the end of its
+    /// turn, and whether that is all it did.
+    fn does_then(&self, q: &Question, had: &Asked, sleeps: &[u64], asks: &[(u64, usize)]) -> (Vec<u32>, bool) {
+        /// With more questions in a turn it is a long one, which tells nothing.
+        const ASKS: usize = 32;
+        let end = sleeps.get(sleeps.partition_point(|at| *at <= q.last)).copied().unwrap_or(u64::MAX);
+        let mut does: Vec<u32> = had.service.iter().copied().filter(|&m| self.spans(m, q)).collect();
+        does.retain(|&m| (q.received.1..=end).contains(&self.extras[m as usize].sent_ns));
+        let from = asks.partition_point(|a| a.0 < q.received.1);
+        let mut sure = true;
+        for (n, &(_, c)) in asks[from..].iter().take_while(|a| a.0 <= end).enumerate() {
+            match self.told[c] {
+                Whose::Of(m) if n < ASKS => does.push(m),
+                _ => sure = false,
+            }
+            if !sure {
+                break;
+            }
+        }
+        does.sort_unstable();
+        does.dedup();
+        (does, sure)
+    }
+}

@@ -1,0 +1,62 @@
+//! Events without a duration: page faults, counted by message.
+//!
+//! In: the events of the pass, in time order. Out: how many of them a thread had in a stretch of time. Their cost is not
+//! measured by any hook; what a diagnosis makes of the counts is an inference, and says so.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::Event;
+
+use crate::messages::Extra;
+use crate::model::{Leg, Message};
+
+/// When each thread faulted, ns, in order.
+#[derive(Clone, Debug, Default)]
+pub struct FaultCounts {
+    faults: FxHashMap<u32, Vec<u64>>,
+}
+
+impl FaultCounts {
+    /// Takes a page fault.
+    pub fn fault(&mut self, event: &Event) {
+        self.faults.entry(event.tid).or_default().push(event.ts);
+    }
+
+    /// Page faults of a thread from `from` to before `to`.
+    pub fn faults(&self, tid: u32, from: u64, to: u64) -> u32 {
+        let Some(all) = self.faults.get(&tid) else { return 0 };
+        let before = |ts| all.partition_point(|t| *t < ts);
+        before(to).saturating_sub(before(from)) as u32
+    }
+
+    /// By message: page faults of the thread that answered it, while it worked for it. Empty when there were none.
+    pub fn by_message<'a>(&self, messages: impl Iterator<Item = (&'a Message, &'a Extra)>) -> Vec<u32> {
+        if self.faults.is_empty() {
+            return Vec::new();
+        }
+        let of = |(m, extra): (&Message, &Extra)| {
+            let (from, to) = m.ends(Leg::Service)?;
+            Some(self.faults(extra.send_tid, from.max(extra.own_from_ns), to))
+        };
+        messages.map(|both| of(both).unwrap_or(0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_count_to_the_message_that_the_thread_works_for() {
+        let mut counts = FaultCounts::default();
+        for (tid, ts) in [(7, 10), (8, 11), (7, 20), (7, 30), (7, 40)] {
+            counts.fault(&Event { tid, ts, ..Event::default() });
+        }
+        assert_eq!((counts.faults(7, 20, 40), counts.faults(8, 0, 99), counts.faults(9, 0, 99)), (2, 1, 0));
+        let m = Message { recv_ns: 5, send_ns: 35, ..Message::default() };
+        let extra = Extra { send_tid: 7, own_from_ns: 15, ..Extra::default() };
+        // Not answered: no service leg.
+        let unanswered = Message { recv_ns: 5, ..Message::default() };
+        assert_eq!(counts.by_message([(&m, &extra), (&unanswered, &extra)].into_iter()), [2, 0]);
+        assert!(FaultCounts::default().by_message([(&m, &extra)].into_iter()).is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! Finding messages: from packets to receive calls, and from receive calls to replies.
+//!
+//! TCP is matched exactly by flow and sequence range ([`tcp`]); UDP by a FIFO a socket ([`udp`]); replies by order on
+//! the flow ([`replies`], [`udp_replies`]). Where the run has payload, [`requests`] frames it. What is told of messages besides: the
+//! NICs' stamps ([`nic`]), the way out ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
+//! [`call_owner`]), the order of service ([`overtaken`]), and what follows from the thread timelines ([`stages`]).
+
+pub mod backend_calls;
+pub mod call_owner;
+pub mod fault_counts;
+pub mod nic;
+pub mod outgoing;
+pub mod overtaken;
+pub mod reorder;
+pub mod replies;
+pub mod requests;
+pub mod stages;
+pub mod tcp;
+pub mod udp;
+pub mod udp_replies;
+
+use std::collections::BTreeMap;
+
+use crate::messages::requests::Framing;
+use crate::messages::requests::classes::Classes;
+use crate::model::{Incomplete, Message, SentKind};
+
+/// What the walk needs beyond the [`Message`] itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// The core that ran protocol processing.
+    pub stack_cpu: u16,
+    /// The core of the hand-over to the driver.
+    pub xmit_cpu: u16,
+    /// The thread that sent the reply.
+    pub send_tid: u32,
+    /// When the send call had taken the data.
+    pub sent_ns: u64,
+    /// When the reply's last byte came to a queueing discipline; 0 when that was not recorded.
+    pub queued_ns: u64,
+    /// While the reply waited in its socket, the connection was repairing a loss.
+    pub repairing: bool,
+    /// When a packet of the flow was dropped on its way out, between the send call and the hand-over; else 0.
+    pub dropped_ns: u64,
+    /// Why: the kernel's number of the reason.
+    pub drop_reason: u32,
+    /// Until when bytes before its own were missing (with `flags::HELD`).
+    pub held_until_ns: u64,
+    /// In a batch: when the reply before this one was sent; until then its thread worked for others.
+    pub own_from_ns: u64,
+    /// A request over several segments: when the last of them was first seen; 0 for others.
+    pub arrived_ns: u64,
+    /// A request over several receive calls: when the first of them was entered, if it returned nothing else; else 0.
+    pub began_ns: u64,
+    /// TCP: the sequence number after the last byte of its reply, when `sent_ns` is known.
+    pub reply_end: u32,
+}
+
+/// Messages found so far, in the order of their receive calls.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The messages; `id` is not final before they are sorted by arrival.
+    pub messages: Vec<Message>,
+    /// Beside each message.
+    pub extras: Vec<Extra>,
+    /// Messages that were not followed to a receive call, by reason.
+    pub incomplete: BTreeMap<Incomplete, u64>,
+    /// Classes of requests.
+    pub classes: Classes,
+    /// How far requests were framed.
+    pub framing: Framing,
+    /// What the application sent unasked, or asked of others, each as a message that has a transmit leg only.
+    pub sent: Vec<(SentKind, Message, Extra)>,
+}
+
+/// Set in indices of [`Found::sent`], to tell them from those of messages.
+pub const SENT: u32 = 1 << 31;
+
+impl Found {
+    /// Adds what the application sent by itself and returns its index.
+    pub fn send(&mut self, kind: SentKind, message: Message) -> u32 {
+        self.sent.push((kind, message, Extra::default()));
+        (self.sent.len() as u32 - 1) | SENT
+    }
+
+    /// What stands at an index of either list.
+    pub fn at(&mut self, index: u32) -> (&mut Message, &mut Extra) {
+        if index & SENT == 0 {
+            (&mut self.messages[index as usize], &mut self.extras[index as usize])
+        } else {
+            let (_, message, extra) = &mut self.sent[(index & !SENT) as usize];
+            (message, extra)
+        }
+    }
+
+    /// Adds a message and returns its index.
+    pub fn add(&mut self, message: Message, extra: Extra) -> u32 {
+        self.messages.push(message);
+        self.extras.push(extra);
+        self.messages.len() as u32 - 1
+    }
+
+    /// Counts a message that could not be followed.
+    pub fn lose(&mut self, reason: Incomplete, n: u64) {
+        if n > 0 {
+            *self.incomplete.entry(reason).or_default() += n;
+        }
+    }
+}
+
+/// A receive call.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvCall {
+    /// When it had its data.
+    pub ts: u64,
+    /// When it was entered.
+    pub entered: u64,
+    /// Its core.
+    pub cpu: u16,
+    /// Its thread.
+    pub tid: u32,
+}
+
+/// `a - b` for sequence numbers: negative when `a` comes first (RFC 9293 §3.4, modulo 2^32).
+pub fn sequence_diff(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
+}

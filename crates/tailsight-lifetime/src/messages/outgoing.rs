@@ -1,0 +1,249 @@
+//! What became of the target's bytes between its send calls and the driver: queueing disciplines, retransmissions, drops.
+//!
+//! In: the events of packets on their way out, and the send calls, in time order. Out, beside each message that was
+//! answered: when its reply's last byte came to the queueing discipline, whether the connection was repairing a loss while
+//! the reply waited in its socket, and whether the reply was dropped on its way. All times in ns, CLOCK_MONOTONIC.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::event::flow_flags;
+use tailsight_trace::{Event, FlowKey};
+
+use crate::messages::Extra;
+use crate::model::{Flow, Message, flags};
+
+/// Packets that one flow has in queueing disciplines at most, before the oldest are forgotten.
+const LIMIT: usize = 4096;
+
+/// Every flow's way out.
+#[derive(Clone, Debug, Default)]
+pub struct Outgoing {
+    flows: FxHashMap<FlowKey, Out>,
+    /// By thread: the first packet since its last call that it gave to a queueing discipline, and of which flow.
+    first_queued: FxHashMap<u32, (FlowKey, u64)>,
+    counts: Counts,
+}
+
+/// What happened to packets of the flows that the target serves, over the whole recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments that were retransmitted.
+    pub retransmitted: u64,
+    /// Packets that were dropped on their way out, by the kernel's number of the reason.
+    pub dropped: BTreeMap<u32, u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Out {
+    /// Packets in a queueing discipline: (sequence number after the last byte, since when).
+    waiting: VecDeque<(u32, u64)>,
+    /// (when it was given to the driver, when it had come to the queueing discipline), in the order of the first.
+    passed: Vec<(u64, u64)>,
+    /// Retransmissions.
+    retransmitted: Vec<u64>,
+    /// Drops, with the reason.
+    dropped: Vec<(u64, u32)>,
+    /// Send calls at whose end the connection was repairing a loss.
+    repairing: Vec<u64>,
+    /// Where the last packet ends that the NIC stamped, until the driver has let go of it.
+    stamped: Option<u32>,
+}
+
+fn end_of(event: &Event) -> u32 {
+    event.b_hi().wrapping_add(if event.aux & flow_flags::UDP == 0 { event.c_lo() } else { 0 })
+}
+
+impl Outgoing {
+    /// A packet came to a queueing discipline.
+    pub fn queued(&mut self, event: &Event) {
+        let key = FlowKey::of(event);
+        let waiting = &mut self.flows.entry(key).or_default().waiting;
+        if waiting.len() == LIMIT {
+            waiting.pop_front();
+        }
+        waiting.push_back((end_of(event), event.ts));
+        let first = self.first_queued.entry(event.tid).or_insert((key, event.ts));
+        if first.0 != key {
+            *first = (key, event.ts);
+        }
+    }
+
+    /// A packet was given to the driver. One that passes several devices was queued at each.
+    pub fn driver(&mut self, event: &Event) {
+        if self.flows.is_empty() {
+            return;
+        }
+        let Some(out) = self.flows.get_mut(&FlowKey::of(event)) else { return };
+        let end = end_of(event);
+        // What was dropped or cut into segments stays behind.
+        let Some(at) = out.waiting.iter().position(|(queued, _)| *queued == end) else { return };
+        if let Some((_, since)) = out.waiting.drain(..=at).next_back() {
+            out.passed.push((event.ts, since));
+        }
+    }
+
+    /// A segment was retransmitted.
+    pub fn retransmitted(&mut self, event: &Event) {
+        self.flows.entry(FlowKey::of(event)).or_default().retransmitted.push(event.ts);
+        self.counts.retransmitted += u64::from(event.aux & flow_flags::CLIENT == 0);
+    }
+
+    /// The NIC stamped the packet that ends there: it left this host.
+    pub fn left(&mut self, event: &Event) {
+        self.flows.entry(FlowKey::of(event)).or_default().stamped = Some(event.b_hi());
+    }
+
+    /// A packet was dropped on its way out. A driver that has given the kernel the NIC's stamp of a packet may let go of it in
+    /// the way in which the kernel drops packets (igb, and others); that is none.
+    pub fn dropped(&mut self, event: &Event) {
+        let out = self.flows.entry(FlowKey::of(event)).or_default();
+        if out.stamped == Some(end_of(event)) {
+            out.stamped = None;
+            return;
+        }
+        out.dropped.push((event.ts, event.c_hi()));
+        if event.aux & flow_flags::CLIENT == 0 {
+            *self.counts.dropped.entry(event.c_hi()).or_default() += 1;
+        }
+    }
+
+    /// A send call ended.
+    pub fn sent(&mut self, key: FlowKey, event: &Event) {
+        if event.aux & flow_flags::RECOVERY != 0 {
+            self.flows.entry(key).or_default().repairing.push(event.ts);
+        }
+    }
+
+    /// When a thread's send call on this flow gave its first packet to a queueing discipline, as far as that is known.
+    pub fn first_of_call(&mut self, tid: u32, key: FlowKey) -> Option<u64> {
+        self.first_queued.remove(&tid).filter(|(of, _)| *of == key).map(|x| x.1)
+    }
+
+    /// A receive call ended: the thread is in no send call.
+    pub fn received(&mut self, tid: u32) {
+        self.first_queued.remove(&tid);
+    }
+
+    /// Tells each message what its reply met. Returns what happened in all.
+    pub fn finish<'a>(
+        self,
+        flows: &[Flow],
+        messages: impl Iterator<Item = (&'a mut Message, &'a mut Extra)>,
+    ) -> Counts {
+        if !self.flows.is_empty() {
+            for (m, extra) in messages {
+                if let Some(out) = self.flows.get(&flows[m.flow as usize].key) {
+                    out.tell(m, extra);
+                }
+            }
+        }
+        self.counts
+    }
+}
+
+impl Out {
+    fn tell(&self, m: &mut Message, extra: &mut Extra) {
+        if m.send_ns == 0 {
+            return;
+        }
+        let dropped = self.dropped[self.dropped.partition_point(|d| d.0 < m.send_ns)..].first();
+        if m.xmit_ns == 0 {
+            // A datagram that is dropped is dropped inside its call; a segment waits to be sent again.
+            if dropped.is_some_and(|d| d.0 <= extra.sent_ns) {
+                m.flags |= flags::REPLY_DROPPED;
+            }
+            return;
+        }
+        if let Ok(at) = self.passed.binary_search_by_key(&m.xmit_ns, |p| p.0) {
+            extra.queued_ns = self.passed[at].1;
+        }
+        let until = if extra.queued_ns == 0 { m.xmit_ns } else { extra.queued_ns };
+        if let Some(&(ts, reason)) = dropped.filter(|d| d.0 <= until) {
+            (extra.dropped_ns, extra.drop_reason) = (ts, reason);
+        }
+        let again = self.retransmitted[self.retransmitted.partition_point(|ts| *ts < extra.sent_ns)..].first();
+        extra.repairing = again.is_some_and(|ts| *ts <= until) || self.repairing.binary_search(&extra.sent_ns).is_ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::event::Kind;
+
+    const KEY: FlowKey = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 0 };
+
+    fn event(ts: u64, kind: Kind, aux: u16, seq: u64, c: u64) -> Event {
+        let (a, b) = (KEY.addrs, u64::from(KEY.ports) | seq << 32);
+        Event { ts, kind: kind as u8, aux, tid: 7, a, b, c, ..Event::default() }
+    }
+
+    /// A reply sent from 100 to 110 whose last byte was given to the driver at `xmit`.
+    fn told(out: Outgoing, xmit: u64) -> (Message, Extra) {
+        let mut m = Message { send_ns: 100, xmit_ns: xmit, ..Message::default() };
+        let mut extra = Extra { sent_ns: 110, send_tid: 7, ..Extra::default() };
+        let flow = Flow { key: KEY, name: String::new(), messages: 1 };
+        out.finish(&[flow], std::iter::once((&mut m, &mut extra)));
+        (m, extra)
+    }
+
+    #[test]
+    fn the_last_packet_s_time_in_the_queueing_discipline_is_found_by_its_last_byte() {
+        let mut out = Outgoing::default();
+        out.queued(&event(105, Kind::TxQueue, 0, 1000, 100));
+        out.queued(&event(150, Kind::TxQueue, 0, 1100, 50));
+        // Cut into two segments: the second ends where the queued packet does.
+        out.driver(&event(160, Kind::TxDriver, 0, 1000, 60));
+        out.driver(&event(161, Kind::TxDriver, 0, 1060, 40));
+        out.driver(&event(190, Kind::TxDriver, 0, 1100, 50));
+        assert_eq!(out.first_of_call(7, KEY), Some(105));
+        assert_eq!(told(out.clone(), 190).1.queued_ns, 150);
+        assert_eq!(told(out.clone(), 161).1.queued_ns, 105);
+        assert_eq!(told(out, 160).1.queued_ns, 0, "a segment of its own was not seen in the queue");
+    }
+
+    #[test]
+    fn a_retransmission_counts_while_the_reply_waits_in_its_socket() {
+        let with = |ts, xmit| {
+            let mut out = Outgoing::default();
+            out.retransmitted(&event(ts, Kind::TcpRetransmit, 0, 900, 100));
+            told(out, xmit).1.repairing
+        };
+        assert!(!with(109, 200), "before the call had ended: its own thread's time");
+        assert!(with(110, 200) && with(200, 200));
+        assert!(!with(201, 200), "after the reply was handed over");
+        let mut out = Outgoing::default();
+        out.sent(KEY, &event(110, Kind::Send, flow_flags::RECOVERY, 1000, 100));
+        assert!(told(out, 200).1.repairing, "the repair had begun before");
+    }
+
+    /// A recording of an emulated igb said that 154 of 261 replies had been dropped, all of which the NIC had sent.
+    #[test]
+    fn a_packet_that_the_nic_has_stamped_is_not_dropped_by_the_driver_that_lets_go_of_it() {
+        let mut out = Outgoing::default();
+        let drop_of = |ts| event(ts, Kind::SkbDrop, flow_flags::OUT, 1000, 100 | 2 << 32);
+        out.left(&event(150, Kind::NicTx, 0, 1100, 0));
+        out.dropped(&drop_of(151));
+        assert_eq!(out.counts, Counts::default());
+        out.dropped(&drop_of(300));
+        assert_eq!(out.counts.dropped, BTreeMap::from([(2, 1)]), "it is sent again, and dropped");
+        out.left(&event(350, Kind::NicTx, 0, 1100, 0));
+        out.dropped(&event(351, Kind::SkbDrop, flow_flags::OUT, 1100, 100 | 2 << 32));
+        assert_eq!(out.counts.dropped, BTreeMap::from([(2, 2)]), "another packet");
+    }
+
+    #[test]
+    fn a_drop_on_the_way_out_is_the_reply_s_when_it_comes_between_its_call_and_its_hand_over() {
+        let with = |ts, xmit| {
+            let mut out = Outgoing::default();
+            out.dropped(&event(ts, Kind::SkbDrop, flow_flags::OUT, 1000, 100 | 65 << 32));
+            let (m, extra) = told(out, xmit);
+            (extra.dropped_ns, extra.drop_reason, m.flags & flags::REPLY_DROPPED != 0)
+        };
+        assert_eq!(with(99, 200), (0, 0, false));
+        assert_eq!(with(105, 200), (105, 65, false));
+        assert_eq!(with(201, 200), (0, 0, false));
+        assert_eq!(with(105, 0), (0, 0, true), "a datagram that never came to the driver");
+    }
+}

@@ -1,0 +1,284 @@
+//! The replies of a framed flow: which send calls and which hand-overs to the driver are a request's. In: packets to the
+//! driver as framed, send calls. Out: send and hand-over times of messages in [`Found`].
+//!
+//! A reply's sending begins with the send call of its first byte, and the reply is under way when the driver has its last.
+//! A packet is mostly given to the driver inside the send call, whose event comes at its end: a framed reply waits for it.
+//! Requests whose reply was not found (its bytes were not framed) share out the send calls that no reply claims, by
+//! order, as without a protocol.
+
+use std::collections::VecDeque;
+
+use tailsight_protocol::frame::{Frame, Pairing, ReplyFrame, Segment, Why};
+
+use super::capture::Open;
+use super::{Place, reason};
+use crate::messages::Found;
+use crate::messages::replies::{Replies, SendCall};
+use crate::model::flags;
+
+/// A request that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Its number on the flow.
+    pub seq: u64,
+    /// Its message; none when its packets were not seen.
+    pub message: Option<u32>,
+    /// It is answered only when there is something to say.
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    from: u64,
+    to: u64,
+    call: SendCall,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Xmit {
+    to: u64,
+    ts: u64,
+    cpu: u16,
+}
+
+/// The reply before, of the same receive call.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    recv_ns: u64,
+    tid: u32,
+    sent_ns: u64,
+    own_from_ns: u64,
+}
+
+/// The state of a flow's replies.
+#[derive(Debug, Default)]
+pub struct Answers {
+    place: Place,
+    waiting: VecDeque<Waiting>,
+    /// Framed, in the order of the stream; their send calls are not known yet.
+    framed: VecDeque<Frame>,
+    sends: VecDeque<Sent>,
+    xmits: VecDeque<Xmit>,
+    before: Option<Before>,
+    /// Messages whose reply is not known.
+    unpaired: Vec<u32>,
+    /// Send calls whose bytes are no known request's reply.
+    unclaimed: Vec<SendCall>,
+    frames: Vec<Frame>,
+}
+
+/// More replies than this without a send call are not waited for.
+const LIMIT: usize = 1 << 16;
+
+impl Answers {
+    /// A request was received.
+    pub fn expect(&mut self, request: Waiting) {
+        if self.waiting.len() == LIMIT {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(request);
+    }
+
+    /// A message in which no request is known was received.
+    pub fn unknown(&mut self, message: u32) {
+        self.unpaired.push(message);
+    }
+
+    /// A packet was given to the driver; `feed` frames it.
+    pub fn xmit(
+        &mut self,
+        packet: &Open,
+        cpu: u16,
+        captured: &[u8],
+        found: &mut Found,
+        feed: impl FnOnce(Segment<'_>, &mut Vec<Frame>),
+    ) {
+        let from = self.place.at(packet.seq);
+        let to = from + u64::from(packet.len);
+        self.place.at(packet.seq.wrapping_add(packet.len));
+        if self.xmits.back().is_none_or(|x| to > x.to) {
+            self.xmits.push_back(Xmit { to, ts: packet.ts, cpu });
+        }
+        feed(Segment { offset: from, len: to - from, captured }, &mut self.frames);
+        self.framed.extend(self.frames.drain(..));
+        self.resolve(false, found);
+    }
+
+    /// A send call took `bytes` bytes up to `call.end`.
+    pub fn sent(&mut self, call: SendCall, bytes: u32, found: &mut Found) {
+        let to = self.place.at(call.end);
+        self.sends.push_back(Sent { from: to.saturating_sub(u64::from(bytes)), to, call });
+        self.resolve(false, found);
+    }
+
+    /// Replies whose send calls are all known become their requests'.
+    fn resolve(&mut self, at_end: bool, found: &mut Found) {
+        while let Some(frame) = self.framed.front().copied() {
+            let (from, to) = match frame {
+                Frame::Reply(ReplyFrame { from, to, .. }) | Frame::Unsolicited { from, to } => (from, to),
+                Frame::Lost { from, to, .. } => (from, to),
+                Frame::Request(_) => (0, 0),
+            };
+            let known = self.sends.back().is_some_and(|s| s.to >= to);
+            if !known && !at_end && self.framed.len() < LIMIT {
+                break;
+            }
+            self.framed.pop_front();
+            match frame {
+                Frame::Reply(reply) => self.reply(&reply, found),
+                Frame::Lost { why, .. } => {
+                    if why != Why::Unfinished {
+                        *found.framing.why.entry(reason(why).to_owned()).or_default() += 1;
+                    }
+                    self.unclaim(from, to);
+                }
+                _ => {}
+            }
+            while self.sends.front().is_some_and(|s| s.to <= to) {
+                self.sends.pop_front();
+            }
+            while self.xmits.front().is_some_and(|x| x.to <= to) {
+                self.xmits.pop_front();
+            }
+        }
+    }
+
+    fn reply(&mut self, frame: &ReplyFrame, found: &mut Found) {
+        let Some(seq) = frame.request else { return self.unclaim(frame.from, frame.to) };
+        while let Some(request) = self.waiting.front().copied()
+            && request.seq <= seq
+        {
+            self.waiting.pop_front();
+            if request.seq < seq {
+                self.skip(request, found);
+                continue;
+            }
+            self.share_out(found);
+            if let Some(index) = request.message {
+                self.answer(index, frame, found);
+            }
+            return;
+        }
+        self.unclaim(frame.from, frame.to);
+    }
+
+    /// A later request was answered before this one.
+    fn skip(&mut self, request: Waiting, found: &mut Found) {
+        let Some(index) = request.message else { return };
+        if request.quiet {
+            found.messages[index as usize].flags |= flags::NO_REPLY;
+        } else {
+            found.framing.unpaired += 1;
+            self.unpaired.push(index);
+        }
+    }
+
+    fn answer(&mut self, index: u32, frame: &ReplyFrame, found: &mut Found) {
+        let message = &mut found.messages[index as usize];
+        let extra = &mut found.extras[index as usize];
+        message.reply_bytes = (frame.to - frame.from).min(u64::from(u32::MAX)) as u32;
+        message.flags |= match frame.pairing {
+            Pairing::Id => flags::PAIRED_BY_ID,
+            Pairing::Order => flags::PAIRED_BY_ORDER,
+            _ => flags::PAIRING_ASSUMED,
+        };
+        // The send call of the first byte, and that of the last.
+        let first = self.sends.iter().find(|s| s.to > frame.from && s.from <= frame.from);
+        let last = self.sends.iter().find(|s| s.to >= frame.to && s.from < frame.to);
+        let (Some(first), Some(last)) = (first, last) else {
+            return;
+        };
+        let call = &first.call;
+        let entered = if call.entered < call.ts && call.entered >= message.recv_ns {
+            call.entered
+        } else {
+            // Known only when it was done: it began at the latest when its first byte was given to the driver.
+            let new = |x: &&Xmit| x.to > frame.from && x.ts >= message.recv_ns;
+            self.xmits.iter().find(new).map_or(call.ts, |x| x.ts.min(call.ts))
+        };
+        if entered < message.recv_ns {
+            return;
+        }
+        message.send_ns = entered;
+        extra.send_tid = call.tid;
+        extra.sent_ns = last.call.ts;
+        extra.reply_end = last.call.end.wrapping_sub((last.to - frame.to) as u32);
+        if let Some(x) = self.xmits.iter().find(|x| x.to >= frame.to && x.ts >= entered) {
+            message.xmit_ns = x.ts;
+            extra.xmit_cpu = x.cpu;
+        }
+        // Requests of one receive call are served one after another, and this one's turn came when the reply before was
+        // sent. In one send call with that reply, its turn cannot be told.
+        let batch = self.before.filter(|b| b.recv_ns == message.recv_ns && b.tid == message.tid);
+        if let Some(before) = batch {
+            let same = before.sent_ns >= call.ts;
+            extra.own_from_ns = if same { before.own_from_ns } else { before.sent_ns };
+            message.flags |= if same { flags::SHARED_REPLY } else { 0 };
+        }
+        self.before = Some(Before {
+            recv_ns: message.recv_ns,
+            tid: message.tid,
+            sent_ns: last.call.ts,
+            own_from_ns: extra.own_from_ns,
+        });
+    }
+
+    /// The send calls of `from..to` are no known request's.
+    fn unclaim(&mut self, from: u64, to: u64) {
+        for send in self.sends.iter().filter(|s| s.to > from && s.from < to) {
+            if self.unclaimed.last().is_some_and(|u| u.ts >= send.call.ts) {
+                continue;
+            }
+            let xmit = self.xmits.iter().find(|x| x.to >= send.to).map(|x| (x.ts, x.cpu));
+            self.unclaimed.push(SendCall { inline_xmit: xmit, ..send.call });
+        }
+        if self.unpaired.is_empty() && self.unclaimed.len() > LIMIT {
+            self.unclaimed.drain(..LIMIT / 2);
+        }
+    }
+
+    /// What has no reply of its own gets the send calls without a request, by order.
+    fn share_out(&mut self, found: &mut Found) {
+        if self.unpaired.is_empty() {
+            return;
+        }
+        let unpaired = std::mem::take(&mut self.unpaired);
+        let mut unpaired: Vec<(u64, u32)> =
+            unpaired.into_iter().map(|i| (found.messages[i as usize].recv_ns, i)).collect();
+        unpaired.sort_unstable();
+        let mut replies = Replies::default();
+        let mut sends = std::mem::take(&mut self.unclaimed).into_iter().peekable();
+        for batch in unpaired.chunk_by(|a, b| a.0 == b.0) {
+            while let Some(call) = sends.next_if(|s| s.ts < batch[0].0) {
+                replies.sent(call, found);
+            }
+            replies.received(batch.iter().map(|x| x.1), found);
+        }
+        sends.for_each(|call| {
+            replies.sent(call, found);
+        });
+        replies.end(found);
+        for (_, i) in unpaired {
+            let message = &mut found.messages[i as usize];
+            if message.flags & flags::UNFRAMED == 0 && message.send_ns != 0 {
+                message.flags |= flags::PAIRING_ASSUMED;
+            }
+        }
+    }
+
+    /// The flow or the recording ended. `frames`: the framer's last.
+    pub fn end(&mut self, frames: Vec<Frame>, found: &mut Found) {
+        let reply = |f: &Frame| {
+            use tailsight_protocol::frame::Direction::Replies;
+            matches!(f, Frame::Reply(_) | Frame::Unsolicited { .. } | Frame::Lost { direction: Replies, .. })
+        };
+        self.framed.extend(frames.into_iter().filter(reply));
+        self.resolve(true, found);
+        // What was sent and not given to the driver is nobody's reply as far as is known.
+        self.unclaim(0, u64::MAX);
+        for request in std::mem::take(&mut self.waiting) {
+            self.skip(request, found);
+        }
+        self.share_out(found);
+    }
+}

@@ -1,0 +1,85 @@
+//! Requests as messages (`record --protocol`). In: packets with their first bytes, receive and send calls. Out: one message
+//! a request, with its class and its own reply; where no request is known, the segments, as without a protocol.
+//!
+//! [`capture`] puts the payload pieces together, [`flow`] turns a flow's received bytes into messages, [`answers`] finds
+//! the send calls and hand-overs of their replies, [`classes`] names what they are. The framing itself is
+//! `tailsight_protocol::frame`'s.
+
+pub mod answers;
+pub mod capture;
+pub mod classes;
+pub mod flow;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tailsight_protocol::frame::Why;
+
+use crate::messages::sequence_diff;
+
+/// How far requests were found in a run that was recorded with a protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Framing {
+    /// The protocol, as `--protocol` names it.
+    pub protocol: String,
+    /// Messages that are one request each.
+    pub framed: u64,
+    /// Messages that are segments, for no request is known in their bytes.
+    pub lost: u64,
+    /// Requests that should have a reply and for which none was found in the bytes sent (those at the end of the recording
+    /// are among them); some have a send call by order all the same.
+    pub unpaired: u64,
+    /// Stretches of either direction without known messages, by reason.
+    pub why: BTreeMap<String, u64>,
+}
+
+/// Why a stretch has no messages, in words.
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::NotABeginning => "does not begin like a message",
+        Why::HeadNotCaptured => "a message's head lies beyond the bytes kept",
+        Why::Gap => "a segment is missing",
+        Why::Garbage => "not the protocol",
+        Why::TooLarge => "a head too large",
+        Why::Switched => "the connection changed its protocol",
+        Why::Unfinished => "the recording ended inside a message",
+        _ => "other",
+    }
+}
+
+/// Where sequence numbers lie in their stream: 64 bits, the first one seen at [`Place::FIRST`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    last: Option<(u32, u64)>,
+}
+
+impl Place {
+    /// The place of the first sequence number seen; others may lie before it.
+    pub const FIRST: u64 = 1 << 40;
+
+    /// The place of a sequence number, which lies within 2 GiB of the one before.
+    pub fn at(&mut self, seq: u32) -> u64 {
+        let (last, place) = self.last.unwrap_or((seq, Place::FIRST));
+        let at = place.saturating_add_signed(i64::from(sequence_diff(seq, last)));
+        if at >= place {
+            self.last = Some((seq, at));
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_go_on_over_the_wrap() {
+        let mut p = Place::default();
+        assert_eq!(p.at(u32::MAX - 5), Place::FIRST);
+        assert_eq!(p.at(4), Place::FIRST + 10);
+        assert_eq!(p.at(u32::MAX - 15), Place::FIRST - 10);
+        assert_eq!(p.at(0x7000_0004), Place::FIRST + 10 + 0x7000_0000);
+        assert_eq!(p.at(0xe000_0004), Place::FIRST + 10 + 0xe000_0000);
+        assert_eq!(p.at(0x5000_0004), Place::FIRST + 10 + 0x1_5000_0000);
+    }
+}

@@ -1,0 +1,52 @@
+//! The stages that follow from the thread timelines: when the thread was woken, when it got its core, and how many
+//! messages it took in between.
+
+use rustc_hash::FxHashMap;
+
+use crate::scan::Scan;
+use crate::timelines::threads::{State, Stretch};
+
+/// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message.
+pub fn complete(scan: &mut Scan) {
+    let mut received: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+    for m in &scan.messages {
+        received.entry(m.tid).or_default().push(m.recv_ns);
+    }
+    #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
+    received.values_mut().for_each(|times| times.sort());
+    let mut wakes: FxHashMap<u32, Vec<Option<u32>>> = FxHashMap::default();
+    for m in &mut scan.messages {
+        // Received by the same thread after this one's hand-off and before its own receive call.
+        if let Some(times) = received.get(&m.tid) {
+            let after = times.partition_point(|&t| t <= m.handoff_ns);
+            let before = times.partition_point(|&t| t < m.recv_enter_ns.max(m.handoff_ns));
+            m.ahead = before.saturating_sub(after) as u32;
+        }
+        let Some(thread) = scan.threads.get(m.tid) else { continue };
+        let Some(last) = thread.at(m.recv_ns) else { continue };
+        let wakes = wakes.entry(m.tid).or_insert_with(|| last_wakes(&thread.stretches));
+        let woken = wakes[last].map(|i| i as usize).filter(|&i| thread.stretches[i].from > m.handoff_ns);
+        if let Some(i) = woken {
+            m.wake_ns = thread.stretches[i].from;
+        }
+        let from = woken.or_else(|| thread.at(m.handoff_ns)).unwrap_or(0).min(last);
+        let after = m.wake_ns.max(m.handoff_ns);
+        let running = |s: &&Stretch| matches!(s.state, State::Running { .. });
+        let on = thread.stretches[from..=last].iter().find(running);
+        m.on_cpu_ns = on.map_or(after, |s| s.from.max(after));
+    }
+}
+
+/// For each stretch, the last one up to it that a wake-up began.
+fn last_wakes(stretches: &[Stretch]) -> Vec<Option<u32>> {
+    let mut last = None;
+    (0u32..)
+        .zip(stretches)
+        .map(|(i, s)| {
+            if s.waker.is_some() {
+                last = Some(i);
+            }
+            last
+        })
+        .collect()
+}

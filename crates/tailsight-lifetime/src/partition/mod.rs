@@ -1,0 +1,212 @@
+//! The exact partition: each leg's time by role and owner.
+//!
+//! Short pieces of a path are walked and summed; long waits for a busy thread or core are read off a [`PrefixSums`]. Messages
+//! are worked on in chunks, on all cores.
+
+pub mod prefix_sums;
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+
+use crate::messages::Extra;
+use crate::model::{LEGS, Leg, Message, OwnerId, Part, Role};
+use crate::partition::prefix_sums::{Builder, PrefixSums};
+use crate::path::{self, LONG_NS, Owners, Piece, Step, Walk};
+use crate::scan::Scan;
+
+/// Messages that one core works on at a time. Their number does not depend on the machine, so that owners are met in the same
+/// order on every machine.
+const CHUNK: usize = 8192;
+
+/// Parts of messages, leg by leg (receive, service, transmit): message i owns `parts[offsets[i]..offsets[i + 1]]`.
+#[derive(Clone, Debug)]
+pub struct Legs {
+    /// The parts.
+    pub parts: [Vec<Part>; 3],
+    /// Where each message's parts begin, and where the last one's end.
+    pub offsets: [Vec<u32>; 3],
+}
+
+impl Legs {
+    /// Of no messages yet.
+    fn none() -> Legs {
+        Legs { parts: Default::default(), offsets: [vec![0], vec![0], vec![0]] }
+    }
+
+    /// The partition of every message of a run.
+    pub fn of(scan: &Scan, owners: &mut Owners) -> Legs {
+        Legs::in_chunks(scan, owners, CHUNK)
+    }
+
+    /// The same, with a number of messages that are worked on at a time.
+    pub fn in_chunks(scan: &Scan, owners: &mut Owners, chunk: usize) -> Legs {
+        let mut all = Legs::none();
+        all.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
+        all.parts.iter_mut().for_each(|parts| parts.reserve(scan.messages.len() * 6));
+        // Not all chunks at once: their parts would be there twice.
+        let together = chunk * 4 * rayon::current_num_threads();
+        for (messages, extras) in scan.messages.chunks(together).zip(scan.extras.chunks(together)) {
+            let chunks = messages.par_chunks(chunk).zip(extras.par_chunks(chunk));
+            let done: Vec<_> = chunks.map(|(messages, extras)| Legs::of_chunk(scan, messages, extras)).collect();
+            done.into_iter().for_each(|(legs, met)| all.append(&legs, &owners.adopt(met)));
+        }
+        all
+    }
+
+    /// The partition of some messages that follow one another, with owners of their own.
+    fn of_chunk(scan: &Scan, messages: &[Message], extras: &[Extra]) -> (Legs, Owners) {
+        let (mut legs, mut owners) = (Legs::none(), Owners::default());
+        let ends = || messages.iter().flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
+        let from_ns = ends().map(|(from, _)| from).min().unwrap_or(scan.start_ns);
+        let to_ns = ends().map(|(_, to)| to).max().unwrap_or(scan.end_ns);
+        let mut partition = Partition::within(from_ns, to_ns);
+        for of in messages.iter().zip(extras) {
+            for (l, leg) in LEGS.into_iter().enumerate() {
+                partition.leg(scan, &mut owners, of, leg, &mut legs.parts[l]);
+                legs.offsets[l].push(legs.parts[l].len() as u32);
+            }
+        }
+        (legs, owners)
+    }
+
+    /// Appends those of later messages, whose owner i is `owners[i]` here.
+    fn append(&mut self, later: &Legs, owners: &[OwnerId]) {
+        for leg in 0..3 {
+            let begin = self.parts[leg].len() as u32;
+            let parts = later.parts[leg].iter();
+            self.parts[leg].extend(parts.map(|part| Part { owner: owners[part.owner as usize], ..*part }));
+            self.offsets[leg].extend(later.offsets[leg][1..].iter().map(|end| begin + end));
+        }
+    }
+}
+
+/// Sums legs, one after the other.
+pub struct Partition {
+    timelines: Timelines,
+    sum: Sum,
+    pieces: Vec<Piece>,
+}
+
+impl Partition {
+    /// For legs that begin and end within `from_ns..=to_ns`.
+    pub fn within(from_ns: u64, to_ns: u64) -> Partition {
+        let timelines = Timelines { from_ns, to_ns, threads: FxHashMap::default(), cores: FxHashMap::default() };
+        Partition { timelines, sum: Sum::default(), pieces: Vec::new() }
+    }
+
+    /// Appends the parts of one measured leg to `out`: nothing when the leg was not seen.
+    pub fn leg(
+        &mut self,
+        scan: &Scan,
+        owners: &mut Owners,
+        (message, extra): (&Message, &Extra),
+        leg: Leg,
+        out: &mut Vec<Part>,
+    ) {
+        self.sum.begin();
+        let mut pieces = std::mem::take(&mut self.pieces);
+        path::pieces(scan, message, extra, leg, &mut pieces);
+        for piece in pieces.drain(..) {
+            let sum = &mut self.sum;
+            let line = match piece {
+                Piece::Others { tid, from, to } => Some((self.timelines.thread(scan, owners, tid), from, to)),
+                Piece::Core { cpu, from, to } if to - from > LONG_NS => {
+                    Some((self.timelines.core(scan, owners, cpu), from, to))
+                }
+                _ => None,
+            };
+            match line {
+                Some((line, from, to)) => line.sum(from, to, |role, owner, ns, begins| match owner {
+                    Some(owner) => sum.add(out, role, owner, ns, begins),
+                    None => sum.add_hooks(role, ns, begins),
+                }),
+                None => {
+                    let each = |Step { span, hooks_ns }: Step| {
+                        if hooks_ns > 0 {
+                            sum.add_hooks(span.role, u64::from(hooks_ns), 1);
+                        }
+                        if span.from_ns < span.to_ns {
+                            sum.add(out, span.role, span.owner, span.to_ns - span.from_ns, u32::from(span.begins));
+                        }
+                    };
+                    Walk { scan, owners, each }.piece(piece);
+                }
+            }
+        }
+        for (role, hooks) in [Role::R, Role::A].into_iter().zip(std::mem::take(&mut self.sum.hooks)) {
+            if hooks.0 > 0 {
+                self.sum.add(out, role, owners.profiler(), hooks.0, hooks.1);
+            }
+        }
+        self.pieces = pieces;
+    }
+}
+
+/// Timelines summed ahead, each made when first needed.
+struct Timelines {
+    from_ns: u64,
+    to_ns: u64,
+    threads: FxHashMap<u32, PrefixSums>,
+    cores: FxHashMap<u16, PrefixSums>,
+}
+
+impl Timelines {
+    fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32) -> &PrefixSums {
+        let piece = Piece::Others { tid, from: self.from_ns, to: self.to_ns };
+        self.threads.entry(tid).or_insert_with(|| walked(scan, owners, piece))
+    }
+
+    fn core(&mut self, scan: &Scan, owners: &mut Owners, cpu: u16) -> &PrefixSums {
+        let piece = Piece::Core { cpu, from: self.from_ns, to: self.to_ns };
+        self.cores.entry(cpu).or_insert_with(|| walked(scan, owners, piece))
+    }
+}
+
+fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> PrefixSums {
+    let mut line = Builder::default();
+    Walk { scan, owners, each: |step| line.push(step) }.piece(piece);
+    line.finish()
+}
+
+/// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current leg.
+#[derive(Default)]
+struct Sum {
+    stamp: u32,
+    slots: Vec<Slot>,
+    /// The recorder's hooks, by role (R, A): ns and how often. They are at nearly every step, so apart.
+    hooks: [(u64, u32); 2],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    stamp: u32,
+    /// Index of the part.
+    place: u32,
+}
+
+impl Sum {
+    /// Begins the next leg. Stamps count from 1, so that fresh slots belong to no leg.
+    fn begin(&mut self) {
+        self.stamp += 1;
+    }
+
+    fn add_hooks(&mut self, role: Role, ns: u64, begins: u32) {
+        let hooks = &mut self.hooks[usize::from(role == Role::A)];
+        *hooks = (hooks.0 + ns, hooks.1.saturating_add(begins));
+    }
+
+    fn add(&mut self, out: &mut Vec<Part>, role: Role, owner: OwnerId, ns: u64, begins: u32) {
+        let slot = owner as usize * 2 + usize::from(role == Role::A);
+        if slot >= self.slots.len() {
+            self.slots.resize(slot + 64, Slot::default());
+        }
+        let slot = &mut self.slots[slot];
+        if slot.stamp != self.stamp {
+            *slot = Slot { stamp: self.stamp, place: out.len() as u32 };
+            out.push(Part { role, owner, count: 0, ns: 0 });
+        }
+        let part = &mut out[slot.place as usize];
+        part.ns += ns;
+        part.count = part.count.saturating_add(begins.min(u32::from(u16::MAX)) as u16);
+    }
+}

@@ -1,0 +1,240 @@
+//! The pieces of a leg: where a message was bound to a core, where to a thread, and where it waited for neither.
+//!
+//! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
+
+use crate::messages::Extra;
+use crate::messages::backend_calls::NOBODY;
+use crate::model::{Frame, Leg, Message, Role, flags};
+use crate::scan::Scan;
+use crate::timelines::threads::State;
+
+/// A stretch of a message's path that is walked in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bound to a core: everything that ran there.
+    Core {
+        /// The core.
+        cpu: u16,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+    /// Bound to a thread.
+    Thread {
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+        /// Whose work is the message's.
+        focus: Focus,
+    },
+    /// Bound to a thread that only works for others meanwhile: the same for every message, so it can be summed ahead.
+    Others {
+        /// The thread.
+        tid: u32,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+    /// A wait that is no task's: for the NIC, for missing bytes, for another server's answer, for the turn of a reply.
+    Waits {
+        /// For what.
+        frame: Frame,
+        /// On which side of the hand-off.
+        role: Role,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
+}
+
+/// Whose work on a thread's path counts as the message's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Focus {
+    /// The thread whose own work counts as the message's.
+    pub(super) tid: u32,
+    /// From here on the thread works for this message (until then, inside busy periods, for others).
+    pub(super) own_from: u64,
+    /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
+    pub(super) handoff: Option<(u16, u64)>,
+    /// The message is a new connection's first: until its thread has it, others set the connection up.
+    pub(super) setup: bool,
+    /// Why another thread is followed: the sleep of the message's own thread that it ended.
+    pub(super) because: Option<Frame>,
+    /// The threads that are known to have worked for this message besides, each with a time at which it did.
+    pub(super) mine: [(u32, u64); 2],
+    /// A sleep of the thread that began before this was a wait for work.
+    pub(super) since: u64,
+    /// Sleeps are known to end up to here, beyond the piece itself.
+    pub(super) until: u64,
+    /// The message; [`NOBODY`]: whichever.
+    pub(super) message: u32,
+    /// The answer of another server was received then, by this thread: until then it may serve others.
+    pub(super) answered: u64,
+    /// Not the message's own thread, but one that ended a sleep of it.
+    pub(super) followed: bool,
+    /// The threads followed hand on what a packet or a timer brought; none of them holds a lock.
+    pub(super) handed: bool,
+}
+
+impl Focus {
+    pub(super) fn new(tid: u32, own_from: u64) -> Focus {
+        Focus {
+            tid,
+            own_from,
+            handoff: None,
+            setup: false,
+            because: None,
+            mine: [(0, 0); 2],
+            since: 0,
+            until: 0,
+            message: NOBODY,
+            answered: 0,
+            followed: false,
+            handed: false,
+        }
+    }
+}
+
+/// A wait for a busy thread shorter than this is walked; summing ahead pays for long ones.
+pub const LONG_NS: u64 = 200_000;
+
+/// The pieces of one measured leg, in order; nothing when the leg was not seen.
+pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
+    let Some((from, to)) = m.ends(leg) else { return };
+    match leg {
+        Leg::Receive => {
+            let nic = from;
+            let from = m.driver_ns.clamp(from, to);
+            if nic < from {
+                out.push(Piece::Waits { frame: Frame::NicToDriver, role: Role::R, from: nic, to: from });
+            }
+            let handoff = m.handoff_ns.clamp(from, to);
+            let held = m.flags & flags::HELD != 0;
+            if !held && extra.arrived_ns == 0 {
+                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
+            } else {
+                let begun = m.stack_ns.clamp(from, handoff);
+                let arrived = extra.arrived_ns.clamp(begun, handoff);
+                let whole = if held { extra.held_until_ns.clamp(arrived, handoff) } else { arrived };
+                out.push(Piece::Core { cpu: extra.stack_cpu, from, to: begun });
+                out.push(Piece::Waits { frame: Frame::RequestArriving, role: Role::R, from: begun, to: arrived });
+                out.push(Piece::Waits { frame: Frame::TcpHole, role: Role::R, from: arrived, to: whole });
+                out.push(Piece::Core { cpu: m.handoff_cpu, from: whole, to: handoff });
+            }
+            let setup = m.flags & flags::FIRST != 0;
+            let handed = Some((m.handoff_cpu, handoff));
+            let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
+            let focus = Focus { handoff: handed, setup, message: m.id, ..Focus::new(m.tid, own_from) };
+            let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
+            if let Some((from, giver)) = given {
+                // Until then the connection was the accepting thread's, whatever the receiving one did.
+                let because = Some(Frame::ConnectionSetup);
+                out.push(Piece::Thread { from: handoff, to: from, focus: Focus { because, ..Focus::new(giver, 0) } });
+                out.push(Piece::Thread { from, to, focus });
+            } else {
+                thread_pieces(scan, handoff, to, focus, out);
+            }
+        }
+        Leg::Service => {
+            // A thread that answers what another one received, and slept since before, waited for work.
+            let since = if extra.send_tid == m.tid { 0 } else { from };
+            let mut focus = Focus {
+                mine: [(m.tid, m.recv_enter_ns), (0, 0)],
+                since,
+                until: to,
+                message: m.id,
+                ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
+            };
+            let mut at = from;
+            for call in scan.peers.calls(m.id) {
+                let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
+                thread_pieces(scan, at, begin, focus, out);
+                let frame = Frame::Peer { symbol: call.peer };
+                out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
+                at = end;
+                // The answer is there; what the thread that takes it still does for others is ahead.
+                focus.mine[1] = (call.tid, call.received);
+                if call.tid == focus.tid {
+                    focus.answered = call.received.min(to);
+                }
+            }
+            thread_pieces(scan, at, to, focus, out);
+        }
+        Leg::Transmit => {
+            let nic = to;
+            let to = m.xmit_ns.clamp(from, to);
+            let called = extra.sent_ns.clamp(from, to);
+            let focus = Focus::new(extra.send_tid, from);
+            thread_pieces(scan, from, called, focus, out);
+            waits(extra, scan.drop_reason(extra.drop_reason), called, to, out);
+            if to < nic {
+                out.push(Piece::Waits { frame: Frame::DriverToNic, role: Role::A, from: to, to: nic });
+            }
+        }
+        Leg::Total => {}
+    }
+}
+
+/// What a reply waited for from the end of its send call until its last byte was given to the driver: a repair of the
+/// connection or its turn in the socket, then the queueing discipline. What was dropped waits to be sent again.
+fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
+    let known = extra.queued_ns != 0;
+    let queued = if known { extra.queued_ns.clamp(from, to) } else { to };
+    let dropped = if extra.dropped_ns != 0 { extra.dropped_ns.clamp(from, queued) } else { queued };
+    let socket = match (extra.repairing, known) {
+        (true, _) => Frame::TxRecovery,
+        (false, true) => Frame::TxSocket,
+        (false, false) => Frame::TxQueued,
+    };
+    let mut wait = |frame, from, to| out.push(Piece::Waits { frame, role: Role::A, from, to });
+    wait(socket, from, dropped);
+    wait(Frame::TxDropped { symbol: reason }, dropped, queued);
+    wait(Frame::TxQdisc, queued, to);
+}
+
+/// When and by whom a thread was given something by another thread of the application, at last between `from` and `to`.
+fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
+    let thread = scan.threads.get(tid)?;
+    let upto = thread.at(to)?;
+    let stretches = thread.stretches[..=upto].iter().rev().take_while(|s| s.from > from);
+    let names = scan.threads.names();
+    let mut given = stretches.filter_map(|s| Some((s.from, s.waker?)));
+    given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
+}
+
+/// A thread's part of a leg: up to the end of the sleep that the message found it in, then until it turns to this
+/// message, then the rest.
+fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Piece>) {
+    let mine = focus.own_from.min(to);
+    if mine.saturating_sub(from) > LONG_NS
+        && let Some(thread) = scan.threads.get(focus.tid)
+        && thread.at(from).is_some()
+    {
+        // The sleep at a time, if the thread sleeps then: a sleep is walked whole, for who ends it says what it was.
+        let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.stretches[i].state, State::Sleeping { .. }));
+        // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
+        let handed = focus.handoff.map_or(from, |(cpu, ts)| interrupt_end(scan, cpu, ts, to).max(from));
+        let busy = sleep(handed).map_or(handed, |i| thread.stretches.get(i + 1).map_or(to, |s| s.from));
+        let turns = sleep(mine).map_or(mine, |i| thread.stretches[i].from);
+        if busy < turns {
+            out.push(Piece::Thread { from, to: busy, focus });
+            out.push(Piece::Others { tid: focus.tid, from: busy, to: turns });
+            out.push(Piece::Thread { from: turns, to, focus });
+            return;
+        }
+    }
+    out.push(Piece::Thread { from, to, focus });
+}
+
+/// When a core that is in interrupt context at `from` leaves it, at most `to`; `from` when it is in none.
+fn interrupt_end(scan: &Scan, cpu: u16, from: u64, to: u64) -> u64 {
+    let Some((core, first)) = scan.cores.get(usize::from(cpu)).and_then(|c| Some((c, c.at(from)?))) else {
+        return from;
+    };
+    let out = core.segments[first..].iter().find(|s| s.from >= to || !scan.tree.within(s.node).interrupt);
+    out.map_or(to, |s| s.from.clamp(from, to))
+}

@@ -1,0 +1,369 @@
+//! Walks pieces of a message's path and hands out their steps.
+//!
+//! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
+
+use tailsight_kernel::syscalls;
+
+use super::owners::{Owners, Seen, sleep_frame};
+use super::pieces::{Focus, Piece};
+use crate::messages::backend_calls::NOBODY;
+use crate::model::{Frame, OwnerId, PathSpan, Role};
+use crate::scan::Scan;
+use crate::timelines::busy_periods;
+use crate::timelines::threads::{Sleep, State, Stretch, Waker};
+
+/// How many wakers are followed from one sleep.
+const WAKER_DEPTH: u32 = 8;
+
+/// A part of a thread's sleep.
+#[derive(Clone, Copy, Debug)]
+struct SleepPart {
+    /// When the whole sleep began.
+    since: u64,
+    from: u64,
+    to: u64,
+    /// When it ended, at least `to`.
+    ended: u64,
+    how: Sleep,
+    waker: Option<Waker>,
+}
+
+/// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What the owner had: nothing when the hooks took it all.
+    pub span: PathSpan,
+    /// The time before `span` that was the hooks', ns, on the same core and in the same role.
+    pub hooks_ns: u16,
+}
+
+impl Step {
+    /// When it begins, the hooks' time included, ns.
+    pub fn from_ns(&self) -> u64 {
+        self.span.from_ns - u64::from(self.hooks_ns)
+    }
+
+    /// Both as spans of a path, those that are not empty.
+    pub fn spans(self, owners: &mut Owners) -> impl Iterator<Item = PathSpan> + use<> {
+        let (from_ns, to_ns) = (self.from_ns(), self.span.from_ns);
+        let hooks =
+            (from_ns < to_ns).then(|| PathSpan { from_ns, to_ns, owner: owners.profiler(), begins: true, ..self.span });
+        hooks.into_iter().chain((self.span.from_ns < self.span.to_ns).then_some(self.span))
+    }
+}
+
+/// Walks pieces and hands out their steps in order, without gap or overlap.
+pub struct Walk<'a, F: FnMut(Step)> {
+    /// The scanned run.
+    pub scan: &'a Scan,
+    /// Owners.
+    pub owners: &'a mut Owners,
+    /// Takes the steps.
+    pub each: F,
+}
+
+impl<F: FnMut(Step)> Walk<'_, F> {
+    /// Walks a piece.
+    pub fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Core { cpu, from, to } => self.core(cpu, from, to, Role::R, None),
+            Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
+            Piece::Others { tid, from, to } => {
+                self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
+            }
+            Piece::Waits { frame, role, from, to } => self.waits(frame, role, from, to),
+        }
+    }
+
+    /// A wait that is no task's.
+    fn waits(&mut self, frame: Frame, role: Role, from: u64, to: u64) {
+        if from < to {
+            let owner = self.owners.single(frame);
+            self.emit(from, to, None, role, owner, true);
+        }
+    }
+
+    fn emit(&mut self, from_ns: u64, to_ns: u64, cpu: Option<u16>, role: Role, owner: OwnerId, begins: bool) {
+        if from_ns < to_ns {
+            (self.each)(Step { span: PathSpan { from_ns, to_ns, cpu, role, owner, begins }, hooks_ns: 0 });
+        }
+    }
+
+    /// What ran on a core from `from` to `to`. `focus`: the thread that is on, or waits for, this core.
+    fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(&Focus, bool)>) {
+        if from >= to {
+            return;
+        }
+        let scan = self.scan;
+        let Some(core) = scan.cores.get(usize::from(cpu)) else {
+            let owner = self.owners.unknown();
+            return self.emit(from, to, Some(cpu), role, owner, true);
+        };
+        let mut at = from;
+        let first = match core.at(from) {
+            Some(i) => i,
+            None => {
+                let begin = core.segments.first().map_or(to, |s| s.from.min(to));
+                let owner = self.owners.unknown();
+                self.emit(from, begin, Some(cpu), role, owner, true);
+                at = begin;
+                0
+            }
+        };
+        for i in first..core.segments.len() {
+            if at >= to {
+                break;
+            }
+            let segment = core.segments[i];
+            let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
+            // The recorder's hooks ran here, too. By place, so that any part of a timeline has the same owners.
+            let hooks = (segment.from + u64::from(segment.hooks)).min(end);
+            let mut hooks_ns = hooks.saturating_sub(at) as u16;
+            at = at.max(hooks);
+            let begins = segment.begins || at == from;
+            let seen = match focus {
+                None if segment.serving => Seen::Serving,
+                None => Seen::Other,
+                Some((f, waiting)) => {
+                    if scan.tree.task_of(segment.node) == f.tid {
+                        // The border between others' work and one's own may lie inside a segment.
+                        // A thread that was to hand the message on served others first.
+                        let others = f.followed && f.handoff.is_none() && f.because.is_none();
+                        // In a batch its period is this message's, too, and until the reply before it is others' all the same.
+                        let border = f.own_from.max(f.answered);
+                        let late = at < f.own_from || (at < border || others) && self.serves(f, f.tid, at);
+                        let ahead = segment.serving && late;
+                        if ahead && !others && border < end {
+                            let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
+                            let span = PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins };
+                            (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
+                            at = border;
+                        }
+                        if ahead && (others || at < border) { Seen::Ahead } else { Seen::Own }
+                    } else if segment.serving {
+                        let tid = scan.tree.task_of(segment.node);
+                        if self.serves(f, tid, at) { Seen::Serving } else { Seen::Own }
+                    } else if waiting {
+                        Seen::WakePending
+                    } else {
+                        Seen::Other
+                    }
+                }
+            };
+            let owner = match focus {
+                Some((f @ Focus { because: Some(because), tid, .. }, _))
+                    if seen == Seen::Own && scan.tree.task_of(segment.node) == *tid =>
+                {
+                    let serves = segment.serving && self.serves(f, *tid, at);
+                    if segment.serving && !serves {
+                        self.owners.of_node(scan, segment.node, Seen::Own)
+                    } else {
+                        self.owners.waited(scan, segment.node, (*because, serves))
+                    }
+                }
+                _ => self.owners.of_node(scan, segment.node, seen),
+            };
+            let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins };
+            (self.each)(Step { span, hooks_ns });
+            at = end;
+        }
+        if at < to {
+            let owner = self.owners.unknown();
+            self.emit(at, to, Some(cpu), role, owner, true);
+        }
+    }
+
+    /// What a thread did from `from` to `to`.
+    fn thread(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) {
+        if from >= to {
+            return;
+        }
+        let scan = self.scan;
+        let role = Role::A;
+        let Some(thread) = scan.threads.get(tid) else {
+            let owner = self.owners.unknown();
+            return self.emit(from, to, None, role, owner, true);
+        };
+        let stretches: &[Stretch] = &thread.stretches;
+        let mut at = from;
+        let mut i = match thread.at(from) {
+            Some(i) => i,
+            None => {
+                let begin = stretches.first().map_or(to, |s| s.from.min(to));
+                // Before a thread was made, its work was its maker's.
+                match stretches.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
+                    Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
+                        let setup = focus.setup.then_some(Frame::ConnectionSetup);
+                        let focus = Focus { because: focus.because.or(setup), ..focus };
+                        self.thread(maker.tid, from, begin, focus, depth + 1);
+                    }
+                    _ => {
+                        let owner = self.owners.unknown();
+                        self.emit(from, begin, None, role, owner, true);
+                    }
+                }
+                at = begin;
+                0
+            }
+        };
+        // Inside another thread's path its own work is what is being waited for.
+        let focus = Focus { tid, ..focus };
+        while at < to && i < stretches.len() {
+            let end = stretches.get(i + 1).map_or(to, |s| s.from).min(to);
+            match stretches[i].state {
+                State::Running { cpu } => self.core(cpu, at, end, role, Some((&focus, false))),
+                State::Runnable { throttled: true, .. } => {
+                    let owner = self.owners.single(Frame::Throttled);
+                    self.emit(at, end, None, role, owner, true);
+                }
+                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((&focus, true))),
+                State::Sleeping { how } => {
+                    let next = stretches.get(i + 1).filter(|s| s.from <= to.max(focus.until));
+                    let ended = next.map_or(end, |s| s.from.max(end));
+                    let part = SleepPart {
+                        since: stretches[i].from,
+                        from: at,
+                        to: end,
+                        ended,
+                        how,
+                        waker: next.and_then(|s| s.waker),
+                    };
+                    self.asleep(part, focus, depth);
+                }
+                State::Unknown => {
+                    let owner = self.owners.unknown();
+                    self.emit(at, end, None, role, owner, true);
+                }
+            }
+            at = at.max(end);
+            i += 1;
+        }
+        if at < to {
+            let owner = self.owners.unknown();
+            self.emit(at, to, None, role, owner, true);
+        }
+    }
+
+    /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
+    fn asleep(&mut self, part: SleepPart, focus: Focus, depth: u32) {
+        let SleepPart { since, from, to, ended, how, waker } = part;
+        let names = self.scan.threads.names();
+        let mut by = self.ended_by(focus, waker);
+        if let Some(waker) = waker {
+            let hands_off = focus
+                .handoff
+                .is_some_and(|(cpu, ts)| waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, ended));
+            if hands_off {
+                return self.core(waker.cpu, from, to, Role::R, None);
+            }
+            if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
+                // A thread that slept when the message came waited for work, which the other one hands it; one that
+                // fell asleep since waits for what the other one holds.
+                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts) && since >= focus.since && !focus.handed;
+                // In the receive leg the thread fell asleep with the message there: what it waits for is not this message's.
+                let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
+                let origin = if looks { self.origin(waker.tid, from, ended, focus, depth) } else { None };
+                if let Some((at, owner)) = origin {
+                    self.emit(from, at.min(to), None, Role::A, owner, true);
+                    let focus = Focus { handed: true, followed: true, until: ended, ..focus };
+                    return self.thread(waker.tid, at, to, focus, depth + 1);
+                }
+                let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
+                let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
+                return self.thread(waker.tid, from, to, focus, depth + 1);
+            }
+            if !waker.interrupt && !how.stopped {
+                by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
+            }
+        }
+        // It waits for an answer that it needs for the messages before this one.
+        let ahead = depth == 0
+            && focus.because.is_none()
+            && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
+            && !how.uninterruptible
+            && !how.io
+            && syscalls::waits_for_data(how.nr)
+            && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
+        let owner = match focus.because {
+            None if ahead => self.owners.ahead_asleep(how, by),
+            // A thread that others wait for sleeps itself.
+            Some(because) => {
+                let serves = busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
+                    && self.serves(&focus, focus.tid, since);
+                // File locks queue up: who comes later waits for the one before it in the queue, which waits for the same lock.
+                let queued = syscalls::locks_a_file(how.nr)
+                    && matches!(by, Some(Frame::WokenBy { .. }))
+                    && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
+                if queued || !serves && syscalls::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
+                    // Nobody holds a lock while it waits for whatever comes.
+                    self.owners.blocked(how, by)
+                } else {
+                    self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
+                }
+            }
+            None => self.owners.blocked(how, by),
+        };
+        self.emit(from, to, None, Role::A, owner, true);
+    }
+
+    /// Whether a thread that is in a busy period at `ts` serves messages other than this one.
+    fn serves(&self, focus: &Focus, tid: u32, ts: u64) -> bool {
+        if focus.mine == [(0, 0); 2] {
+            return true;
+        }
+        let Some(period) = busy_periods::period(&self.scan.busy_periods, tid, ts) else { return false };
+        let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && period.from <= at && at < period.to;
+        !focus.mine.iter().any(mine)
+    }
+
+    /// The server whose packet ended a sleep, when it may have been for this message.
+    fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
+        let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
+        let mine = ready.of == NOBODY || focus.message == NOBODY || ready.of == focus.message;
+        mine.then_some(Frame::Peer { symbol: ready.peer })
+    }
+
+    /// A thread slept from `from` to `to` and `tid` woke it. Unless that one served others or was busy all the while, it
+    /// slept itself, or waited for one that did, until a packet of another server or a timer came: then no lock was held.
+    /// Returns when that was and who has the time until then.
+    fn origin(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) -> Option<(u64, OwnerId)> {
+        let thread = self.scan.threads.get(tid)?;
+        let upto = thread.at(to)?;
+        // Its last sleep that was over by then.
+        let after = (1..=upto).rev().take_while(|&i| thread.stretches[i].from > from);
+        let mut sleeps = after.filter_map(|i| match thread.stretches[i - 1].state {
+            State::Sleeping { how } => Some((i, how)),
+            _ => None,
+        });
+        let (end, how) = sleeps.next()?;
+        let (since, until) = (thread.stretches[end - 1].from, thread.stretches[end].from);
+        let waker = thread.stretches[end].waker;
+        if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
+            return None;
+        }
+        if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {
+            return Some((until, self.owners.blocked(how, Some(peer))));
+        }
+        match waker {
+            Some(w) if !w.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(w.tid) => {
+                self.origin(w.tid, from, until, focus, depth + 1)
+            }
+            _ if syscalls::polls(how.nr) && !how.stopped => Some((until, self.owners.blocked(how, None))),
+            _ => None,
+        }
+    }
+
+    /// Whether a core stayed in interrupt context from the hand-off to the wake-up.
+    fn same_softirq(&self, cpu: u16, handoff: u64, wake: u64) -> bool {
+        let Some(core) = self.scan.cores.get(usize::from(cpu)) else {
+            return false;
+        };
+        let Some(first) = core.at(handoff) else {
+            return false;
+        };
+        core.segments[first..]
+            .iter()
+            .take_while(|s| s.from < wake.max(handoff + 1))
+            .all(|s| self.scan.tree.within(s.node).interrupt)
+    }
+}

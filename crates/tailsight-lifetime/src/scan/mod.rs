@@ -1,0 +1,239 @@
+//! One pass over all events in time order: core timelines, thread timelines, messages.
+
+mod finish;
+mod losses;
+mod receive;
+mod send;
+mod tcp_flow;
+
+use rustc_hash::FxHashMap;
+use tailsight_protocol::Protocol;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::{Error, Event, FlowKey};
+
+use losses::Losses;
+use tcp_flow::TcpFlow;
+
+use crate::input::Facts;
+use crate::input::merge::{Source, in_time_order};
+use crate::messages::backend_calls::{self, Peers};
+use crate::messages::fault_counts::FaultCounts;
+use crate::messages::nic::{NicUse, Stamp};
+use crate::messages::outgoing::{self, Outgoing};
+use crate::messages::replies::Replies;
+use crate::messages::requests::Framing;
+use crate::messages::requests::capture::{Captures, Open};
+use crate::messages::requests::classes::RequestClass;
+use crate::messages::udp::Datagrams;
+use crate::messages::udp_replies::UdpReplies;
+use crate::messages::{Extra, Found};
+use crate::model::{Flow, Incomplete, Message, Sent};
+use crate::timelines::busy_periods::{BusyPeriod, BusyPeriods};
+use crate::timelines::cores::Core;
+use crate::timelines::threads::Threads;
+use crate::timelines::tree::Tree;
+
+/// Everything the pass found.
+#[derive(Debug)]
+pub struct Scan {
+    /// Nodes of the core timelines.
+    pub tree: Tree,
+    /// Core timelines, by core.
+    pub cores: Vec<Core>,
+    /// Thread timelines.
+    pub threads: Threads,
+    /// Busy periods, by thread, in order.
+    pub busy_periods: FxHashMap<u32, Vec<BusyPeriod>>,
+    /// Messages in order of arrival, with what the walk needs.
+    pub messages: Vec<Message>,
+    /// Beside `messages`.
+    pub extras: Vec<Extra>,
+    /// Flows.
+    pub flows: Vec<Flow>,
+    /// Messages lost, by reason.
+    pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
+    /// Page faults of each message's thread while it worked for it; empty when there were none.
+    pub faults: Vec<u32>,
+    /// What the application sent unasked or asked of others, in the order of the send calls, with what the walk needs.
+    pub sent: Vec<(Sent, Extra)>,
+    /// Retransmissions and drops on the way out.
+    pub outgoing: outgoing::Counts,
+    /// How often NUMA balancing moved a thread of the target.
+    pub numa_moves: u64,
+    /// Where the names of drop reasons begin in the symbols, and how many there are.
+    drop_reasons: (u32, u32),
+    /// Time behind later arrivals, by message; see [`crate::messages::overtaken`].
+    pub overtaken: Vec<u64>,
+    /// Servers behind the target.
+    pub peers: backend_calls::Found,
+    /// Classes of requests.
+    pub classes: Vec<RequestClass>,
+    /// How far requests were framed, with a protocol.
+    pub framing: Option<Framing>,
+    /// What the NICs' time stamps were good for.
+    pub nic: NicUse,
+    /// Time of the first event.
+    pub start_ns: u64,
+    /// Time of the last event.
+    pub end_ns: u64,
+}
+
+impl Scan {
+    /// The symbol of a drop reason, 0 when its name is not known.
+    pub fn drop_reason(&self, reason: u32) -> u32 {
+        let (from, names) = self.drop_reasons;
+        if reason < names { from + reason } else { 0 }
+    }
+}
+
+struct Scanner<'a> {
+    facts: &'a Facts,
+    tree: Tree,
+    cores: Vec<Core>,
+    threads: Threads,
+    busy_periods: BusyPeriods,
+    tcp: FxHashMap<FlowKey, TcpFlow>,
+    datagrams: Datagrams,
+    udp_replies: UdpReplies,
+    /// By thread: the last datagram given to the driver, where, and what was kept of it.
+    udp_xmit: FxHashMap<u32, (u64, u16, Open)>,
+    /// With a protocol.
+    captures: Option<(Protocol, Box<Captures>)>,
+    flow_index: FxHashMap<FlowKey, u32>,
+    flows: Vec<Flow>,
+    found: Found,
+    /// When a thread ended its last send, if it has received nothing since: then it turned to other work.
+    last_send: FxHashMap<u32, u64>,
+    /// Since when a thread is in a send call on TCP, where the kernel tells.
+    sending: FxHashMap<u32, u64>,
+    /// Connections that the target opened to others, and what it asks there.
+    clients: FxHashMap<FlowKey, Replies>,
+    outgoing: Outgoing,
+    /// When each thread last received a message or waited for work: it had turned to something else.
+    turned: FxHashMap<u32, u64>,
+    numa_moves: u64,
+    losses: Losses,
+    faults: FaultCounts,
+    /// By core: the last packet that came in, until its stamp is met.
+    arrived: Vec<Option<Event>>,
+    /// Stamps of replies: the message's flow and the sequence number after its last byte.
+    sent_stamps: FxHashMap<(u32, u32), Vec<Stamp>>,
+    nic: NicUse,
+    peers: Peers,
+    /// By core: what was made readable last, until the softirq goes on to another packet or ends.
+    ready: Vec<u32>,
+    /// The target asks other servers: before the first answer is readable, `ready` is 0 everywhere.
+    asks: bool,
+}
+
+/// Runs the pass. A source numbered beyond 16 bits is no core's.
+///
+/// # Errors
+/// Those of the sources.
+pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a mut S>) -> Result<Scan, Error> {
+    let mut sources: Vec<&mut S> = sources.filter(|s| s.cpu() < u32::from(u16::MAX)).collect();
+    let highest = sources.iter().map(|s| s.cpu() as usize + 1).max();
+    let cores = usize::from(facts.cpus).max(highest.unwrap_or(0));
+    let mut scanner = Scanner {
+        facts,
+        tree: Tree::default(),
+        cores: (0..cores)
+            .map(|cpu| Core::new(sources.iter().find(|s| s.cpu() as usize == cpu).map_or(0, |s| s.events())))
+            .collect(),
+        threads: Threads::new(facts.names.clone()),
+        busy_periods: BusyPeriods::default(),
+        tcp: FxHashMap::default(),
+        datagrams: Datagrams::default(),
+        udp_replies: UdpReplies::default(),
+        udp_xmit: FxHashMap::default(),
+        captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
+        flow_index: FxHashMap::default(),
+        flows: Vec::new(),
+        found: Found::default(),
+        last_send: FxHashMap::default(),
+        sending: FxHashMap::default(),
+        clients: FxHashMap::default(),
+        outgoing: Outgoing::default(),
+        turned: FxHashMap::default(),
+        numa_moves: 0,
+        losses: Losses::default(),
+        faults: FaultCounts::default(),
+        arrived: vec![None; cores],
+        sent_stamps: FxHashMap::default(),
+        nic: NicUse::default(),
+        peers: Peers::new(facts.symbols.len()),
+        ready: vec![0; cores],
+        asks: false,
+    };
+    let (mut start_ns, mut end_ns) = (None, 0);
+    in_time_order(&mut sources, |cpu, event| {
+        start_ns.get_or_insert(event.ts);
+        end_ns = event.ts;
+        scanner.take(cpu, event);
+    })?;
+    Ok(scanner.finish(start_ns.unwrap_or(0), end_ns))
+}
+
+impl Scanner<'_> {
+    fn take(&mut self, cpu: u16, event: &Event) {
+        let Some(kind) = event.kind() else { return };
+        self.losses.take(cpu, kind, event.ts);
+        if self.captures.is_some() {
+            self.payload(cpu, kind, event);
+        }
+        match kind {
+            Kind::RxNapi | Kind::RxBacklog => self.early(cpu, event),
+            Kind::RxStack => self.stack(cpu, event),
+            Kind::RxHardware => self.stamped(cpu, event),
+            Kind::NicTx => {
+                self.outgoing.left(event);
+                self.stamped_out(event);
+            }
+            Kind::Handoff => self.handoff(cpu, event),
+            Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.outgoing.dropped(event),
+            Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
+            Kind::SkbDrop => {
+                if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+                    flow.receiver.dropped(event);
+                }
+            }
+            Kind::TxQueue => self.outgoing.queued(event),
+            Kind::TxDriver => self.xmit(cpu, event),
+            Kind::TcpRetransmit => self.outgoing.retransmitted(event),
+            Kind::NumaMove => self.numa_moves += u64::from(self.facts.names.is_target(event.a_lo())),
+            Kind::Recv => self.recv(cpu, event),
+            // Inside the copy loop: the first of a call is its begin.
+            Kind::SendBegin => {
+                self.sending.entry(event.tid).or_insert(event.ts);
+            }
+            Kind::Send => self.sent(event),
+            Kind::PeerRecv => self.peer_recv(event),
+            Kind::FaultUser | Kind::FaultKernel => self.faults.fault(event),
+            Kind::SyscallEnter => self.busy_periods.enters(event.tid, event.a as u32, event.ts),
+            Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
+            _ => {}
+        }
+        if self.asks || kind == Kind::PeerReady {
+            self.asks = true;
+            let ready = &mut self.ready[usize::from(cpu)];
+            match kind {
+                Kind::PeerReady => *ready = self.peers.ready(event, &self.facts.sockets),
+                Kind::RxStack | Kind::Handoff | Kind::SoftirqExit | Kind::SchedSwitch => *ready = 0,
+                _ => {}
+            }
+            self.threads.ready = *ready;
+        }
+        let core = &mut self.cores[usize::from(cpu)];
+        let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
+        self.threads.take(&self.tree, cpu, node, kind, event);
+        core.take(&mut self.tree, &mut self.threads, kind, event);
+        core.charge(self.facts.costs.of_event(kind, event));
+    }
+}
+
+fn index_of(index: &mut FxHashMap<FlowKey, u32>, flows: &mut Vec<Flow>, key: FlowKey) -> u32 {
+    *index.entry(key).or_insert_with(|| {
+        flows.push(Flow { key, name: key.to_string(), messages: 0 });
+        flows.len() as u32 - 1
+    })
+}

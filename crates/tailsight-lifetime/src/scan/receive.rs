@@ -1,0 +1,184 @@
+//! Events of the way in: packets, stamps, receive calls, and threads that fall asleep.
+
+use tailsight_kernel::syscalls::waits_for_work;
+use tailsight_protocol::frame::memcached_datagram;
+use tailsight_protocol::{Class, Protocol};
+use tailsight_trace::event::{flow_flags, switch_flags};
+use tailsight_trace::{Event, FlowKey};
+
+use super::{Scanner, index_of};
+use crate::messages::RecvCall;
+use crate::messages::requests::flow::Framed;
+use crate::model::flags;
+use crate::timelines::busy_periods::CALL_NS;
+
+impl Scanner<'_> {
+    /// The NIC's stamp of the packet that came in last on this core.
+    pub(super) fn stamped(&mut self, cpu: u16, event: &Event) {
+        let Some(packet) = self.arrived.get_mut(usize::from(cpu)).and_then(Option::take) else { return };
+        match self.facts.nic.place(packet.c_hi(), event.a, packet.ts) {
+            Err(why) => self.nic.refuse(false, why),
+            Ok(stamp) if packet.aux & flow_flags::UDP != 0 => self.datagrams.stamped(&packet, cpu, stamp),
+            Ok(stamp) => {
+                if let Some(flow) = self.tcp.get_mut(&FlowKey::of(&packet)) {
+                    flow.receiver.stamped(&packet, cpu, stamp);
+                }
+            }
+        }
+    }
+
+    fn arrived(&mut self, cpu: u16, packet: Option<&Event>) {
+        if let Some(place) = self.arrived.get_mut(usize::from(cpu)) {
+            *place = packet.copied();
+        }
+    }
+
+    pub(super) fn early(&mut self, cpu: u16, event: &Event) {
+        self.arrived(cpu, Some(event));
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.early(event, cpu);
+        } else {
+            self.tcp.entry(FlowKey::of(event)).or_default().receiver.early(event, cpu);
+        }
+    }
+
+    pub(super) fn stack(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::FOREIGN != 0 {
+            self.arrived(cpu, None);
+            return;
+        }
+        self.arrived(cpu, Some(event));
+        let capture = match &mut self.captures {
+            Some((_, captures)) if event.c_lo() > 0 => captures.begin(cpu, event, false),
+            _ => 0,
+        };
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.stack(event, cpu, &mut self.found);
+            if capture != 0 {
+                self.datagrams.captured(event, cpu, capture);
+            }
+        } else {
+            let flow = self.tcp.entry(FlowKey::of(event)).or_default();
+            if event.aux & flow_flags::SYN != 0 {
+                flow.opened(event.b_hi(), &mut self.found);
+            }
+            flow.receiver.captured(event, cpu, capture);
+        }
+    }
+
+    pub(super) fn handoff(&mut self, cpu: u16, event: &Event) {
+        if event.aux & flow_flags::UDP != 0 {
+            self.datagrams.handoff(event, cpu, &mut self.found);
+        } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
+            flow.receiver.handoff(event, cpu);
+        }
+    }
+
+    pub(super) fn recv(&mut self, cpu: u16, event: &Event) {
+        let tid = event.tid;
+        // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
+        // done for others and as long ago as such a call takes; else the call's end.
+        let turned = self.last_send.remove(&tid).filter(|sent| event.ts - sent < CALL_NS);
+        let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);
+        let call = RecvCall { ts: event.ts, entered, cpu, tid };
+        // A thread that received is in no send call: what began there came to nothing.
+        self.sending.remove(&tid);
+        self.outgoing.received(tid);
+        let key = FlowKey::of(event);
+        let range = if key.is_udp() {
+            let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
+            let mut index = |key| index_of(flow_index, flows, key);
+            let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
+            for message in range.clone() {
+                let id = self.datagram_class(message);
+                let key = self.flows[self.found.messages[message as usize].flow as usize].key;
+                self.udp_replies.received(key, event.c_hi(), message, id, &mut self.found);
+            }
+            range
+        } else {
+            let flow = self.tcp.entry(key).or_default();
+            let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
+            let range = match &self.captures {
+                None => flow.receiver.recv(event, call, index, &mut self.found),
+                Some((protocol, captures)) => {
+                    let from_start = flow.new && flow.opened.map(|seq| seq.wrapping_add(1)) == flow.receiver.next();
+                    let framed = flow
+                        .framed
+                        .get_or_insert_with(|| Box::new(Framed::new(*protocol, index, flow.new, from_start)));
+                    framed.recv(event, call, &mut flow.receiver, captures, &mut self.found)
+                }
+            };
+            // Half a message is none yet.
+            let taken = flow.framed.is_some() || !range.is_empty();
+            if (taken && std::mem::take(&mut flow.new))
+                && flow.framed.is_none()
+                && let Some(first) = self.found.messages.get_mut(range.start as usize)
+            {
+                first.flags |= flags::FIRST;
+            }
+            if flow.framed.is_none() {
+                flow.replies.received(range.clone(), &mut self.found);
+            }
+            range
+        };
+        if let Some(last) = range.clone().last() {
+            self.peers.took(tid, last, event.ts);
+        }
+        // A part of a request is work, too.
+        if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
+            self.turned.insert(tid, event.ts);
+            self.busy_periods.received(tid, entered);
+        }
+    }
+
+    /// An answer of another server: from here on the thread works for the message that needs it.
+    pub(super) fn peer_recv(&mut self, event: &Event) {
+        // A thread that received is in no send call.
+        self.sending.remove(&event.tid);
+        self.outgoing.received(event.tid);
+        if let Some(same) = self.peers.received(event, &self.facts.sockets) {
+            let entered = self.threads.syscall_since(event.tid).unwrap_or(event.ts);
+            self.busy_periods.answered(event.tid, entered, same);
+        }
+    }
+
+    /// The class of a datagram that was received just now, and the id that its reply will carry.
+    fn datagram_class(&mut self, message: u32) -> Option<u16> {
+        let (protocol, captures) = self.captures.as_ref()?;
+        let found = &mut self.found;
+        let m = &mut found.messages[message as usize];
+        let frame = match protocol {
+            Protocol::Memcached => {
+                memcached_datagram(captures.from(self.datagrams.received, 0), u64::from(m.bytes), true)
+            }
+            _ => None,
+        };
+        let class: Option<Class> = frame.and_then(|f| f.class);
+        match class {
+            Some(class) => m.class = found.classes.of(*protocol, &class),
+            None => {
+                m.class = found.classes.unframed();
+                m.flags |= flags::UNFRAMED;
+            }
+        }
+        frame.map(|f| f.id)
+    }
+
+    /// A thread of the target falls asleep.
+    pub(super) fn slept(&mut self, event: &Event) {
+        let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
+        self.last_send.remove(&tid);
+        let for_work = nr != u32::MAX && waits_for_work(nr - 1);
+        // Waiting for a disk or for the kernel, the thread is still at what it does.
+        if event.b_lo() & 2 == 0 && event.aux & switch_flags::IO_WAIT == 0 {
+            self.peers.slept(tid, ts, for_work);
+        }
+        if nr != u32::MAX {
+            let facts = self.facts;
+            let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
+            if self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
+                self.turned.insert(tid, ts);
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Events of the way out: send calls, packets to the driver, stamps of replies, and the payload that frames them.
+
+use tailsight_protocol::Protocol;
+use tailsight_protocol::frame::memcached_datagram;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::{Event, FlowKey};
+
+use super::{Scanner, index_of};
+use crate::messages::nic::Stamp;
+use crate::messages::replies::{Replies, SendCall};
+use crate::messages::requests::capture::{Open, may_interrupt};
+use crate::model::{Message, SentKind};
+
+impl Scanner<'_> {
+    /// Puts payload together; a packet to the driver is framed when all that was kept of it is there.
+    pub(super) fn payload(&mut self, cpu: u16, kind: Kind, event: &Event) {
+        let Some((_, captures)) = &mut self.captures else { return };
+        let whole = match kind {
+            Kind::Payload => captures.piece(cpu, event),
+            kind if may_interrupt(kind) => None,
+            _ => captures.close(cpu),
+        };
+        if let Some(packet) = whole.filter(|p| p.out) {
+            self.framed_xmit(&packet, cpu);
+        }
+    }
+
+    pub(super) fn framed_xmit(&mut self, packet: &Open, cpu: u16) {
+        let Some((_, captures)) = &mut self.captures else { return };
+        if let Some(framed) = self.tcp.get_mut(&packet.key).and_then(|f| f.framed.as_mut()) {
+            while let Some((older, cpu)) = captures.close_older(packet) {
+                framed.xmit(&older, cpu, captures.from(older.id, older.seq), &mut self.found);
+            }
+            framed.xmit(packet, cpu, captures.from(packet.id, packet.seq), &mut self.found);
+        }
+    }
+
+    pub(super) fn sent(&mut self, event: &Event) {
+        let (tid, key) = (event.tid, FlowKey::of(event));
+        // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
+        let begun = self.sending.remove(&tid).or_else(|| self.threads.syscall_since(tid));
+        let xmit = if key.is_udp() { self.udp_xmit.remove(&tid) } else { None };
+        let queued_key = xmit.map_or(key, |x| x.2.key);
+        let queued = self.outgoing.first_of_call(tid, queued_key);
+        let call = SendCall {
+            entered: begun.or(queued).unwrap_or(event.ts),
+            ts: event.ts,
+            tid,
+            end: event.b_hi(),
+            inline_xmit: None,
+        };
+        self.outgoing.sent(key, event);
+        // A port that became the target's while recording is one that it serves.
+        if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
+            self.peers.sent(event, queued_key, &self.facts.sockets);
+            return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
+        }
+        self.last_send.insert(tid, event.ts);
+        self.busy_periods.sent(tid, event.ts);
+        if key.is_udp() {
+            // Without a begin there is no telling since when; what was sent before is gone from here.
+            let xmit = xmit.filter(|(ts, ..)| *ts >= begun.unwrap_or(0));
+            let call = SendCall { inline_xmit: xmit.map(|(ts, cpu, _)| (ts, cpu)), ..call };
+            // A connected socket says to whom it sends.
+            let to = xmit.map(|x| x.2.key).or_else(|| (key.remote_port() != 0).then_some(key));
+            let reply = match (&self.captures, xmit) {
+                (Some((Protocol::Memcached, captures)), Some((.., packet))) => {
+                    memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
+                }
+                _ => None,
+            };
+            let sent = (event.c_hi(), event.c_lo());
+            if !self.udp_replies.sent(call, sent, to, reply, &mut self.found) {
+                self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
+            }
+            return;
+        }
+        let turned = self.turned.get(&tid).copied().unwrap_or(0);
+        let flow = self.tcp.entry(key).or_default();
+        if let Some(framed) = &mut flow.framed {
+            return framed.sent(call, event.c_lo(), &mut self.found);
+        }
+        // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that
+        // was taken whole. The first send of a connection that was open before may answer what came before the recording.
+        let (nobody, first) = (flow.replies.is_idle(), flow.sent_ns == 0);
+        let unasked = flow.replies.owes_nothing()
+            && (flow.pushing || if nobody { !first || flow.new } else { !flow.full && turned > flow.sent_ns });
+        (flow.sent_ns, flow.full, flow.pushing) = (event.ts, event.aux & flow_flags::FULL != 0, unasked);
+        if unasked {
+            self.unasked(SentKind::Push, call, event, key);
+        } else {
+            flow.replies.sent(call, &mut self.found);
+        }
+    }
+
+    /// The target asked somebody else.
+    fn asked(&mut self, call: SendCall, event: &Event, key: FlowKey, xmit: Option<(u64, u16)>) {
+        let call = SendCall { inline_xmit: xmit.filter(|x| key.is_udp() && x.0 >= call.entered), ..call };
+        self.unasked(SentKind::Request, call, event, key);
+    }
+
+    /// A send call that answers no message.
+    fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) {
+        let flow = index_of(&mut self.flow_index, &mut self.flows, key);
+        let message = Message { flow, bytes: event.c_lo(), tid: event.tid, ..Message::default() };
+        let index = self.found.send(kind, message);
+        let mut datagrams = Replies::default();
+        let replies = match kind {
+            _ if key.is_udp() => &mut datagrams,
+            SentKind::Push => &mut self.tcp.entry(key).or_default().replies,
+            SentKind::Request => self.clients.entry(key).or_default(),
+        };
+        replies.unasked(call, index, &mut self.found);
+    }
+
+    pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {
+        self.outgoing.driver(event);
+        let key = FlowKey::of(event);
+        let end = event.b_hi().wrapping_add(event.c_lo());
+        let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
+        if asks && !key.is_udp() {
+            // The first packet comes before the event of the call that it is in.
+            return self.clients.entry(key).or_default().xmit(end, event.ts, cpu, &mut self.found);
+        }
+        let id = match &mut self.captures {
+            Some((_, captures)) if !asks => captures.begin(cpu, event, true),
+            _ => 0,
+        };
+        if key.is_udp() {
+            self.udp_xmit.insert(event.tid, (event.ts, cpu, Open::of(event, id, true)));
+        } else if let Some(flow) = self.tcp.get_mut(&key) {
+            flow.ifindex = event.c_hi();
+            if id != 0 {
+                return; // framed when its payload is there
+            }
+            flow.replies.xmit(end, event.ts, cpu, &mut self.found);
+        }
+    }
+
+    /// The NIC's stamp of a reply's last byte.
+    pub(super) fn stamped_out(&mut self, event: &Event) {
+        let Some((index, ifindex)) = self.tcp.get(&FlowKey::of(event)).and_then(|f| Some((f.index?, f.ifindex))) else {
+            return;
+        };
+        match self.facts.nic.place(ifindex, event.c, event.ts) {
+            Ok(stamp) => self.sent_stamps.entry((index, event.b_hi())).or_default().push(stamp),
+            Err(why) => self.nic.refuse(true, why),
+        }
+    }
+
+    /// Gives replies their stamps: of the same bytes the first at or after the send call (sequence numbers come again).
+    pub(super) fn stamp_replies(&mut self) {
+        if self.sent_stamps.is_empty() {
+            return;
+        }
+        for (message, extra) in self.found.messages.iter_mut().zip(&self.found.extras) {
+            let stamps = self.sent_stamps.get(&(message.flow, extra.reply_end));
+            let after = |s: &&Stamp| s.ns + u64::from(s.error_ns) >= message.send_ns;
+            if message.xmit_ns != 0
+                && let Some(stamp) = stamps.and_then(|s| s.iter().find(after))
+            {
+                (message.nic_tx_ns, message.nic_tx_error_ns) = (stamp.ns, stamp.error_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Busy periods: when each thread worked for messages, so that others' wait for it is head-of-line blocking.
+//!
+//! In: receive calls, send calls and sleeps of the target's threads, in time order. Out: [`BusyPeriod`]s by thread. A period
+//! begins with a receive call that returned messages and ends with the next such call or when the thread waits for more work.
+//! When the thread did other things for long before that (garbage collection, timers, its log), it ends with the last send:
+//! no message is ahead then.
+
+use rustc_hash::FxHashMap;
+use tailsight_kernel::RECEIVE_WAITS;
+use tailsight_kernel::syscalls::{self, waits_for_work};
+
+use crate::messages::Extra;
+use crate::model::Message;
+
+/// A stretch of a thread's time in which it served messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPeriod {
+    /// The receive call's entry. A thread that was handed the message: when it had it at the earliest.
+    pub from: u64,
+    /// The next receive call's entry or the wait for more work, or the last reply's send when that was long before.
+    pub to: u64,
+}
+
+/// Upper bound for a receive call that does not block, with the way to it. What a thread did for longer between its last
+/// reply and the end of its next receive call was other work as well.
+pub const CALL_NS: u64 = 50_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    from: u64,
+    /// The end of its last send call.
+    sent: Option<u64>,
+    /// Since when it sleeps, or slept, in a call that may be the wait for more work or a question to another server: what
+    /// the thread does next tells.
+    doubt: Option<u64>,
+}
+
+/// The periods of all threads.
+#[derive(Debug, Default)]
+pub struct BusyPeriods {
+    open: FxHashMap<u32, Open>,
+    closed: FxHashMap<u32, Vec<BusyPeriod>>,
+    /// What a sleep is, by system call and stack.
+    sleeps: FxHashMap<(u32, u32), Wait>,
+}
+
+/// What a sleep in a system call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// The next work.
+    Work,
+    /// Data of one socket or of a few: the next work, or the answer of another server.
+    Data,
+    /// Something else.
+    Other,
+}
+
+impl BusyPeriods {
+    /// A receive call that was entered at `entered` returned messages, or a part of one.
+    pub fn received(&mut self, tid: u32, entered: u64) {
+        self.close(tid, entered);
+        self.open.insert(tid, Open { from: entered, sent: None, doubt: None });
+    }
+
+    /// Another server's answer for a message was received in a call entered at `entered`: the thread goes on with that message.
+    /// `same`: it is the one that it worked for.
+    pub fn answered(&mut self, tid: u32, entered: u64, same: bool) {
+        match self.open.get_mut(&tid).filter(|_| same) {
+            // It slept for that answer.
+            Some(open) => open.doubt = None,
+            None => self.received(tid, entered),
+        }
+    }
+
+    /// A send call ended.
+    pub fn sent(&mut self, tid: u32, at: u64) {
+        if let Some(open) = self.open.get_mut(&tid) {
+            open.sent = Some(at);
+            // It slept for something that it needed to go on.
+            open.doubt = None;
+        }
+    }
+
+    /// A thread entered a system call: one that asks for more work has finished what it had.
+    pub fn enters(&mut self, tid: u32, nr: u32, at: u64) {
+        if waits_for_work(nr) && self.open.contains_key(&tid) {
+            self.close(tid, at);
+        }
+    }
+
+    /// A thread fell asleep in a system call, with the index of its kernel stack and what that says. Whether it waits for
+    /// work.
+    pub fn slept<'a>(
+        &mut self,
+        tid: u32,
+        nr: u32,
+        at: u64,
+        (index, stack): (u32, impl FnOnce() -> Option<&'a str>),
+    ) -> bool {
+        let wait = *self.sleeps.entry((nr, index)).or_insert_with(|| match syscalls::wait(nr) {
+            Some(syscalls::Wait::Work) => Wait::Work,
+            Some(syscalls::Wait::Data) => Wait::Data,
+            _ if stack().is_some_and(|s| RECEIVE_WAITS.iter().any(|f| s.contains(f))) => Wait::Data,
+            _ => Wait::Other,
+        });
+        match (wait, self.open.get_mut(&tid)) {
+            (Wait::Work, Some(_)) => self.close(tid, at),
+            (Wait::Data, Some(open)) => open.doubt = open.doubt.or(Some(at)),
+            _ => {}
+        }
+        wait == Wait::Work
+    }
+
+    fn close(&mut self, tid: u32, at: u64) {
+        if let Some(open) = self.open.remove(&tid) {
+            let end = open.doubt.unwrap_or(at).min(at).max(open.from);
+            let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= CALL_NS).unwrap_or(end);
+            self.closed.entry(tid).or_default().push(BusyPeriod { from: open.from, to });
+        }
+    }
+
+    /// The recording ended at `end`. Threads that answered what another had received served it too: since it was received,
+    /// or since their reply before. That reply's time becomes `own_from_ns` of the message. Returns the periods, by thread,
+    /// in order, none inside another.
+    pub fn finish(mut self, end: u64, messages: &[Message], extras: &mut [Extra]) -> FxHashMap<u32, Vec<BusyPeriod>> {
+        let open: Vec<u32> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|tid| self.close(tid, end));
+        let handed = |m: &Message, e: &Extra| e.send_tid != 0 && e.send_tid != m.tid && m.send_ns != 0;
+        let mut by_sender: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        for (m, e) in messages.iter().zip(&*extras).filter(|(m, e)| handed(m, e)) {
+            if m.send_ns >= m.recv_ns {
+                by_sender.entry(e.send_tid).or_default();
+            }
+        }
+        for (i, e) in extras.iter().enumerate() {
+            if let Some(answered) = by_sender.get_mut(&e.send_tid) {
+                answered.push(i);
+            }
+        }
+        for (tid, mut answered) in by_sender {
+            answered.sort_unstable_by_key(|&i| extras[i].sent_ns);
+            let periods = self.closed.entry(tid).or_default();
+            let (mut before, mut last) = (0, 0);
+            for i in answered {
+                let (m, sent) = (&messages[i], extras[i].sent_ns);
+                if sent > last {
+                    (before, last) = (last, sent);
+                }
+                if handed(m, &extras[i]) {
+                    periods.push(BusyPeriod { from: m.recv_ns.max(before).min(sent), to: sent });
+                    extras[i].own_from_ns = extras[i].own_from_ns.max(before);
+                }
+            }
+            periods.sort_unstable_by_key(|w| (w.from, w.to));
+            periods.dedup_by(|next, kept| {
+                let overlap = next.from < kept.to;
+                if overlap {
+                    kept.to = kept.to.max(next.to);
+                }
+                overlap
+            });
+        }
+        self.closed
+    }
+}
+
+/// Whether a thread was serving at `ts`.
+pub fn serving(periods: &FxHashMap<u32, Vec<BusyPeriod>>, tid: u32, ts: u64) -> bool {
+    period(periods, tid, ts).is_some()
+}
+
+/// The period of a thread that holds `ts`.
+pub fn period(periods: &FxHashMap<u32, Vec<BusyPeriod>>, tid: u32, ts: u64) -> Option<BusyPeriod> {
+    let periods = periods.get(&tid)?;
+    let next = periods.partition_point(|w| w.to <= ts);
+    periods.get(next).filter(|w| w.from <= ts).copied()
+}

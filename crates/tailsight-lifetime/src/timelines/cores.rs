@@ -1,0 +1,306 @@
+//! Core timelines: what ran on each core at each nanosecond, as nested spans.
+//!
+//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries
+//! the thread that was current, so that a timeline heals after lost events.
+
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, flow_flags};
+
+use crate::model::Frame;
+use crate::timelines::threads::Threads;
+use crate::timelines::time_index::TimeIndex;
+use crate::timelines::tree::{NodeId, Tree};
+
+/// A segment of a core's timeline: from `from` until the next segment's `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Start, ns.
+    pub from: u64,
+    /// What ran.
+    pub node: NodeId,
+    /// The innermost span begins here (else it goes on after an interruption).
+    pub begins: bool,
+    /// The running thread was serving a message (set later, by busy period).
+    pub serving: bool,
+    /// What the recorder's hooks took of it, ns: counted from its beginning, and never more than there is.
+    pub hooks: u16,
+}
+
+const _: () = assert!(size_of::<Segment>() == 16);
+
+/// One core's timeline.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// Its segments, in order, of different nodes or spans.
+    pub segments: Vec<Segment>,
+    by_time: TimeIndex,
+    node: NodeId,
+    known: bool,
+    after_interrupt: bool,
+    last_ns: u64,
+    /// Stretches without events since the steal clock was last looked at, longest first.
+    quiet: Vec<(u64, u64)>,
+}
+
+/// Stolen time lies in stretches without events; shorter ones than this are no room for it.
+const QUIET_NS: u64 = 1_000;
+/// How many such stretches are kept.
+const QUIET_KEPT: usize = 8;
+
+/// [`tailsight_trace::event::VECTORS`].
+const LOCAL_TIMER: u16 = 0;
+
+/// System call, softirq, packet, interrupt, function of another core, and some to spare.
+const MAX_NESTING: usize = 16;
+
+impl Core {
+    /// A core of which nothing is known yet.
+    pub fn new(events: usize) -> Core {
+        Core {
+            segments: Vec::with_capacity(events),
+            by_time: TimeIndex::default(),
+            node: 0,
+            known: false,
+            after_interrupt: false,
+            last_ns: 0,
+            quiet: Vec::new(),
+        }
+    }
+
+    /// What runs now.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn enter(&mut self, ts: u64, node: NodeId, begins: bool) {
+        self.node = node;
+        match self.segments.last_mut() {
+            Some(last) if last.from == ts => {
+                // Nothing lasted zero time: the later state replaces it.
+                last.node = node;
+                last.begins |= begins;
+            }
+            _ => self.segments.push(Segment { from: ts, node, begins, serving: false, hooks: 0 }),
+        }
+    }
+
+    /// The hook that wrote the last event ran here for so long.
+    pub fn charge(&mut self, ns: u16) {
+        if let Some(last) = self.segments.last_mut() {
+            last.hooks = last.hooks.saturating_add(ns);
+        }
+    }
+
+    fn push(&mut self, tree: &mut Tree, ts: u64, frame: Frame) {
+        // A tower that no kernel builds: ends of spans were lost, so what is below is not known to be there any more.
+        if tree.depth(self.node) >= MAX_NESTING {
+            let tid = tree.task_of(self.node);
+            self.node = tree.task(tid);
+        }
+        let node = tree.push(self.node, frame);
+        self.enter(ts, node, true);
+    }
+
+    fn pop(&mut self, tree: &Tree, ts: u64, matches: impl Fn(Frame) -> bool) {
+        let node = tree.pop_through(self.node, matches);
+        if node != self.node {
+            self.enter(ts, node, false);
+        }
+    }
+
+    /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
+    pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
+        if !self.known || tree.task_of(self.node) != event.tid {
+            // The first event of a core, or one after a loss: trust the event. Some tasks leave a core without an event (on a
+            // kernel that hides its host's agent); a task that comes after one tells itself within microseconds, but for
+            // the idle task: since when the core was idle is not known.
+            if self.known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
+                let unseen = tree.task(0);
+                let unseen = tree.push(unseen, Frame::Unseen);
+                self.enter(self.last_ns, unseen, true);
+            }
+            self.known = true;
+            let node = threads.base(tree, event.tid);
+            self.enter(event.ts, node, true);
+        }
+        let ts = event.ts;
+        let mut interrupt_ends = false;
+        self.note_quiet(ts);
+        match kind {
+            Kind::SchedSwitch => {
+                // The probe looked at the steal clock just before.
+                self.quiet.clear();
+                let node = threads.base(tree, event.a_hi());
+                self.enter(ts, node, true);
+            }
+            Kind::SyscallEnter => {
+                let frame = Frame::Syscall { nr: event.a as u32 };
+                threads.set_frame(event.tid, Some(frame), ts);
+                let node = threads.base(tree, event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::SyscallExit => {
+                threads.set_frame(event.tid, None, ts);
+                let node = tree.task(event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::WorkStart => {
+                threads.set_frame(event.tid, Some(Frame::Work { symbol: event.a as u32 }), ts);
+                let node = threads.base(tree, event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::WorkEnd => {
+                threads.set_frame(event.tid, None, ts);
+                let node = tree.task(event.tid);
+                self.enter(ts, node, true);
+            }
+            Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
+            Kind::MigrateBegin => self.begin(tree, threads, event, Frame::Migrate { why: event.a as u8 }),
+            Kind::MigratePages => {
+                if let Some(frame) = threads.innermost(event.tid, |f| matches!(f, Frame::Migrate { .. })) {
+                    self.end(tree, threads, event, frame);
+                }
+            }
+            Kind::SyncBegin => self.begin(tree, threads, event, Frame::FileSync),
+            Kind::SyncEnd => self.end(tree, threads, event, Frame::FileSync),
+            Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
+            Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
+            Kind::Steal => self.stolen(tree, event.a),
+            Kind::SoftirqEntry => {
+                // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
+                // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
+                let caused = event.tid != 0 && !self.after_interrupt && !threads.is_ksoftirqd(event.tid);
+                self.push(tree, ts, Frame::Softirq { vec: event.a as u8, inline: caused });
+            }
+            Kind::SoftirqExit => {
+                let vec = event.a as u8;
+                let was_inline = tree.within(self.node).inline_softirq;
+                self.pop(tree, ts, |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec));
+                interrupt_ends = !was_inline;
+            }
+            Kind::IrqEntry => self.push(tree, ts, Frame::Irq { irq: event.a as u32 }),
+            Kind::IrqExit => {
+                let irq = event.a as u32;
+                self.pop(tree, ts, |f| f == Frame::Irq { irq });
+                interrupt_ends = true;
+            }
+            Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: event.aux }),
+            Kind::VectorExit => {
+                let which = event.aux;
+                if which == LOCAL_TIMER {
+                    self.quiet.clear();
+                }
+                self.pop(tree, ts, |f| f == Frame::Vector { which });
+                interrupt_ends = true;
+            }
+            Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
+            Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
+            Kind::RxStack if tree.within(self.node).net_rx => {
+                let own = event.aux & flow_flags::FOREIGN == 0;
+                let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
+                let port = if own { local } else { local.min(remote) };
+                if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
+                    self.node = tree.parent(self.node);
+                }
+                let app = threads.service(port);
+                self.push(tree, ts, Frame::Packet { own, port, app });
+            }
+            Kind::CpuIdle => {
+                if event.a as u32 == u32::MAX {
+                    self.pop(tree, ts, |f| matches!(f, Frame::IdleState { .. }));
+                } else if event.tid == 0 {
+                    self.push(tree, ts, Frame::IdleState { state: event.a as u8 });
+                }
+            }
+            // A boundary that busy periods may need when system calls are not recorded; a leg's, for what the hooks took.
+            Kind::Recv | Kind::Send | Kind::SendBegin => {
+                let node = self.node;
+                self.enter(ts, node, false);
+            }
+            _ => {}
+        }
+        self.after_interrupt = interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+    }
+
+    /// Something that a thread does, whatever interrupts it and wherever it goes on.
+    fn begin(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event, frame: Frame) {
+        if tree.within(self.node).interrupt {
+            return;
+        }
+        let inside = frame == Frame::FileSync && threads.innermost(event.tid, |f| *f == frame).is_some();
+        threads.push_frame(event.tid, frame, event.ts);
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, !inside);
+    }
+
+    fn end(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event, frame: Frame) {
+        if tree.within(self.node).interrupt {
+            return;
+        }
+        threads.pop_frame(event.tid, frame);
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, false);
+    }
+
+    fn note_quiet(&mut self, ts: u64) {
+        let from = std::mem::replace(&mut self.last_ns, ts);
+        if from == 0 || ts.saturating_sub(from) < QUIET_NS {
+            return;
+        }
+        let longer = self.quiet.partition_point(|(a, b)| b - a >= ts - from);
+        if longer < QUIET_KEPT {
+            self.quiet.truncate(QUIET_KEPT - 1);
+            self.quiet.insert(longer, (from, ts));
+        }
+    }
+
+    /// `ns` of this core were stolen since the steal clock was last looked at. While somebody else runs on a core nothing
+    /// happens there, so the time lies in stretches without events: the longest first, and at their ends, where the core
+    /// came back.
+    fn stolen(&mut self, tree: &mut Tree, mut ns: u64) {
+        for (from, to) in std::mem::take(&mut self.quiet) {
+            let taken = ns.min(to - from);
+            if taken == 0 {
+                break;
+            }
+            self.steal(tree, to - taken, to);
+            ns -= taken;
+        }
+    }
+
+    /// Marks `from..to`, in which no event was, as stolen.
+    fn steal(&mut self, tree: &mut Tree, from: u64, to: u64) {
+        let Some(at) = self.segments.iter().rposition(|s| s.from <= from) else { return };
+        let below = self.segments[at];
+        // What the hooks took stays with what ran.
+        let node = tree.push(below.node, Frame::Stolen);
+        let stolen = Segment { from, node, begins: true, serving: false, hooks: 0 };
+        let left = if below.from == from { below.hooks } else { 0 };
+        let next = self.segments.get(at + 1).map(|s| s.from);
+        if below.from == from {
+            self.segments[at] = stolen;
+        } else {
+            self.segments.insert(at + 1, stolen);
+        }
+        if next != Some(to) {
+            let place = self.segments.partition_point(|s| s.from < to);
+            self.segments.insert(place, Segment { from: to, begins: false, hooks: left, ..below });
+        }
+    }
+
+    /// The index of the segment that holds `ts`, if the timeline had begun by then.
+    pub fn at(&self, ts: u64) -> Option<usize> {
+        self.by_time.at(&self.segments, ts, |s| s.from)
+    }
+
+    /// The timeline is complete: from here on, [`Core::at`] is fast.
+    pub fn complete(&mut self) {
+        self.by_time = TimeIndex::new(&self.segments, |s| s.from);
+    }
+}
+
+/// Events that may stand between an interrupt's end and the softirq it raised.
+fn keeps_interrupt_tail(kind: Kind) -> bool {
+    matches!(kind, Kind::SchedWaking | Kind::SchedWakeup | Kind::SchedMigrate | Kind::IpiSend | Kind::CsdQueue)
+}

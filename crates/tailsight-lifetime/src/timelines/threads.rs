@@ -1,0 +1,438 @@
+//! Thread timelines: for each thread of the target, when it ran and where, waited for a core, or slept, and who woke it.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, switch_flags};
+
+use crate::input::Names;
+use crate::model::{Frame, NO_SYSCALL};
+use crate::timelines::time_index::TimeIndex;
+use crate::timelines::tree::{NodeId, Tree};
+
+/// What a thread did from some time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not known (before its first event).
+    Unknown,
+    /// On a core.
+    Running {
+        /// The core.
+        cpu: u16,
+    },
+    /// Waiting for a core.
+    Runnable {
+        /// The core's queue it is on.
+        cpu: u16,
+        /// Its cgroup has no CPU quota left: no core would help.
+        throttled: bool,
+    },
+    /// Asleep.
+    Sleeping {
+        /// In what.
+        how: Sleep,
+    },
+}
+
+/// How a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sleep {
+    /// The system call it is in, [`NO_SYSCALL`] in an exception, `u32::MAX` when not known.
+    pub nr: u32,
+    /// Uninterruptible.
+    pub uninterruptible: bool,
+    /// Stopped or traced.
+    pub stopped: bool,
+    /// Waits for block I/O.
+    pub io: bool,
+    /// Its kernel stack: index into the symbols, 0 when it was not taken.
+    pub stack: u32,
+    /// The innermost of what it was doing besides the system call: reclaim, waiting for a kernel lock.
+    pub doing: Option<Frame>,
+}
+
+impl Sleep {
+    /// A sleep of which nothing is known.
+    pub const UNKNOWN: Sleep =
+        Sleep { nr: u32::MAX, uninterruptible: false, stopped: false, io: false, stack: 0, doing: None };
+}
+
+/// Who woke a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker {
+    /// The thread that was current on the waker's core.
+    pub tid: u32,
+    /// The waker's core.
+    pub cpu: u16,
+    /// The wake-up came from an interrupt or softirq, not from the current thread itself.
+    pub interrupt: bool,
+    /// A packet of another server made it: number of its [`crate::messages::backend_calls::Ready`], 0: no such packet.
+    pub ready: u32,
+}
+
+/// One stretch of a thread's timeline: until the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Start, ns.
+    pub from: u64,
+    /// What it did.
+    pub state: State,
+    /// For a stretch that follows a sleep: who ended it.
+    pub waker: Option<Waker>,
+}
+
+/// A thread of the target.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// Its timeline.
+    pub stretches: Vec<Stretch>,
+    early_wake: Option<(u64, Waker)>,
+    by_time: TimeIndex,
+}
+
+impl Thread {
+    fn last(&self) -> State {
+        self.stretches.last().map_or(State::Unknown, |s| s.state)
+    }
+
+    fn enter(&mut self, from: u64, state: State, waker: Option<Waker>) {
+        self.stretches.push(Stretch { from, state, waker });
+    }
+
+    /// Only a thread that sleeps is woken. When it looks runnable because of a wake-up before it left its core, that one
+    /// was for an earlier sleep that it gave up: it did sleep, until now.
+    fn wake_again(&mut self, ts: u64, queue: u16, waker: Waker) {
+        if let [.., sleep, early] = self.stretches[..]
+            && matches!(sleep.state, State::Sleeping { .. })
+            && sleep.from == early.from
+        {
+            self.stretches.pop();
+            self.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
+        }
+    }
+
+    /// The index of the stretch that holds `ts`.
+    pub fn at(&self, ts: u64) -> Option<usize> {
+        self.by_time.at(&self.stretches, ts, |s| s.from)
+    }
+}
+
+/// Every thread: timelines of the target's, and the system call or work item each thread is in.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    names: Names,
+    places: Places,
+    known: Vec<Known>,
+    /// For the next wake-up: what was made readable just before it on its core.
+    pub(crate) ready: u32,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    target: bool,
+    ksoftirqd: bool,
+    /// What it is in, outermost first: a system call or work item, reclaim, a wait for a kernel lock.
+    frames: Vec<Frame>,
+    /// Since when it is in the first of them.
+    since: u64,
+    /// Its node as it stands, when that was asked for since `frames` last changed.
+    base: Option<NodeId>,
+    /// Its timeline; without stretches: it was not seen, or does not belong to the target.
+    timeline: Thread,
+}
+
+/// Where each thread is in [`Threads::known`], plus 1: a table, and a map for numbers that no kernel gives.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    table: Vec<u32>,
+    others: FxHashMap<u32, u32>,
+}
+
+/// PID_MAX_LIMIT (include/linux/threads.h): thread ids are smaller.
+const PID_MAX_LIMIT: u32 = 4 << 20;
+
+impl Places {
+    fn get(&self, tid: u32) -> Option<usize> {
+        let place = match self.table.get(tid as usize) {
+            Some(&place) => place,
+            None if self.others.is_empty() => 0,
+            None => self.others.get(&tid).copied().unwrap_or(0),
+        };
+        (place as usize).checked_sub(1)
+    }
+
+    fn set(&mut self, tid: u32, place: usize) {
+        let place = place as u32 + 1;
+        if tid >= PID_MAX_LIMIT {
+            self.others.insert(tid, place);
+            return;
+        }
+        let tid = tid as usize;
+        if tid >= self.table.len() {
+            self.table.resize((tid + 1).next_power_of_two(), 0);
+        }
+        self.table[tid] = place;
+    }
+}
+
+/// System call or work item, reclaim, a kernel lock, and some to spare.
+const MAX_FRAMES: usize = 6;
+
+/// `prev_state` bits (include/linux/sched.h).
+const TASK_UNINTERRUPTIBLE: u32 = 2;
+const TASK_STOPPED_OR_TRACED: u32 = 4 | 8;
+/// A wake-up seen this long before a thread leaves its core belongs to that sleep: the waker waits for the core to be
+/// left (`on_cpu`), and its event comes first.
+const EARLY_WAKE_NS: u64 = 20_000;
+
+impl Threads {
+    /// No events yet.
+    pub fn new(names: Names) -> Threads {
+        Threads { names, places: Places::default(), known: Vec::new(), ready: 0 }
+    }
+
+    /// The names.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// A target thread's timeline.
+    pub fn get(&self, tid: u32) -> Option<&Thread> {
+        let thread = &self.known[self.places.get(tid)?].timeline;
+        (!thread.stretches.is_empty()).then_some(thread)
+    }
+
+    /// When a thread of the target fell asleep in such a system call, in order.
+    pub fn slept_in(&self, tid: u32, call: impl Fn(u32) -> bool) -> Vec<u64> {
+        let stretches = self.get(tid).map_or(&[][..], |t| &t.stretches);
+        let sleeps = stretches.iter().filter_map(|s| match s.state {
+            State::Sleeping { how } if how.nr < NO_SYSCALL && !how.uninterruptible && call(how.nr) => Some(s.from),
+            _ => None,
+        });
+        sleeps.collect()
+    }
+
+    /// The application that listens on a port: index into the run's symbols, 0 when not known.
+    pub fn service(&self, port: u16) -> u32 {
+        self.names.service(port)
+    }
+
+    fn known(&mut self, tid: u32) -> &mut Known {
+        let place = self.places.get(tid).unwrap_or_else(|| {
+            let (target, ksoftirqd) = (self.names.is_target(tid), self.names.is_ksoftirqd(tid));
+            self.known.push(Known { target, ksoftirqd, ..Known::default() });
+            self.places.set(tid, self.known.len() - 1);
+            self.known.len() - 1
+        });
+        &mut self.known[place]
+    }
+
+    /// The timeline of a thread that belongs to the target.
+    fn of_target(&mut self, tid: u32) -> Option<&mut Thread> {
+        let known = self.known(tid);
+        known.target.then_some(&mut known.timeline)
+    }
+
+    /// Whether the thread is a softirq daemon.
+    pub fn is_ksoftirqd(&mut self, tid: u32) -> bool {
+        self.known(tid).ksoftirqd
+    }
+
+    /// The node of a thread as it stands: in its system call or work item, with no interrupt on top.
+    pub fn base(&mut self, tree: &mut Tree, tid: u32) -> NodeId {
+        let known = self.known(tid);
+        *known.base.get_or_insert_with(|| {
+            let task = tree.task(tid);
+            // A file that is written to its disk by one function inside of another is written once.
+            let mut syncs = 0;
+            let once = |frame: &&Frame| {
+                syncs += u32::from(**frame == Frame::FileSync);
+                **frame != Frame::FileSync || syncs == 1
+            };
+            known.frames.iter().filter(once).fold(task, |node, &frame| tree.push(node, frame))
+        })
+    }
+
+    /// The thread enters or leaves a system call or work item.
+    pub fn set_frame(&mut self, tid: u32, frame: Option<Frame>, ts: u64) {
+        let known = self.known(tid);
+        known.frames.clear();
+        known.frames.extend(frame);
+        known.since = ts;
+        known.base = None;
+        if frame.is_none() {
+            known.timeline.early_wake = None;
+        }
+    }
+
+    /// The thread begins something inside of what it does.
+    pub fn push_frame(&mut self, tid: u32, frame: Frame, ts: u64) {
+        let known = self.known(tid);
+        if known.frames.is_empty() {
+            known.since = ts;
+        }
+        // Ends may be lost.
+        if known.frames.len() < MAX_FRAMES {
+            known.frames.push(frame);
+        }
+        known.base = None;
+    }
+
+    /// The thread ends something, and what is inside of it.
+    pub fn pop_frame(&mut self, tid: u32, frame: Frame) {
+        let known = self.known(tid);
+        if let Some(at) = known.frames.iter().rposition(|f| *f == frame) {
+            known.frames.truncate(at);
+            known.base = None;
+        }
+    }
+
+    /// The innermost of what the thread is in that matches.
+    pub fn innermost(&mut self, tid: u32, matches: impl Fn(&Frame) -> bool) -> Option<Frame> {
+        self.known(tid).frames.iter().rfind(|f| matches(f)).copied()
+    }
+
+    /// Since when the thread is in its system call, when it is in one.
+    pub fn syscall_since(&self, tid: u32) -> Option<u64> {
+        let known = &self.known[self.places.get(tid)?];
+        matches!(known.frames.first(), Some(Frame::Syscall { .. } | Frame::Work { .. })).then_some(known.since)
+    }
+
+    /// Takes a scheduling event of core `cpu`. `node`: what that core was in before the event.
+    pub fn take(&mut self, tree: &Tree, cpu: u16, node: NodeId, kind: Kind, event: &Event) {
+        let ts = event.ts;
+        match kind {
+            Kind::SchedSwitch => {
+                self.switch_out(event.a_lo(), cpu, event);
+                if let Some(thread) = self.of_target(event.a_hi()) {
+                    thread.early_wake = None;
+                    thread.enter(ts, State::Running { cpu }, None);
+                }
+            }
+            Kind::SchedWaking => {
+                let interrupt = event.tid == 0 || tree.within(node).interrupt;
+                let ready = if interrupt { self.ready } else { 0 };
+                if let Some(thread) = self.of_target(event.a_lo()) {
+                    let waker = Waker { tid: event.tid, cpu, interrupt, ready };
+                    let queue = event.a_hi() as u16;
+                    match thread.last() {
+                        State::Sleeping { .. } | State::Unknown => {
+                            // Woken, and never seen before: it has slept since before the recording.
+                            if thread.stretches.is_empty() {
+                                thread.enter(0, State::Sleeping { how: Sleep::UNKNOWN }, None);
+                            }
+                            thread.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
+                        }
+                        State::Running { .. } => thread.early_wake = Some((ts, waker)),
+                        State::Runnable { .. } => thread.wake_again(ts, queue, waker),
+                    }
+                }
+            }
+            Kind::SchedMigrate | Kind::SchedWakeup => {
+                let to = if kind == Kind::SchedMigrate { event.b_hi() } else { event.a_hi() } as u16;
+                if let Some(thread) = self.of_target(event.a_lo())
+                    && let State::Runnable { cpu, throttled } = thread.last()
+                    && cpu != to
+                {
+                    thread.enter(ts, State::Runnable { cpu: to, throttled }, None);
+                }
+            }
+            Kind::TaskFork if self.names.is_target(event.a_lo()) => {
+                // Its maker made it runnable; before that, what was to become its work was its maker's.
+                let maker = Waker { tid: event.tid, cpu, interrupt: false, ready: 0 };
+                if let Some(thread) = self.of_target(event.a_lo()) {
+                    thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
+                }
+            }
+            // Any event of a thread that we never saw being switched in: it runs here.
+            _ => {
+                if let Some(thread) = self.of_target(event.tid)
+                    && thread.stretches.is_empty()
+                {
+                    thread.enter(ts, State::Running { cpu }, None);
+                }
+            }
+        }
+    }
+
+    /// The timelines are complete: from here on, [`Thread::at`] is fast.
+    pub fn complete(&mut self) {
+        for thread in self.known.iter_mut().map(|k| &mut k.timeline) {
+            thread.by_time = TimeIndex::new(&thread.stretches, |s| s.from);
+        }
+    }
+
+    fn switch_out(&mut self, tid: u32, cpu: u16, event: &Event) {
+        let stack = self.names.stack(event.c_hi());
+        let known = self.known(tid);
+        if !known.target {
+            return;
+        }
+        // Registers at the switch say it; runs of older recorders have the system calls' own events.
+        let nr = match (event.c_lo(), known.frames.first()) {
+            (u32::MAX, _) => NO_SYSCALL,
+            (0, Some(&Frame::Syscall { nr })) => nr,
+            (0, _) => u32::MAX,
+            (nr, _) => nr - 1,
+        };
+        let doing = known.frames.last().copied().filter(|f| {
+            matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock | Frame::Migrate { .. })
+        });
+        let thread = &mut known.timeline;
+        let ts = event.ts;
+        let state = event.b_lo();
+        if thread.stretches.is_empty() {
+            thread.enter(0, State::Running { cpu }, None);
+        }
+        if state == 0 || event.aux & switch_flags::PREEMPTED != 0 {
+            let throttled = event.aux & switch_flags::THROTTLED != 0;
+            thread.enter(ts, State::Runnable { cpu, throttled }, None);
+            return;
+        }
+        let how = Sleep {
+            nr,
+            uninterruptible: state & TASK_UNINTERRUPTIBLE != 0,
+            stopped: state & TASK_STOPPED_OR_TRACED != 0,
+            io: event.aux & switch_flags::IO_WAIT != 0,
+            stack,
+            doing,
+        };
+        thread.enter(ts, State::Sleeping { how }, None);
+        if let Some((woken, waker)) = thread.early_wake.take()
+            && ts - woken < EARLY_WAKE_NS
+        {
+            thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(waker));
+        }
+    }
+}
+
+/// A frame that interrupts the current thread.
+pub fn is_interrupt_level(frame: Frame) -> bool {
+    matches!(
+        frame,
+        Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::tables::TaskRow;
+
+    /// A server of one thread a connection: each thread's first message used to have an unknown stretch before its wake-up.
+    #[test]
+    fn a_thread_that_is_first_seen_when_it_is_woken_has_slept() {
+        let row = TaskRow { tid: 7, tgid: 7, target: true, ..TaskRow::default() };
+        let mut threads = Threads::new(Names::new(&[row]));
+        let (mut tree, waking) = (Tree::default(), Event { ts: 50, kind: 2, a: 7 | 1 << 32, ..Event::default() });
+        let idle = tree.task(0);
+        threads.take(&tree, 0, idle, Kind::SchedWaking, &waking);
+        let thread = threads.get(7).unwrap();
+        assert!(matches!(thread.stretches[thread.at(49).unwrap()].state, State::Sleeping { .. }));
+        let woken = thread.stretches[thread.at(50).unwrap()];
+        assert_eq!(
+            (woken.state, woken.waker.map(|w| w.interrupt)),
+            (State::Runnable { cpu: 1, throttled: false }, Some(true))
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! The tree of everything that was seen nested on a core: a node is a task with the frames on top of it.
+//!
+//! A core's state is then one number, and a segment of a core's timeline costs 16 bytes.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::Frame;
+use crate::timelines::threads::is_interrupt_level;
+
+/// A node of the tree.
+pub type NodeId = u32;
+
+/// What a node adds to its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A task at the bottom: its thread id (0: idle).
+    Task(u32),
+    /// A frame on top of the parent.
+    Frame(Frame),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parent: NodeId,
+    task: u32,
+    step: Step,
+    depth: u16,
+    within: Within,
+}
+
+/// What a core is inside of, at any level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// Anything that interrupts the current thread.
+    pub interrupt: bool,
+    /// The NET_RX softirq.
+    pub net_rx: bool,
+    /// A softirq that the current thread caused itself.
+    pub inline_softirq: bool,
+}
+
+/// NET_RX (include/linux/interrupt.h).
+const NET_RX: u8 = 3;
+
+impl Within {
+    fn and(self, frame: Frame) -> Within {
+        Within {
+            interrupt: self.interrupt || is_interrupt_level(frame),
+            net_rx: self.net_rx || matches!(frame, Frame::Softirq { vec: NET_RX, .. }),
+            inline_softirq: self.inline_softirq || matches!(frame, Frame::Softirq { inline: true, .. }),
+        }
+    }
+}
+
+/// The tree.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    tasks: FxHashMap<u32, NodeId>,
+    children: FxHashMap<(NodeId, Frame), NodeId>,
+}
+
+impl Tree {
+    /// The node of a task with nothing on top.
+    pub fn task(&mut self, tid: u32) -> NodeId {
+        let nodes = &mut self.nodes;
+        *self.tasks.entry(tid).or_insert_with(|| {
+            let id = nodes.len() as NodeId;
+            nodes.push(Node { parent: id, task: tid, step: Step::Task(tid), depth: 0, within: Within::default() });
+            id
+        })
+    }
+
+    /// The node with one more frame on top.
+    pub fn push(&mut self, node: NodeId, frame: Frame) -> NodeId {
+        let nodes = &mut self.nodes;
+        *self.children.entry((node, frame)).or_insert_with(|| {
+            let id = nodes.len() as NodeId;
+            let below = nodes[node as usize];
+            let (depth, within) = (below.depth.saturating_add(1), below.within.and(frame));
+            nodes.push(Node { parent: node, step: Step::Frame(frame), depth, within, ..below });
+            id
+        })
+    }
+
+    /// The frame on top, unless the node is a bare task.
+    pub fn top(&self, node: NodeId) -> Option<Frame> {
+        match self.nodes[node as usize].step {
+            Step::Task(_) => None,
+            Step::Frame(frame) => Some(frame),
+        }
+    }
+
+    /// The node below.
+    pub fn parent(&self, node: NodeId) -> NodeId {
+        self.nodes[node as usize].parent
+    }
+
+    /// The task at the bottom.
+    pub fn task_of(&self, node: NodeId) -> u32 {
+        self.nodes[node as usize].task
+    }
+
+    /// The node below the topmost frame that matches, or the node itself when none does.
+    pub fn pop_through(&self, node: NodeId, matches: impl Fn(Frame) -> bool) -> NodeId {
+        let mut at = node;
+        while let Some(frame) = self.top(at) {
+            at = self.parent(at);
+            if matches(frame) {
+                return at;
+            }
+        }
+        node
+    }
+
+    /// What the node is inside of.
+    pub fn within(&self, node: NodeId) -> Within {
+        self.nodes[node as usize].within
+    }
+
+    /// How many frames are on top of the task.
+    pub fn depth(&self, node: NodeId) -> usize {
+        usize::from(self.nodes[node as usize].depth)
+    }
+
+    /// The frames, outermost first.
+    pub fn frames(&self, node: NodeId) -> Vec<Frame> {
+        let mut out = Vec::new();
+        let mut at = node;
+        while let Some(frame) = self.top(at) {
+            out.push(frame);
+            at = self.parent(at);
+        }
+        out.reverse();
+        out
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether nothing was seen.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pushing_twice_is_one_node_and_popping_unwinds_what_is_nested() {
+        let mut tree = Tree::default();
+        let task = tree.task(7);
+        let soft = Frame::Softirq { vec: 3, inline: false };
+        let a = tree.push(task, soft);
+        let b = tree.push(a, Frame::Packet { own: true, port: 80, app: 0 });
+        assert_eq!(tree.push(task, soft), a);
+        assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Softirq { vec: 3, .. })), task);
+        assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Irq { .. })), b);
+        assert_eq!(tree.frames(b), vec![soft, Frame::Packet { own: true, port: 80, app: 0 }]);
+        assert_eq!(tree.task_of(b), 7);
+    }
+}
