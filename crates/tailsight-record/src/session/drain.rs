@@ -1,0 +1,98 @@
+//! Events from the buffers of the cores into the run.
+
+use libbpf_rs::MapCore;
+use tailsight_trace::event::Kind;
+use tailsight_trace::{Event, RunWriter};
+
+use crate::buffer::{self, Buffers};
+use crate::collect::Collector;
+use crate::error::Error;
+use crate::loader::Loaded;
+
+/// What is done with the events on their way into the run.
+pub(super) struct Drain {
+    pub(super) collector: Collector,
+    pending: Vec<Event>,
+    /// How often the buffers were emptied.
+    pub(super) drains: u64,
+    /// What went wrong first; nothing is written after it.
+    pub(super) failed: Option<Error>,
+    start_ns: u64,
+}
+
+impl Drain {
+    /// For a recording that starts at `start_ns`.
+    pub(super) fn new(start_ns: u64) -> Drain {
+        Drain { collector: Collector::new(), pending: Vec::new(), drains: 0, failed: None, start_ns }
+    }
+
+    /// Moves at most `most` events of each core into the run; those after `until` are dropped (the cost window's).
+    /// `false`: there were none.
+    pub(super) fn drain(
+        &mut self,
+        loaded: &mut Loaded<'_>,
+        buffers: &Buffers,
+        writer: &mut RunWriter,
+        until: u64,
+        most: u64,
+    ) -> bool {
+        let mut moved = false;
+        for cpu in 0..buffers.cpus {
+            self.pending.clear();
+            let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending, most);
+            moved |= !self.pending.is_empty();
+            let start = self.start_ns;
+            let stacks = &loaded.skel.maps.stacks;
+            let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
+            for event in &mut self.pending {
+                self.collector.see(event, &stack);
+            }
+            self.pending.retain(|e| e.ts >= start && e.ts <= until);
+            self.pending.iter().for_each(|event| self.collector.count(event));
+            if self.failed.is_none()
+                && !self.pending.is_empty()
+                && let Err(e) = writer.events(cpu, &self.pending)
+            {
+                self.failed = Some(e.into());
+            }
+        }
+        moved
+    }
+
+    /// Losses after which no event found room again: nobody has said since when they were.
+    pub(super) fn tell_gaps(&mut self, loaded: &Loaded<'_>, cpus: u32, writer: &mut RunWriter) {
+        for (cpu, head) in heads(loaded).iter().enumerate().take(cpus as usize).filter(|(_, h)| h.gap_from != 0) {
+            let gap = Event { ts: head.gap_from, kind: Kind::Lost as u8, b: head.gap_count, ..Event::default() };
+            if self.failed.is_none()
+                && let Err(e) = writer.events(cpu as u32, &[gap])
+            {
+                self.failed = Some(e.into());
+            }
+        }
+    }
+}
+
+/// The return addresses of a stack as the map holds them: 64-bit words, ended by a zero.
+fn addresses(value: Option<Vec<u8>>) -> Vec<u64> {
+    let value = value.unwrap_or_default();
+    let words = value.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default()));
+    words.take_while(|a| *a != 0).collect()
+}
+
+pub(super) fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
+    &loaded.skel.maps.bss_data.as_deref().expect("the object has variables").heads
+}
+
+/// Receive calls and send calls of the target so far.
+pub(super) fn calls(loaded: &Loaded<'_>, cpus: u32) -> (u64, u64) {
+    heads(loaded).iter().take(cpus as usize).fold((0, 0), |(r, s), h| (r + h.received, s + h.sent))
+}
+
+/// Events so far, lost so far, and how full the fullest buffer is.
+pub(super) fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
+    heads(loaded)
+        .iter()
+        .take(buffers.cpus as usize)
+        .fold((0, 0, 0), |(n, lost, most), h| (n + h.n, lost + h.lost, most.max(buffer::waiting(h))))
+}

@@ -1,0 +1,167 @@
+//! The end of a recording: the cost of the hooks is measured, the buffers are emptied, and what a reader of the run needs to
+//! know is written beside the events.
+
+use std::time::Duration;
+
+use tailsight_trace::meta::{self, State};
+use tailsight_trace::tables::TaskRow;
+
+use super::drain::{fill, heads};
+use super::prepare::Prepared;
+use super::recording::{DRAIN_EVENTS, Recording};
+use super::{Outcome, Progress};
+use crate::clocks;
+use crate::command::Command;
+use crate::cost::{self, ProgramCost};
+use crate::describe;
+use crate::devices;
+use crate::error::Error;
+use crate::procfs;
+use crate::silence;
+use crate::tables::{socket_rows, task_rows};
+
+/// How long the cost of the hooks is measured after the recording.
+const COST_WINDOW: Duration = Duration::from_millis(50);
+
+/// What the probes themselves told at the end.
+struct Probes {
+    /// By program: runs that the kernel left out.
+    missed: Vec<(String, u64)>,
+    /// By core: events that found no room.
+    lost: Vec<u64>,
+    costs: Result<Vec<ProgramCost>, Error>,
+    /// Events written while the cost was measured.
+    measured_events: u64,
+}
+
+impl Recording<'_> {
+    /// Ends the recording and writes the rest of the run.
+    pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> Outcome {
+        let probes = self.switch_off(progress);
+        self.empty(progress);
+        let tasks = self.describe_target(&probes.lost);
+        self.describe_run(probes);
+        self.warn();
+        self.write(&tasks)
+    }
+
+    /// Takes the last readings, measures the hooks and takes them off.
+    fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
+        let Prepared { meta, loaded, buffers, cpus, .. } = &mut self.ready;
+        meta.end_ns = clocks::monotonic_ns();
+        self.clock.rows.push(clocks::compare());
+        let missed = cost::missed(loaded);
+        let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
+        meta.overhead.recorder_cpu_ns = self.clock.cpu_ns();
+
+        progress(Progress::Measuring);
+        let before = fill(loaded, buffers).0;
+        let costs = cost::measure(loaded, COST_WINDOW);
+        let measured_events = fill(loaded, buffers).0 - before;
+        loaded.set_recording(false);
+        if let Some(Err(why)) = self.tx.take().map(|tx| tx.stop(loaded)) {
+            meta.warnings.push(why);
+        }
+        loaded.detach();
+        Probes { missed, lost, costs, measured_events }
+    }
+
+    /// Moves what the buffers still hold into the run.
+    fn empty(&mut self, progress: &mut dyn FnMut(Progress)) {
+        let Prepared { meta, loaded, buffers, writer, cpus, .. } = &mut self.ready;
+        progress(Progress::Writing { events: fill(loaded, buffers).0 });
+        self.drain.drains += 1;
+        // The cores in turn, so that a disk that fills up cuts all of them at about the same time.
+        while self.drain.drain(loaded, buffers, writer, meta.end_ns, DRAIN_EVENTS) {}
+        self.drain.tell_gaps(loaded, *cpus, writer);
+    }
+
+    /// Whom the run is of: all processes that were targets at any time, for the filter also followed forks. Gives the tasks of
+    /// the host.
+    fn describe_target(&mut self, lost: &[u64]) -> Vec<TaskRow> {
+        let Prepared { options, target, loaded, writer, meta, cpus, .. } = &mut self.ready;
+        let collector = &mut self.drain.collector;
+        let followed = target.followed(loaded, &collector.tasks);
+        let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
+        let tasks = task_rows(before, after, std::mem::take(&mut collector.tasks), &followed);
+        let alive = followed.iter().copied().find(|&p| procfs::alive(p));
+        meta.devices = devices::of_target(alive, &collector.by_device);
+        if target.child.take().is_some_and(Command::stop) {
+            meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
+        }
+        let mut app = std::mem::take(&mut target.app);
+        if app.is_empty() {
+            app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();
+        }
+        meta.target = meta::Target {
+            selector: options.selector.to_string(),
+            app,
+            processes: procfs::identities(&followed),
+            pids: followed,
+            ports: std::mem::take(&mut target.ports),
+        };
+        let of_core = |cpu| meta::Cpu { cpu, events: writer.written(cpu), lost: lost[cpu as usize] };
+        meta.cpus = (0..*cpus).map(of_core).filter(|c| c.events > 0 || c.lost > 0).collect();
+        tasks
+    }
+
+    /// How it was recorded: symbols, what the hooks cost, clocks.
+    fn describe_run(&mut self, probes: Probes) {
+        let Prepared { options, meta, hooks, without_tx_stamps, .. } = &mut self.ready;
+        let collector = &mut self.drain.collector;
+        meta.buffer.drains = self.drain.drains;
+        meta.symbols = std::mem::take(&mut collector.symbols);
+        meta.stacks = std::mem::take(&mut collector.stacks);
+        describe::cost(meta, hooks, probes.costs, probes.measured_events);
+        for hook in &mut meta.hooks {
+            let program = hooks.iter().find(|h| h.name == hook.name).and_then(|h| h.program);
+            hook.missed = probes.missed.iter().find(|(name, _)| Some(name.as_str()) == program).map_or(0, |(_, n)| *n);
+        }
+        meta.drop_reasons = describe::drop_reasons();
+        describe::clocks(meta, &self.clock.rows);
+        let sent = (options.tx_stamps, without_tx_stamps.take());
+        self.nic_clocks.conclude(meta, collector.stamps, sent);
+    }
+
+    /// What a reader has to know first.
+    fn warn(&mut self) {
+        let meta = &mut self.ready.meta;
+        let collector = &self.drain.collector;
+        if collector.received == 0 {
+            meta.warnings.push(silence::no_traffic(meta, collector.arrived));
+        }
+        if let Some(asked) = &meta.payload
+            && collector.arrived > 0
+            && collector.pieces == 0
+        {
+            let warning = silence::no_payload(&asked.protocol, &meta.host.kernel);
+            meta.warnings.push(warning);
+        }
+        if let Some(why) = self.ended_early.take() {
+            meta.warnings.push(format!("{why}; the run is kept"));
+        }
+    }
+
+    /// Writes the tables and run.json. Whatever fails, the rest is tried.
+    fn write(self, tasks: &[TaskRow]) -> Outcome {
+        let Prepared { writer, mut meta, .. } = self.ready;
+        let mut error = self.drain.failed;
+        let nic_rows = &self.nic_clocks.rows;
+        let nic_clocks = if nic_rows.is_empty() { Ok(()) } else { writer.nic_clocks(nic_rows) };
+        let sockets = socket_rows(&self.drain.collector);
+        for step in [writer.tasks(tasks), writer.sockets(&sockets), writer.clocks(&self.clock.rows), nic_clocks] {
+            if let Err(e) = step {
+                error.get_or_insert(e.into());
+            }
+        }
+        meta.state = State::Complete;
+        if let Some(e) = &error {
+            meta.state = State::Partial;
+            meta.partial = Some(e.to_string());
+        }
+        if let Err(e) = writer.finish(&mut meta) {
+            error.get_or_insert(e.into());
+        }
+        Outcome { meta, error }
+    }
+}

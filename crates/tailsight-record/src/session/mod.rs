@@ -1,0 +1,30 @@
+//! One recording, from the target to the run directory: prepared ([`prepare`]), running ([`recording`]), finished ([`finish`]).
+//!
+//! Probes are loaded and attached first and switched on by one store, so that the recording starts at once. Short
+//! recordings are drained after they end; longer ones while they run, when the buffers fill. Whatever happens (Ctrl-C,
+//! the target exits, the disk fills), what was recorded is kept.
+
+mod drain;
+mod finish;
+mod options;
+mod prepare;
+mod recording;
+mod target;
+
+use std::sync::atomic::AtomicBool;
+
+use crate::error::Error;
+use prepare::{Prepared, Storage};
+
+pub use options::{Options, Outcome, Payload, Progress, Until};
+
+/// Records.
+///
+/// # Errors
+/// Everything that happens before the first event; later trouble is in [`Outcome::error`].
+pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+    let mut storage = Storage::new();
+    let mut recording = Prepared::new(options, &mut storage, progress)?.start();
+    recording.run(stop, progress);
+    Ok(recording.finish(progress))
+}

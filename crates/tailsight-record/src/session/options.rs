@@ -1,0 +1,126 @@
+//! What to record, where a recording stands, and what it leaves behind.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tailsight_trace::meta::RunMeta;
+
+use crate::error::Error;
+use crate::loader::HookChoice;
+use crate::probes::nic_tx::TxStamps;
+use crate::target::Selector;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The target.
+    pub selector: Selector,
+    /// How long; `None`: until stopped (or until the command ends).
+    pub duration: Option<Duration>,
+    /// Without a duration: when there is enough.
+    pub until: Option<Until>,
+    /// The run directory.
+    pub out: PathBuf,
+    /// Bytes for all buffers; `None`: 1/16 of the memory, at most 512 MiB.
+    pub buffer_bytes: Option<u64>,
+    /// Hooks to add or leave out.
+    pub hooks: HookChoice,
+    /// First bytes of each segment to keep; `None`: none.
+    pub payload: Option<Payload>,
+    /// Whether to record when the NIC sent replies, which sets a flag on the target's sockets.
+    pub tx_stamps: TxStamps,
+    /// The version to write into run.json.
+    pub version: String,
+}
+
+/// When a recording of no given length has enough. Messages are estimated while recording: see [`Progress::Recording`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// So many messages.
+    pub messages: u64,
+    /// Not before this.
+    pub least: Duration,
+    /// At the latest then.
+    pub most: Duration,
+}
+
+impl Until {
+    /// Whether it is over: pure.
+    pub fn over(&self, messages: u64, elapsed: Duration) -> bool {
+        elapsed >= self.most || (elapsed >= self.least && messages >= self.messages)
+    }
+}
+
+/// What is kept of the payload of the target's flows, so that requests can be framed after the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The protocol, as `--protocol` names it.
+    pub protocol: String,
+    /// Bytes of each segment to keep at most.
+    pub bytes: u32,
+}
+
+impl Payload {
+    /// The most that can be kept of a segment.
+    pub const MOST_BYTES: u32 = 24 * 64;
+
+    pub(crate) fn pieces(&self) -> u32 {
+        self.bytes.min(Payload::MOST_BYTES).div_ceil(24)
+    }
+}
+
+/// Where a recording stands.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// The target is known; probes are being loaded.
+    Loading {
+        /// The application.
+        app: String,
+        /// Its processes.
+        pids: Vec<u32>,
+        /// Its ports.
+        ports: Vec<u16>,
+    },
+    /// Recording.
+    Recording {
+        /// Time so far.
+        elapsed: Duration,
+        /// Events so far.
+        events: u64,
+        /// Events lost so far.
+        lost: u64,
+        /// Complete messages so far, estimated from receive and send calls.
+        messages: u64,
+    },
+    /// Measuring the cost of the hooks.
+    Measuring,
+    /// Writing.
+    Writing {
+        /// Events to write.
+        events: u64,
+    },
+}
+
+/// A recording that left a run behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The run's description as written.
+    pub meta: RunMeta,
+    /// What cut it short, when something did; the run is kept.
+    pub error: Option<Error>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 500 requests/s: 2 s hold 1,000, and the focus held too few.
+    #[test]
+    fn a_recording_of_no_given_length_ends_with_enough() {
+        let (least, most) = (Duration::from_secs(2), Duration::from_secs(30));
+        let until = Until { messages: 2_500, least, most };
+        assert!(!until.over(100_000, Duration::from_millis(1_999)), "the least time first");
+        assert!(until.over(2_500, least) && !until.over(2_499, Duration::from_secs(29)));
+        assert!(until.over(0, most), "30 s without a message are enough");
+    }
+}

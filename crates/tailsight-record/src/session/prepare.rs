@@ -1,0 +1,164 @@
+//! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
+
+use std::mem::MaybeUninit;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::OpenObject;
+use tailsight_host::kernel::Kernel;
+use tailsight_host::rights::Rights;
+use tailsight_host::{Fact, Root};
+use tailsight_trace::RunWriter;
+use tailsight_trace::meta::{self, RunMeta};
+
+use super::recording::{Clock, Recording};
+use super::target::Target;
+use super::{Options, Payload, Progress};
+use crate::buffer::{self, Buffers};
+use crate::clocks;
+use crate::describe;
+use crate::error::Error;
+use crate::loader::{self, HookChoice, HookState, Loaded};
+use crate::nic_clocks::NicClocks;
+use crate::probes::Need;
+use crate::probes::nic_tx::{self, NicTx, TxStamps};
+use crate::procfs;
+use crate::tables::EarlyTables;
+
+/// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
+/// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// Where the loaded object lives: one for the first attempt, one for another without an extra that failed.
+pub(super) struct Storage([MaybeUninit<OpenObject>; 2]);
+
+impl Storage {
+    pub(super) fn new() -> Storage {
+        Storage([MaybeUninit::uninit(), MaybeUninit::uninit()])
+    }
+}
+
+/// Everything that a recording needs.
+pub(super) struct Prepared<'a> {
+    pub(super) options: &'a Options,
+    pub(super) target: Target,
+    pub(super) cpus: u32,
+    pub(super) hooks: Vec<HookState>,
+    pub(super) loaded: Loaded<'a>,
+    pub(super) buffers: Buffers,
+    pub(super) writer: RunWriter,
+    pub(super) meta: RunMeta,
+    /// Stamps of what the NICs send, and why there are none although they were asked for.
+    pub(super) tx_stamps: TxStamps,
+    pub(super) without_tx_stamps: Option<String>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Nothing of the host is touched before rights, hooks and target are known to be there.
+    pub(super) fn new(
+        options: &'a Options,
+        storage: &'a mut Storage,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Prepared<'a>, Error> {
+        let mut hooks = preflight(&options.hooks)?;
+        let mut target = Target::resolve(&options.selector)?;
+        progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
+
+        let cpus = possible_cpus();
+        let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
+        let meta = describe::first(options, &target.app, cpus, slots);
+        let pieces = options.payload.as_ref().map_or(0, Payload::pieces);
+        let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
+        let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
+        let Storage([first, second]) = storage;
+        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps) {
+            // They are an extra: what else there is to record is recorded.
+            Err(e) if tx_stamps != TxStamps::Off => {
+                without_tx_stamps = Some(e.to_string());
+                tx_stamps = TxStamps::Off;
+                Loaded::load(second, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps)?
+            }
+            loaded => loaded?,
+        };
+        let buffers = Buffers::create(slots, cpus)?;
+        loaded.set_chunks(&buffers.fds())?;
+        // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
+        let writer = RunWriter::create(&options.out, &meta)?;
+        target.start(&options.selector)?;
+        target.tell(&mut loaded);
+        Ok(Prepared { options, target, cpus, hooks, loaded, buffers, writer, meta, tx_stamps, without_tx_stamps })
+    }
+
+    /// Switches the probes on.
+    pub(super) fn start(mut self) -> Recording<'a> {
+        if self.target.child.is_none() {
+            std::thread::sleep(SETTLE);
+        }
+        // Tasks that are born while this looks at those there are have their births written down.
+        self.loaded.set_naming();
+        let snapshot = procfs::tasks(|_| false);
+        // Known by its process and threads: another one may have its name, and it may have been started by another.
+        let own_pid = std::process::id();
+        self.meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
+        // What a recording that is killed, or that fills the disk, leaves to read its events with.
+        let early = EarlyTables::new(snapshot);
+        let failed = early.sockets(&self.writer).err().map(Error::from);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
+        let tx = self.start_tx_stamps();
+        let nic_clocks = NicClocks::find(self.target.pids.first().copied());
+        self.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        let clock = Clock::start();
+        self.meta.start_ns = clocks::monotonic_ns();
+        self.loaded.set_recording(true);
+        self.loaded.tell_current(self.cpus);
+        Recording::begin(self, early, failed, tx, nic_clocks, clock)
+    }
+
+    fn start_tx_stamps(&mut self) -> Option<NicTx> {
+        let pid = *self.target.pids.first().filter(|_| self.tx_stamps != TxStamps::Off)?;
+        match NicTx::start(&mut self.loaded, pid) {
+            Ok(started) => Some(started),
+            Err(why) => {
+                self.without_tx_stamps = Some(why);
+                None
+            }
+        }
+    }
+}
+
+/// Checks rights and hooks before anything is touched, so that the error is about the cause.
+fn preflight(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
+    let root = Root::host();
+    let kernel = Kernel::collect(&root);
+    let rights = Rights::collect(&root, &kernel);
+    for attempt in [&rights.bpf_map, &rights.bpf_program, &rights.bpf_kernel_read] {
+        if let Fact::Known(a) = attempt
+            && !a.allowed
+        {
+            let errno = a.errno.as_deref().unwrap_or("refused");
+            return Err(Error::NotAllowed { why: format!("bpf() says {errno}: {}", a.meaning) });
+        }
+    }
+    let hooks = loader::survey(choice)?;
+    let missing: Vec<&str> =
+        hooks.iter().filter(|h| h.need == Need::Required && h.program.is_none()).map(|h| h.name).collect();
+    if !missing.is_empty() {
+        let release = kernel.release.known().cloned().unwrap_or_else(|| "(unknown)".into());
+        return Err(Error::KernelTooOld { release, missing: missing.join(", ") });
+    }
+    Ok(hooks)
+}
+
+/// Cores the kernel may number, from /sys/devices/system/cpu/possible (`0-3`): event buffers are indexed by core.
+fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|n| n.parse::<u32>().ok());
+    last.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u32), |n| n + 1).min(1024)
+}
+
+fn default_buffer_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        text.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
+}

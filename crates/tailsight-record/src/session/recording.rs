@@ -1,0 +1,267 @@
+//! A recording that runs: buffers are emptied, clocks compared, and the target is looked after, until it is over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use tailsight_trace::tables::ClockRow;
+use tailsight_trace::write::BATCH_EVENTS;
+
+use super::Progress;
+use super::drain::{Drain, calls, fill};
+use super::prepare::Prepared;
+use crate::clocks;
+use crate::command::Command;
+use crate::error::Error;
+use crate::gentle::Gentle;
+use crate::nic_clocks::NicClocks;
+use crate::probes::nic_tx::NicTx;
+use crate::procfs;
+use crate::tables::EarlyTables;
+
+/// A recording of at most this length is drained after its end.
+const SHORT: Duration = Duration::from_secs(4);
+/// How often the recorder looks at the buffers at most.
+const TICK: Duration = Duration::from_millis(20);
+/// And at least; so seldom while the buffers are far from full, for each look takes a core from whoever runs there.
+const LONG_TICK: Duration = Duration::from_millis(100);
+/// How often it looks whether the target is still there, and for its ports until they are known.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it looks for processes and ports that are new: reading /proc takes milliseconds of a core.
+const SCAN: Duration = Duration::from_secs(1);
+/// Events of a core that are moved in one go while recording: a few milliseconds of a core, between which it is free.
+pub(super) const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
+
+/// Comparisons of the clocks, and the CPU time that recording takes.
+pub(super) struct Clock {
+    pub(super) rows: Vec<ClockRow>,
+    cpu_before_ns: u64,
+}
+
+impl Clock {
+    pub(super) fn start() -> Clock {
+        Clock { cpu_before_ns: own_cpu_ns(), rows: vec![clocks::compare()] }
+    }
+
+    /// CPU time of the recorder since the start, ns.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        own_cpu_ns().saturating_sub(self.cpu_before_ns)
+    }
+}
+
+/// When each of the things that are done now and then was done last.
+struct Last {
+    /// Looked whether the target is there.
+    look: Instant,
+    /// It was there.
+    alive: Instant,
+    /// Looked for new processes.
+    scan: Instant,
+    /// Compared the clocks.
+    clock: Instant,
+    /// Emptied the buffers.
+    drain: Instant,
+    /// Looked how full they are, and how full the fullest was.
+    fill: (Instant, u64),
+}
+
+/// A recording that runs.
+pub(super) struct Recording<'a> {
+    pub(super) ready: Prepared<'a>,
+    pub(super) early: EarlyTables,
+    pub(super) drain: Drain,
+    pub(super) tx: Option<NicTx>,
+    pub(super) nic_clocks: NicClocks,
+    pub(super) clock: Clock,
+    started: Instant,
+    last: Last,
+    /// How long the recorder may sleep now.
+    pause: Duration,
+    /// Why it ended before its time.
+    pub(super) ended_early: Option<String>,
+}
+
+impl<'a> Recording<'a> {
+    /// The probes were switched on just now. `failed`: what went wrong in writing until then.
+    pub(super) fn begin(
+        mut ready: Prepared<'a>,
+        mut early: EarlyTables,
+        failed: Option<Error>,
+        tx: Option<NicTx>,
+        nic_clocks: NicClocks,
+        clock: Clock,
+    ) -> Recording<'a> {
+        let mut drain = Drain::new(ready.meta.start_ns);
+        let Prepared { target, writer, meta, .. } = &mut ready;
+        let written = early.write(writer, meta, &target.pids, &target.ports, &drain.collector.tasks);
+        drain.failed = failed.or(written.err().map(Error::from));
+        let now = Instant::now();
+        let last = Last { look: now, alive: now, scan: now, clock: now, drain: now, fill: (now, 0) };
+        Recording { ready, early, drain, tx, nic_clocks, clock, started: now, last, pause: TICK, ended_early: None }
+    }
+
+    /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.
+    pub(super) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) {
+        loop {
+            let messages = estimated(calls(&self.ready.loaded, self.ready.cpus));
+            let left = self.left();
+            if left == Some(Duration::ZERO) || self.has_enough(messages) {
+                return;
+            }
+            if stop.load(Ordering::Relaxed) {
+                let after = self.started.elapsed().as_secs_f64();
+                self.ended_early = Some(format!("interrupted after {after:.1} s"));
+                return;
+            }
+            std::thread::sleep(left.map_or(self.pause, |l| l.min(self.pause)));
+            let now = Instant::now();
+            self.compare_clocks(now);
+            self.empty_buffers(now, messages, progress);
+            if self.drain.failed.is_some() {
+                return;
+            }
+            self.ended_early = self.is_gone(now);
+            if self.ended_early.is_some() {
+                return;
+            }
+            self.follow(now);
+        }
+    }
+
+    /// Time until the end, where one is given.
+    fn left(&self) -> Option<Duration> {
+        let options = self.ready.options;
+        let longest = options.duration.or(options.until.map(|until| until.most));
+        longest.map(|d| d.saturating_sub(self.started.elapsed()))
+    }
+
+    fn has_enough(&self, messages: u64) -> bool {
+        let options = self.ready.options;
+        options.duration.is_none() && options.until.is_some_and(|u| u.over(messages, self.started.elapsed()))
+    }
+
+    /// Whether the buffers are emptied while it records.
+    fn is_long(&self) -> bool {
+        let options = self.ready.options;
+        match options.until {
+            Some(_) if options.duration.is_none() => self.started.elapsed() > SHORT,
+            _ => options.duration.is_none_or(|d| d > SHORT),
+        }
+    }
+
+    fn compare_clocks(&mut self, now: Instant) {
+        if now - self.last.clock >= LONG_TICK {
+            self.clock.rows.push(clocks::compare());
+            self.nic_clocks.compare();
+            self.last.clock = now;
+        }
+    }
+
+    /// Moves events into the run when there are many, and decides when to look again.
+    fn empty_buffers(&mut self, now: Instant, messages: u64, progress: &mut dyn FnMut(Progress)) {
+        let Prepared { loaded, buffers, .. } = &mut self.ready;
+        let (events, lost, fullest) = fill(loaded, buffers);
+        progress(Progress::Recording { elapsed: self.started.elapsed(), events, lost, messages });
+        // A short recording is drained after its end, unless the buffers would not hold it.
+        let slots = buffers.slots;
+        let long = self.is_long();
+        let limit = if long { slots / 2 } else { slots / 8 * 7 };
+        let urgent = fullest > limit;
+        let (filled, before) = self.last.fill;
+        self.pause = until_full(fullest.checked_sub(before), now - filled, limit.saturating_sub(fullest));
+        self.last.fill = (now, fullest);
+        if urgent || (long && (fullest >= DRAIN_EVENTS || now - self.last.drain > Duration::from_secs(1))) {
+            let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
+            let gentle = (!urgent).then(Gentle::begin);
+            let Prepared { loaded, buffers, writer, .. } = &mut self.ready;
+            self.drain.drain(loaded, buffers, writer, u64::MAX, most);
+            drop(gentle);
+            self.drain.drains += 1;
+            self.last.drain = now;
+        }
+    }
+
+    /// Why there is nobody to record any more, if so.
+    fn is_gone(&mut self, now: Instant) -> Option<String> {
+        if now - self.last.look <= LOOK {
+            return None;
+        }
+        self.last.look = now;
+        let target = &mut self.ready.target;
+        if let Some(status) = target.child.as_mut().and_then(Command::ended) {
+            return Some(format!("the command ended ({status})"));
+        }
+        if target.pids.iter().any(|&p| procfs::alive(p)) {
+            self.last.alive = now;
+        } else if now - self.last.alive >= self.ready.options.selector.may_be_away() {
+            let exited = (self.last.alive - self.started).as_secs_f64();
+            return Some(format!("the target exited after {exited:.1} s"));
+        }
+        None
+    }
+
+    /// Looks now and then for processes and ports that are new.
+    fn follow(&mut self, now: Instant) {
+        let away = self.last.alive < self.last.look;
+        let known = !self.ready.target.ports.is_empty() && !away;
+        if now - self.last.scan <= if known { SCAN } else { LOOK } {
+            return;
+        }
+        self.last.scan = now;
+        let long = self.is_long();
+        let Prepared { options, target, loaded, writer, meta, .. } = &mut self.ready;
+        target.look_again(options, away);
+        target.tell(loaded);
+        if long && let Err(e) = self.early.write(writer, meta, &target.pids, &target.ports, &self.drain.collector.tasks)
+        {
+            self.drain.failed = Some(e.into());
+        }
+    }
+}
+
+/// Complete messages, estimated from the target's calls: each answered message is a receive call and a send call; where it
+/// sends much less than it receives, it does not answer, and receive calls count. A call that takes several messages, or a
+/// message that takes several calls, makes the estimate too low or too high; the run's messages are known after the analysis.
+fn estimated((received, sent): (u64, u64)) -> u64 {
+    if sent.saturating_mul(2) > received { received.min(sent) } else { received }
+}
+
+/// How long the recorder may sleep: half the time until the fullest buffer reaches its limit, when it goes on filling as it
+/// did. `growth`: events since the last look, which was `over` ago; none when it was emptied meanwhile.
+fn until_full(growth: Option<u64>, over: Duration, room: u64) -> Duration {
+    let Some(growth) = growth else { return TICK };
+    let full_s = over.as_secs_f64() * room as f64 / growth.max(1) as f64;
+    Duration::from_secs_f64(full_s / 2.0).clamp(TICK, LONG_TICK)
+}
+
+/// CPU time of this thread, which does all of the recording.
+fn own_cpu_ns() -> u64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |u| {
+        let ns = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000_000 + t.tv_usec() as u64 * 1000;
+        ns(u.user_time()) + ns(u.system_time())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_estimated_from_both_calls() {
+        assert_eq!(estimated((100, 98)), 98, "two are still being served");
+        assert_eq!(estimated((100, 300)), 100, "replies in several pieces");
+        assert_eq!(estimated((100, 0)), 100, "nothing is answered");
+        assert_eq!(estimated((0, 0)), 0);
+    }
+
+    #[test]
+    fn the_recorder_looks_more_often_as_a_buffer_fills() {
+        let over = Duration::from_millis(20);
+        assert_eq!(until_full(Some(0), over, 1 << 20), LONG_TICK);
+        // A million a second with room for two million; with room for a hundred thousand; with none.
+        assert_eq!(until_full(Some(20_000), over, 2_000_000), LONG_TICK);
+        assert_eq!(until_full(Some(20_000), over, 100_000), Duration::from_millis(50));
+        assert_eq!(until_full(Some(20_000), over, 0), TICK);
+        assert_eq!(until_full(None, over, 2_000_000), TICK);
+    }
+}
