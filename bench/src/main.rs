@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_units::parse;
 
 use table::{Section, Verdict};
@@ -45,6 +46,9 @@ struct Cli {
 enum Command {
     /// Diagnose memcached beside nginx, change what the diagnosis says, measure what it gave (root).
     CaseStudy(case_study::CaseStudyArgs),
+    /// Be a test server until killed: the client's figures start this program as their ideal server.
+    #[command(hide = true)]
+    Serve(ServeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Some(Command::CaseStudy(args)) => case_study::run(args),
+        Some(Command::Serve(args)) => servers::serve(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         None => run(&cli.figures),
     };
     result.unwrap_or_else(|error| {
