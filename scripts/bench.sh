@@ -1,9 +1,9 @@
 #!/bin/sh
-# The benchmarks: builds the release binaries, then `lab bench`, which measures Tailsight beside its peers and prints
+# The benchmarks: builds the release binaries, then `bench`, which measures Tailsight beside its peers and prints
 # the tables of docs/benchmarks.md. Needs root, and a machine that does nothing else.
 #
 #   scripts/bench.sh [DIR] [OPTION…]   raw results go to DIR (default: bench-out in the current folder); options are
-#                                      those of `lab bench`: --quick, --write, --gate, --only roundtrip …
+#                                      those of `bench`: --quick, --write, --gate, --only roundtrip …
 #                                      `--only client` measures the load generator (docs/measurement.md)
 #
 # Exit: 0 measured, 1 failed, 130 interrupted; with --gate 4 a goal missed, 3 one that cannot be judged.
@@ -25,11 +25,11 @@ fi
 require_cargo
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 cd "$REPO"
-phase "build of the release binaries" as_builder cargo build --locked --release -p tailsight -p tailsight-lab
+phase "build of the release binaries" as_builder cargo build --locked --release -p tailsight -p tailsight-bench
 target=${CARGO_TARGET_DIR:-target}
-# Ctrl-C is for lab, which cleans up; this shell waits for it.
+# Ctrl-C is for `bench`, which cleans up; this shell waits for it.
 trap : INT TERM
 code=0
-"$target/release/lab" bench --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
+"$target/release/bench" --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
 give_back "$out" docs/benchmarks.md docs/measurement.md
 exit "$code"

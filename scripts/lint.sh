@@ -7,6 +7,9 @@ set -eu
 require_cargo
 cd "$REPO"
 phase rustfmt as_builder cargo fmt --all --check || die "\`cargo fmt --all\` puts the formatting right"
+# The modules of probes are listed by a build script, which cargo fmt does not follow.
+phase "rustfmt of the probes" as_builder rustfmt --edition 2024 --check crates/tailsight-record/src/probes/*/mod.rs ||
+    die "\`rustfmt --edition 2024 crates/tailsight-record/src/probes/*/mod.rs\` puts the formatting right"
 set -- --locked --workspace --all-targets --
 if version_ge "$RUST_TESTED" "$CARGO_VERSION"; then
     set -- "$@" -D warnings

@@ -3,7 +3,7 @@
 /// Now, CLOCK_MONOTONIC ns.
 #[must_use]
 pub fn now_ns() -> u64 {
-    crate::load::now_ns()
+    tailsight_testbed::load::now_ns()
 }
 
 /// Sleeps until `at_ns` (CLOCK_MONOTONIC ns); a signal does not end the sleep.

@@ -1,95 +1,15 @@
 //! The errors of the lab. In: what was tried, on what, and what the system said. Out: one sentence a person can act on.
 
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What can go wrong in the lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Namespaces need `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
-    #[error(
-        "network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN); run this with sudo, in a container with --privileged"
-    )]
-    NeedsRoot,
-    /// A command of the system (`ip`) failed.
-    #[error("`{command}` failed ({status}): {stderr}")]
-    Command {
-        /// The whole command line.
-        command: String,
-        /// Its exit status.
-        status: String,
-        /// What it wrote to stderr.
-        stderr: String,
-    },
-    /// A program is not installed.
-    #[error(
-        "{program} is not installed (looked in PATH, /usr/sbin, /usr/local/sbin and /sbin); install it with: apt-get install {package}"
-    )]
-    MissingProgram {
-        /// The program.
-        program: &'static str,
-        /// The Debian package that has it.
-        package: &'static str,
-    },
-    /// A server did not start.
-    #[error("{program} did not accept connections on port {port}: {reason}; it wrote: {output}")]
-    ServerStart {
-        /// The program.
-        program: &'static str,
-        /// The port it was to listen on.
-        port: u16,
-        /// What was seen instead.
-        reason: String,
-        /// The end of what it wrote to stdout, stderr and its error log.
-        output: String,
-    },
-    /// A workload cannot be run as it was asked for.
-    #[error("workload {workload}: {reason}")]
-    InvalidWorkload {
-        /// Its name.
-        workload: String,
-        /// Why, and what to ask for instead.
-        reason: String,
-    },
-    /// The server could not be reached, or refused the preload or the first request.
-    #[error(
-        "workload {workload}: cannot {action} at {addr}: {reason}; is the server running, and does it speak this protocol?"
-    )]
-    Setup {
-        /// The workload's name.
-        workload: String,
-        /// What was tried.
-        action: &'static str,
-        /// The server's address.
-        addr: SocketAddr,
-        /// What happened.
-        reason: String,
-    },
-    /// Bytes came back that are not a reply of the protocol.
-    #[error("workload {workload}: {addr} sent what is not a reply of this protocol: {reason}; check --proto")]
-    Malformed {
-        /// The workload's name.
-        workload: String,
-        /// The server's address.
-        addr: SocketAddr,
-        /// What was found.
-        reason: String,
-    },
-    /// The server closed every connection of a workload.
-    #[error(
-        "workload {workload}: {addr} closed all {connections} connections ({reason}); look at the server's log and connection limit"
-    )]
-    ServerGone {
-        /// The workload's name.
-        workload: String,
-        /// The server's address.
-        addr: SocketAddr,
-        /// How many connections there were.
-        connections: usize,
-        /// The last error seen.
-        reason: String,
-    },
-    /// A number, rate, duration or address that cannot be read.
+    /// A namespace, a server or a load on it failed.
+    #[error(transparent)]
+    Testbed(#[from] tailsight_testbed::Error),
+    /// An option of the lab's own that cannot be read.
     #[error("cannot read {what} `{text}`: {expected}")]
     Parse {
         /// What was to be read.
@@ -102,6 +22,16 @@ pub enum Error {
     /// A duration, rate, number or size that is none.
     #[error(transparent)]
     Units(#[from] tailsight_units::parse::Wrong),
+    /// A page of the docs has no part that may be written.
+    #[error("{} cannot be written: it needs a line `{begin}` and below it a line `{end}`", .file.display())]
+    NoMarks {
+        /// The page.
+        file: PathBuf,
+        /// The line before the part.
+        begin: &'static str,
+        /// The line behind it.
+        end: &'static str,
+    },
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     Io {

@@ -1,10 +1,7 @@
 //! The lab's command line. `lab load`: open-loop loads by the product's load generator; in: workloads as options; out: on stdout a table of latency
-//! in us or, with `--json`, one object a workload with times in ns. `lab bench`: the figures of docs/benchmarks.md, see
-//! [`bench`]. Exit 0 done, 1 failed, 2 usage; `bench` also 4 and 130.
+//! in us or, with `--json`, one object a workload with times in ns. `lab run`: scenarios with known causes, judged, see [`run`].
+//! Exit 0 done, 1 failed, 2 usage; `run` also 4 and 130.
 
-mod bench;
-mod case_study;
-mod marked;
 mod run;
 
 use std::io::Write;
@@ -18,10 +15,10 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use tailsight_lab::faults::{self, FaultArgs};
-use tailsight_lab::hostile::{Behaviour, Hostile};
-use tailsight_lab::load::{self, Arrivals, Outcome, Proto, Workload};
-use tailsight_lab::process::pin_thread;
 use tailsight_lab::servers::{self, ServeArgs};
+use tailsight_testbed::hostile::{Behaviour, Hostile};
+use tailsight_testbed::load::{self, Arrivals, Outcome, Proto, Workload};
+use tailsight_testbed::process::pin_thread;
 use tailsight_units::parse;
 
 /// Tailsight's lab: load for test servers.
@@ -36,10 +33,6 @@ struct Cli {
 enum Command {
     /// Load servers and print the latency, measured from the time each request was due.
     Load(LoadArgs),
-    /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
-    Bench(bench::BenchArgs),
-    /// Diagnose memcached beside nginx, change what the diagnosis says, measure what it gave (root).
-    CaseStudy(case_study::CaseStudyArgs),
     /// Run scenarios with known causes and judge the diagnosis (root).
     Run(run::RunArgs),
     /// List the scenarios.
@@ -187,8 +180,6 @@ impl LoadArgs {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(args) => bench::run(&args),
-        Command::CaseStudy(args) => case_study::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {
             run::list();

@@ -1,9 +1,9 @@
-//! The part of a page of the docs that the lab writes: what stands between two lines that mark it. In: a file, a text.
+//! The part of a page of the docs that a program writes (the lab's tables, the benchmarks'): what stands between two lines that mark it. In: a file, a text.
 //! Out: the file with that part replaced and nothing else.
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use crate::{Error, Result};
 
 /// The lines around the part.
 #[derive(Debug, Clone, Copy)]
@@ -16,31 +16,37 @@ pub struct Marked {
 
 impl Marked {
     /// Fails when the file could not be written, which is better known before hours of measuring than after.
-    pub fn check(self, file: &Path) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be read, [`Error::NoMarks`].
+    pub fn check(self, file: &Path) -> Result<()> {
         self.replaced(file, "").map(|_| ())
     }
 
     /// Puts a page between the marks.
-    pub fn write(self, file: &Path, page: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::NoMarks`]; the file is as before then.
+    pub fn write(self, file: &Path, page: &str) -> Result<()> {
         let text = self.replaced(file, page)?;
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+        std::fs::write(file, text).map_err(|e| Error::io(format!("write {}", file.display()), e))
     }
 
-    fn replaced(self, file: &Path, page: &str) -> anyhow::Result<String> {
-        let text = std::fs::read_to_string(file).with_context(|| {
-            format!("cannot read {}; run this from the top of the repository, or name the file", file.display())
+    fn replaced(self, file: &Path, page: &str) -> Result<String> {
+        let text = std::fs::read_to_string(file).map_err(|e| {
+            let what = format!("read {} (run this from the top of the repository, or name the file)", file.display());
+            Error::io(what, e)
         })?;
-        self.replace(&text, page).with_context(|| format!("{} cannot be written", file.display()))
+        let Self { begin, end } = self;
+        self.replace(&text, page).ok_or_else(|| Error::NoMarks { file: file.to_owned(), begin, end })
     }
 
-    /// The text with its marked part replaced.
-    fn replace(self, text: &str, page: &str) -> anyhow::Result<String> {
+    /// The text with its marked part replaced; `None`: it has none.
+    fn replace(self, text: &str, page: &str) -> Option<String> {
         let Self { begin, end } = self;
-        let parts = text.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-        let Some((before, after)) = parts else {
-            bail!("it needs a line `{begin}` and below it a line `{end}`");
-        };
-        Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", page.trim()))
+        let (before, rest) = text.split_once(begin)?;
+        let (_, after) = rest.split_once(end)?;
+        Some(format!("{before}{begin}\n\n{}\n\n{end}{after}", page.trim()))
     }
 }
 
@@ -66,18 +72,5 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&file).unwrap(), bad);
         }
         assert!(marked.check(&folder.path().join("absent")).is_err());
-    }
-
-    #[test]
-    fn every_page_has_its_marks() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        for (marked, page) in [
-            (crate::bench::docs::MARKED, "benchmarks.md"),
-            (crate::bench::client::MARKED, "measurement.md"),
-            (crate::run::table::MARKED, "accuracy.md"),
-            (crate::case_study::page::MARKED, "case-study.md"),
-        ] {
-            marked.check(&docs.join(page)).unwrap();
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use crate::generated as proto;
+use crate::proto;
 use crate::wire::{Records, Summary, chunks};
 use crate::{AgentAddress, Policy};
 

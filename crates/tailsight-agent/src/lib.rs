@@ -8,7 +8,11 @@ mod anything;
 pub mod coordinator;
 mod error;
 mod gate;
-mod generated;
+/// Messages, client and server of `proto/agent.proto`, which `build.rs` makes of it.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+mod proto {
+    tonic::include_proto!("tailsight.agent.v1");
+}
 mod host;
 mod policy;
 mod server;

@@ -9,7 +9,7 @@ use tailsight_load::{Arrivals, Plan, Protocol, Target, Trust};
 use tempfile::NamedTempFile;
 
 use crate::allow::Allow;
-use crate::{AgentError, generated as proto};
+use crate::{AgentError, proto};
 
 /// The most that a coordinator may ask of an agent.
 #[derive(Debug, Clone, PartialEq)]

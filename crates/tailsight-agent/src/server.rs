@@ -15,7 +15,7 @@ use tokio_stream::StreamExt;
 use tonic::{Request, Status};
 
 use crate::gate::{GREETING, Gate};
-use crate::generated::agent_server::AgentServer;
+use crate::proto::agent_server::AgentServer;
 use crate::service::{Service, caller, peer};
 use crate::session::{Log, Sessions};
 use crate::tls::{self, Identity};

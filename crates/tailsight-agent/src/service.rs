@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
-use crate::generated as proto;
+use crate::proto;
 use crate::policy::{Admitted, Policy};
 use crate::session::{LEASE, Ready, Sessions};
 use crate::wire::{PROTOCOL, chunks};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tailsight_load::{Complaint, Counts, Histogram, Interval, Outcome, Sample, Send, StampSource, Treatment};
 
-use crate::generated as proto;
+use crate::proto;
 
 /// The protocol's number: raised when an older side would misunderstand a newer one.
 pub(crate) const PROTOCOL: u32 = 2;

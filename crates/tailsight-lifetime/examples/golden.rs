@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use tailsight_lab::load::{self, Proto, Workload};
-use tailsight_lab::netns::{Pair, SERVER_V4, SERVER_V6};
-use tailsight_lab::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
+use tailsight_testbed::load::{self, Proto, Workload};
+use tailsight_testbed::netns::{Pair, SERVER_V4, SERVER_V6};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 use tailsight_trace::meta::State;
 use tailsight_trace::{Event, Run, RunWriter};
@@ -24,7 +24,7 @@ use tailsight_trace::{Event, Run, RunWriter};
 const DURATION: &str = "150ms";
 
 /// Starts a server in the pair's server namespace.
-type Start = fn(&Pair) -> tailsight_lab::Result<Server>;
+type Start = fn(&Pair) -> tailsight_testbed::Result<Server>;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args_os().skip(1);

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use tailsight_lab::faults::Fault;
-use tailsight_lab::netns::SERVER_V4;
 use tailsight_lab::probe::{Plan, Special, Speech};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::kind;
 use tailsight_lab::wire::flags;
+use tailsight_testbed::netns::SERVER_V4;
 
 use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
 

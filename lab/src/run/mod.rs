@@ -189,7 +189,7 @@ pub fn list() {
 /// `lab run`.
 pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenarios = choose(&args.scenarios)?;
-    if !tailsight_lab::netns::permitted() {
+    if !tailsight_testbed::netns::permitted() {
         bail!("scenarios make network namespaces and record, which needs root: run this with sudo");
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -20,13 +20,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
 use tailsight_lab::faults::Fault;
-use tailsight_lab::load::{self, Outcome, Proto, Workload};
-use tailsight_lab::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_lab::probe::{self, Sample};
-use tailsight_lab::process::{pin_thread, spawn_tied};
-use tailsight_lab::server::{MemcachedOpts, NginxOpts, Server};
 use tailsight_lab::truth::{Interval, TruthLog};
 use tailsight_lab::wire::Stamps;
+use tailsight_testbed::load::{self, Outcome, Proto, Workload};
+use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
+use tailsight_testbed::process::{pin_thread, spawn_tied};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
 use super::Lab;
 use super::catalogue::{BEHIND_PORT, PORT};
@@ -271,7 +271,7 @@ impl Rig<'_> {
     fn real(
         &mut self,
         state: &mut State,
-        start: impl FnOnce(&Namespace) -> tailsight_lab::Result<Server>,
+        start: impl FnOnce(&Namespace) -> tailsight_testbed::Result<Server>,
     ) -> anyhow::Result<u32> {
         let server = start(&self.pair.server)?;
         for pid in server.pids() {

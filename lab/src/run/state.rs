@@ -11,7 +11,7 @@ use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use tailsight_lab::netns;
+use tailsight_testbed::netns;
 
 /// A process that cannot be mistaken for a later one of the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

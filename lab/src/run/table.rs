@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::marked::Marked;
+use tailsight_lab::marked::Marked;
 
 use super::judge::{Named, Verdict};
 use super::scenario::Scenario;
@@ -287,6 +287,12 @@ mod tests {
         let sum = "| right first cause, scenarios with a fault | 2 of 3 (66.7 %) | 1 of 3 (33.3 %) | 3 of 6 (50.0 %) |";
         assert!(page.contains(sum), "{page}");
         assert!(page.contains("3 disturbed by other work"), "{page}");
+    }
+
+    #[test]
+    fn the_page_has_its_marks() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/accuracy.md");
+        MARKED.check(&page).unwrap();
     }
 
     #[test]

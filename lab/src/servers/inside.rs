@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use super::{Disturb, ServeArgs, spawn};
 use crate::clock::{now_ns, sleep_until};
-use crate::process::pin_thread;
 use crate::schedule::Schedule;
 use crate::truth::{TruthLog, kind};
 use crate::{Error, Result};
+use tailsight_testbed::process::pin_thread;
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration (`include/uapi/linux/membarrier.h`).
 const MEMBARRIER: libc::c_long = 8;

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_lab::clock::now_ns;
-use tailsight_lab::netns::SERVER_V4;
 use tailsight_lab::probe::{self, Plan, Sample, Special, Speech};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::{Interval, TruthLog, kind};
 use tailsight_lab::wire::flags;
+use tailsight_testbed::netns::SERVER_V4;
 
 use super::programs::Program;
 

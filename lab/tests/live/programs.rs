@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
-use tailsight_lab::netns::Namespace;
-use tailsight_lab::process::spawn_tied;
+use tailsight_testbed::netns::Namespace;
+use tailsight_testbed::process::spawn_tied;
 
 /// The lab's binary.
 pub const LAB: &str = env!("CARGO_BIN_EXE_lab");

@@ -2,12 +2,12 @@
 //! that the next start does not undo. Needs root; skipped by name without.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tailsight_lab::clock::now_ns;
-use tailsight_lab::process::is_running;
 use tailsight_lab::truth::{TruthLog, kind};
+use tailsight_testbed::process::is_running;
 
 use super::programs::{LAB, Program, lab};
 
@@ -85,7 +85,7 @@ fn timers_expire_on_the_core_asked_for() {
 
 /// The processes that run the lab's binary, but for this test's own children of other tests.
 fn labs(parent: u32) -> Vec<u32> {
-    tailsight_lab::process::children_of(parent)
+    tailsight_testbed::process::children_of(parent)
 }
 
 /// Control groups of a lab process, in every hierarchy that is mounted.
@@ -164,6 +164,8 @@ fn a_killed_scenario_is_undone_by_the_next_start() {
     let left: Vec<_> = std::fs::read_dir(out.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()).collect();
     assert!(left.is_empty(), "{left:?}");
     let mine = format!("tailsight-{pid}-");
-    assert!(!super::namespaces().iter().any(|name| name.starts_with(&mine)));
+    let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(!listed.lines().any(|name| name.starts_with(&mine)), "{listed}");
     assert!(std::path::Path::new(LAB).exists());
 }

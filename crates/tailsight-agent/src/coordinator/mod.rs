@@ -23,7 +23,7 @@ pub use clocks::Offset;
 use remote::Remote;
 pub use split::Role;
 
-use crate::generated as proto;
+use crate::proto;
 use crate::wire::Summary;
 use crate::{AgentAddress, AgentError, Identity, Token};
 

@@ -23,8 +23,8 @@ use tonic::{Request, Status};
 
 use super::clocks::{Offset, Round};
 use super::{Credentials, Role};
-use crate::generated as proto;
-use crate::generated::agent_client::AgentClient;
+use crate::proto;
+use crate::proto::agent_client::AgentClient;
 use crate::wire::{MAX_MESSAGE, PROTOCOL, Records, Summary};
 use crate::{AgentAddress, AgentError, host, tls};
 

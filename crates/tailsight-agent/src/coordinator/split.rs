@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_load::{Arrivals, Plan, Rate, Receive, Wait};
 
 use crate::AgentError;
-use crate::generated as proto;
+use crate::proto;
 
 /// What an agent does (Lancet §4.2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -201,6 +201,10 @@ static __always_inline void read_address6(__u64 to[2], const struct in6_addr *ad
 	to[1] = words[1];
 }
 
+struct text {
+	__u64 first, second;
+};
+
 /* A flow as both a packet and a socket give it. */
 struct flow {
 	__u64 addrs;
@@ -248,6 +252,11 @@ static __always_inline bool is_inet(const struct sock *sk)
 {
 	__u16 family = sk->__sk_common.skc_family;
 	return family == AF_INET || family == AF_INET6;
+}
+
+static __always_inline bool is_ours(const struct sock *sk)
+{
+	return is_inet(sk) && is_target_port(sk->__sk_common.skc_num);
 }
 
 struct ipv4 {
@@ -334,6 +343,11 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	return true;
 }
 
+static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)
+{
+	emit(kind, p->flow.flags | flags, p->flow.addrs, pair(p->flow.ports, p->sequence), pair(p->payload, high));
+}
+
 /* How many pieces of 24 bytes of each segment's payload are kept; 0 unless --protocol asks for them. */
 const volatile __u32 payload_pieces = 0;
 #define MAX_PIECES 64
@@ -370,4 +384,26 @@ static __always_inline void emit_payload(struct sk_buff *skb, __u32 l3, const st
 			break;
 		emit_piece(piece, aux | i);
 	}
+}
+
+/* The queue of the task's core: its steal clock was read when the scheduler was entered. */
+static __always_inline void tell_steal(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(((struct rq *)0)->prev_steal_time_rq) ||
+	    !bpf_core_field_exists(((struct sched_entity *)0)->cfs_rq))
+		return;
+	struct cfs_rq *cfs = task->se.cfs_rq;
+	if (!cfs)
+		return;
+	__u64 stolen = cfs->rq->prev_steal_time_rq;
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu >= MAX_CPUS)
+		return;
+	struct head *head = &heads[cpu];
+	if (stolen == head->steal)
+		return;
+	__u64 since = head->steal ? stolen - head->steal : 0;
+	head->steal = stolen;
+	if (since)
+		emit(TS_STEAL, 0, since, stolen, 0);
 }

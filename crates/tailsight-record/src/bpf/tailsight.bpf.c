@@ -9,20 +9,8 @@
 #include "event.gen.h"
 #include "common.h"
 
-#include "../probes/sched/sched.bpf.c"
-#include "../probes/tasks/tasks.bpf.c"
-#include "../probes/rx/rx.bpf.c"
-#include "../probes/socket/socket.bpf.c"
-#include "../probes/tx/tx.bpf.c"
-#include "../probes/syscalls/syscalls.bpf.c"
-#include "../probes/interrupts/interrupts.bpf.c"
-#include "../probes/idle/idle.bpf.c"
-#include "../probes/memory/memory.bpf.c"
-#include "../probes/ipi/ipi.bpf.c"
-#include "../probes/locks/locks.bpf.c"
-#include "../probes/disk/disk.bpf.c"
-#include "../probes/workqueue/workqueue.bpf.c"
-#include "../probes/nic_tx/nic_tx.bpf.c"
+/* Every folder of ../probes; build.rs writes it. */
+#include "probes.gen.h"
 
 /* Runs nowhere but where it is attached to measure what an empty program costs. */
 SEC("tp_btf/sched_switch")

@@ -1,22 +1,11 @@
-//! The probes: one folder each, its C beside its Rust.
+//! The probes: one folder each, its C (`<folder>.bpf.c`) beside its Rust (`mod.rs`, with a `PROBE`). A folder that is here is
+//! built, loaded and listed: `build.rs` writes the modules, [`PROBES`] and the C's includes from the folders.
 //!
 //! A [`Probe`] lists its [`Hook`]s; a hook lists the BPF programs that can serve it, best first. The loader takes the
 //! first program whose tracepoint this kernel has, so that an older kernel's twin is one more entry in the list.
 
-pub mod disk;
-pub mod idle;
-pub mod interrupts;
-pub mod ipi;
-pub mod locks;
-pub mod memory;
-pub mod nic_tx;
-pub mod rx;
-pub mod sched;
-pub mod socket;
-pub mod syscalls;
-pub mod tasks;
-pub mod tx;
-pub mod workqueue;
+// Every folder beside this file as a module, and `PROBES`: build.rs writes both.
+include!(concat!(env!("OUT_DIR"), "/probes.rs"));
 
 /// A folder of hooks that belong together.
 #[derive(Clone, Copy, Debug)]
@@ -94,22 +83,17 @@ pub const fn cgroup_send(name: &'static str) -> Program {
     Program { name, attach: Attach::CgroupSend }
 }
 
-/// Every probe.
-pub const PROBES: &[Probe] = &[
-    sched::PROBE,
-    tasks::PROBE,
-    rx::PROBE,
-    socket::PROBE,
-    tx::PROBE,
-    syscalls::PROBE,
-    interrupts::PROBE,
-    idle::PROBE,
-    memory::PROBE,
-    ipi::PROBE,
-    locks::PROBE,
-    disk::PROBE,
-    workqueue::PROBE,
-];
+/// A hook: how much it is needed, its name, what the results lack without it, and the programs that can serve it, best
+/// first. Without these it is the `tp_btf` program of the hook's own name.
+macro_rules! hook {
+    ($need:ident, $name:literal, $tells:expr) => {
+        hook!($need, $name, $tells, [$crate::probes::tp_btf($name)])
+    };
+    ($need:ident, $name:literal, $tells:expr, [$($program:expr),+]) => {
+        $crate::probes::Hook { name: $name, need: $crate::probes::Need::$need, tells: $tells, programs: &[$($program),+] }
+    };
+}
+pub(crate) use hook;
 
 /// Every hook with its probe.
 pub fn hooks() -> impl Iterator<Item = (&'static Probe, &'static Hook)> {
@@ -123,11 +107,16 @@ mod tests {
     #[test]
     fn hook_names_are_unique_and_documented_beside_their_c() {
         let mut seen = std::collections::HashSet::new();
-        for (probe, hook) in hooks() {
+        for (_, hook) in hooks() {
             assert!(seen.insert(hook.name), "{} is listed twice", hook.name);
             assert!(!hook.tells.is_empty() && !hook.programs.is_empty());
-            assert!(!probe.name.is_empty());
         }
+        // Each is the probe of the folder that it was found in, and of one only.
+        let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/probes")).unwrap().flatten();
+        let folders =
+            folders.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name().into_string().unwrap());
+        let listed: Vec<String> = PROBES.iter().map(|probe| probe.name.to_owned()).collect();
+        assert_eq!(listed, folders.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
     }
 
     /// `prev->in_iowait` was read as an ordinary field: libbpf moved the byte to where the running kernel has it, the bit

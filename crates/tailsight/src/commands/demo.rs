@@ -15,12 +15,12 @@ use std::time::Duration;
 use anyhow::Context;
 use tailsight_diagnose::Options;
 use tailsight_diagnose::model::Cause;
-use tailsight_lab::load::{self, Proto, Workload};
-use tailsight_lab::netns::Pair;
-use tailsight_lab::process::pin_thread;
-use tailsight_lab::server::{MemcachedOpts, NginxOpts, Server};
 use tailsight_record::Selector;
 use tailsight_report::terminal::{diagnosis_of, record_summary};
+use tailsight_testbed::load::{self, Proto, Workload};
+use tailsight_testbed::netns::Pair;
+use tailsight_testbed::process::pin_thread;
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
 use super::diagnose::not_available_or;
 use crate::cli::Demo;

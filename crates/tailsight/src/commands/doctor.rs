@@ -55,7 +55,7 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
         Ok(hooks) => hooks,
         Err(e) => return out + &format!("  {} {e}\n", paint("31", "✘")),
     };
-    for probe in tailsight_record::probes::PROBES {
+    for probe in tailsight_record::probes::PROBES.iter().filter(|probe| !probe.hooks.is_empty()) {
         let mine: Vec<&HookState> = hooks.iter().filter(|h| h.probe == probe.name).collect();
         let on: Vec<&str> = mine.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         // Off by choice is no fault: only a hook that messages need and that is not there is one.

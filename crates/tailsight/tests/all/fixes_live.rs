@@ -6,8 +6,8 @@
 
 use std::process::Command;
 
-use tailsight_lab::load::{Proto, Workload};
-use tailsight_lab::server::{MemcachedOpts, Server};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, Server};
 
 use tailsight_testing::skip_part;
 

@@ -1,4 +1,4 @@
-//! `load` against servers that do harm ([`tailsight_lab::hostile`]): it ends when it was told to, with a reason, in little memory;
+//! `load` against servers that do harm ([`tailsight_testbed::hostile`]): it ends when it was told to, with a reason, in little memory;
 //! and an agent's load ends with its lease, whatever its server does.
 
 use std::collections::VecDeque;
@@ -9,8 +9,8 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use tailsight_lab::hostile::{Behaviour, Hostile};
-use tailsight_lab::netns::{Pair, SERVER_V4, permitted};
+use tailsight_testbed::hostile::{Behaviour, Hostile};
+use tailsight_testbed::netns::{Pair, SERVER_V4, permitted};
 
 use crate::agents_live::{Agent, token};
 use crate::load_live::alone;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tailsight_lab::load::{Proto, Workload};
-use tailsight_lab::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
 use crate::support::{Live, address, check_run, json, run, shown};

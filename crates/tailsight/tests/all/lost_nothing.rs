@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tailsight_lab::load::{Proto, Workload};
-use tailsight_lab::server::{MemcachedOpts, Server};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, Server};
 
 use crate::support::{Live, address, check_run, run, shown, stderr, tailsight};
 
@@ -134,7 +134,7 @@ fn a_command_is_started_recorded_and_stopped() {
     for _ in 0..100 {
         std::thread::sleep(Duration::from_millis(50));
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let once = || tailsight_lab::load::run(&[load()], Duration::from_millis(800), false, &stop);
+        let once = || tailsight_testbed::load::run(&[load()], Duration::from_millis(800), false, &stop);
         sent = live.pair.client.run(once).unwrap().map_err(|e| e.to_string());
         if sent.is_ok() {
             break;
@@ -146,5 +146,5 @@ fn a_command_is_started_recorded_and_stopped() {
     let run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
     assert_eq!(run.meta.target.ports, [PORT], "{}", shown(&output));
     assert!(check_run(Path::new(&out)).0 > 100, "{}", shown(&output));
-    assert!(run.meta.target.pids.iter().all(|&p| !tailsight_lab::process::is_running(p)), "the command is stopped");
+    assert!(run.meta.target.pids.iter().all(|&p| !tailsight_testbed::process::is_running(p)), "the command is stopped");
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tailsight_lab::load::{Proto, Workload};
-use tailsight_lab::server::{MemcachedOpts, Server};
 use tailsight_record::{Options, Selector, TxStamps};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, Server};
 use tailsight_trace::Run;
 use tailsight_trace::event::Kind;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tailsight_lab::load::{self, Outcome, Workload};
-use tailsight_lab::netns::{self, Pair};
+use tailsight_testbed::load::{self, Outcome, Workload};
+use tailsight_testbed::netns::{self, Pair};
 use tempfile::TempDir;
 
 /// The program under test.

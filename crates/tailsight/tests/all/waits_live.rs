@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tailsight_lab::load::{Proto, Workload};
-use tailsight_lab::process::spawn_tied;
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::process::spawn_tied;
 
 use crate::support::{Live, address, check_run, json, run, shown};
 

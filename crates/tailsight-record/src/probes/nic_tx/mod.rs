@@ -12,7 +12,11 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, libbpf_sys};
 use tailsight_host::device;
 
+use super::Probe;
 use crate::loader::Loaded;
+
+/// Transmit stamps of NICs. No hooks: these programs are attached by [`NicTx`], to the target's control group, when asked for.
+pub const PROBE: Probe = Probe { name: "nic_tx", hooks: &[] };
 
 /// The programs, which are loaded only when asked for.
 pub const PROGRAMS: [&str; 2] = ["nic_tx", "set_nic_tx"];

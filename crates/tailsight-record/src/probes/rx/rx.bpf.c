@@ -15,11 +15,6 @@ static __always_inline bool carries_data(const struct packet *p)
 	return p->payload || (p->flow.flags & (TS_FLOW_SYN | TS_FLOW_FIN | TS_FLOW_RST));
 }
 
-static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)
-{
-	emit(kind, p->flow.flags | flags, p->flow.addrs, pair(p->flow.ports, p->sequence), pair(p->payload, high));
-}
-
 /* Some drivers leave an address where the stamp would be, and make a time of it when somebody asks. */
 #define SKBTX_HW_TSTAMP_NETDEV (1 << 5)
 

@@ -16,28 +16,6 @@ struct {
 /* A bit a system call in which a sleep needs no stack to be understood (waits for work, futex). */
 __u64 plain_sleeps[16];
 
-/* The queue of the task's core: its steal clock was read when the scheduler was entered. */
-static __always_inline void tell_steal(struct task_struct *task)
-{
-	if (!bpf_core_field_exists(((struct rq *)0)->prev_steal_time_rq) ||
-	    !bpf_core_field_exists(((struct sched_entity *)0)->cfs_rq))
-		return;
-	struct cfs_rq *cfs = task->se.cfs_rq;
-	if (!cfs)
-		return;
-	__u64 stolen = cfs->rq->prev_steal_time_rq;
-	__u32 cpu = bpf_get_smp_processor_id();
-	if (cpu >= MAX_CPUS)
-		return;
-	struct head *head = &heads[cpu];
-	if (stolen == head->steal)
-		return;
-	__u64 since = head->steal ? stolen - head->steal : 0;
-	head->steal = stolen;
-	if (since)
-		emit(TS_STEAL, 0, since, stolen, 0);
-}
-
 static __always_inline bool is_throttled(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->throttled))

@@ -8,11 +8,6 @@
 #define MSG_PEEK 2
 #define TCP_ESTABLISHED 1
 
-static __always_inline bool is_ours(const struct sock *sk)
-{
-	return is_inet(sk) && is_target_port(sk->__sk_common.skc_num);
-}
-
 /* The cookie that the socket has, or a new one. */
 static __always_inline __u32 cookie_of(const struct sock *sk)
 {

@@ -3,10 +3,6 @@
  * hooks: sched_process_fork, sched_process_exec, sched_process_exit, task_rename
  * events: TaskFork, TaskExec, TaskExit, TaskRename */
 
-struct text {
-	__u64 first, second;
-};
-
 SEC("tp_btf/sched_process_fork")
 int HOOK(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {

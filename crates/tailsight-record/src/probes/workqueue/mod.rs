@@ -1,22 +1,12 @@
 //! What kernel workers do. The C is beside this file, in `workqueue.bpf.c`; its header lists hooks and events.
 
-use super::{Hook, Need, Probe, tp_btf};
+use super::{Probe, hook};
 
 /// What kernel workers do.
 pub const PROBE: Probe = Probe {
     name: "workqueue",
     hooks: &[
-        Hook {
-            name: "workqueue_execute_start",
-            need: Need::Default,
-            tells: "work items",
-            programs: &[tp_btf("workqueue_execute_start")],
-        },
-        Hook {
-            name: "workqueue_execute_end",
-            need: Need::Default,
-            tells: "work items",
-            programs: &[tp_btf("workqueue_execute_end")],
-        },
+        hook!(Default, "workqueue_execute_start", "work items"),
+        hook!(Default, "workqueue_execute_end", "work items"),
     ],
 };

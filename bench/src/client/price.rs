@@ -1,0 +1,313 @@
+//! The client's price: CPU time a request of the whole load generator, beside the peers with their best flags against the
+//! same real server. In: memcached, nginx and Redis on core 0. Out: a section.
+//!
+//! Waking up is most of what a request costs at a low rate, so a price goes with its arrivals: each peer is compared with ours
+//! sending as that peer sends. Poisson arrivals, ours as it comes, are beside them: no peer makes them.
+//!
+//! CPU time is what `wait4` says of the process and its children, user and system, over all requests that it says were
+//! answered: starting, filling keys and computing the result are in it. tailsight's loading threads alone are told apart.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::json;
+use tailsight_lab::servers::Speech;
+use tailsight_testbed::netns::SERVER_V4;
+
+use super::run::{Shot, folder, present, shoot};
+use super::servers::Servers;
+use super::tools::{CONNECTIONS, Job, OURS, Shape, Spacing, Tool, Wait};
+use crate::Bench;
+use crate::rig::LOAD_CPU;
+use crate::table::{Row, Section, Spread, Verdict, table, thousands};
+
+/// The goal: at most the cheapest peer's price over this.
+const CHEAPER: f64 = 1.5;
+/// A tool that is farther from the rate than this did not make the load.
+const OFF: f64 = 0.05;
+/// Requests outstanding on each connection where they are pipelined.
+const PIPELINE: u32 = 16;
+
+/// One load on one server.
+struct Cell {
+    name: &'static str,
+    speech: Speech,
+    shape: Shape,
+    tools: &'static [Tool],
+    /// For the tool that is given a number of requests.
+    guess_per_s: f64,
+}
+
+fn plan() -> Vec<Cell> {
+    use Tool::{H2load, K6, Memcaslap, Oha, RedisBenchmark, Tailsight, Vegeta, Wrk};
+    const SLEEP: Tool = Tailsight(Spacing::Poisson, Wait::Sleep);
+    const SPIN: Tool = Tailsight(Spacing::Poisson, Wait::Spin);
+    const FIXED: Tool = Tailsight(Spacing::Fixed, Wait::Auto);
+    const BATCH1: Tool = Tailsight(Spacing::Fixed, Wait::Batch1);
+    const BATCH10: Tool = Tailsight(Spacing::Fixed, Wait::Batch10);
+    let memcached: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, BATCH10];
+    let http: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, Oha, Vegeta, K6, BATCH10, H2load];
+    let cell = |name, speech, shape, tools, guess_per_s| Cell { name, speech, shape, tools, guess_per_s };
+    let flat = Shape::Closed(CONNECTIONS, 1);
+    let pipelined = Shape::Closed(CONNECTIONS, PIPELINE);
+    vec![
+        cell("memcached, 20,000/s", Speech::Memcached, Shape::Rate(20_000.0), memcached, 0.0),
+        cell("memcached, 80,000/s", Speech::Memcached, Shape::Rate(80_000.0), memcached, 0.0),
+        cell("nginx, 20,000/s", Speech::Http1, Shape::Rate(20_000.0), http, 0.0),
+        cell("nginx, 80,000/s", Speech::Http1, Shape::Rate(80_000.0), http, 0.0),
+        cell("memcached, flat out", Speech::Memcached, flat, &[OURS, Memcaslap], 0.0),
+        cell("Redis, flat out", Speech::Resp, flat, &[OURS, RedisBenchmark], 80_000.0),
+        cell("nginx, flat out", Speech::Http1, flat, &[OURS, Wrk, H2load, Oha, Vegeta, K6], 0.0),
+        cell("Redis, flat out, pipelined", Speech::Resp, pipelined, &[OURS, RedisBenchmark], 500_000.0),
+        cell("nginx, flat out, pipelined", Speech::Http1, pipelined, &[OURS, Wrk, H2load], 0.0),
+    ]
+}
+
+/// What was measured of a cell, by tool.
+type Measured = Vec<(Cell, Vec<(Tool, Vec<Shot>)>)>;
+
+/// Measures all cells.
+pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
+    let servers = Servers::start()?;
+    let pids = servers.pids();
+    let mut not_run: BTreeMap<String, String> = BTreeMap::new();
+    let mut all: Measured = plan()
+        .into_iter()
+        .map(|cell| {
+            let tools = cell.tools.iter().filter(|tool| match present(**tool) {
+                Ok(()) => true,
+                Err(why) => {
+                    not_run.insert(tool.name().to_owned(), why);
+                    false
+                }
+            });
+            let tools = tools.map(|tool| (*tool, Vec::new())).collect();
+            (cell, tools)
+        })
+        .collect();
+    for round in 0..bench.rounds {
+        eprintln!("bench: the client's price, round {} of {}", round + 1, bench.rounds);
+        for (cell, tools) in &mut all {
+            let n = tools.len();
+            for i in 0..n {
+                let (tool, shots) = &mut tools[(i + round as usize) % n];
+                let place = format!("{}, {}", tool.name(), cell.name);
+                if not_run.contains_key(&place) {
+                    continue;
+                }
+                let folder = folder(bench)?;
+                let job = Job {
+                    tailsight: &bench.tailsight,
+                    folder: &folder,
+                    addr: SocketAddr::new(SERVER_V4, servers.of(cell.speech).port()),
+                    speech: cell.speech,
+                    shape: cell.shape,
+                    seconds: if bench.quick { 2 } else { 3 },
+                    guess_per_s: cell.guess_per_s,
+                    cpu: LOAD_CPU,
+                    samples: false,
+                    watch: None,
+                };
+                match shoot(bench, &servers.pair.client, *tool, &job, &pids, patience) {
+                    Ok(shot) => shots.push(shot),
+                    Err(error) => {
+                        bench.check()?;
+                        eprintln!("bench: {place} is left out: {error:#}");
+                        not_run.insert(place, format!("{error:#}").replace('\n', " "));
+                    }
+                }
+            }
+        }
+    }
+    Ok(section(&all, &not_run))
+}
+
+fn median(shots: &[Shot], of: impl Fn(&Shot) -> Option<f64>) -> Option<Spread> {
+    Spread::of(&shots.iter().filter_map(of).collect::<Vec<_>>())
+}
+
+/// Whether a tool made the load of the cell: the rate, within [`OFF`].
+fn kept(cell: &Cell, shots: &[Shot]) -> bool {
+    match cell.shape {
+        Shape::Rate(rate) => {
+            median(shots, |s| Some(s.figures.per_s)).is_some_and(|reached| (reached.median / rate - 1.0).abs() <= OFF)
+        }
+        Shape::Closed(..) => !shots.is_empty(),
+    }
+}
+
+/// The goals: our price against the cheapest peer's that made the load, with the same arrivals.
+fn goals(cell: &Cell, tools: &[(Tool, Vec<Shot>)]) -> Vec<Row> {
+    let price = |shots: &[Shot]| median(shots, |shot| Some(shot.us_a_request()));
+    let at_a_rate = matches!(cell.shape, Shape::Rate(_));
+    let mut rows = Vec::new();
+    for (tool, shots) in tools {
+        let Some(ours) = price(shots).filter(|_| tool.is_ours()) else { continue };
+        let mut peers: Vec<(f64, String)> = Vec::new();
+        let mut others = Vec::new();
+        for (peer, shots) in tools {
+            // Without a rate everybody waits for replies and sends at once: all arrivals are the same.
+            let like = if at_a_rate { peer.ours_like() == Some(*tool) } else { *tool == OURS };
+            let Some(spread) = price(shots).filter(|_| !peer.is_ours() && like) else { continue };
+            if kept(cell, shots) {
+                peers.push((spread.median, format!("{} {}", peer.name(), spread.text(2))));
+            } else {
+                others.push(format!("{} did not keep the rate", peer.name()));
+            }
+        }
+        let mut name = format!("CPU a request, us: {}", cell.name);
+        if at_a_rate {
+            name += &format!(", {}", tool.arrivals());
+            if let (Tool::Tailsight(_, Wait::Sleep | Wait::Spin), Some((_, flags))) =
+                (tool, tool.name().split_once(' '))
+            {
+                name += &format!(" ({flags})");
+            }
+            if peers.is_empty() && others.is_empty() {
+                others.push("none sends so".to_owned());
+            }
+        }
+        peers.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let words: Vec<String> = peers.iter().map(|(_, text)| text.clone()).chain(others).collect();
+        let measured = ours.text(2);
+        let mut row = match (peers.first(), kept(cell, shots)) {
+            (Some((cheapest, _)), true) => Row::goal(
+                name,
+                format!("≤ {:.2} (the cheapest peer / {CHEAPER})", cheapest / CHEAPER),
+                measured,
+                words.join("; "),
+                ours.median <= cheapest / CHEAPER,
+            ),
+            (_, false) => Row::fact(name, format!("{measured}, but it did not keep the rate"), words.join("; ")),
+            (None, true) => Row::fact(name, measured, words.join("; ")),
+        };
+        if row.verdict != Verdict::None && 2 * super::noisy(shots) > shots.len() {
+            row.verdict = Verdict::NotQuiet;
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
+    let mut section = Section { title: "The client's price".into(), ..Section::default() };
+    let mut lines = Vec::new();
+    let mut raw = Vec::new();
+    for (cell, tools) in all {
+        section.rows.extend(goals(cell, tools));
+        for (tool, shots) in tools {
+            let text = |of: &dyn Fn(&Shot) -> Option<f64>, decimals| {
+                median(shots, of).map_or(String::new(), |spread| spread.text(decimals))
+            };
+            let errors: u64 = shots.iter().map(|shot| shot.figures.errors).sum();
+            let mut numbers = BTreeMap::<String, u32>::new();
+            for verdict in shots.iter().filter_map(|shot| shot.figures.verdict.as_ref()) {
+                let word = verdict.as_ref().map_or_else(|id| format!("N/A: {id}"), |_| "a number".to_owned());
+                *numbers.entry(word).or_default() += 1;
+            }
+            let verdicts: Vec<String> = numbers.iter().map(|(word, n)| format!("{n} {word}")).collect();
+            lines.push(vec![
+                cell.name.to_owned(),
+                tool.name().to_owned(),
+                if matches!(cell.shape, Shape::Rate(_)) { tool.arrivals() } else { "closed loop" }.to_owned(),
+                median(shots, |shot| Some(shot.figures.per_s))
+                    .map_or(String::new(), |s| thousands(s.median.round() as u64)),
+                text(&|shot| Some(shot.us_a_request()), 2),
+                text(&|shot| shot.figures.threads_us, 2),
+                text(&|shot| shot.figures.late_p99_us, 1),
+                errors.to_string(),
+                verdicts.join("; "),
+            ]);
+            let shots: Vec<_> = shots.iter().map(super::shot_json).collect();
+            raw.push(json!({"load": cell.name, "client": tool.name(), "shots": shots}));
+        }
+    }
+    let head = [
+        "load",
+        "client",
+        "arrivals",
+        "requests/s",
+        "CPU us a request",
+        "of which loading threads",
+        "own account of its lateness, p99 us",
+        "errors",
+        "verdicts",
+    ];
+    section.notes += &("\n".to_owned() + &table(&head, lines));
+    if !not_run.is_empty() {
+        let rows = not_run.iter().map(|(what, why)| vec![what.clone(), why.clone()]);
+        section.notes += &("\nNot run:\n\n".to_owned() + &table(&["client", "why"], rows));
+    }
+    section.raw = json!({"cells": raw, "not_run": not_run});
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::Figures;
+    use super::*;
+
+    fn shot(requests: u64, cpu_s: f64, per_s: f64, late_p99_us: Option<f64>) -> Shot {
+        Shot { figures: Figures { requests, per_s, late_p99_us, ..Figures::default() }, cpu_s, others: 0.0, seen: None }
+    }
+
+    #[test]
+    fn the_goal_is_the_cheapest_peer_that_made_the_load_with_the_same_arrivals() {
+        let cell = plan().remove(2);
+        let (fixed, batch) =
+            (Tool::Tailsight(Spacing::Fixed, Wait::Batch1), Tool::Tailsight(Spacing::Fixed, Wait::Batch10));
+        let tools = vec![
+            (OURS, vec![shot(100_000, 2.5, 20_010.0, Some(4.0))]),
+            (batch, vec![shot(100_000, 0.3, 20_010.0, None)]),
+            (fixed, vec![shot(100_000, 2.0, 20_010.0, None)]),
+            (Tool::H2load, vec![shot(100_000, 0.6, 19_500.0, None)]),
+            (Tool::Oha, vec![shot(100_000, 1.5, 20_000.0, None)]),
+            (Tool::K6, vec![shot(100_000, 0.1, 9_000.0, None)]),
+        ];
+        let rows = goals(&cell, &tools);
+        let verdicts: Vec<Verdict> = rows.iter().map(|row| row.verdict).collect();
+        // Poisson arrivals are nobody else's. 3 us against 6 of h2load; 20 us against 15 of oha; k6 did not make the load.
+        assert_eq!(verdicts, [Verdict::None, Verdict::Ok, Verdict::Miss]);
+        assert_eq!(rows[0].peers, "none sends so");
+        assert!(rows[1].goal.starts_with("≤ 4.00") && rows[1].measured == "3.00", "{rows:?}");
+        assert!(rows[2].goal.starts_with("≤ 10.00") && rows[2].peers.contains("k6 did not keep the rate"), "{rows:?}");
+        let slow = vec![(batch, vec![shot(100_000, 0.3, 12_000.0, None)]), tools[3].clone()];
+        assert_eq!(goals(&cell, &slow)[0].verdict, Verdict::None);
+    }
+
+    #[test]
+    fn flat_out_everybody_is_like_everybody() {
+        let cell = plan().remove(6);
+        let tools = vec![
+            (OURS, vec![shot(100_000, 0.5, 100_000.0, None)]),
+            (Tool::Wrk, vec![shot(100_000, 0.6, 100_000.0, None)]),
+            (Tool::Vegeta, vec![shot(100_000, 6.0, 10_000.0, None)]),
+        ];
+        let rows = goals(&cell, &tools);
+        assert_eq!((rows.len(), rows[0].verdict), (1, Verdict::Miss));
+        assert!(rows[0].peers.starts_with("wrk 6.00; vegeta 60.00"), "{rows:?}");
+    }
+
+    #[test]
+    fn every_tool_can_make_the_load_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        for cell in plan() {
+            for tool in cell.tools {
+                let job = Job {
+                    tailsight: std::path::Path::new("tailsight"),
+                    folder: folder.path(),
+                    addr: "10.77.0.1:1".parse().unwrap(),
+                    speech: cell.speech,
+                    shape: cell.shape,
+                    seconds: 1,
+                    guess_per_s: cell.guess_per_s,
+                    cpu: 1,
+                    samples: false,
+                    watch: None,
+                };
+                assert!(tool.command(&job).is_ok(), "{} {}", tool.name(), cell.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Runs a load generator as a whole process. In: a command line, a namespace, a core. Out: what it printed and the CPU time
+//! of all of its threads and processes. It is killed when it overruns, when we are interrupted, and when we die.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use nix::sys::signal::Signal;
+use tailsight_lab::servers::{Service, Speech};
+use tailsight_testbed::netns::Namespace;
+use tailsight_testbed::process::spawn_tied;
+
+use super::capture::{Capture, Seen};
+use super::parse::Figures;
+use super::tools::{Job, Tool};
+use crate::Bench;
+use crate::rig::{LOAD_CPU, Others, SERVER_CPU};
+use crate::roundtrip::{QUIET, wait_for_quiet};
+
+/// How much longer than asked a tool may take: start, preload, computing.
+const GRACE: Duration = Duration::from_secs(30);
+/// The servers' interface in their namespace, see [`tailsight_testbed::netns::Pair`].
+const SERVER_LINK: &str = "veth-s";
+/// How often a run is made again.
+const AGAIN: u32 = 2;
+
+/// What a run gave.
+#[derive(Debug, Clone)]
+pub struct Shot {
+    /// What the tool said.
+    pub figures: Figures,
+    /// CPU time of the whole process and its children, user and system, s.
+    pub cpu_s: f64,
+    /// Share of a core that programs of others had meanwhile.
+    pub others: f64,
+    /// What arrived at the servers, where that was watched.
+    pub seen: Option<Seen>,
+}
+
+impl Shot {
+    /// CPU time a request, us.
+    pub fn us_a_request(&self) -> f64 {
+        self.cpu_s * 1e6 / (self.figures.requests.max(1)) as f64
+    }
+}
+
+/// Runs a tool in a namespace on the load's core; again when others disturb it, and when it fails.
+pub fn shoot(
+    bench: &Bench,
+    ns: &Namespace,
+    tool: Tool,
+    job: &Job<'_>,
+    servers: &[u32],
+    patience: &mut Duration,
+) -> anyhow::Result<Shot> {
+    let mut tried = 0;
+    loop {
+        wait_for_quiet(bench, patience, servers)?;
+        let shot = match once(bench, ns, tool, job, servers) {
+            Ok(shot) => shot,
+            Err(error) => {
+                bench.check()?;
+                if tried >= AGAIN {
+                    return Err(error);
+                }
+                eprintln!("bench: {error:#}; once more");
+                tried += 1;
+                continue;
+            }
+        };
+        tried += 1;
+        // A quick run shows that everything works; it has no time for a second try.
+        if shot.others <= QUIET || bench.quick || tried > AGAIN || patience.is_zero() {
+            return Ok(shot);
+        }
+        eprintln!("bench: other programs took {:.0} % of a core meanwhile, once more", 100.0 * shot.others);
+    }
+}
+
+/// One run.
+fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32]) -> anyhow::Result<Shot> {
+    bench.check()?;
+    let words = tool.command(job)?;
+    let mut command = ns.command(&words[0]);
+    let log = |name: &str| File::create(job.folder.join(name)).with_context(|| format!("cannot write {name}"));
+    command.args(&words[1..]).current_dir(job.folder).stdin(Stdio::null());
+    command.stdout(log("stdout")?).stderr(log("stderr")?);
+    let capture = job.watch.map(|ns| Capture::start(ns, SERVER_LINK, job.addr.port(), job.speech)).transpose()?;
+    let child = spawn_tied(command, Some(LOAD_CPU), Signal::SIGKILL)?;
+    let ours: Vec<u32> = servers.iter().copied().chain([child.id()]).collect();
+    let before = Others::now(&ours)?;
+    let limit = Duration::from_secs(job.seconds.into()) + GRACE;
+    let ended = wait(bench, child, limit).with_context(|| tool.name())?;
+    let others = Others::now(&ours)?.since(&before)?;
+    let seen = capture.map(Capture::finish).transpose()?;
+    let read = |name: &str| std::fs::read(job.folder.join(name)).map(|b| String::from_utf8_lossy(&b).into_owned());
+    let (stdout, stderr) = (read("stdout")?, read("stderr")?);
+    let said = || {
+        let text = [stdout.trim(), stderr.trim()].join(" ");
+        text.chars().rev().take(300).collect::<Vec<_>>().into_iter().rev().collect::<String>()
+    };
+    match ended.code {
+        Some(code) if tool.accepts(code) => {}
+        code => bail!("{} ended with {code:?}: {}", tool.name(), said()),
+    }
+    let figures = tool.figures(job, &stdout).with_context(|| format!("{}: {}", words.join(" "), said()))?;
+    if figures.requests == 0 {
+        bail!("{} got no answer: {}", tool.name(), said());
+    }
+    Ok(Shot { figures, cpu_s: ended.cpu_s, others, seen })
+}
+
+/// How a process ended.
+struct Ended {
+    code: Option<i32>,
+    cpu_s: f64,
+}
+
+/// Waits for a process, with its resource usage; kills it after `limit`, and when Ctrl-C was pressed.
+fn wait(bench: &Bench, mut child: Child, limit: Duration) -> anyhow::Result<Ended> {
+    let deadline = Instant::now() + limit;
+    let mut killed = None;
+    loop {
+        let mut status = 0;
+        // SAFETY: all zeros is a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are valid for writing. The child was not waited for yet, so the pid is its own.
+        let pid = unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+        if pid < 0 {
+            return Err(anyhow!(std::io::Error::last_os_error()).context("cannot wait for a load generator"));
+        }
+        if pid > 0 {
+            if let Some(error) = killed {
+                return Err(error);
+            }
+            let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+            let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+            return Ok(Ended { code, cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime) });
+        }
+        if killed.is_none() {
+            let late = Instant::now() > deadline;
+            let stopped = bench.check().err();
+            if stopped.is_some() || late {
+                // Waited for in the next turns, so that it is gone when we return.
+                let _ = child.kill();
+                killed = Some(stopped.unwrap_or_else(|| anyhow!("not over after {} s", limit.as_secs())));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An ideal server of ours (`lab serve ideal`) on the servers' core. Killed and waited for when dropped.
+pub struct Ideal {
+    child: Child,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Ideal {
+    /// Starts one and waits until it listens.
+    pub fn start(ns: &Namespace, speech: Speech, service: &str) -> anyhow::Result<Self> {
+        service.parse::<Service>()?;
+        let speak = match speech {
+            Speech::Memcached => "memcached",
+            Speech::Resp => "resp",
+            Speech::Http1 => "http1",
+        };
+        let mut command = ns.command(std::env::current_exe().context("cannot find our own program")?);
+        command.args(["serve", "ideal", "--port", "0", "--for", "30m", "--speak", speak, "--service", service]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = spawn_tied(command, Some(SERVER_CPU), Signal::SIGKILL)?;
+        let mut server = Self { child, port: 0 };
+        let mut word = Vec::new();
+        let mut out = server.child.stdout.take().context("no stdout")?;
+        let mut byte = [0];
+        while out.read(&mut byte)? == 1 && byte[0] != b'\n' {
+            word.push(byte[0]);
+        }
+        let word = String::from_utf8_lossy(&word).into_owned();
+        let port = word.strip_prefix("ready ").and_then(|port| port.parse().ok());
+        server.port = port.with_context(|| format!("`lab serve ideal` said `{word}`"))?;
+        Ok(server)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Ideal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a tool can be started here; else why not.
+pub fn present(tool: Tool) -> Result<(), String> {
+    if tool.is_ours() {
+        return Ok(());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join(tool.name()).is_file());
+    if there { Ok(()) } else { Err(format!("{} is not installed ({})", tool.name(), tool.source())) }
+}
+
+/// An empty folder for a run.
+pub fn folder(bench: &Bench) -> anyhow::Result<std::path::PathBuf> {
+    let folder = bench.scratch.path().join("client");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// What a tool says about itself.
+pub fn version(tool: Tool, tailsight: &Path) -> String {
+    let program = if tool.is_ours() { tailsight.as_os_str() } else { tool.name().as_ref() };
+    let Ok(output) = std::process::Command::new(program).arg(tool.version_flag()).output() else {
+        return "not installed".to_owned();
+    };
+    // wrk says it with an exit code of 1 and a page of usage.
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("?");
+    // vegeta has one only where its makers built it.
+    if line.trim() == "Version:" {
+        return "does not tell (built by `go install`)".to_owned();
+    }
+    line.split(" Copyright").next().unwrap_or(line).trim().to_owned()
+}

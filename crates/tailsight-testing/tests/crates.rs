@@ -1,0 +1,73 @@
+//! The crates of the workspace depend on each other in one direction, dev-dependencies included, and nothing of the product
+//! builds the lab or the benchmarks. In: what `cargo metadata` says of the manifests. Out: the offending chain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// The crates of the workspace by name, each with those of them that it needs, for whatever reason.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// The workspace's graph, from the manifests alone: nothing is resolved and nothing downloaded.
+fn workspace() -> Graph {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap();
+    let members: BTreeSet<String> = packages.iter().map(name).collect();
+    let needs = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter().map(name);
+        all.filter(|needed| members.contains(needed)).collect()
+    };
+    packages.iter().map(|package| (name(package), needs(package))).collect()
+}
+
+/// The way from `from` to `to`, with both ends; `None`: there is none.
+fn way(graph: &Graph, from: &str, to: &str) -> Option<Vec<String>> {
+    let mut ways = vec![vec![from.to_owned()]];
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop() {
+        let last = &way[way.len() - 1];
+        for next in graph.get(last).into_iter().flatten() {
+            let further = [way.as_slice(), std::slice::from_ref(next)].concat();
+            if next == to {
+                return Some(further);
+            }
+            if seen.insert(next.clone()) {
+                ways.push(further);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn no_crates_form_a_circle() {
+    let graph = workspace();
+    assert!(graph.len() > 10 && graph["tailsight-lab"].contains("tailsight-testbed"), "{graph:?}");
+    let circles: Vec<_> = graph.keys().filter_map(|name| way(&graph, name, name)).collect();
+    assert!(circles.is_empty(), "{circles:?}");
+}
+
+/// The binary needed the lab for its demo, and tailsight-lifetime's tests needed a crate that uses tailsight-lifetime.
+#[test]
+fn nothing_of_the_product_needs_the_lab_or_the_benchmarks() {
+    let graph = workspace();
+    for tool in ["tailsight-lab", "tailsight-bench"] {
+        assert!(graph.contains_key(tool), "{tool} is no member of the workspace");
+        let product = graph.keys().filter(|name| !["tailsight-lab", "tailsight-bench"].contains(&name.as_str()));
+        let ways: Vec<_> = product.filter_map(|name| way(&graph, name, tool)).collect();
+        assert!(ways.is_empty(), "{ways:?}");
+    }
+}
+
+#[test]
+fn a_circle_is_found_with_its_way() {
+    let edges = [("a", vec!["b"]), ("b", vec!["c", "d"]), ("c", vec![]), ("d", vec!["a"])];
+    let named = |(from, to): (&str, Vec<&str>)| (from.to_owned(), to.into_iter().map(str::to_owned).collect());
+    let graph: Graph = edges.into_iter().map(named).collect();
+    assert_eq!(way(&graph, "a", "a").unwrap(), ["a", "b", "d", "a"]);
+    assert_eq!(way(&graph, "c", "a"), None);
+}
