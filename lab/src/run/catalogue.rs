@@ -102,8 +102,11 @@ fn logged(causes: &'static [Cause], log: &'static str, kind: u64) -> Vec<Truth> 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
     let mut all = clean();
-    all.extend(outside());
-    all.extend(inside());
+    all.extend(tasks());
+    all.extend(kernel());
+    all.extend(queues());
+    all.extend(waits());
+    all.extend(memory());
     all.extend(network());
     all
 }
@@ -157,8 +160,8 @@ fn clean() -> Vec<Scenario> {
     ]
 }
 
-/// Something outside the application has its core, or keeps the application from it.
-fn outside() -> Vec<Scenario> {
+/// Other tasks have the application's core.
+fn tasks() -> Vec<Scenario> {
     vec![
         Scenario {
             truth: logged(HOG, "lab-hog", kind::RAN),
@@ -213,6 +216,12 @@ fn outside() -> Vec<Scenario> {
                 &[named("interference", "nginx")],
             )
         },
+    ]
+}
+
+/// The kernel works on the application's core, or keeps the application from it.
+fn kernel() -> Vec<Scenario> {
+    vec![
         scenario(
             "udp-flood",
             "datagrams to another socket, through a long firewall; both are received on the application's core",
@@ -266,21 +275,27 @@ fn outside() -> Vec<Scenario> {
     ]
 }
 
-/// The application does it to itself.
-fn inside() -> Vec<Scenario> {
-    let service = |app: &str, leg, load, name, about, expect: &[Cause], truth| Scenario {
-        app: synthetic(app),
-        leg,
-        load,
-        truth,
-        ..scenario(name, about, vec![], expect)
-    };
+/// A fault of the application itself: how it is started, the leg that is slow, what it is sent, and what is to be found.
+fn inside(
+    app: &str,
+    leg: &'static str,
+    load: Load,
+    name: &'static str,
+    about: &'static str,
+    expect: &[Cause],
+    truth: Vec<Truth>,
+) -> Scenario {
+    Scenario { app: synthetic(app), leg, load, truth, ..scenario(name, about, vec![], expect) }
+}
+
+/// Some requests take long, and others wait behind them.
+fn queues() -> Vec<Scenario> {
     let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
     // So few that those behind them are most of the slowest 1 %, and not they.
     let rare = Special { part: 0.001, flags: 0, service: Some(Service::Fixed(4e6)) };
     let rare = || Load::Probe(Plan { special: Some(rare), rate_per_s: 4_000.0, ..plan() });
     vec![
-        service(
+        inside(
             "",
             "service",
             Load::Probe(Plan { special: Some(slow), rate_per_s: 1_500.0, ..plan() }),
@@ -289,7 +304,7 @@ fn inside() -> Vec<Scenario> {
             OWN,
             vec![Truth { causes: OWN, how: How::Service }],
         ),
-        service(
+        inside(
             "--read-one",
             "receive",
             Load::Probe(Plan {
@@ -306,7 +321,7 @@ fn inside() -> Vec<Scenario> {
         ),
         Scenario {
             root: Some(any("app-processing")),
-            ..service(
+            ..inside(
                 "--queue shared",
                 "service",
                 rare(),
@@ -320,7 +335,7 @@ fn inside() -> Vec<Scenario> {
             root: Some(any("app-processing")),
             // With the slices that every task has: a shorter one would not wait for the sibling's.
             app: App::Own(["synthetic", "--threads", "2"].map(str::to_owned).to_vec()),
-            ..service(
+            ..inside(
                 "",
                 "receive",
                 rare(),
@@ -330,9 +345,15 @@ fn inside() -> Vec<Scenario> {
                 vec![Truth { causes: AHEAD, how: How::Ahead }],
             )
         },
+    ]
+}
+
+/// Requests wait for something that the application asked for: an answer, a lock, a disk, another thread.
+fn waits() -> Vec<Scenario> {
+    vec![
         Scenario {
             steps: vec![Step::Behind("6ms/80ms")],
-            ..service(
+            ..inside(
                 // A worker a connection: all that come meanwhile ask, and none waits for another one.
                 "--threads 8 --read-one --behind 127.0.0.1:7100",
                 "service",
@@ -343,7 +364,7 @@ fn inside() -> Vec<Scenario> {
                 logged(BEHIND, "lab-backend", kind::STALLED),
             )
         },
-        service(
+        inside(
             "--hold 4ms/60ms --inside-cpu 1",
             "service",
             special(1.0, flags::LOCK),
@@ -352,7 +373,7 @@ fn inside() -> Vec<Scenario> {
             LOCK,
             logged(LOCK, "server", kind::HELD),
         ),
-        service(
+        inside(
             "--read-one --dir DIR",
             "service",
             Load::Probe(Plan {
@@ -365,7 +386,22 @@ fn inside() -> Vec<Scenario> {
             DISK,
             logged(SYNCED, "server", kind::FSYNC),
         ),
-        service(
+        inside(
+            "--handoff 3ms",
+            "receive",
+            Load::Probe(Plan { fresh: 0.04, rate_per_s: 1_500.0, ..plan() }),
+            "connection-setup",
+            "the accepting thread keeps new connections for 3 ms before a worker gets them",
+            SETUP,
+            logged(SETUP, "server", kind::HANDOFF),
+        ),
+    ]
+}
+
+/// Memory, and what the threads of a process do to each other through it.
+fn memory() -> Vec<Scenario> {
+    vec![
+        inside(
             "--read-one --pages 512",
             "service",
             special(0.04, flags::TOUCH),
@@ -374,7 +410,7 @@ fn inside() -> Vec<Scenario> {
             PAGING,
             logged(PAGING, "server", kind::PAGES),
         ),
-        service(
+        inside(
             "--read-one --pages 256",
             "service",
             special(0.04, flags::PROTECT),
@@ -385,7 +421,7 @@ fn inside() -> Vec<Scenario> {
         ),
         Scenario {
             steps: vec![Step::MemoryLimit(24 << 20)],
-            ..service(
+            ..inside(
                 "--read-one --dir DIR --pages 512",
                 "service",
                 special(0.06, flags::RECLAIM),
@@ -395,7 +431,7 @@ fn inside() -> Vec<Scenario> {
                 logged(PAGING, "server", kind::PAGES),
             )
         },
-        service(
+        inside(
             "--read-one --disturb tlb --disturb-schedule 10ms/100ms --inside-cpu 1",
             "service",
             Load::Probe(spin()),
@@ -404,7 +440,7 @@ fn inside() -> Vec<Scenario> {
             &[any("interrupts"), any("steal")],
             vec![],
         ),
-        service(
+        inside(
             "--read-one --disturb membarrier --disturb-schedule 10ms/100ms --inside-cpu 1",
             "service",
             Load::Probe(spin()),
@@ -413,15 +449,6 @@ fn inside() -> Vec<Scenario> {
             // On a virtual machine most of what an interrupt costs is spent outside of it.
             &[any("interrupts"), any("steal")],
             vec![],
-        ),
-        service(
-            "--handoff 3ms",
-            "receive",
-            Load::Probe(Plan { fresh: 0.04, rate_per_s: 1_500.0, ..plan() }),
-            "connection-setup",
-            "the accepting thread keeps new connections for 3 ms before a worker gets them",
-            SETUP,
-            logged(SETUP, "server", kind::HANDOFF),
         ),
     ]
 }

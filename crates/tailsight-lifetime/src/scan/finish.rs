@@ -1,21 +1,75 @@
 //! The end of the pass: what is open is closed, messages are put in the order of their arrival, and what follows from complete
 //! timelines is filled in.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use tailsight_kernel::syscalls::waits_for_work;
+use tailsight_protocol::Protocol;
 
 use super::losses::overlaps;
 use super::{Scan, Scanner};
 use crate::input;
 use crate::messages::reorder::gathered;
+use crate::messages::requests::Framing;
 use crate::messages::{Extra, Found, overtaken};
-use crate::model::{Incomplete, Message, Sent, flags};
+use crate::model::{Incomplete, Message, Sent, SentKind, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
 use crate::timelines::tree::{NodeId, Tree};
 
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
+        self.close();
+        let unstamped = self.nic.judge(&mut self.found.messages);
+        let busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
+        let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
+        let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
+        let outgoing = self.outgoing.finish(&self.flows, all.iter_mut().zip(extras).chain(sent));
+        mark_serving(&self.tree, &mut self.cores, &busy_periods);
+        self.cores.iter_mut().for_each(Core::complete);
+        self.threads.complete();
+        input::name_flows(&mut self.flows, self.facts);
+
+        let Found { messages, extras, mut incomplete, classes, framing, sent } = self.found;
+        let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
+        let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
+        let peers = self.peers.finish(&messages, &extras, &order, sleeps);
+        let mut messages = gathered(messages, &order);
+        for (id, message) in (0..).zip(&mut messages) {
+            message.id = id;
+            self.flows[message.flow as usize].messages += 1;
+        }
+        let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
+        let extras: Vec<Extra> = gathered(extras, &order);
+        let overtaken = overtaken::mark(&mut messages, &busy_periods, &self.threads);
+        let faults = self.faults.by_message(messages.iter().zip(&extras));
+        Scan {
+            tree: self.tree,
+            cores: self.cores,
+            threads: self.threads,
+            busy_periods,
+            messages,
+            extras,
+            flows: self.flows,
+            incomplete,
+            faults,
+            sent: in_order_of_sending(sent),
+            outgoing,
+            numa_moves: self.numa_moves,
+            drop_reasons: self.facts.drop_reasons,
+            overtaken,
+            peers,
+            classes: classes.into_list(),
+            framing,
+            nic: self.nic,
+            start_ns,
+            end_ns,
+        }
+    }
+
+    /// Ends what is still open: packets, connections, datagrams.
+    fn close(&mut self) {
         for cpu in 0..self.cores.len() as u16 {
             let open = self.captures.as_mut().and_then(|(_, captures)| captures.close(cpu));
             if let Some(packet) = open.filter(|p| p.out) {
@@ -33,84 +87,51 @@ impl Scanner<'_> {
         self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
         self.stamp_replies();
-        let unstamped = self.nic.judge(&mut self.found.messages);
-        let periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
-        let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
-        let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
-        let outgoing = self.outgoing.finish(&self.flows, all.iter_mut().zip(extras).chain(sent));
-        mark_serving(&self.tree, &mut self.cores, &periods);
-        self.cores.iter_mut().for_each(Core::complete);
-        self.threads.complete();
-        input::name_flows(&mut self.flows, self.facts);
-        let Found { messages, extras, mut incomplete, classes, mut framing, sent } = self.found;
-
-        let losses = self.losses.finish(end_ns);
-        // Messages that arrived at the same time stay in the order of their receive calls.
-        let mut order: Vec<(u64, u32)> = messages.iter().map(|m| m.driver_ns).zip(0..).collect();
-        if !losses.is_empty() {
-            order.retain(|&(_, i)| !overlaps(&losses, &messages[i as usize]));
-            let lost = (messages.len() - order.len()) as u64;
-            if lost > 0 {
-                incomplete.insert(Incomplete::EventsLost, lost);
-            }
-        }
-        let before = order.len();
-        order.retain(|&(_, i)| !unstamped[i as usize]);
-        if order.len() < before {
-            let without = (before - order.len()) as u64;
-            incomplete.insert(Incomplete::NotStamped, without);
-        }
-        // Nearly in order already, which this sort makes use of.
-        order.sort();
-        let in_order: Vec<u32> = order.iter().map(|&(_, i)| i).collect();
-        let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
-        let peers = self.peers.finish(&messages, &extras, &in_order, sleeps);
-        drop(order);
-        let mut sorted = gathered(messages, &in_order);
-        for (id, message) in (0..).zip(&mut sorted) {
-            message.id = id;
-            self.flows[message.flow as usize].messages += 1;
-        }
-        let framing = self.captures.map(|(protocol, _)| {
-            framing.protocol = protocol.to_string();
-            framing.lost = sorted.iter().filter(|m| m.flags & flags::UNFRAMED != 0).count() as u64;
-            framing.framed = sorted.len() as u64 - framing.lost;
-            framing
-        });
-        let extras: Vec<Extra> = gathered(extras, &in_order);
-        let mut sent: Vec<(Sent, Extra)> = sent
-            .into_iter()
-            .map(|(kind, m, extra)| {
-                let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
-                (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
-            })
-            .collect();
-        sent.sort_by_key(|(s, _)| s.send_ns);
-        let overtaken = overtaken::mark(&mut sorted, &periods, &self.threads);
-        let faults = self.faults.by_message(sorted.iter().zip(&extras));
-        Scan {
-            tree: self.tree,
-            cores: self.cores,
-            threads: self.threads,
-            busy_periods: periods,
-            messages: sorted,
-            extras,
-            flows: self.flows,
-            incomplete,
-            faults,
-            sent,
-            outgoing,
-            numa_moves: self.numa_moves,
-            drop_reasons: self.facts.drop_reasons,
-            overtaken,
-            peers,
-            classes: classes.into_list(),
-            framing,
-            nic: self.nic,
-            start_ns,
-            end_ns,
-        }
     }
+}
+
+/// The indices of messages in the order of their arrival, without those that were on their way while events were lost and those
+/// that lack the stamp that the others have; both are counted.
+fn in_order(
+    messages: &[Message],
+    losses: &[(u64, u64)],
+    unstamped: &[bool],
+    incomplete: &mut BTreeMap<Incomplete, u64>,
+) -> Vec<u32> {
+    // Messages that arrived at the same time stay in the order of their receive calls.
+    let mut order: Vec<(u64, u32)> = messages.iter().map(|m| m.driver_ns).zip(0..).collect();
+    let mut without = |why, keep: &dyn Fn(usize) -> bool| {
+        let before = order.len();
+        order.retain(|&(_, i)| keep(i as usize));
+        if order.len() < before {
+            incomplete.insert(why, (before - order.len()) as u64);
+        }
+    };
+    if !losses.is_empty() {
+        without(Incomplete::EventsLost, &|i| !overlaps(losses, &messages[i]));
+    }
+    without(Incomplete::NotStamped, &|i| !unstamped[i]);
+    // Nearly in order already, which this sort makes use of.
+    order.sort();
+    order.into_iter().map(|(_, i)| i).collect()
+}
+
+/// How far requests were framed, of the messages that are left.
+fn framed(mut framing: Framing, protocol: Protocol, messages: &[Message]) -> Framing {
+    framing.protocol = protocol.to_string();
+    framing.lost = messages.iter().filter(|m| m.flags & flags::UNFRAMED != 0).count() as u64;
+    framing.framed = messages.len() as u64 - framing.lost;
+    framing
+}
+
+fn in_order_of_sending(sent: Vec<(SentKind, Message, Extra)>) -> Vec<(Sent, Extra)> {
+    let of = |(kind, m, extra): (SentKind, Message, Extra)| {
+        let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
+        (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
+    };
+    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().map(of).collect();
+    sent.sort_by_key(|(s, _)| s.send_ns);
+    sent
 }
 
 /// Marks the segments in which a thread of the target ran inside one of its busy periods. Busy periods begin and end

@@ -111,48 +111,13 @@ impl Core {
     /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
     pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
         if !self.known || tree.task_of(self.node) != event.tid {
-            // The first event of a core, or one after a loss: trust the event. Some tasks leave a core without an event (on a
-            // kernel that hides its host's agent); a task that comes after one tells itself within microseconds, but for
-            // the idle task: since when the core was idle is not known.
-            if self.known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
-                let unseen = tree.task(0);
-                let unseen = tree.push(unseen, Frame::Unseen);
-                self.enter(self.last_ns, unseen, true);
-            }
-            self.known = true;
-            let node = threads.base(tree, event.tid);
-            self.enter(event.ts, node, true);
+            self.trust(tree, threads, event);
         }
-        let ts = event.ts;
+        self.note_quiet(event.ts);
         let mut interrupt_ends = false;
-        self.note_quiet(ts);
         match kind {
-            Kind::SchedSwitch => {
-                // The probe looked at the steal clock just before.
-                self.quiet.clear();
-                let node = threads.base(tree, event.a_hi());
-                self.enter(ts, node, true);
-            }
-            Kind::SyscallEnter => {
-                let frame = Frame::Syscall { nr: event.a as u32 };
-                threads.set_frame(event.tid, Some(frame), ts);
-                let node = threads.base(tree, event.tid);
-                self.enter(ts, node, true);
-            }
-            Kind::SyscallExit => {
-                threads.set_frame(event.tid, None, ts);
-                let node = tree.task(event.tid);
-                self.enter(ts, node, true);
-            }
-            Kind::WorkStart => {
-                threads.set_frame(event.tid, Some(Frame::Work { symbol: event.a as u32 }), ts);
-                let node = threads.base(tree, event.tid);
-                self.enter(ts, node, true);
-            }
-            Kind::WorkEnd => {
-                threads.set_frame(event.tid, None, ts);
-                let node = tree.task(event.tid);
-                self.enter(ts, node, true);
+            Kind::SchedSwitch | Kind::SyscallEnter | Kind::SyscallExit | Kind::WorkStart | Kind::WorkEnd => {
+                self.turn(tree, threads, kind, event);
             }
             Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
             Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
@@ -167,6 +132,55 @@ impl Core {
             Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
             Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
             Kind::Steal => self.stolen(tree, event.a),
+            Kind::RxStack if tree.within(self.node).net_rx => self.packet(tree, threads, event),
+            Kind::CpuIdle if event.a as u32 == u32::MAX => {
+                self.pop(tree, event.ts, |f| matches!(f, Frame::IdleState { .. }));
+            }
+            Kind::CpuIdle if event.tid == 0 => self.push(tree, event.ts, Frame::IdleState { state: event.a as u8 }),
+            // A boundary that busy periods may need when system calls are not recorded; a leg's, for what the hooks took.
+            Kind::Recv | Kind::Send | Kind::SendBegin => self.enter(event.ts, self.node, false),
+            _ => interrupt_ends = self.interrupt(tree, threads, kind, event),
+        }
+        self.after_interrupt = interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+    }
+
+    /// The first event of a core, or one after a loss, or after a switch without an event: the event says who runs. Some tasks
+    /// leave a core without one (on a kernel that hides its host's agent); a task that comes after one tells itself within
+    /// microseconds, but for the idle task: since when the core was idle is not known.
+    fn trust(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event) {
+        if self.known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
+            let unseen = tree.task(0);
+            let unseen = tree.push(unseen, Frame::Unseen);
+            self.enter(self.last_ns, unseen, true);
+        }
+        self.known = true;
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, true);
+    }
+
+    /// Another task runs, or the task is in another system call or work item.
+    fn turn(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
+        let frame = match kind {
+            Kind::SyscallEnter => Some(Frame::Syscall { nr: event.a as u32 }),
+            Kind::WorkStart => Some(Frame::Work { symbol: event.a as u32 }),
+            _ => None,
+        };
+        let node = if kind == Kind::SchedSwitch {
+            // The probe looked at the steal clock just before.
+            self.quiet.clear();
+            threads.base(tree, event.a_hi())
+        } else {
+            threads.set_frame(event.tid, frame, event.ts);
+            if frame.is_some() { threads.base(tree, event.tid) } else { tree.task(event.tid) }
+        };
+        self.enter(event.ts, node, true);
+    }
+
+    /// An interrupt, a softirq or a function for another core begins or ends. Whether it is the end of one that followed an
+    /// interrupt.
+    fn interrupt(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) -> bool {
+        let ts = event.ts;
+        match kind {
             Kind::SoftirqEntry => {
                 // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
                 // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
@@ -177,13 +191,13 @@ impl Core {
                 let vec = event.a as u8;
                 let was_inline = tree.within(self.node).inline_softirq;
                 self.pop(tree, ts, |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec));
-                interrupt_ends = !was_inline;
+                return !was_inline;
             }
             Kind::IrqEntry => self.push(tree, ts, Frame::Irq { irq: event.a as u32 }),
             Kind::IrqExit => {
                 let irq = event.a as u32;
                 self.pop(tree, ts, |f| f == Frame::Irq { irq });
-                interrupt_ends = true;
+                return true;
             }
             Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: event.aux }),
             Kind::VectorExit => {
@@ -192,35 +206,25 @@ impl Core {
                     self.quiet.clear();
                 }
                 self.pop(tree, ts, |f| f == Frame::Vector { which });
-                interrupt_ends = true;
+                return true;
             }
             Kind::CsdEntry => self.push(tree, ts, Frame::Csd),
             Kind::CsdExit => self.pop(tree, ts, |f| f == Frame::Csd),
-            Kind::RxStack if tree.within(self.node).net_rx => {
-                let own = event.aux & flow_flags::FOREIGN == 0;
-                let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
-                let port = if own { local } else { local.min(remote) };
-                if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
-                    self.node = tree.parent(self.node);
-                }
-                let app = threads.service(port);
-                self.push(tree, ts, Frame::Packet { own, port, app });
-            }
-            Kind::CpuIdle => {
-                if event.a as u32 == u32::MAX {
-                    self.pop(tree, ts, |f| matches!(f, Frame::IdleState { .. }));
-                } else if event.tid == 0 {
-                    self.push(tree, ts, Frame::IdleState { state: event.a as u8 });
-                }
-            }
-            // A boundary that busy periods may need when system calls are not recorded; a leg's, for what the hooks took.
-            Kind::Recv | Kind::Send | Kind::SendBegin => {
-                let node = self.node;
-                self.enter(ts, node, false);
-            }
             _ => {}
         }
-        self.after_interrupt = interrupt_ends || (self.after_interrupt && keeps_interrupt_tail(kind));
+        false
+    }
+
+    /// A NET_RX softirq goes on to another packet.
+    fn packet(&mut self, tree: &mut Tree, threads: &Threads, event: &Event) {
+        let own = event.aux & flow_flags::FOREIGN == 0;
+        let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
+        let port = if own { local } else { local.min(remote) };
+        if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
+            self.node = tree.parent(self.node);
+        }
+        let app = threads.service(port);
+        self.push(tree, event.ts, Frame::Packet { own, port, app });
     }
 
     /// Something that a thread does, whatever interrupts it and wherever it goes on.
