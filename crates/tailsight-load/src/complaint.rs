@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Counts;
+use crate::counts::Counts;
 
 /// Something that makes a run less than a measurement of the server, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use crate::host::{self, Treatment};
 use crate::keys::Keys;
 use crate::lane::{Control, Lane, Published};
 use crate::leash::Over;
-use crate::outcome::{Outcome, ThreadReport};
+use crate::outcome::{Outcome, ThreadReport, firsts_of_bursts, merge};
 use crate::rng::{Purpose, stream};
 use crate::together::Meeting;
 use crate::{Interval, Leash, LoadError, Plan, Sample, Schedule, Send, Wait};
@@ -420,26 +420,6 @@ fn choose_cpus(plan: &Plan) -> Vec<usize> {
 fn sized(cursor: &mut Vec<usize>, threads: usize) -> &mut [usize] {
     cursor.resize(threads, 0);
     cursor
-}
-
-/// Bursts are one arrival each: of the sends that were due at once, the first stays.
-pub(crate) fn firsts_of_bursts(sends: &mut Vec<Send>, burst: u32) {
-    if burst > 1 {
-        sends.dedup_by_key(|send| send.intended_ns);
-    }
-}
-
-/// Sends of all threads in the order due, up to where every thread has come (or all, when they have `ended`); and how many
-/// of each were taken.
-pub(crate) fn merge(parts: &[&[Send]], ended: bool) -> (Vec<Send>, Vec<usize>) {
-    // Requests of one turn leave connection by connection, so a part rises only about.
-    let last = |part: &&[Send]| part.iter().map(|send| send.intended_ns).max().unwrap_or(0);
-    let until = if ended { u64::MAX } else { parts.iter().map(last).min().unwrap_or(0) };
-    let up_to = |part: &&[Send]| part.iter().position(|send| send.intended_ns > until).unwrap_or(part.len());
-    let taken: Vec<usize> = parts.iter().map(up_to).collect();
-    let mut sends: Vec<Send> = parts.iter().zip(&taken).flat_map(|(part, n)| part[..*n].iter().copied()).collect();
-    sends.sort_by_key(|send| send.intended_ns);
-    (sends, taken)
 }
 
 /// Runs a plan: starts, calls `progress` ten times a second, and gives what was measured when the plan's duration is over or

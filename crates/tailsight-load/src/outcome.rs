@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde::{Deserialize, Serialize};
-
-use crate::driver::{firsts_of_bursts, merge};
+use crate::counts::Counts;
 use crate::engine::Ended;
 use crate::lane::Published;
 use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, StampSource, Status, Treatment, Wait};
@@ -18,53 +16,6 @@ const STARVED_SHARE: f64 = 0.01;
 const BLOCKED_SHARE: f64 = 0.001;
 /// How far the rate that was sent may be from the rate asked for.
 const RATE_ERROR: f64 = 0.02;
-
-/// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Requests that were due.
-    pub intended: u64,
-    /// Of these, given to the kernel whole.
-    pub sent: u64,
-    /// Of these, never sent whole: every connection was full or broken until the end.
-    pub unsent: u64,
-    /// Answered as hoped.
-    pub ok: u64,
-    /// Answered without the thing asked for.
-    pub miss: u64,
-    /// Answered with an error.
-    pub error: u64,
-    /// Answered with something else.
-    pub wrong: u64,
-    /// Not answered before the connection ended.
-    pub closed: u64,
-    /// Not answered before the connection sent what is not the protocol.
-    pub garbage: u64,
-    /// Datagrams not answered in time.
-    pub lost: u64,
-    /// Not answered by the end of the drain.
-    pub unanswered: u64,
-    /// Requests that found every connection full.
-    pub blocked: u64,
-    /// Replies that nobody had asked for, or asked for no more.
-    pub unasked: u64,
-    /// Connections made anew.
-    pub reconnects: u64,
-}
-
-impl Counts {
-    /// Replies that came, of whatever kind.
-    #[must_use]
-    pub fn answered(&self) -> u64 {
-        self.ok + self.miss + self.error + self.wrong
-    }
-
-    /// Requests sent that had no good reply.
-    #[must_use]
-    pub fn failed(&self) -> u64 {
-        self.sent - self.ok - self.miss
-    }
-}
 
 /// What became of a thread.
 #[derive(Debug, Clone, Default)]
@@ -317,4 +268,24 @@ impl Outcome {
             (_, rate) => Some(rate.expected(self.duration_ns())),
         }
     }
+}
+
+/// Bursts are one arrival each: of the sends that were due at once, the first stays.
+pub(crate) fn firsts_of_bursts(sends: &mut Vec<Send>, burst: u32) {
+    if burst > 1 {
+        sends.dedup_by_key(|send| send.intended_ns);
+    }
+}
+
+/// Sends of all threads in the order due, up to where every thread has come (or all, when they have `ended`); and how many
+/// of each were taken.
+pub(crate) fn merge(parts: &[&[Send]], ended: bool) -> (Vec<Send>, Vec<usize>) {
+    // Requests of one turn leave connection by connection, so a part rises only about.
+    let last = |part: &&[Send]| part.iter().map(|send| send.intended_ns).max().unwrap_or(0);
+    let until = if ended { u64::MAX } else { parts.iter().map(last).min().unwrap_or(0) };
+    let up_to = |part: &&[Send]| part.iter().position(|send| send.intended_ns > until).unwrap_or(part.len());
+    let taken: Vec<usize> = parts.iter().map(up_to).collect();
+    let mut sends: Vec<Send> = parts.iter().zip(&taken).flat_map(|(part, n)| part[..*n].iter().copied()).collect();
+    sends.sort_by_key(|send| send.intended_ns);
+    (sends, taken)
 }

@@ -9,13 +9,12 @@
 //! A reply that shared its stamp with later ones came up to `shared_ns` earlier than it says. So a run is worse only if it also is
 //! when its replies came as early, and those of the other as late, as they can have come; and better the other way round.
 
-use serde::{Deserialize, Serialize};
 use tailsight_stats::compare::block_permutation_test;
 use tailsight_stats::effective::batches;
 use tailsight_stats::quantile::{quantile, sorted};
 
 use crate::Error;
-use crate::report::Report;
+use crate::report::{Against, Report};
 use crate::samples::Latencies;
 
 /// False-alarm rate of "worse".
@@ -23,37 +22,6 @@ pub const ALPHA: f64 = 0.01;
 /// Permutations.
 const RESAMPLES: usize = 2_000;
 const LEVEL: f64 = 0.95;
-
-/// A comparison with an earlier run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Against {
-    /// The other run's file.
-    pub file: String,
-    /// `p99`.
-    pub percentile: String,
-    /// Of this run, ns.
-    pub value_ns: f64,
-    /// Of the other one, ns.
-    pub other_ns: f64,
-    /// This one less the other, ns.
-    pub difference_ns: f64,
-    /// Lower end of its interval at 95 %.
-    pub lower_ns: f64,
-    /// Upper end.
-    pub upper_ns: f64,
-    /// p-value of "this run is not slower", by permutation of blocks.
-    pub p_slower: f64,
-    /// p-value of "both are alike", two-sided.
-    pub p_different: f64,
-    /// Samples a block.
-    pub block: usize,
-    /// By how much the other value may be exceeded, as a share of it.
-    pub allowed: f64,
-    /// Significantly slower, and by more than allowed.
-    pub worse: bool,
-    /// Significantly faster.
-    pub better: bool,
-}
 
 /// Compares the `q` quantile of `ours` with that of `other`, both in time order.
 ///

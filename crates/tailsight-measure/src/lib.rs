@@ -16,6 +16,7 @@ mod load;
 mod local;
 pub mod machine;
 mod measure;
+pub mod objective;
 mod question;
 pub mod report;
 pub mod samples;

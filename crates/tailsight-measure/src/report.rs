@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_load::{Complaint, Counts, Plan};
 use tailsight_stats::method;
 
+use crate::objective::Objective;
 use crate::question::Latency;
 
 /// Version of the JSON: raised when something that was there changes its meaning or goes.
@@ -72,17 +73,48 @@ pub struct Report {
     pub plan: Plan,
     /// The comparison with another run, where one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub against: Option<crate::against::Against>,
+    pub against: Option<Against>,
     /// Whether an objective is met at this rate, where one was asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<Met>,
+}
+
+/// A comparison with an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The other run's file.
+    pub file: String,
+    /// `p99`.
+    pub percentile: String,
+    /// Of this run, ns.
+    pub value_ns: f64,
+    /// Of the other one, ns.
+    pub other_ns: f64,
+    /// This one less the other, ns.
+    pub difference_ns: f64,
+    /// Lower end of its interval at 95 %.
+    pub lower_ns: f64,
+    /// Upper end.
+    pub upper_ns: f64,
+    /// p-value of "this run is not slower", by permutation of blocks.
+    pub p_slower: f64,
+    /// p-value of "both are alike", two-sided.
+    pub p_different: f64,
+    /// Samples a block.
+    pub block: usize,
+    /// By how much the other value may be exceeded, as a share of it.
+    pub allowed: f64,
+    /// Significantly slower, and by more than allowed.
+    pub worse: bool,
+    /// Significantly faster.
+    pub better: bool,
 }
 
 /// Whether an objective is met.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Met {
     /// The objective.
-    pub objective: crate::slo::Objective,
+    pub objective: Objective,
     /// Confidence that the percentile is below the limit; absent where the samples do not bear it.
     pub confidence: Option<f64>,
     /// The confidence is at least [`crate::slo::LEVEL`].

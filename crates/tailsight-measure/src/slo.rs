@@ -9,8 +9,6 @@
 //! be known counts against it. The answer is not the luckiest try: the belief's lower end is measured once more, on its own, and
 //! the confidence of that run is the one that is reported. Rates are requests/s, latencies ns.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +19,7 @@ use tailsight_stats::method::{Target, Width, percentile_name};
 use crate::Error;
 use crate::load::Load;
 use crate::measure::{Event, Measurement, measure};
+use crate::objective::Objective;
 use crate::question::Question;
 use crate::report::Verdict;
 use crate::sweep::{Fate, fate};
@@ -39,63 +38,14 @@ const CLIENT_TRIES: usize = 2;
 /// Runs on their own for the answer.
 const CONFIRMATIONS: usize = 4;
 
-/// A percentile and its limit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Objective {
-    /// Inside 0..1.
-    pub quantile: f64,
-    /// The percentile must be below this, ns.
-    pub limit_ns: f64,
-}
-
-impl FromStr for Objective {
-    type Err = Error;
-
-    /// Reads `p99<500us`.
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let bad = || Error::Contradiction(format!("`{text}` is no objective; expected one such as p99<500us"));
-        let (percentile, limit) = text.split_once('<').ok_or_else(bad)?;
-        // The method's own reader of percentiles and times.
-        let target: Target = format!("{}:{}", percentile.trim(), limit.trim()).parse().map_err(|_| bad())?;
-        match target.width {
-            Width::Ns(limit_ns) if !limit.contains('@') && !percentile.contains('@') => {
-                Ok(Self { quantile: target.quantile, limit_ns })
-            }
-            _ => Err(bad()),
-        }
-    }
-}
-
-impl fmt::Display for Objective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}<{}us", percentile_name(self.quantile), self.limit_ns / 1e3)
-    }
-}
-
-impl TryFrom<String> for Objective {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl From<Objective> for String {
-    fn from(objective: Objective) -> Self {
-        objective.to_string()
-    }
-}
-
-impl Objective {
-    /// Confidence that a measurement's percentile is below the limit; `None` where its samples do not bear it.
-    #[must_use]
-    pub fn confidence(&self, measurement: &Measurement) -> Option<f64> {
-        let accepted = measurement.accepted.as_ref()?;
-        if accepted.block == 1 {
-            Some(confidence_below(&accepted.latencies_ns, self.quantile, self.limit_ns))
-        } else {
-            confidence_below_dependent(&accepted.latencies_ns, self.quantile, self.limit_ns)
-        }
+/// Confidence that a measurement's percentile is below the objective's limit; `None` where its samples do not bear it.
+#[must_use]
+pub fn confidence(objective: Objective, measurement: &Measurement) -> Option<f64> {
+    let accepted = measurement.accepted.as_ref()?;
+    if accepted.block == 1 {
+        Some(confidence_below(&accepted.latencies_ns, objective.quantile, objective.limit_ns))
+    } else {
+        confidence_below_dependent(&accepted.latencies_ns, objective.quantile, objective.limit_ns)
     }
 }
 
@@ -329,7 +279,7 @@ impl Hunt<'_> {
         question.plan.rate = Rate::Constant(rate);
         question.targets = vec![Target::new(self.search.objective.quantile, Width::Any)];
         let measurement = measure(self.load, &question, self.stop, self.event)?;
-        let confidence = self.search.objective.confidence(&measurement);
+        let confidence = confidence(self.search.objective, &measurement);
         let mut evidence = confidence.unwrap_or(UNKNOWN);
         let (mut reason, mut kind) = (None, Fate::Number);
         if confidence.is_none() {

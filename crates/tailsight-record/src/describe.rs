@@ -8,7 +8,7 @@ use crate::cost::ProgramCost;
 use crate::error::Error;
 use crate::loader::HookState;
 use crate::probes::Need;
-use crate::session::Options;
+use crate::session::options::Options;
 
 /// What is known before the recording.
 pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {

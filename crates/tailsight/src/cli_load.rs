@@ -7,7 +7,7 @@ use clap::Args;
 use tailsight_agent::AgentAddress;
 use tailsight_agent::coordinator::Role;
 use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
-use tailsight_measure::slo::Objective;
+use tailsight_measure::objective::Objective;
 use tailsight_stats::method::Target;
 use tailsight_units::parse;
 

@@ -11,8 +11,15 @@ use serde::Serialize;
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
 
-use super::Coverage;
 use super::scenario::{Cause, How, Scenario};
+
+/// As in `diagnose --json`: over all focus messages, their median and least.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Coverage {
+    pub overall: f64,
+    pub p50: f64,
+    pub min: f64,
+}
 
 /// The time of a sample's leg (from, to) that a cause has, ns.
 type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;

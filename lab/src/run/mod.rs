@@ -9,28 +9,27 @@ mod cgroup;
 mod check;
 mod disturbed;
 mod judge;
+mod outcome;
 mod scenario;
 mod stage;
 mod state;
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use serde::Serialize;
-use tailsight_lab::faults::Fault;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
-use disturbed::Disturbance;
-use judge::{Named, Share, Verdict};
-use scenario::{Cause, Scenario};
-use stage::Stop;
+use judge::Verdict;
+use outcome::Outcome;
+use scenario::Scenario;
+use stage::{Lab, Stop};
 use state::State;
 
 /// `lab run`.
@@ -60,118 +59,6 @@ pub struct RunArgs {
     /// The binary of tailsight [default: beside this one].
     #[arg(long, value_name = "FILE")]
     tailsight: Option<PathBuf>,
-}
-
-/// What every run needs.
-pub struct Lab {
-    tailsight: PathBuf,
-    program: PathBuf,
-    duration: Duration,
-    stop: Arc<AtomicBool>,
-}
-
-impl Lab {
-    /// Fails when Ctrl-C was pressed; called between all steps.
-    fn check(&self) -> anyhow::Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            bail!("interrupted");
-        }
-        Ok(())
-    }
-
-    /// A fault program.
-    fn fault(&self, fault: Fault, schedule: &str, strength: f64) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["fault", fault.name(), "--schedule", schedule, "--strength", &strength.to_string()]);
-        command
-    }
-}
-
-/// The result of one run.
-#[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
-    pub scenario: &'static str,
-    pub repeat: u32,
-    pub leg: &'static str,
-    pub verdict: Verdict,
-    /// Why it did not run, failed, or has no diagnosis.
-    pub reason: Option<String>,
-    pub expected: Vec<Cause>,
-    /// Where nothing is wrong: all that may be named.
-    pub may: Option<Vec<Cause>>,
-    /// The named causes by rank, without `unexplained`.
-    pub causes: Vec<Named>,
-    /// Shares beside their truth.
-    pub shares: Vec<Share>,
-    /// Named causes that the raw events show in none of their evidence.
-    pub false_causes: Vec<String>,
-    /// Those that they show in a part of it.
-    pub partly: Vec<String>,
-    /// Named causes that were looked for in the raw events.
-    pub checked_causes: usize,
-    /// The part of each focus message's deviation that belongs to reported causes (NSight's coverage).
-    pub coverage: Option<Coverage>,
-    /// The part that has an owner, reported or not.
-    pub owned: Option<Coverage>,
-    /// Where nothing is wrong: what was named and is not permitted, also what is too small to make the run wrong.
-    pub forbidden: Vec<String>,
-    /// Messages of the leg.
-    pub messages: u64,
-    /// What the machine's other work had of the slowest messages, by the raw events alone; `None` with too few messages.
-    pub disturbance: Option<Disturbance>,
-    /// Whether that is too much for the run to say much about the diagnosis, right or wrong.
-    pub disturbed: bool,
-    /// The part of the focus's deviation that is of requests which the fault, by its truth log, never met.
-    pub untouched_share: Option<f64>,
-    /// Places in the raw events where a switch of tasks was not recorded.
-    pub breaks: usize,
-    /// Events that the recorder lost.
-    pub lost_events: u64,
-    /// The client's latency, ns: p50, p99, max.
-    pub client_ns: Option<[u64; 3]>,
-}
-
-/// As in `diagnose --json`: over all focus messages, their median and least.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Coverage {
-    pub overall: f64,
-    pub p50: f64,
-    pub min: f64,
-}
-
-impl Outcome {
-    /// Whether it ran, so that it counts for or against.
-    fn counts(&self) -> bool {
-        self.verdict != Verdict::NotRun
-    }
-
-    /// A run without a result.
-    fn without(scenario: &Scenario, repeat: u32, verdict: Verdict, reason: String) -> Self {
-        Self {
-            scenario: scenario.name,
-            repeat,
-            leg: scenario.leg,
-            verdict,
-            reason: Some(reason),
-            expected: scenario.expect.clone(),
-            may: scenario.may.clone(),
-            causes: Vec::new(),
-            shares: Vec::new(),
-            false_causes: Vec::new(),
-            partly: Vec::new(),
-            checked_causes: 0,
-            coverage: None,
-            owned: None,
-            forbidden: Vec::new(),
-            messages: 0,
-            disturbance: None,
-            disturbed: false,
-            untouched_share: None,
-            breaks: 0,
-            lost_events: 0,
-            client_ns: None,
-        }
-    }
 }
 
 /// `lab list`.

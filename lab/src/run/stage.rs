@@ -28,11 +28,35 @@ use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
-use super::Lab;
 use super::catalogue::{BEHIND_PORT, PORT};
 use super::cgroup::{self, Place};
 use super::scenario::{App, Load, Scenario, Step};
 use super::state::State;
+
+/// What every run needs.
+pub struct Lab {
+    pub tailsight: PathBuf,
+    pub program: PathBuf,
+    pub duration: Duration,
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Lab {
+    /// Fails when Ctrl-C was pressed; called between all steps.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    /// A fault program.
+    fn fault(&self, fault: Fault, schedule: &str, strength: f64) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["fault", fault.name(), "--schedule", schedule, "--strength", &strength.to_string()]);
+        command
+    }
+}
 
 /// The application's core.
 pub const SERVER_CPU: usize = 0;

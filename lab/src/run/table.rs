@@ -8,9 +8,10 @@ use std::fmt::Write;
 
 use tailsight_lab::marked::Marked;
 
+use super::judge::Coverage;
 use super::judge::{Named, Verdict};
+use super::outcome::Outcome;
 use super::scenario::Scenario;
-use super::{Coverage, Outcome};
 
 /// The part of docs/accuracy.md that is written here.
 pub const MARKED: Marked = Marked { begin: "<!-- accuracy:begin -->", end: "<!-- accuracy:end -->" };

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_load::{Interval, Plan, Progress, Protocol, Rate, Sample, Send as Sent, StampSource};
+use tailsight_measure::objective::Objective;
 use tailsight_measure::report::State;
-use tailsight_measure::slo::{Objective, Search, highest};
+use tailsight_measure::slo::{Search, highest};
 use tailsight_measure::sweep::{Rates, sweep};
 use tailsight_measure::{Ending, Error, Load, Question, Records, Report, Verdict, measure};
 use tailsight_stats::random::Random;

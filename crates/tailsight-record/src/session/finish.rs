@@ -7,9 +7,9 @@ use tailsight_trace::meta::{self, State};
 use tailsight_trace::tables::TaskRow;
 
 use super::drain::{fill, heads};
+use super::options::{Outcome, Progress};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
-use super::{Outcome, Progress};
 use crate::clocks;
 use crate::command::Command;
 use crate::cost::{self, ProgramCost};

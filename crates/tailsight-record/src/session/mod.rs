@@ -6,7 +6,7 @@
 
 mod drain;
 mod finish;
-mod options;
+pub mod options;
 mod prepare;
 mod recording;
 mod target;
@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::error::Error;
 use prepare::{Prepared, Storage};
+use recording::Recording;
 
 pub use options::{Options, Outcome, Payload, Progress, Until};
 
@@ -24,7 +25,7 @@ pub use options::{Options, Outcome, Payload, Progress, Until};
 /// Everything that happens before the first event; later trouble is in [`Outcome::error`].
 pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut storage = Storage::new();
-    let mut recording = Prepared::new(options, &mut storage, progress)?.start();
+    let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
     recording.run(stop, progress);
     Ok(recording.finish(progress))
 }

@@ -1,32 +1,22 @@
 //! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
 
 use std::mem::MaybeUninit;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbpf_rs::OpenObject;
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
 use tailsight_trace::RunWriter;
-use tailsight_trace::meta::{self, RunMeta};
+use tailsight_trace::meta::RunMeta;
 
-use super::recording::{Clock, Recording};
+use super::options::{Options, Payload, Progress};
 use super::target::Target;
-use super::{Options, Payload, Progress};
 use crate::buffer::{self, Buffers};
-use crate::clocks;
 use crate::describe;
 use crate::error::Error;
 use crate::loader::{self, HookChoice, HookState, Loaded};
-use crate::nic_clocks::NicClocks;
 use crate::probes::Need;
-use crate::probes::nic_tx::{self, NicTx, TxStamps};
-use crate::procfs;
-use crate::tables::EarlyTables;
-
-/// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
-/// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
-const SETTLE: Duration = Duration::from_millis(200);
+use crate::probes::nic_tx::{self, TxStamps};
 
 /// Where the loaded object lives: one for the first attempt, one for another without an extra that failed.
 pub(super) struct Storage([MaybeUninit<OpenObject>; 2]);
@@ -86,43 +76,6 @@ impl<'a> Prepared<'a> {
         target.start(&options.selector)?;
         target.tell(&mut loaded);
         Ok(Prepared { options, target, cpus, hooks, loaded, buffers, writer, meta, tx_stamps, without_tx_stamps })
-    }
-
-    /// Switches the probes on.
-    pub(super) fn start(mut self) -> Recording<'a> {
-        if self.target.child.is_none() {
-            std::thread::sleep(SETTLE);
-        }
-        // Tasks that are born while this looks at those there are have their births written down.
-        self.loaded.set_naming();
-        let snapshot = procfs::tasks(|_| false);
-        // Known by its process and threads: another one may have its name, and it may have been started by another.
-        let own_pid = std::process::id();
-        self.meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
-        // What a recording that is killed, or that fills the disk, leaves to read its events with.
-        let early = EarlyTables::new(snapshot);
-        let failed = early.sockets(&self.writer).err().map(Error::from);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
-        let tx = self.start_tx_stamps();
-        let nic_clocks = NicClocks::find(self.target.pids.first().copied());
-        self.loaded.set_nic_stamps(nic_clocks.stamps_in());
-        let clock = Clock::start();
-        self.meta.start_ns = clocks::monotonic_ns();
-        self.loaded.set_recording(true);
-        self.loaded.tell_current(self.cpus);
-        Recording::begin(self, early, failed, tx, nic_clocks, clock)
-    }
-
-    fn start_tx_stamps(&mut self) -> Option<NicTx> {
-        let pid = *self.target.pids.first().filter(|_| self.tx_stamps != TxStamps::Off)?;
-        match NicTx::start(&mut self.loaded, pid) {
-            Ok(started) => Some(started),
-            Err(why) => {
-                self.without_tx_stamps = Some(why);
-                None
-            }
-        }
     }
 }
 

@@ -1,21 +1,22 @@
 //! A recording that runs: buffers are emptied, clocks compared, and the target is looked after, until it is over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use tailsight_trace::meta;
 use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
 
-use super::Progress;
 use super::drain::{Drain, calls, fill};
+use super::options::Progress;
 use super::prepare::Prepared;
 use crate::clocks;
 use crate::command::Command;
 use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::nic_clocks::NicClocks;
-use crate::probes::nic_tx::NicTx;
+use crate::probes::nic_tx::{NicTx, TxStamps};
 use crate::procfs;
 use crate::tables::EarlyTables;
 
@@ -31,6 +32,10 @@ const LOOK: Duration = Duration::from_millis(200);
 const SCAN: Duration = Duration::from_secs(1);
 /// Events of a core that are moved in one go while recording: a few milliseconds of a core, between which it is free.
 pub(super) const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
+
+/// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
+/// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Comparisons of the clocks, and the CPU time that recording takes.
 pub(super) struct Clock {
@@ -82,15 +87,29 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// The probes were switched on just now. `failed`: what went wrong in writing until then.
-    pub(super) fn begin(
-        mut ready: Prepared<'a>,
-        mut early: EarlyTables,
-        failed: Option<Error>,
-        tx: Option<NicTx>,
-        nic_clocks: NicClocks,
-        clock: Clock,
-    ) -> Recording<'a> {
+    /// Switches the probes on.
+    pub(super) fn start(mut ready: Prepared<'a>) -> Recording<'a> {
+        if ready.target.child.is_none() {
+            std::thread::sleep(SETTLE);
+        }
+        // Tasks that are born while this looks at those there are have their births written down.
+        ready.loaded.set_naming();
+        let snapshot = procfs::tasks(|_| false);
+        // Known by its process and threads: another one may have its name, and it may have been started by another.
+        let own_pid = std::process::id();
+        ready.meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
+        // What a recording that is killed, or that fills the disk, leaves to read its events with.
+        let mut early = EarlyTables::new(snapshot);
+        let failed = early.sockets(&ready.writer).err().map(Error::from);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
+        let tx = start_tx_stamps(&mut ready);
+        let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
+        ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        let clock = Clock::start();
+        ready.meta.start_ns = clocks::monotonic_ns();
+        ready.loaded.set_recording(true);
+        ready.loaded.tell_current(ready.cpus);
         let mut drain = Drain::new(ready.meta.start_ns);
         let Prepared { target, writer, meta, .. } = &mut ready;
         let written = early.write(writer, meta, &target.pids, &target.ports, &drain.collector.tasks);
@@ -215,6 +234,18 @@ impl<'a> Recording<'a> {
         if long && let Err(e) = self.early.write(writer, meta, &target.pids, &target.ports, &self.drain.collector.tasks)
         {
             self.drain.failed = Some(e.into());
+        }
+    }
+}
+
+/// Has the NIC's stamps of what is sent taken, where they were asked for.
+fn start_tx_stamps(ready: &mut Prepared<'_>) -> Option<NicTx> {
+    let pid = *ready.target.pids.first().filter(|_| ready.tx_stamps != TxStamps::Off)?;
+    match NicTx::start(&mut ready.loaded, pid) {
+        Ok(started) => Some(started),
+        Err(why) => {
+            ready.without_tx_stamps = Some(why);
+            None
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tailsight_trace::tables::TaskRow;
 
-use super::Options;
+use super::options::Options;
 use crate::command::{self, Command};
 use crate::error::Error;
 use crate::loader::Loaded;

@@ -6,7 +6,7 @@
 use tailsight_load::Complaint;
 use tailsight_measure::report::{Checked, Estimate, Known, Remark, Report, State, Summary, Verdict};
 use tailsight_measure::sweep::{Fate, Point, Sweep};
-use tailsight_measure::{Latency, against::Against};
+use tailsight_measure::{Latency, report::Against};
 use tailsight_stats::method::IntervalMethod;
 
 use crate::terminal::Style;

@@ -44,7 +44,7 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
         measurement.report.against = Some(against::compare(&ours, &stored.latencies(), q, args.worse_by, &file, seed)?);
     }
     if let Some(objective) = args.slo {
-        let confidence = objective.confidence(&measurement).filter(|_| measurement.report.is_number());
+        let confidence = slo::confidence(objective, &measurement).filter(|_| measurement.report.is_number());
         let met = confidence.is_some_and(|c| c >= slo::LEVEL);
         measurement.report.objective = Some(report::Met { objective, confidence, met });
     }

@@ -1,0 +1,50 @@
+//! Requests, counted by what became of them.
+
+use serde::{Deserialize, Serialize};
+
+/// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Requests that were due.
+    pub intended: u64,
+    /// Of these, given to the kernel whole.
+    pub sent: u64,
+    /// Of these, never sent whole: every connection was full or broken until the end.
+    pub unsent: u64,
+    /// Answered as hoped.
+    pub ok: u64,
+    /// Answered without the thing asked for.
+    pub miss: u64,
+    /// Answered with an error.
+    pub error: u64,
+    /// Answered with something else.
+    pub wrong: u64,
+    /// Not answered before the connection ended.
+    pub closed: u64,
+    /// Not answered before the connection sent what is not the protocol.
+    pub garbage: u64,
+    /// Datagrams not answered in time.
+    pub lost: u64,
+    /// Not answered by the end of the drain.
+    pub unanswered: u64,
+    /// Requests that found every connection full.
+    pub blocked: u64,
+    /// Replies that nobody had asked for, or asked for no more.
+    pub unasked: u64,
+    /// Connections made anew.
+    pub reconnects: u64,
+}
+
+impl Counts {
+    /// Replies that came, of whatever kind.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.ok + self.miss + self.error + self.wrong
+    }
+
+    /// Requests sent that had no good reply.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.sent - self.ok - self.miss
+    }
+}

@@ -1,0 +1,56 @@
+//! An objective, as `p99<500us`: a percentile and its limit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tailsight_stats::method::{Target, Width, percentile_name};
+
+use crate::Error;
+
+/// A percentile and its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Objective {
+    /// Inside 0..1.
+    pub quantile: f64,
+    /// The percentile must be below this, ns.
+    pub limit_ns: f64,
+}
+
+impl FromStr for Objective {
+    type Err = Error;
+
+    /// Reads `p99<500us`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = || Error::Contradiction(format!("`{text}` is no objective; expected one such as p99<500us"));
+        let (percentile, limit) = text.split_once('<').ok_or_else(bad)?;
+        // The method's own reader of percentiles and times.
+        let target: Target = format!("{}:{}", percentile.trim(), limit.trim()).parse().map_err(|_| bad())?;
+        match target.width {
+            Width::Ns(limit_ns) if !limit.contains('@') && !percentile.contains('@') => {
+                Ok(Self { quantile: target.quantile, limit_ns })
+            }
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}<{}us", percentile_name(self.quantile), self.limit_ns / 1e3)
+    }
+}
+
+impl TryFrom<String> for Objective {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl From<Objective> for String {
+    fn from(objective: Objective) -> Self {
+        objective.to_string()
+    }
+}

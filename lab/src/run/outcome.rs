@@ -1,0 +1,86 @@
+//! What one run of a scenario came to.
+
+use serde::Serialize;
+
+use super::disturbed::Disturbance;
+use super::judge::{Coverage, Named, Share, Verdict};
+use super::scenario::{Cause, Scenario};
+
+/// The result of one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    pub scenario: &'static str,
+    pub repeat: u32,
+    pub leg: &'static str,
+    pub verdict: Verdict,
+    /// Why it did not run, failed, or has no diagnosis.
+    pub reason: Option<String>,
+    pub expected: Vec<Cause>,
+    /// Where nothing is wrong: all that may be named.
+    pub may: Option<Vec<Cause>>,
+    /// The named causes by rank, without `unexplained`.
+    pub causes: Vec<Named>,
+    /// Shares beside their truth.
+    pub shares: Vec<Share>,
+    /// Named causes that the raw events show in none of their evidence.
+    pub false_causes: Vec<String>,
+    /// Those that they show in a part of it.
+    pub partly: Vec<String>,
+    /// Named causes that were looked for in the raw events.
+    pub checked_causes: usize,
+    /// The part of each focus message's deviation that belongs to reported causes (NSight's coverage).
+    pub coverage: Option<Coverage>,
+    /// The part that has an owner, reported or not.
+    pub owned: Option<Coverage>,
+    /// Where nothing is wrong: what was named and is not permitted, also what is too small to make the run wrong.
+    pub forbidden: Vec<String>,
+    /// Messages of the leg.
+    pub messages: u64,
+    /// What the machine's other work had of the slowest messages, by the raw events alone; `None` with too few messages.
+    pub disturbance: Option<Disturbance>,
+    /// Whether that is too much for the run to say much about the diagnosis, right or wrong.
+    pub disturbed: bool,
+    /// The part of the focus's deviation that is of requests which the fault, by its truth log, never met.
+    pub untouched_share: Option<f64>,
+    /// Places in the raw events where a switch of tasks was not recorded.
+    pub breaks: usize,
+    /// Events that the recorder lost.
+    pub lost_events: u64,
+    /// The client's latency, ns: p50, p99, max.
+    pub client_ns: Option<[u64; 3]>,
+}
+
+impl Outcome {
+    /// Whether it ran, so that it counts for or against.
+    pub fn counts(&self) -> bool {
+        self.verdict != Verdict::NotRun
+    }
+
+    /// A run without a result.
+    pub fn without(scenario: &Scenario, repeat: u32, verdict: Verdict, reason: String) -> Self {
+        Self {
+            scenario: scenario.name,
+            repeat,
+            leg: scenario.leg,
+            verdict,
+            reason: Some(reason),
+            expected: scenario.expect.clone(),
+            may: scenario.may.clone(),
+            causes: Vec::new(),
+            shares: Vec::new(),
+            false_causes: Vec::new(),
+            partly: Vec::new(),
+            checked_causes: 0,
+            coverage: None,
+            owned: None,
+            forbidden: Vec::new(),
+            messages: 0,
+            disturbance: None,
+            disturbed: false,
+            untouched_share: None,
+            breaks: 0,
+            lost_events: 0,
+            client_ns: None,
+        }
+    }
+}
