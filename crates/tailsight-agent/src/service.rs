@@ -10,8 +10,8 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 use tonic::{Request, Response, Status};
 
-use crate::proto;
 use crate::policy::{Admitted, Policy};
+use crate::proto;
 use crate::session::{LEASE, Ready, Sessions};
 use crate::wire::{PROTOCOL, chunks};
 use crate::{AgentError, host};
