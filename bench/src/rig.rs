@@ -129,20 +129,17 @@ impl Others {
     /// Now: the time of every process and of its children that it has waited for (so that short-lived ones count),
     /// without us, `ours`, and the kernel's threads, which often do a recorder's work (writing its file).
     pub fn now(ours: &[u32]) -> anyhow::Result<Self> {
-        const KTHREADD: u64 = 2;
+        const KTHREADD: u32 = 2;
         let mut ticks = 0;
         for entry in std::fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            if pid == std::process::id() || u64::from(pid) == KTHREADD || ours.contains(&pid) {
+            if pid == std::process::id() || pid == KTHREADD || ours.contains(&pid) {
                 continue;
             }
-            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The name may hold spaces: behind its parenthesis come state, parent, …, utime, stime, cutime, cstime.
-            let Some(end) = text.rfind(')') else { continue };
-            let fields: Vec<u64> =
-                text[end + 1..].split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-            if fields.len() > 14 && fields[1] != KTHREADD {
-                ticks += fields[11..15].iter().sum::<u64>();
+            let Some(stat) = tailsight_host::Stat::of_process(pid) else { continue };
+            if stat.parent().is_some_and(|parent| parent != KTHREADD) {
+                // utime, stime, cutime, cstime.
+                ticks += (14..=17).filter_map(|number| stat.field::<u64>(number)).sum::<u64>();
             }
         }
         Ok(Self { ticks, at: Instant::now() })

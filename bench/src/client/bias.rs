@@ -18,7 +18,7 @@ use tailsight_testbed::process::pin_thread;
 use super::base::round_trips;
 use super::model::Model;
 use super::parse::{NAMES, QUANTILES, Range};
-use super::run::{Ideal, Shot, folder, present, shoot};
+use super::run::{Ideal, Runs, Shot, not_run_table, turned};
 use super::tools::{Job, LEFT_OUT, OURS, Shape, Tool};
 use crate::Bench;
 use crate::rig::LOAD_CPU;
@@ -77,7 +77,7 @@ fn plan(services: &[usize], not_run: &BTreeMap<String, String>) -> Vec<Series> {
             all.extend(closed.map(|(tool, speech)| (Cell { service, shape }, tool, speech)));
         }
     }
-    all.retain(|(_, tool, _)| !not_run.contains_key(tool.name()));
+    all.retain(|(_, tool, _)| !not_run.contains_key(&tool.name()));
     all.into_iter().map(|(cell, tool, speech)| Series { cell, tool, speech, shots: Vec::new() }).collect()
 }
 
@@ -93,66 +93,46 @@ fn mean_us(index: usize) -> f64 {
 
 /// Measures all tools with these services, by their index.
 pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> anyhow::Result<Section> {
-    let mut not_run = BTreeMap::new();
-    for tool in Tool::PEERS {
-        if let Err(why) = present(tool) {
-            eprintln!("bench: {why}");
-            not_run.insert(tool.name().to_owned(), why);
-        }
-    }
     let pair = Pair::create("client")?;
+    let mut runs = Runs::new(bench, &pair.client, patience);
+    for tool in Tool::PEERS {
+        runs.has(tool);
+    }
     let seconds = if bench.quick { 2 } else { 4 };
-    let mut all = plan(services, &not_run);
-    let mut bases: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut all = plan(services, &runs.not_run);
+    let mut bases = [const { Vec::new() }; SPEECHES.len()];
     for round in 0..bench.rounds {
         eprintln!("bench: the idealised server, round {} of {}", round + 1, bench.rounds);
-        for (i, speech) in SPEECHES.into_iter().enumerate() {
-            let base = base(bench, &pair, speech)?;
-            bases.entry(i).or_default().push(base);
+        for (speech, bases) in SPEECHES.into_iter().zip(&mut bases) {
+            bases.push(base(bench, &pair, speech)?);
         }
-        for (service, (name, text)) in SERVICES.iter().enumerate().filter(|(i, _)| services.contains(i)) {
+        for service in services.iter().copied() {
+            let (name, text) = SERVICES[service];
             let mut servers = Vec::new();
             for speech in SPEECHES {
                 servers.push((speech, Ideal::start(&pair.server, speech, text)?));
             }
             let pids: Vec<u32> = servers.iter().map(|(_, server)| server.pid()).collect();
             let mut these: Vec<&mut Series> = all.iter_mut().filter(|s| s.cell.service == service).collect();
-            let n = these.len();
-            for i in 0..n {
-                // An order that turns: nobody always comes behind the same one.
-                let series = &mut these[(i + round as usize) % n];
+            for i in turned(these.len(), round) {
+                let series = &mut these[i];
                 let place = format!("{}, {}, {}", named(series), name, load_of(series.cell));
-                if not_run.contains_key(&place) {
-                    continue;
-                }
                 let (_, server) = servers.iter().find(|(speech, _)| *speech == series.speech).context("no server")?;
-                let folder = folder(bench)?;
+                let addr = SocketAddr::new(SERVER_V4, server.port);
                 let job = Job {
-                    tailsight: &bench.tailsight,
-                    folder: &folder,
-                    addr: SocketAddr::new(SERVER_V4, server.port),
                     speech: series.speech,
-                    shape: series.cell.shape,
                     seconds,
                     guess_per_s: 0.8e6 / mean_us(service),
-                    cpu: LOAD_CPU,
                     samples: true,
-                    watch: None,
+                    ..runs.job(addr, series.cell.shape)?
                 };
-                match shoot(bench, &pair.client, series.tool, &job, &pids, patience) {
-                    Ok(shot) => series.shots.push(shot),
-                    Err(error) => {
-                        bench.check()?;
-                        eprintln!("bench: {place} is left out: {error:#}");
-                        not_run.insert(place, format!("{error:#}").replace('\n', " "));
-                    }
-                }
+                series.shots.extend(runs.shot(&place, series.tool, &job, &pids)?);
             }
         }
     }
     all.retain(|series| !series.shots.is_empty());
-    let bases: Vec<Spread> = bases.values().filter_map(|values| Spread::of(values)).collect();
-    Ok(section(&all, &bases, &not_run, f64::from(seconds), bench.rounds))
+    let bases: Vec<Spread> = bases.iter().filter_map(|values| Spread::of(values)).collect();
+    Ok(section(&all, &bases, &runs.not_run, f64::from(seconds), bench.rounds))
 }
 
 /// The constant of a language, us: the median round trip at [`IDLE`] load less the service time.
@@ -263,9 +243,7 @@ fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>,
         ];
         section.notes += &table(&head, rows);
     }
-    let rows = not_run.iter().map(|(tool, why)| vec![tool.clone(), why.clone()]);
-    let left_out = LEFT_OUT.iter().map(|(tool, why)| vec![(*tool).to_owned(), (*why).to_owned()]);
-    section.notes += &("\nNot run:\n\n".to_owned() + &table(&["client", "why"], rows.chain(left_out)));
+    section.notes += &not_run_table(not_run.iter().map(|(tool, why)| (&**tool, &**why)).chain(LEFT_OUT));
     let raw: Vec<_> = all
         .iter()
         .map(|series| {

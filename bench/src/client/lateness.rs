@@ -6,20 +6,17 @@
 //! in other runs, without a capture.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
 use tailsight_lab::servers::Speech;
 use tailsight_load::{Arrivals as Process, Rate, Schedule};
-use tailsight_testbed::netns::SERVER_V4;
 
+use super::cells::{self, Cell, Measured};
 use super::line::{Arrival, Lateness, Line, arrivals, gaps_us};
-use super::run::{Shot, folder, present, shoot};
-use super::servers::Servers;
-use super::tools::{Job, OURS, Shape, Spacing, Tool, Wait};
+use super::run::{Shot, not_run_table};
+use super::tools::{OURS, Shape, Spacing, Tool, Wait};
 use crate::Bench;
-use crate::rig::LOAD_CPU;
 use crate::table::{Row, Section, Spread, Verdict, table, thousands};
 
 /// The goal, p99, us.
@@ -35,14 +32,6 @@ const SHOWN: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 /// The seed of our schedules when none is given.
 const SEED: u64 = 1;
 
-/// A load on a server.
-struct Cell {
-    name: &'static str,
-    speech: Speech,
-    per_s: f64,
-    tools: &'static [Tool],
-}
-
 fn plan() -> Vec<Cell> {
     use Tool::{H2load, K6, Oha, Tailsight, Vegeta};
     const SPIN: Tool = Tailsight(Spacing::Poisson, Wait::Spin);
@@ -53,7 +42,7 @@ fn plan() -> Vec<Cell> {
     let http: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN, BATCH1, Oha, Vegeta, K6, BATCH10, H2load];
     let fast: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN, BATCH1, Oha, BATCH10, H2load];
     let memcached: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN];
-    let cell = |name, speech, per_s, tools| Cell { name, speech, per_s, tools };
+    let cell = |name, speech, per_s, tools| Cell { name, speech, shape: Shape::Rate(per_s), tools, guess_per_s: 0.0 };
     vec![
         cell("nginx, 4,000/s", Speech::Http1, 4_000.0, http),
         cell("nginx, 20,000/s", Speech::Http1, 20_000.0, http),
@@ -130,82 +119,42 @@ fn drawn(per_s: f64, seconds: f64) -> Option<Vec<u64>> {
     Some(schedule.take((per_s * (seconds + 1.0) * 1.1) as usize).collect())
 }
 
-/// What was measured of a cell, by tool.
-type Measured = Vec<(Cell, Vec<(Tool, Vec<(Shot, Wire)>)>)>;
+/// What is kept of a run.
+type Watched = (Shot, Wire);
 
 /// Measures all cells.
 pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
-    let servers = Servers::start()?;
-    let pids = servers.pids();
-    let mut not_run: BTreeMap<String, String> = BTreeMap::new();
-    let mut all: Measured = Vec::new();
-    for cell in plan() {
-        let mut tools = Vec::new();
-        for tool in cell.tools {
-            match present(*tool) {
-                Ok(()) => tools.push((*tool, Vec::new())),
-                Err(why) => _ = not_run.insert(tool.name().to_owned(), why),
-            }
-        }
-        all.push((cell, tools));
-    }
-    for round in 0..bench.rounds {
-        eprintln!("bench: lateness from the wire, round {} of {}", round + 1, bench.rounds);
-        for (cell, tools) in &mut all {
-            let n = tools.len();
-            for i in 0..n {
-                let (tool, shots) = &mut tools[(i + round as usize) % n];
-                let place = format!("{}, {}", tool.name(), cell.name);
-                let folder = folder(bench)?;
-                let job = Job {
-                    tailsight: &bench.tailsight,
-                    folder: &folder,
-                    addr: SocketAddr::new(SERVER_V4, servers.of(cell.speech).port()),
-                    speech: cell.speech,
-                    shape: Shape::Rate(cell.per_s),
-                    seconds: if bench.quick { 2 } else { 3 },
-                    guess_per_s: 0.0,
-                    cpu: LOAD_CPU,
-                    samples: false,
-                    watch: Some(&servers.pair.server),
-                };
-                match shoot(bench, &servers.pair.client, *tool, &job, &pids, patience) {
-                    Ok(mut shot) => match Wire::of(*tool, cell.per_s, &shot) {
-                        Some(wire) => {
-                            shot.seen = None;
-                            shots.push((shot, wire));
-                        }
-                        None => _ = not_run.insert(place, "no requests were seen on the wire".to_owned()),
-                    },
-                    Err(error) => {
-                        bench.check()?;
-                        eprintln!("bench: {place} is left out: {error:#}");
-                        not_run.insert(place, format!("{error:#}").replace('\n', " "));
-                    }
-                }
-            }
-        }
-    }
+    let of = |tool, cell: &Cell, mut shot: Shot| {
+        let wire = Wire::of(tool, per_s(cell), &shot)?;
+        shot.seen = None;
+        Some((shot, wire))
+    };
+    let (all, not_run) = cells::measure(bench, patience, "lateness from the wire", plan(), true, of)?;
     Ok(section(&all, &not_run))
 }
 
-fn spread(shots: &[(Shot, Wire)], of: impl Fn(&Shot, &Wire) -> Option<f64>) -> Option<Spread> {
+/// All cells here have a rate.
+fn per_s(cell: &Cell) -> f64 {
+    if let Shape::Rate(per_s) = cell.shape { per_s } else { 0.0 }
+}
+
+fn spread(shots: &[Watched], of: impl Fn(&Shot, &Wire) -> Option<f64>) -> Option<Spread> {
     Spread::of(&shots.iter().filter_map(|(shot, wire)| of(shot, wire)).collect::<Vec<_>>())
 }
 
 /// The p99 of the runs that have one, us; `None` unless most have.
-fn p99(shots: &[(Shot, Wire)]) -> Option<Spread> {
+fn p99(shots: &[Watched]) -> Option<Spread> {
     let good = shots.iter().filter(|(_, wire)| wire.late.is_ok()).count();
     (2 * good > shots.len()).then(|| spread(shots, |_, wire| wire.late.as_ref().ok().map(|late| late.0[1]))).flatten()
 }
 
 /// Why runs have no lateness: the first reason.
-fn why(shots: &[(Shot, Wire)]) -> String {
+fn why(shots: &[Watched]) -> String {
     shots.iter().find_map(|(_, wire)| wire.late.as_ref().err().cloned()).unwrap_or_default()
 }
 
 /// One figure for each of ours: as it comes, and as the peers send.
-fn goals(cell: &Cell, tools: &[(Tool, Vec<(Shot, Wire)>)]) -> Vec<Row> {
+fn goals(cell: &Cell, tools: &[(Tool, Vec<Watched>)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (tool, shots) in tools {
         let Tool::Tailsight(spacing, wait) = *tool else { continue };
@@ -234,7 +183,7 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<(Shot, Wire)>)]) -> Vec<Row> {
 
 /// How far our own account is from the wire, by run. The way of half the requests is longer than the quickest one's by the
 /// difference of the medians, which are hardly late; without it, what is left of p99 is where the two do not agree.
-fn agreement(all: &Measured) -> Option<Row> {
+fn agreement(all: &Measured<Watched>) -> Option<Row> {
     /// Above this, us, p99 is compared as a share: our own account is a histogram.
     const SMALL_US: f64 = 100.0;
     let (mut way, mut small, mut large) = (Vec::new(), Vec::new(), Vec::new());
@@ -262,7 +211,7 @@ fn agreement(all: &Measured) -> Option<Row> {
     })
 }
 
-fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
+fn section(all: &Measured<Watched>, not_run: &BTreeMap<String, String>) -> Section {
     let mut section = Section { title: "How late the clients are".into(), ..Section::default() };
     let (mut lines, mut raw) = (Vec::new(), Vec::new());
     for (cell, tools) in all {
@@ -279,7 +228,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
             let own = |shot: &Shot, _: &Wire| shot.figures.late_p99_us;
             lines.push(vec![
                 cell.name.to_owned(),
-                tool.name().to_owned(),
+                tool.name(),
                 tool.arrivals().to_owned(),
                 spread(shots, |_, wire| Some(wire.per_s)).map_or(String::new(), |s| thousands(s.median.round() as u64)),
                 text(&|_, wire| Some(wire.gaps_us.0), 1),
@@ -313,10 +262,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
         "",
     ];
     section.notes += &("\n".to_owned() + &table(&head, lines));
-    if !not_run.is_empty() {
-        let rows = not_run.iter().map(|(what, why)| vec![what.clone(), why.clone()]);
-        section.notes += &("\nNot run:\n\n".to_owned() + &table(&["client", "why"], rows));
-    }
+    section.notes += &not_run_table(not_run.iter().map(|(what, why)| (&**what, &**why)));
     section.raw = json!({"cells": raw, "not_run": not_run});
     section
 }
@@ -409,7 +355,7 @@ mod tests {
     fn every_client_here_has_a_schedule() {
         for cell in plan() {
             for tool in cell.tools {
-                assert!(tool.is_ours() || tool.line(cell.per_s).is_some(), "{}", tool.name());
+                assert!(tool.is_ours() || tool.line(per_s(&cell)).is_some(), "{}", tool.name());
             }
         }
     }

@@ -11,6 +11,7 @@
 mod base;
 mod bias;
 mod capture;
+mod cells;
 mod lateness;
 mod line;
 mod model;
@@ -106,21 +107,13 @@ fn commands(bench: &Bench) -> anyhow::Result<String> {
     let tools = [OURS].into_iter().chain(Tool::PEERS);
     let rows = tools.map(|tool| {
         let closed = tool.ours_like().is_none();
-        let job = Job {
-            tailsight: Path::new("tailsight"),
-            folder: Path::new(&folder),
-            addr: std::net::SocketAddr::new(tailsight_testbed::netns::SERVER_V4, 7000),
-            speech: tailsight_lab::servers::Speech::Http1,
-            shape: if closed { Shape::Closed(1, 1) } else { Shape::Rate(10_000.0) },
-            seconds: if bench.quick { 2 } else { 4 },
-            guess_per_s: 16_000.0,
-            cpu: crate::rig::LOAD_CPU,
-            samples: true,
-            watch: None,
-        };
+        let addr = std::net::SocketAddr::new(tailsight_testbed::netns::SERVER_V4, 7000);
+        let shape = if closed { Shape::Closed(1, 1) } else { Shape::Rate(10_000.0) };
+        let job = Job::new(Path::new("tailsight"), &folder, addr, shape);
+        let job = Job { seconds: if bench.quick { 2 } else { 4 }, guess_per_s: 16_000.0, samples: true, ..job };
         let line = tool.command(&job).map_or_else(|e| e.to_string(), |words| words.join(" "));
         let line = line.replace(&format!("{}/", folder.display()), "");
-        vec![tool.name().to_owned(), run::version(tool, &bench.tailsight), format!("`{line}`")]
+        vec![tool.name(), run::version(tool, &bench.tailsight), format!("`{line}`")]
     });
     Ok(format!("\nThe clients and one command line of each:\n\n{}", table(&["client", "version", "command"], rows)))
 }

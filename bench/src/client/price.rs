@@ -8,18 +8,15 @@
 //! answered: starting, filling keys and computing the result are in it. tailsight's loading threads alone are told apart.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
 use tailsight_lab::servers::Speech;
-use tailsight_testbed::netns::SERVER_V4;
 
-use super::run::{Shot, folder, present, shoot};
-use super::servers::Servers;
-use super::tools::{CONNECTIONS, Job, OURS, Shape, Spacing, Tool, Wait};
+use super::cells::{self, Cell, Measured};
+use super::run::{Shot, not_run_table};
+use super::tools::{CONNECTIONS, OURS, Shape, Spacing, Tool, Wait};
 use crate::Bench;
-use crate::rig::LOAD_CPU;
 use crate::table::{Row, Section, Spread, Verdict, table, thousands};
 
 /// The goal: at most the cheapest peer's price over this.
@@ -28,16 +25,6 @@ const CHEAPER: f64 = 1.5;
 const OFF: f64 = 0.05;
 /// Requests outstanding on each connection where they are pipelined.
 const PIPELINE: u32 = 16;
-
-/// One load on one server.
-struct Cell {
-    name: &'static str,
-    speech: Speech,
-    shape: Shape,
-    tools: &'static [Tool],
-    /// For the tool that is given a number of requests.
-    guess_per_s: f64,
-}
 
 fn plan() -> Vec<Cell> {
     use Tool::{H2load, K6, Memcaslap, Oha, RedisBenchmark, Tailsight, Vegeta, Wrk};
@@ -64,62 +51,9 @@ fn plan() -> Vec<Cell> {
     ]
 }
 
-/// What was measured of a cell, by tool.
-type Measured = Vec<(Cell, Vec<(Tool, Vec<Shot>)>)>;
-
 /// Measures all cells.
 pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
-    let servers = Servers::start()?;
-    let pids = servers.pids();
-    let mut not_run: BTreeMap<String, String> = BTreeMap::new();
-    let mut all: Measured = plan()
-        .into_iter()
-        .map(|cell| {
-            let tools = cell.tools.iter().filter(|tool| match present(**tool) {
-                Ok(()) => true,
-                Err(why) => {
-                    not_run.insert(tool.name().to_owned(), why);
-                    false
-                }
-            });
-            let tools = tools.map(|tool| (*tool, Vec::new())).collect();
-            (cell, tools)
-        })
-        .collect();
-    for round in 0..bench.rounds {
-        eprintln!("bench: the client's price, round {} of {}", round + 1, bench.rounds);
-        for (cell, tools) in &mut all {
-            let n = tools.len();
-            for i in 0..n {
-                let (tool, shots) = &mut tools[(i + round as usize) % n];
-                let place = format!("{}, {}", tool.name(), cell.name);
-                if not_run.contains_key(&place) {
-                    continue;
-                }
-                let folder = folder(bench)?;
-                let job = Job {
-                    tailsight: &bench.tailsight,
-                    folder: &folder,
-                    addr: SocketAddr::new(SERVER_V4, servers.of(cell.speech).port()),
-                    speech: cell.speech,
-                    shape: cell.shape,
-                    seconds: if bench.quick { 2 } else { 3 },
-                    guess_per_s: cell.guess_per_s,
-                    cpu: LOAD_CPU,
-                    samples: false,
-                    watch: None,
-                };
-                match shoot(bench, &servers.pair.client, *tool, &job, &pids, patience) {
-                    Ok(shot) => shots.push(shot),
-                    Err(error) => {
-                        bench.check()?;
-                        eprintln!("bench: {place} is left out: {error:#}");
-                        not_run.insert(place, format!("{error:#}").replace('\n', " "));
-                    }
-                }
-            }
-        }
-    }
+    let (all, not_run) = cells::measure(bench, patience, "the client's price", plan(), false, |_, _, shot| Some(shot))?;
     Ok(section(&all, &not_run))
 }
 
@@ -190,7 +124,7 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<Shot>)]) -> Vec<Row> {
     rows
 }
 
-fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
+fn section(all: &Measured<Shot>, not_run: &BTreeMap<String, String>) -> Section {
     let mut section = Section { title: "The client's price".into(), ..Section::default() };
     let mut lines = Vec::new();
     let mut raw = Vec::new();
@@ -209,7 +143,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
             let verdicts: Vec<String> = numbers.iter().map(|(word, n)| format!("{n} {word}")).collect();
             lines.push(vec![
                 cell.name.to_owned(),
-                tool.name().to_owned(),
+                tool.name(),
                 if matches!(cell.shape, Shape::Rate(_)) { tool.arrivals() } else { "closed loop" }.to_owned(),
                 median(shots, |shot| Some(shot.figures.per_s))
                     .map_or(String::new(), |s| thousands(s.median.round() as u64)),
@@ -235,10 +169,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
         "verdicts",
     ];
     section.notes += &("\n".to_owned() + &table(&head, lines));
-    if !not_run.is_empty() {
-        let rows = not_run.iter().map(|(what, why)| vec![what.clone(), why.clone()]);
-        section.notes += &("\nNot run:\n\n".to_owned() + &table(&["client", "why"], rows));
-    }
+    section.notes += &not_run_table(not_run.iter().map(|(what, why)| (&**what, &**why)));
     section.raw = json!({"cells": raw, "not_run": not_run});
     section
 }
@@ -246,6 +177,7 @@ fn section(all: &Measured, not_run: &BTreeMap<String, String>) -> Section {
 #[cfg(test)]
 mod tests {
     use super::super::parse::Figures;
+    use super::super::tools::Job;
     use super::*;
 
     fn shot(requests: u64, cpu_s: f64, per_s: f64, late_p99_us: Option<f64>) -> Shot {
@@ -294,18 +226,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for cell in plan() {
             for tool in cell.tools {
-                let job = Job {
-                    tailsight: std::path::Path::new("tailsight"),
-                    folder: folder.path(),
-                    addr: "10.77.0.1:1".parse().unwrap(),
-                    speech: cell.speech,
-                    shape: cell.shape,
-                    seconds: 1,
-                    guess_per_s: cell.guess_per_s,
-                    cpu: 1,
-                    samples: false,
-                    watch: None,
-                };
+                let addr = "10.77.0.1:1".parse().unwrap();
+                let job = Job::new(std::path::Path::new("tailsight"), folder.path(), addr, cell.shape);
+                let job = Job { speech: cell.speech, guess_per_s: cell.guess_per_s, ..job };
                 assert!(tool.command(&job).is_ok(), "{} {}", tool.name(), cell.name);
             }
         }

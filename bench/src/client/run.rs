@@ -1,8 +1,10 @@
 //! Runs a load generator as a whole process. In: a command line, a namespace, a core. Out: what it printed and the CPU time
 //! of all of its threads and processes. It is killed when it overruns, when we are interrupted, and when we die.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -15,10 +17,11 @@ use tailsight_testbed::process::spawn_tied;
 
 use super::capture::{Capture, Seen};
 use super::parse::Figures;
-use super::tools::{Job, Tool};
+use super::tools::{Job, Shape, Tool};
 use crate::Bench;
 use crate::rig::{LOAD_CPU, Others, SERVER_CPU};
 use crate::roundtrip::{QUIET, wait_for_quiet};
+use crate::table::table;
 
 /// How much longer than asked a tool may take: start, preload, computing.
 const GRACE: Duration = Duration::from_secs(30);
@@ -47,8 +50,59 @@ impl Shot {
     }
 }
 
+/// The runs of a table, and what is not in it.
+pub struct Runs<'a> {
+    bench: &'a Bench,
+    clients: &'a Namespace,
+    patience: &'a mut Duration,
+    /// Clients, or clients at a load, that were not run, with the reason.
+    pub not_run: BTreeMap<String, String>,
+}
+
+impl<'a> Runs<'a> {
+    /// In the clients' namespace; all runs together wait for others no longer than `patience`.
+    pub fn new(bench: &'a Bench, clients: &'a Namespace, patience: &'a mut Duration) -> Self {
+        Self { bench, clients, patience, not_run: BTreeMap::new() }
+    }
+
+    /// Whether a tool is here; one that is not is listed.
+    pub fn has(&mut self, tool: Tool) -> bool {
+        present(tool).map_err(|why| self.not_run.insert(tool.name(), why)).is_ok()
+    }
+
+    /// A run in an empty folder.
+    pub fn job<'j>(&self, addr: SocketAddr, shape: Shape) -> anyhow::Result<Job<'j>> {
+        let job = Job::new(&self.bench.tailsight, &folder(self.bench)?, addr, shape);
+        Ok(Job { seconds: if self.bench.quick { 2 } else { 3 }, ..job })
+    }
+
+    /// Runs a tool; one that fails at a place is left out there from then on, with its reason.
+    pub fn shot(&mut self, place: &str, tool: Tool, job: &Job<'_>, servers: &[u32]) -> anyhow::Result<Option<Shot>> {
+        if self.not_run.contains_key(place) {
+            return Ok(None);
+        }
+        shoot(self.bench, self.clients, tool, job, servers, self.patience).map(Some).or_else(|error| {
+            self.bench.check()?;
+            eprintln!("bench: {place} is left out: {error:#}");
+            self.not_run.insert(place.to_owned(), format!("{error:#}").replace('\n', " "));
+            Ok(None)
+        })
+    }
+}
+
+/// What was not run, as a table; nothing when all was.
+pub fn not_run_table<'a>(not_run: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let rows: Vec<_> = not_run.map(|(what, why)| vec![what.to_owned(), why.to_owned()]).collect();
+    if rows.is_empty() { String::new() } else { format!("\nNot run:\n\n{}", table(&["client", "why"], rows)) }
+}
+
+/// An order that turns from round to round: nobody always comes behind the same one.
+pub fn turned(n: usize, round: u32) -> impl Iterator<Item = usize> {
+    (0..n).map(move |i| (i + round as usize) % n)
+}
+
 /// Runs a tool in a namespace on the load's core; again when others disturb it, and when it fails.
-pub fn shoot(
+fn shoot(
     bench: &Bench,
     ns: &Namespace,
     tool: Tool,
@@ -86,7 +140,7 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     let words = tool.command(job)?;
     let mut command = ns.command(&words[0]);
     let log = |name: &str| File::create(job.folder.join(name)).with_context(|| format!("cannot write {name}"));
-    command.args(&words[1..]).current_dir(job.folder).stdin(Stdio::null());
+    command.args(&words[1..]).current_dir(&job.folder).stdin(Stdio::null());
     command.stdout(log("stdout")?).stderr(log("stderr")?);
     let capture = job.watch.map(|ns| Capture::start(ns, SERVER_LINK, job.addr.port(), job.speech)).transpose()?;
     let child = spawn_tied(command, Some(LOAD_CPU), Signal::SIGKILL)?;
@@ -219,7 +273,7 @@ pub fn folder(bench: &Bench) -> anyhow::Result<std::path::PathBuf> {
 
 /// What a tool says about itself.
 pub fn version(tool: Tool, tailsight: &Path) -> String {
-    let program = if tool.is_ours() { tailsight.as_os_str() } else { tool.name().as_ref() };
+    let program = if tool.is_ours() { tailsight.to_owned() } else { tool.name().into() };
     let Ok(output) = std::process::Command::new(program).arg(tool.version_flag()).output() else {
         return "not installed".to_owned();
     };

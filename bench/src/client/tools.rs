@@ -1,7 +1,7 @@
 //! The load generators, each with its best flags. In: a [`Job`]. Out: its command line; of what it printed, figures.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -11,6 +11,7 @@ use tailsight_testbed::netns::Namespace;
 
 use super::line::Line;
 use super::parse::{self, Figures};
+use crate::rig::LOAD_CPU;
 
 /// Connections of an open loop, the same for all.
 pub const CONNECTIONS: u32 = 16;
@@ -57,6 +58,24 @@ pub enum Wait {
     Batch10,
 }
 
+impl Spacing {
+    fn flag(self) -> &'static str {
+        if self == Self::Fixed { " --arrivals fixed" } else { "" }
+    }
+}
+
+impl Wait {
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Auto => "",
+            Self::Sleep => " --wait sleep",
+            Self::Spin => " --wait spin",
+            Self::Batch1 => " --wait batch:1ms",
+            Self::Batch10 => " --wait batch:10ms",
+        }
+    }
+}
+
 /// A load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -91,12 +110,12 @@ pub enum Shape {
 }
 
 /// A run of a tool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Job<'a> {
     /// The release binary of tailsight.
-    pub tailsight: &'a Path,
+    pub tailsight: PathBuf,
     /// A folder of this run alone.
-    pub folder: &'a Path,
+    pub folder: PathBuf,
     /// The server.
     pub addr: SocketAddr,
     /// What it speaks.
@@ -107,12 +126,19 @@ pub struct Job<'a> {
     pub seconds: u32,
     /// Requests a second to expect, for a tool that has to be given a number of requests.
     pub guess_per_s: f64,
-    /// The load generator's core.
-    pub cpu: usize,
     /// Whether percentiles are wanted, also where they cost the tool something (a log).
     pub samples: bool,
     /// The servers' namespace, when it is to be seen there when the requests arrive.
     pub watch: Option<&'a Namespace>,
+}
+
+impl Job<'_> {
+    /// 3 s on an HTTP server, without percentiles.
+    pub fn new(tailsight: &Path, folder: &Path, addr: SocketAddr, shape: Shape) -> Self {
+        let (tailsight, folder) = (tailsight.to_owned(), folder.to_owned());
+        let (speech, seconds, guess_per_s) = (Speech::Http1, 3, 0.0);
+        Self { tailsight, folder, addr, speech, shape, seconds, guess_per_s, samples: false, watch: None }
+    }
 }
 
 impl Tool {
@@ -120,19 +146,10 @@ impl Tool {
     pub const PEERS: [Self; 7] =
         [Self::Memcaslap, Self::H2load, Self::Oha, Self::Vegeta, Self::K6, Self::Wrk, Self::RedisBenchmark];
 
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tailsight(Spacing::Poisson, Wait::Auto) => "tailsight",
-            Self::Tailsight(Spacing::Poisson, Wait::Sleep) => "tailsight --wait sleep",
-            Self::Tailsight(Spacing::Poisson, Wait::Spin) => "tailsight --wait spin",
-            Self::Tailsight(Spacing::Poisson, Wait::Batch1) => "tailsight --wait batch:1ms",
-            Self::Tailsight(Spacing::Poisson, Wait::Batch10) => "tailsight --wait batch:10ms",
-            Self::Tailsight(Spacing::Fixed, Wait::Auto) => "tailsight --arrivals fixed",
-            Self::Tailsight(Spacing::Fixed, Wait::Sleep) => "tailsight --arrivals fixed --wait sleep",
-            Self::Tailsight(Spacing::Fixed, Wait::Spin) => "tailsight --arrivals fixed --wait spin",
-            Self::Tailsight(Spacing::Fixed, Wait::Batch1) => "tailsight --arrivals fixed --wait batch:1ms",
-            Self::Tailsight(Spacing::Fixed, Wait::Batch10) => "tailsight --arrivals fixed --wait batch:10ms",
+    /// Its name in tables: ours with its flags.
+    pub fn name(self) -> String {
+        let peer = match self {
+            Self::Tailsight(spacing, wait) => return format!("tailsight{}{}", spacing.flag(), wait.flag()),
             Self::Memcaslap => "memcaslap",
             Self::H2load => "h2load",
             Self::K6 => "k6",
@@ -140,7 +157,8 @@ impl Tool {
             Self::Oha => "oha",
             Self::Wrk => "wrk",
             Self::RedisBenchmark => "redis-benchmark",
-        }
+        };
+        peer.to_owned()
     }
 
     /// Whether it is ours.
@@ -175,8 +193,6 @@ impl Tool {
     /// How its requests are spaced at a rate, as they are seen on the wire.
     pub fn arrivals(self) -> &'static str {
         match self {
-            Self::Tailsight(Spacing::Poisson, Wait::Batch1) => "Poisson, sent every 1 ms",
-            Self::Tailsight(Spacing::Poisson, Wait::Batch10) => "Poisson, sent every 10 ms",
             Self::Tailsight(Spacing::Poisson, _) => "Poisson",
             Self::H2load | Self::Tailsight(Spacing::Fixed, Wait::Batch10) => "fixed, sent every 10 ms",
             Self::K6 | Self::Vegeta | Self::Oha | Self::Tailsight(Spacing::Fixed, Wait::Batch1) => {
@@ -219,6 +235,12 @@ impl Tool {
             Shape::Closed(connections, outstanding) => (connections, outstanding),
         };
         let rate = if let Shape::Rate(rate) = job.shape { Some(rate) } else { None };
+        if outstanding != 1 && matches!(self, Self::Memcaslap | Self::K6 | Self::Vegeta | Self::Oha) {
+            bail!("it does not pipeline");
+        }
+        if rate.is_some() && matches!(self, Self::Memcaslap | Self::Wrk | Self::RedisBenchmark) {
+            bail!("it has no rate that does anything");
+        }
         let file = |name: &str, text: &str| -> anyhow::Result<String> {
             let path = folder.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -232,33 +254,19 @@ impl Tool {
                     Speech::Http1 => "http",
                 };
                 let shape = match rate {
-                    Some(rate) if spacing == Spacing::Fixed => format!("--rate {rate:.0} --arrivals fixed"),
-                    Some(rate) => format!("--rate {rate:.0}"),
+                    Some(rate) => format!("--rate {rate:.0}{}", spacing.flag()),
                     // HTTP/1.1 is not pipelined unless told.
                     None => format!("--closed {outstanding} --outstanding {outstanding}"),
                 };
-                let wait = match wait {
-                    Wait::Auto => "",
-                    Wait::Sleep => " --wait sleep",
-                    Wait::Spin => " --wait spin",
-                    Wait::Batch1 => " --wait batch:1ms",
-                    Wait::Batch10 => " --wait batch:10ms",
-                };
                 let keep = if job.samples { format!(" -o {}", self.samples_path(job)) } else { String::new() };
                 format!(
-                    "{} load {scheme}://{addr} {shape} --connections {connections} --cpus {}{wait} --ci p99:10%@95 --max-time {seconds}s --json{keep}",
+                    "{} load {scheme}://{addr} {shape} --connections {connections} --cpus {LOAD_CPU}{} --ci p99:10%@95 --max-time {seconds}s --json{keep}",
                     job.tailsight.display(),
-                    job.cpu
+                    wait.flag(),
                 )
             }
             Self::Memcaslap => {
-                if outstanding != 1 {
-                    bail!("it does not pipeline");
-                }
                 let config = file("memcaslap.conf", "key\n16 16 1\nvalue\n32 32 1\ncmd\n0 0.0\n1 1.0\n")?;
-                if rate.is_some() {
-                    bail!("its rate does nothing");
-                }
                 format!("memcaslap -s {addr} -T 1 -c {connections} -F {config} -w 1k -t {seconds}s -S {seconds}s")
             }
             Self::H2load => {
@@ -269,17 +277,11 @@ impl Tool {
                 )
             }
             Self::K6 => {
-                if outstanding != 1 {
-                    bail!("it does not pipeline");
-                }
                 let script = file("k6.js", &k6_script(*addr, rate, connections, *seconds))?;
                 let summary = folder.join("k6.json");
                 format!("k6 run -q --no-color --no-usage-report --summary-export={} {script}", summary.display())
             }
             Self::Vegeta => {
-                if outstanding != 1 {
-                    bail!("it does not pipeline");
-                }
                 let targets = file("targets", &format!("GET http://{addr}/\n"))?;
                 let rate = rate.map_or("0".to_owned(), |rate| format!("{rate:.0}/1s"));
                 let n = connections;
@@ -289,25 +291,16 @@ impl Tool {
                 )
             }
             Self::Oha => {
-                if outstanding != 1 {
-                    bail!("it does not pipeline");
-                }
                 let rate = rate.map_or(String::new(), |rate| format!(" -q {rate:.0} --latency-correction"));
                 format!(
                     "oha -z {seconds}s -c {connections}{rate} --no-tui --output-format json --disable-compression http://{addr}/"
                 )
             }
             Self::Wrk => {
-                if rate.is_some() {
-                    bail!("it has no rate");
-                }
                 let script = file("wrk.lua", &wrk_script(outstanding))?;
                 format!("wrk -t 1 -c {connections} -d {seconds} -s {script} http://{addr}/")
             }
             Self::RedisBenchmark => {
-                if rate.is_some() {
-                    bail!("it has no rate");
-                }
                 let (host, port, n) = (addr.ip(), addr.port(), (job.guess_per_s * f64::from(*seconds)) as u64);
                 format!(
                     "redis-benchmark -h {host} -p {port} -c {connections} -P {outstanding} -n {n} -r 10000 -t get --precision 3"
@@ -440,18 +433,8 @@ mod tests {
     use super::*;
 
     fn job(shape: Shape, folder: &Path) -> Job<'_> {
-        Job {
-            tailsight: Path::new("tailsight"),
-            folder,
-            addr: "10.77.0.1:80".parse().unwrap(),
-            speech: Speech::Http1,
-            shape,
-            seconds: 4,
-            guess_per_s: 1000.0,
-            cpu: 1,
-            samples: false,
-            watch: None,
-        }
+        let job = Job::new(Path::new("tailsight"), folder, "10.77.0.1:80".parse().unwrap(), shape);
+        Job { seconds: 4, guess_per_s: 1000.0, ..job }
     }
 
     #[test]

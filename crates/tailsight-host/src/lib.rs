@@ -24,6 +24,7 @@ pub mod report;
 pub mod rights;
 mod root;
 pub mod settings;
+mod stat;
 mod syscall;
 mod table;
 
@@ -31,3 +32,4 @@ pub use error::HostError;
 pub use report::HostReport;
 pub use root::{Fact, Root};
 pub use settings::{Setting, Verdict};
+pub use stat::Stat;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tailsight_host::Stat;
 use tailsight_trace::FlowKey;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
@@ -20,39 +21,26 @@ pub struct Process {
     pub kernel: bool,
 }
 
-/// Parses /proc/PID/stat: `pid (comm) state ppid …`; the comm may hold spaces and parentheses.
-pub fn parse_stat(text: &str) -> Option<Process> {
-    let open = text.find('(')?;
-    let close = text.rfind(')')?;
-    let pid: u32 = text[..open].trim().parse().ok()?;
-    let parent: u32 = text.get(close + 1..)?.split_whitespace().nth(1)?.parse().ok()?;
-    let comm = text.get(open + 1..close)?.to_owned();
-    Some(Process { pid, parent, comm, kernel: pid == 2 || parent == 2 })
+fn of_stat(stat: &Stat) -> Option<Process> {
+    let (pid, parent) = (stat.pid()?, stat.parent()?);
+    Some(Process { pid, parent, comm: stat.comm().to_owned(), kernel: pid == 2 || parent == 2 })
 }
 
 /// Every process.
 pub fn processes() -> Vec<Process> {
-    numeric_entries("/proc")
-        .filter_map(|pid| parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
-        .collect()
+    numeric_entries("/proc").filter_map(process).collect()
 }
 
 /// One process, when it exists.
 pub fn process(pid: u32) -> Option<Process> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// When a process started, clock ticks after the boot: field 22 of its stat, the 20th behind the name.
-fn started(text: &str) -> Option<u64> {
-    text.get(text.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
+    of_stat(&Stat::of_process(pid)?)
 }
 
 /// The processes that exist, each with what tells it from another one of the same id.
 pub fn identities(pids: &[u32]) -> Vec<tailsight_trace::meta::Process> {
     let one = |&pid: &u32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let comm = parse_stat(&text)?.comm;
-        Some(tailsight_trace::meta::Process { pid, started: started(&text)?, comm })
+        let stat = Stat::of_process(pid)?;
+        Some(tailsight_trace::meta::Process { pid, started: stat.started()?, comm: stat.comm().to_owned() })
     };
     pids.iter().filter_map(one).collect()
 }
@@ -60,11 +48,10 @@ pub fn identities(pids: &[u32]) -> Vec<tailsight_trace::meta::Process> {
 /// Whether a process still runs: it is there, and not only as a zombie that its parent has not waited for. (A main thread
 /// that ended before others looks like a zombie, too.)
 pub fn alive(pid: u32) -> bool {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+    let Some(stat) = Stat::of_process(pid) else {
         return false;
     };
-    let state = text.rfind(')').and_then(|close| text.get(close + 2..close + 3));
-    !matches!(state, Some("Z" | "X")) || numeric_entries(&format!("/proc/{pid}/task")).count() > 1
+    !stat.is_zombie() || numeric_entries(&format!("/proc/{pid}/task")).count() > 1
 }
 
 fn numeric_entries(dir: &str) -> impl Iterator<Item = u32> + use<> {
@@ -270,18 +257,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_with_hostile_comm() {
-        let p = parse_stat("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
+    fn kernel_threads_are_told_and_hostile_names_read() {
+        let of = |text: &str| of_stat(&Stat::parse(text).unwrap());
+        let p = of("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
         assert_eq!(p, Process { pid: 42, parent: 7, comm: "a) b (c)".into(), kernel: false });
-        assert_eq!(parse_stat("garbage"), None);
-        assert_eq!(parse_stat(""), None);
+        assert!(of("9 (kworker/0:1) I 2 0").unwrap().kernel && of("x (a) S 1").is_none());
     }
 
     /// The start, by which a process is told from a later one of its id: after this test program was built, before now.
     #[test]
     fn a_process_is_known_by_its_start() {
-        assert_eq!(started("42 (a) b (c)) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 8812 0 0"), Some(8812));
-        assert_eq!(started("42 (a)"), None);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let found = identities(&[std::process::id(), child.id(), u32::MAX]);
         let (killed, waited) = (child.kill(), child.wait());

@@ -11,6 +11,7 @@ use std::sync::{Mutex, OnceLock, mpsc};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid, getppid};
+use tailsight_host::Stat;
 
 use crate::{Error, Result};
 
@@ -85,7 +86,7 @@ fn spawner_spawn(command: Command) -> io::Result<Child> {
 /// Whether a process exists and is not a zombie.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    Stat::of_process(pid).is_some_and(|stat| !stat.is_zombie())
 }
 
 /// The processes whose parent is `pid`, by scanning `/proc` (the `children` file is a kernel option).
@@ -97,16 +98,8 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|child| stat(*child).is_some_and(|(_, parent)| parent == pid))
+        .filter(|child| Stat::of_process(*child).and_then(|stat| stat.parent()) == Some(pid))
         .collect()
-}
-
-/// State and parent of a process, from `/proc/PID/stat`.
-fn stat(pid: u32) -> Option<(char, u32)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may itself hold spaces and parentheses: go on behind the last one.
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -24,12 +24,9 @@ pub struct Process {
 impl Process {
     /// The process that has this pid now.
     pub fn of(pid: u32) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name in parentheses, which may hold anything, come fields 3 and on.
-        let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-        let state = fields.next()?;
-        let start = fields.nth(18)?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some(Self { pid, start })
+        let stat = tailsight_host::Stat::of_process(pid)?;
+        let start = stat.started()?;
+        (!stat.is_zombie()).then_some(Self { pid, start })
     }
 
     /// Whether it still runs.

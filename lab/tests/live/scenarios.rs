@@ -49,10 +49,7 @@ fn a_stopped_process_is_continued() {
         &pair.server,
         &format!("fault stopper --schedule 20ms/60ms --pid {} --truth {}", server.pid(), path.display()),
     );
-    let state = || {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-        text[text.rfind(')').unwrap() + 2..].chars().next().unwrap()
-    };
+    let state = || tailsight_host::Stat::of_process(server.pid()).unwrap().state().unwrap();
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut seen = BTreeSet::new();
     while seen.len() < 2 && Instant::now() < deadline {

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, Write};
 
 use nix::unistd::{AccessFlags, access, geteuid};
+use tailsight_host::Stat;
 
 use crate::{Attribute, Error, Place, System, Task};
 
@@ -43,7 +44,7 @@ impl System for Live {
     }
 
     fn task(&self, pid: u32, thread: u32) -> Option<Task> {
-        stat(pid, thread).filter(|s| !"ZXx".contains(s.state)).map(|s| s.task)
+        Stat::of_thread(pid, thread).filter(|stat| !stat.is_zombie()).and_then(|stat| task(&stat))
     }
 
     fn cgroups(&self, pid: u32) -> Option<String> {
@@ -138,24 +139,10 @@ impl Live {
     }
 }
 
-/// A line of /proc/PID/task/TID/stat.
-struct Stat {
-    state: char,
-    task: Task,
-}
-
-fn stat(pid: u32, thread: u32) -> Option<Stat> {
-    parse(&fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?)
-}
-
-/// `pid (comm) state ppid …`; the name may hold spaces and parentheses. Flags are field 9, the start is field 22.
-fn parse(text: &str) -> Option<Stat> {
-    let (open, close) = (text.find('(')?, text.rfind(')')?);
-    let fields: Vec<&str> = text.get(close + 1..)?.split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let task =
-        Task { started: number(22)?, comm: text.get(open + 1..close)?.to_owned(), bound: number(9)? & BOUND != 0 };
-    Some(Stat { state: fields.first()?.chars().next()?, task })
+/// A thread as fixes know it, while it exists.
+fn task(stat: &Stat) -> Option<Task> {
+    let bound = stat.field::<u64>(9)? & BOUND != 0;
+    Some(Task { started: stat.started()?, comm: stat.comm().to_owned(), bound })
 }
 
 fn numbers(folder: &str) -> Vec<u32> {
@@ -192,12 +179,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_stat_with_a_hostile_name() {
-        let text = "42 (a) b (c)) S 7 42 42 0 -1 69238880 100 0 0 0 1 2 0 0 20 0 1 0 8812 0 0";
-        let stat = parse(text).unwrap();
-        assert_eq!(stat.task, Task { started: 8812, comm: "a) b (c)".into(), bound: true });
-        assert_eq!(stat.state, 'S');
-        assert!(parse("42 (a) S 1").is_none() && parse("").is_none());
+    fn a_thread_that_is_bound_by_the_kernel_is_known() {
+        let line = |flags: u64| format!("42 (a) b (c)) S 7 42 42 0 -1 {flags} 100 0 0 0 1 2 0 0 20 0 1 0 8812 0 0");
+        let of = |flags| task(&Stat::parse(line(flags)).unwrap()).unwrap();
+        assert_eq!(of(69_238_880), Task { started: 8812, comm: "a) b (c)".into(), bound: true });
+        assert!(!of(0).bound && task(&Stat::parse("42 (a) S 1").unwrap()).is_none());
     }
 
     #[test]

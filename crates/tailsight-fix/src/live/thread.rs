@@ -21,8 +21,9 @@ pub fn read(attribute: Attribute, pid: u32, thread: u32) -> io::Result<String> {
         Attribute::Cores => Ok(cpus::ranges(&cores(thread)?)),
         Attribute::DiskPriority => disk_priority(thread),
         Attribute::RunState => {
-            let stat = super::stat(pid, thread).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-            Ok(if "Tt".contains(stat.state) { "stopped" } else { "running" }.into())
+            let state = tailsight_host::Stat::of_thread(pid, thread).and_then(|stat| stat.state());
+            let state = state.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+            Ok(if "Tt".contains(state) { "stopped" } else { "running" }.into())
         }
     }
 }

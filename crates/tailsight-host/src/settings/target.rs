@@ -73,16 +73,13 @@ fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
 fn thread(root: &Root, pid: u32, tid: u32) -> Option<Thread> {
     let dir = format!("/proc/{pid}/task/{tid}");
     let status = root.text(&format!("{dir}/status")).ok()?;
-    let stat = root.text(&format!("{dir}/stat")).ok()?;
-    // The name may hold spaces and brackets; after its last bracket comes field 3 of proc_pid_stat(5).
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3).copied();
+    let stat = crate::Stat::parse(root.text(&format!("{dir}/stat")).ok()?)?;
     Some(Thread {
         tid,
         cpus_allowed: cpu_list(status_field(&status, "Cpus_allowed_list")?),
-        nice: field(19)?.parse().ok()?,
-        rt_priority: field(40)?.parse().ok()?,
-        policy: field(41)?.parse().ok()?,
+        nice: stat.field(19)?,
+        rt_priority: stat.field(40)?,
+        policy: stat.field(41)?,
     })
 }
 
