@@ -36,7 +36,8 @@ use tailsight_trace::{Error, Run};
 
 pub use input::Facts;
 pub use model::{
-    Context, Flow, Frame, Incomplete, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Sent, SentKind, Who,
+    Context, Flow, Frame, FrameKind, Incomplete, Leg, Message, NamedFrame, Owner, OwnerId, Part, PathSpan, Role, Sent,
+    SentKind, Who,
 };
 pub use requests::Framing;
 pub use requests::classes::RequestClass;
