@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use tailsight_diagnose::bootstrap::SplitMix;
+use tailsight_diagnose::rows::bootstrap::SplitMix;
 use tailsight_diagnose::{Facts, Options, diagnose};
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, Owner, Part, Role};
 

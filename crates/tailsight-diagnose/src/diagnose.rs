@@ -3,23 +3,26 @@
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Context, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 
-use crate::against::join;
-use crate::attribution::Attribution;
-use crate::bootstrap::Draws;
-use crate::causes::Rows;
-use crate::focus::{enough, mean, percentiles};
-use crate::infer::infer;
+use crate::advice::sentences::OwnerPath;
+use crate::advice::{self, Advisor};
+use crate::categories::{shown, shown_frame};
+use crate::cause::{Category, Finding, How};
+use crate::cohorts::against::join;
+use crate::cohorts::focus::{mean, percentiles};
+use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
+use crate::estimate::{Estimates, estimate, later_arrivals};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
-use crate::more::{Asked, more};
-use crate::phases::{self, overlaps::Ahead};
-use crate::profile::{Cohort, Profile, Stands};
-use crate::rules::shown;
+use crate::more::{Found, more};
+use crate::phases::{self, overlaps::Ahead, root};
+use crate::rows::attribution::Attribution;
+use crate::rows::bootstrap::Draws;
+use crate::rows::classification::Classification;
+use crate::rows::profile::{Profile, Source, Sum};
+use crate::rows::{Rows, who};
 use crate::typical::{slowest, typical};
-use crate::words::{self, Situation};
-use crate::{Error, Facts, Options, legs, order, root, who};
+use crate::{Error, Facts, Options};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -30,7 +33,7 @@ const PATHS: usize = 8;
 /// [`Error::Focus`] and [`Error::Option`] for options out of range, [`Error::NoMessages`] when no message has the leg
 /// complete, [`Error::NotEnough`] (N/A) when focus or reference hold fewer than [`crate::MIN_MESSAGES`].
 pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &Facts) -> Result<Diagnosis, Error> {
-    diagnose_with(lifetimes, options, facts, &Beside::default()).map(|(diagnosis, _)| diagnosis)
+    diagnose_with(lifetimes, options, facts, &Inputs::default()).map(|(diagnosis, _)| diagnosis)
 }
 
 /// Which cause (index into [`Diagnosis::causes`]) the time of an owner in a leg and role counts to. Owners that neither
@@ -39,7 +42,7 @@ pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 
 /// What a diagnosis may look at beside the parts of the messages.
 #[derive(Clone, Copy, Default)]
-pub struct Beside<'a> {
+pub struct Inputs<'a> {
     /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
     pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
     /// Another run, by name: the same slice of its messages is the reference.
@@ -54,188 +57,36 @@ pub fn diagnose_with(
     lifetimes: &Lifetimes,
     options: &Options,
     facts: &Facts,
-    beside: &Beside<'_>,
+    inputs: &Inputs<'_>,
 ) -> Result<(Diagnosis, CauseOf), Error> {
     options.check()?;
-    let joined = beside.against.map(|(_, other)| join(lifetimes, other));
-    let first = lifetimes.messages.len() as u32;
-    let both = joined.as_ref().unwrap_or(lifetimes);
-    found(both, first, options, facts, beside)
-}
+    let first = lifetimes.messages.len();
+    let joined = inputs.against.map(|(_, other)| join(lifetimes, other));
+    let lifetimes = joined.as_ref().unwrap_or(lifetimes);
+    let (mine, others) = lifetimes.messages.split_at(first);
+    let summary = Summary::new(lifetimes, mine, options, facts)?;
+    let others = inputs.against.map(|_| ranked(others, options.leg));
+    let cohorts = Cohorts::of(&summary.ranked, others.as_deref(), options)?;
 
-fn found(
-    lifetimes: &Lifetimes,
-    first: u32,
-    options: &Options,
-    facts: &Facts,
-    beside: &Beside<'_>,
-) -> Result<(Diagnosis, CauseOf), Error> {
-    let leg = options.leg;
-    let (mine, others) = lifetimes.messages.split_at(first as usize);
-    let ranked = |messages: &[Message]| -> Vec<(u64, u32)> {
-        let mut ranked: Vec<_> = messages.iter().filter_map(|m| m.latency(leg).map(|ns| (ns, m.id))).collect();
-        ranked.sort_unstable();
-        ranked
-    };
-    let (ranked, others) = (ranked(mine), ranked(others));
-    let messages = counts(lifetimes, mine, leg, ranked.len() as u64);
-    if ranked.is_empty() {
-        return Err(nothing(lifetimes, leg, &messages, facts));
-    }
-    let focus = Cohort::of(&ranked[enough(ranked.len(), options.focus, "focus")?]);
-    let (reference, reference_slice) = match beside.against {
-        None => (Cohort::of(&ranked[enough(ranked.len(), options.reference, "reference")?]), options.reference),
-        Some(_) => (Cohort::of(&others[enough(others.len(), options.focus, "against")?]), options.focus),
-    };
-    let sorted: Vec<u64> = ranked.iter().map(|&(ns, _)| ns).collect();
-
-    let mut profile = Profile::new(lifetimes, leg, &focus, &reference);
-    let cohorts = (&focus, &reference);
-    let inferred = infer(lifetimes, options, &mut profile, cohorts, &ranked, beside.against.is_none());
-    order::apply(lifetimes, options, &mut profile, cohorts);
-    let rows = Rows::new(lifetimes, &profile, &focus, &reference, options);
-    let by_message = Attribution::new(lifetimes, leg, &profile, &rows, cohorts, options.granularity_ns);
-    let blocks = (&by_message.focus, &by_message.reference);
-    let (rounds, seed) = (options.bootstrap_rounds, options.seed);
-    let draws = Draws::of(blocks.0, blocks.1, rounds, seed);
-    let intervals = draws.as_ref().map(Draws::intervals);
-
-    let slice =
-        |cohort: &Cohort, (from, to)| Slice { from, to, messages: cohort.len() as u64, mean_ns: cohort.mean_ns() };
-    let (focus_slice, reference_slice) = (slice(&focus, options.focus), slice(&reference, reference_slice));
-    let total_ns = focus_slice.mean_ns as i64 - reference_slice.mean_ns as i64;
-    let situation = Situation::new(lifetimes, options, facts, &focus, &reference, total_ns);
-
-    let last = rows.rows.len() - 1;
-    let is_cause = |i: usize| i == last || intervals.as_ref().is_none_or(|all| !(all[i][0] <= 0 && 0 <= all[i][1]));
-    let is_reported = |i: usize| i != last && is_cause(i);
-    let coverage = by_message.coverage(lifetimes, leg, &profile, &rows, &focus, &is_reported);
-    let ahead = Ahead::new(mine);
-    // Of the whole focus, so the same for every row of head-of-line blocking.
-    let roots = LazyCell::new(|| root::roots(lifetimes, options, mine, &ahead, &focus.ids, &reference));
-    let (mut causes, mut not_significant) = (Vec::with_capacity(rows.rows.len()), vec![]);
-    for (i, deviation_ns) in rows.rounded(total_ns).into_iter().enumerate() {
-        let (row, met) = (&rows.rows[i], &by_message.met[i]);
-        let finding = phases::finding(lifetimes, &profile, &row.slots, rows.cohorts, met);
-        let mut cause = Cause {
-            rank: 0,
-            category: row.category.into(),
-            name: row.name.clone(),
-            role: row.role,
-            share: rows.share(i),
-            deviation_ns,
-            ci95_ns: intervals.as_ref().map_or([deviation_ns; 2], |all| all[i]),
-            messages: by_message.hits[i],
-            evidence: by_message.evidence[i].clone(),
-            paths: paths(lifetimes, &profile, &rows, i),
-            times: met.times,
-            phase: finding.phase.name().into(),
-            how: finding.how.into(),
-            mean_ns: met.mean_ns.map(|ns| ns.round() as i64),
-            inferred: row.inferred,
-            who: who_did(row.category).then(|| who::of(lifetimes, &profile, &row.slots, rows.cohorts)).flatten(),
-            before: None,
-            ahead: None,
-            root: vec![],
-            what_if: None,
-            fix: vec![],
-            actions: vec![],
-            explanation: String::new(),
-        };
-        if row.category == "hol-blocking" {
-            let [of_focus, of_reference] = situation.ahead();
-            let others = elsewhere(lifetimes, &profile, &row.slots);
-            let before = |id: u32| match (&mine[id as usize], others) {
-                (m, true) => ahead.elsewhere(mine, m),
-                (m, false) => ahead.of(m),
-            };
-            let ids = cause.evidence.iter().map(|&id| (id, before(id))).collect();
-            cause.ahead = Some(model::Ahead { focus: of_focus, reference: of_reference, ids });
-            if deviation_ns > 0 && !others {
-                cause.root = roots.clone();
-            }
-        }
-        cause.explanation = situation.explanation(&cause);
-        if is_cause(i) {
-            if let Some(path) = beside.path.filter(|_| finding.how == "gap" && deviation_ns > 0) {
-                let in_row = |span: &PathSpan| leg_slots(&profile, row, span.role, span.owner);
-                cause.before = phases::gaps::before(lifetimes, &cause.evidence, &in_row, path);
-            }
-            (cause.fix, cause.actions) = situation.fixes(&cause);
-            causes.push(cause);
-        } else {
-            not_significant.push(cause);
-        }
-    }
-    // The causes in their order, then what is no cause as one row, then what has no owner.
-    let mut cause_of_row = vec![0; rows.rows.len()];
-    if !not_significant.is_empty() {
-        let ci = draws.as_ref().map_or([0; 2], |draws| draws.interval_of_sum(|i| !is_cause(i)));
-        causes.insert(causes.len() - 1, words::not_significant(&not_significant, ci));
-    }
-    let (merged, end) = (causes.len().saturating_sub(2), causes.len() - 1);
-    let mut next = 0;
-    for (i, of) in cause_of_row.iter_mut().enumerate() {
-        *of = match (i == last, is_cause(i)) {
-            (true, _) => end,
-            (false, false) => merged,
-            (false, true) => {
-                next += 1;
-                next - 1
-            }
-        };
-    }
-    causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
-    words::number(&mut causes, &facts.run, &words::question(options, beside.against.map(|(name, _)| name)));
-    not_significant.iter_mut().for_each(|cause| cause.rank = merged as u32 + 1);
-
-    let more = options.more.then(|| {
-        more(&Asked {
-            lifetimes,
-            options,
-            profile: &profile,
-            rows: &rows,
-            met: &by_message.met,
-            cause_of_row: &cause_of_row,
-            cohorts,
-            ranked: &ranked,
-            path: beside.path,
-            same_run: beside.against.is_none(),
-        })
-    });
+    let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
+    let (causes, not_significant, cause_of_row) = analysis.causes(mine);
     let mut diagnosis = Diagnosis {
-        schema: 1,
-        run: facts.run.clone(),
-        app: lifetimes.app.clone(),
-        leg,
-        messages,
-        latency_ns: percentiles(&sorted),
-        legs: legs::latencies(mine, leg, &sorted),
-        not_available: None,
-        typical: typical(lifetimes, options, &ranked),
-        slowest: slowest(lifetimes, options, &ranked),
-        focus: focus_slice,
-        reference: reference_slice,
-        clusters: clusters(&causes, &by_message.dominant, &focus, &cause_of_row),
+        focus: cohorts.focus_slice,
+        reference: cohorts.reference_slice,
+        clusters: clusters(&causes, &analysis.attribution.dominant, &cohorts.focus, &cause_of_row),
         causes,
         not_significant,
-        against: beside.against.map(|(name, _)| name.to_owned()),
-        coverage,
-        owned: by_message.owned.clone(),
-        send_entry: crate::sent::entry(lifetimes),
-        sent: crate::sent::summary(lifetimes),
-        more,
-        ideal_ns: None,
-        loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
-        overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
-        notes: vec![],
-        next: vec![],
+        against: inputs.against.map(|(name, _)| name.to_owned()),
+        coverage: analysis.coverage(),
+        owned: analysis.attribution.owned.clone(),
+        more: options.more.then(|| analysis.more(&cause_of_row)),
+        ..summary.diagnosis(options, facts)
     };
-    diagnosis.notes = words::notes(&diagnosis, options, facts);
-    diagnosis.notes.extend(words::inferred(&inferred));
+    diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
+    diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    diagnosis.next = words::next(&diagnosis, facts);
-    Ok((diagnosis, cause_of(&profile, &rows, &cause_of_row)))
+    diagnosis.next = advice::notes::next(&diagnosis, facts);
+    Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
 /// What can be said where causes cannot ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
@@ -244,68 +95,297 @@ fn found(
 /// # Errors
 /// [`Error::NoMessages`] when no message has the leg complete.
 pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &Error) -> Result<Diagnosis, Error> {
-    let leg = options.leg;
-    let messages = &lifetimes.messages;
-    let mut ranked: Vec<_> = messages.iter().filter_map(|m| m.latency(leg).map(|ns| (ns, m.id))).collect();
-    ranked.sort_unstable();
-    let counts = counts(lifetimes, messages, leg, ranked.len() as u64);
-    if ranked.is_empty() {
-        return Err(nothing(lifetimes, leg, &counts, facts));
-    }
-    let sorted: Vec<u64> = ranked.iter().map(|&(ns, _)| ns).collect();
-    let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
-    let mut diagnosis = Diagnosis {
-        schema: 1,
-        run: facts.run.clone(),
-        app: lifetimes.app.clone(),
-        leg,
-        messages: counts,
-        latency_ns: percentiles(&sorted),
-        legs: legs::latencies(messages, leg, &sorted),
-        not_available: Some(why.to_string()),
-        typical: typical(lifetimes, options, &ranked),
-        slowest: slowest(lifetimes, options, &ranked),
-        focus: empty(options.focus),
-        reference: empty(options.reference),
-        clusters: vec![],
-        causes: vec![],
-        not_significant: vec![],
-        against: None,
-        coverage: model::Coverage::default(),
-        owned: model::Coverage::default(),
-        send_entry: crate::sent::entry(lifetimes),
-        sent: crate::sent::summary(lifetimes),
-        more: None,
-        ideal_ns: None,
-        loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
-        overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
-        notes: vec![],
-        next: vec![],
-    };
-    diagnosis.notes = words::notes(&diagnosis, options, facts);
+    let summary = Summary::new(lifetimes, &lifetimes.messages, options, facts)?;
+    let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
+    diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    diagnosis.next = words::next(&diagnosis, facts);
+    diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok(diagnosis)
 }
 
+/// What is said of a run's messages without comparing them.
+struct Summary<'a> {
+    lifetimes: &'a Lifetimes,
+    mine: &'a [Message],
+    classification: Classification<'a>,
+    counts: MessageCounts,
+    /// Complete messages by (latency, id).
+    ranked: Vec<(u64, u32)>,
+}
+
+impl<'a> Summary<'a> {
+    fn new(
+        lifetimes: &'a Lifetimes,
+        mine: &'a [Message],
+        options: &'a Options,
+        facts: &Facts,
+    ) -> Result<Summary<'a>, Error> {
+        let ranked = ranked(mine, options.leg);
+        let counts = counts(lifetimes, mine, options.leg, ranked.len() as u64);
+        if ranked.is_empty() {
+            return Err(nothing(lifetimes, options.leg, &counts, facts));
+        }
+        let classification = Classification::new(lifetimes, &options.categories);
+        Ok(Summary { lifetimes, mine, classification, counts, ranked })
+    }
+
+    /// A diagnosis without causes.
+    fn diagnosis(&self, options: &Options, facts: &Facts) -> Diagnosis {
+        let (lifetimes, leg) = (self.lifetimes, options.leg);
+        let sorted: Vec<u64> = self.ranked.iter().map(|&(ns, _)| ns).collect();
+        let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
+        Diagnosis {
+            schema: 1,
+            run: facts.run.clone(),
+            app: lifetimes.app.clone(),
+            leg,
+            messages: self.counts.clone(),
+            latency_ns: percentiles(&sorted),
+            legs: legs::latencies(self.mine, leg, &sorted),
+            not_available: None,
+            typical: typical(lifetimes, &self.classification, options, &self.ranked),
+            slowest: slowest(lifetimes, &self.classification, leg, &self.ranked),
+            focus: empty(options.focus),
+            reference: empty(options.reference),
+            clusters: vec![],
+            causes: vec![],
+            not_significant: vec![],
+            against: None,
+            coverage: model::Coverage::default(),
+            owned: model::Coverage::default(),
+            send_entry: crate::sent::entry(lifetimes),
+            sent: crate::sent::summary(lifetimes),
+            more: None,
+            ideal_ns: None,
+            loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
+            overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
+            notes: vec![],
+            next: vec![],
+        }
+    }
+}
+
+/// The comparison of two cohorts, from their profiles to intervals.
+struct Analysis<'a> {
+    lifetimes: &'a Lifetimes,
+    ranked: &'a [(u64, u32)],
+    options: &'a Options,
+    facts: &'a Facts,
+    inputs: &'a Inputs<'a>,
+    cohorts: &'a Cohorts,
+    profile: Profile,
+    estimates: Estimates,
+    rows: Rows,
+    attribution: Attribution,
+    /// None when no intervals were asked for.
+    draws: Option<Draws>,
+    intervals: Option<Vec<[i64; 2]>>,
+}
+
+impl<'a> Analysis<'a> {
+    fn new(
+        summary: &'a Summary<'a>,
+        options: &'a Options,
+        facts: &'a Facts,
+        inputs: &'a Inputs<'a>,
+        cohorts: &'a Cohorts,
+    ) -> Analysis<'a> {
+        let Summary { lifetimes, classification, ranked, .. } = summary;
+        let (leg, both) = (options.leg, cohorts.both());
+        let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
+        let same_run = inputs.against.is_none();
+        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, same_run);
+        later_arrivals::apply(lifetimes, options, &mut profile, both);
+        let rows = Rows::new(lifetimes, classification, &profile, both, options);
+        let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
+        let draws = Draws::of(&attribution.focus, &attribution.reference, options.bootstrap_rounds, options.seed);
+        let intervals = draws.as_ref().map(Draws::intervals);
+        Analysis {
+            lifetimes,
+            ranked,
+            options,
+            facts,
+            inputs,
+            cohorts,
+            profile,
+            estimates,
+            rows,
+            attribution,
+            draws,
+            intervals,
+        }
+    }
+
+    /// The row `unexplained`.
+    fn last(&self) -> usize {
+        self.rows.rows.len() - 1
+    }
+
+    /// Whether a row is a cause, or `unexplained`: its interval does not hold 0.
+    fn is_cause(&self, row: usize) -> bool {
+        let holds_0 = |all: &Vec<[i64; 2]>| all[row][0] <= 0 && 0 <= all[row][1];
+        row == self.last() || !self.intervals.as_ref().is_some_and(holds_0)
+    }
+
+    fn coverage(&self) -> model::Coverage {
+        let is_reported = |row: usize| row != self.last() && self.is_cause(row);
+        let (lifetimes, leg) = (self.lifetimes, self.options.leg);
+        self.attribution.coverage(lifetimes, leg, &self.profile, &self.rows, &self.cohorts.focus, &is_reported)
+    }
+
+    /// The causes in their order, then what is no cause as one row, then what has no owner; the rows that are no causes; and the
+    /// cause (index) that each row counts to.
+    fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
+        let total_ns = self.cohorts.deviation_ns();
+        let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
+        let ahead = Ahead::new(mine);
+        // Of the whole focus, so the same for every row of head-of-line blocking.
+        let roots = LazyCell::new(|| {
+            let (focus, reference) = self.cohorts.both();
+            let granularity_ns = self.options.granularity_ns;
+            // Roots are called as threads.
+            let classification = Classification::by_thread(self.lifetimes, &self.options.categories);
+            root::roots(self.lifetimes, &classification, granularity_ns, mine, &ahead, &focus.ids, reference)
+        });
+        let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
+        for (i, deviation_ns) in self.rows.rounded(total_ns).into_iter().enumerate() {
+            let mut cause = self.cause(i, deviation_ns);
+            if cause.category == Category::HolBlocking {
+                let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
+                cause.ahead = Some(ahead_of(&cause, mine, &ahead, others, advisor.ahead()));
+                if deviation_ns > 0 && !others {
+                    cause.root = roots.clone();
+                }
+            }
+            let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
+            cause.explanation = advisor.explanation(&cause, &paths);
+            cause.paths = paths.into_iter().map(|path| (path.name, path.deviation_ns)).collect();
+            if self.is_cause(i) {
+                cause.before = self.before(i, &cause);
+                (cause.fix, cause.actions) = advisor.fixes(&cause);
+                causes.push(cause);
+            } else {
+                not_significant.push(cause);
+            }
+        }
+        let cause_of_row = self.rank(&mut causes, &mut not_significant);
+        (causes, not_significant, cause_of_row)
+    }
+
+    /// A row with its numbers.
+    fn cause(&self, i: usize, deviation_ns: i64) -> Cause {
+        let (row, occurrence) = (&self.rows.rows[i], &self.attribution.occurrences[i]);
+        let cohorts = self.rows.cohorts;
+        let Finding { phase, how } = phases::finding(self.lifetimes, &self.profile, &row.slots, cohorts, occurrence);
+        let who = || who::of(self.lifetimes, &self.profile, &row.slots, cohorts);
+        Cause {
+            share: self.rows.share(i),
+            deviation_ns,
+            ci95_ns: self.intervals.as_ref().map_or([deviation_ns; 2], |all| all[i]),
+            messages: self.attribution.hits[i],
+            evidence: self.attribution.evidence[i].clone(),
+            times: occurrence.times,
+            phase: Some(phase),
+            how: Some(how),
+            mean_ns: occurrence.mean_ns.map(|ns| ns.round() as i64),
+            inferred: row.inferred,
+            who: is_task(row.category).then(who).flatten(),
+            ..Cause::new(row.category, row.name.clone(), row.subject.clone(), row.frames.clone(), row.role)
+        }
+    }
+
+    /// Of a gap that the focus has more of: what ran before it.
+    fn before(&self, row: usize, cause: &Cause) -> Option<String> {
+        let path = self.inputs.path.filter(|_| cause.how == Some(How::Gap) && cause.deviation_ns > 0)?;
+        let row = &self.rows.rows[row];
+        // In any leg.
+        let in_row = |span: &PathSpan| {
+            row.slots.iter().any(|&slot| {
+                matches!(self.profile.source(slot), Source::Owner(_, role, owner)
+                    if role == span.role && owner as OwnerId == span.owner)
+            })
+        };
+        phases::gaps::before(self.lifetimes, &cause.evidence, &in_row, path)
+    }
+
+    /// Puts the row `not significant` before the last, and numbers the causes and their fixes.
+    fn rank(&self, causes: &mut Vec<Cause>, not_significant: &mut [Cause]) -> Vec<usize> {
+        if !not_significant.is_empty() {
+            let interval = |draws: &Draws| draws.interval_of_sum(|i| !self.is_cause(i));
+            let ci = self.draws.as_ref().map_or([0; 2], interval);
+            causes.insert(causes.len() - 1, advice::sentences::not_significant(not_significant, ci));
+        }
+        let (merged, end) = (causes.len().saturating_sub(2), causes.len() - 1);
+        let mut next = 0..;
+        let cause_of_row = (0..self.rows.rows.len()).map(|i| match (i == self.last(), self.is_cause(i)) {
+            (true, _) => end,
+            (false, false) => merged,
+            (false, true) => next.next().unwrap_or(end),
+        });
+        let cause_of_row = cause_of_row.collect();
+        causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
+        not_significant.iter_mut().for_each(|cause| cause.rank = merged as u32 + 1);
+        let question = advice::question(self.options, self.inputs.against.map(|(name, _)| name));
+        advice::number(causes, &self.facts.run, &question);
+        cause_of_row
+    }
+
+    fn more(&self, cause_of_row: &[usize]) -> model::More {
+        more(&Found {
+            lifetimes: self.lifetimes,
+            options: self.options,
+            profile: &self.profile,
+            rows: &self.rows,
+            occurrences: &self.attribution.occurrences,
+            cause_of_row,
+            cohorts: self.cohorts.both(),
+            ranked: self.ranked,
+            path: self.inputs.path,
+            same_run: self.inputs.against.is_none(),
+        })
+    }
+
+    fn cause_of(&self, cause_of_row: &[usize]) -> CauseOf {
+        let of = |slot| match self.profile.source(slot) {
+            Source::Owner(leg, role, owner) => {
+                Some(((leg, role, owner as OwnerId), cause_of_row[self.rows.row_of(slot)]))
+            }
+            Source::Derived(_) => None,
+        };
+        self.profile.occupied().filter_map(of).collect()
+    }
+}
+
+/// Of a row of head-of-line blocking: which messages were ahead of those of its evidence. `others`: with other threads.
+fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: [f64; 2]) -> model::Ahead {
+    let of = |id: u32| match (&mine[id as usize], others) {
+        (m, true) => ahead.elsewhere(mine, m),
+        (m, false) => ahead.of(m),
+    };
+    let ids = cause.evidence.iter().map(|&id| (id, of(id))).collect();
+    model::Ahead { focus: mean[0], reference: mean[1], ids }
+}
+
 /// Whether causes of the category are tasks; time in others may lie in a task's context without being its doing.
-fn who_did(category: &str) -> bool {
-    ["interference", "os-threads", "profiler", "app-processing", "lock-wait", "connection-setup"].contains(&category)
+fn is_task(category: Category) -> bool {
+    matches!(
+        category,
+        Category::Interference
+            | Category::OsThreads
+            | Category::Profiler
+            | Category::AppProcessing
+            | Category::LockWait
+            | Category::ConnectionSetup
+    )
 }
 
 /// Whether a row is time of other threads that served other messages.
 fn elsewhere(lifetimes: &Lifetimes, profile: &Profile, slots: &[usize]) -> bool {
     let sibling = |&slot: &usize| {
         let owner = profile.owner_of(slot).map(|o| &lifetimes.owners[o].context);
-        matches!(owner, Some(tailsight_lifetime::Context::Sibling { .. }))
+        matches!(owner, Some(Context::Sibling { .. }))
     };
     slots.iter().any(sibling)
-}
-
-/// Whether an owner's time counts to the row in any leg.
-fn leg_slots(profile: &Profile, row: &crate::causes::Row, role: Role, owner: OwnerId) -> bool {
-    let is = |slot: &usize| matches!(profile.stands_for(*slot), Stands::Owner(_, r, o) if r == role && o as OwnerId == owner);
-    row.slots.iter().any(is)
 }
 
 /// The focus messages by dominant cause, the largest cluster first.
@@ -320,11 +400,13 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
         }
     }
     let cluster = |(cause, (messages, sum, slowest)): (usize, (u64, u128, (u64, u32)))| {
-        let Cause { rank, category, name, role, .. } = &causes[cause];
+        let Cause { rank, category, name, subject, frames, role, .. } = &causes[cause];
         Cluster {
             rank: *rank,
-            category: category.clone(),
+            category: *category,
             name: name.clone(),
+            subject: subject.clone(),
+            frames: frames.clone(),
             role: *role,
             messages,
             mean_ns: mean(sum, messages),
@@ -336,79 +418,31 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
     out
 }
 
-fn cause_of(profile: &Profile, rows: &Rows, cause_of_row: &[usize]) -> CauseOf {
-    let of = |slot| match profile.stands_for(slot) {
-        Stands::Owner(leg, role, owner) => Some(((leg, role, owner as OwnerId), cause_of_row[rows.row_of(slot)])),
-        Stands::Derived(_) => None,
-    };
-    profile.met().filter_map(of).collect()
-}
-
-/// The largest owner paths of a row with their deviations, ns.
-fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<(String, i64)> {
+/// The largest owner paths of a row.
+fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<OwnerPath> {
     let (nf, nr) = rows.cohorts;
     // The same owner in several legs is one path.
-    let mut by_path: BTreeMap<String, f64> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, (f64, Option<usize>)> = BTreeMap::new();
     for &slot in &rows.rows[row].slots {
-        let ns = |of: &[crate::profile::Sum], n: f64| of[slot].ns as f64 / n;
-        let path = match profile.stands_for(slot) {
-            Stands::Owner(_, _, owner) => lifetimes.owners[owner].path(&lifetimes.symbols),
-            Stands::Derived(derived) => derived.path.clone(),
+        let ns = |of: &[Sum], n: f64| of[slot].ns as f64 / n;
+        let (path, owner) = match profile.source(slot) {
+            Source::Owner(_, _, owner) => (lifetimes.owners[owner].path(&lifetimes.symbols), Some(owner)),
+            Source::Derived(derived) => (derived.path.clone(), None),
         };
-        *by_path.entry(shown(&path)).or_default() += ns(&profile.focus, nf) - ns(&profile.reference, nr);
+        by_name.entry(shown(&path)).or_insert((0.0, owner)).0 += ns(&profile.focus, nf) - ns(&profile.reference, nr);
     }
-    let mut out: Vec<(String, i64)> = by_path.into_iter().map(|(path, ns)| (path, ns.round() as i64)).collect();
-    out.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
-    out.truncate(PATHS);
-    out
-}
-
-/// Messages by whether their leg is complete. Those that were not followed to the receive call are in
-/// [`Lifetimes::incomplete`], whether or not they are also in the list.
-fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
-    let mut incomplete: BTreeMap<String, u64> =
-        lifetimes.incomplete.iter().map(|(reason, n)| (reason.text().to_owned(), *n)).collect();
-    let named: u64 = incomplete.values().sum();
-    let unreceived = mine.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
-    let mut add = |reason: Incomplete, n: u64| {
-        if n > 0 {
-            *incomplete.entry(reason.text().to_owned()).or_default() += n;
-        }
+    let mut all: Vec<(String, i64, Option<usize>)> =
+        by_name.into_iter().map(|(path, (ns, owner))| (path, ns.round() as i64, owner)).collect();
+    all.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
+    all.truncate(PATHS);
+    let named = |owner: usize| {
+        let frames = lifetimes.owners[owner].frames.iter();
+        frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
     };
-    add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
-    if leg != Leg::Receive {
-        let received = |m: &&tailsight_lifetime::Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
-        let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
-        let unfinished = mine.iter().filter(received).count() as u64 - unsent;
-        let dropped = |m: &&Message| m.flags & tailsight_lifetime::model::flags::REPLY_DROPPED != 0;
-        let dropped = mine.iter().filter(received).filter(dropped).count() as u64;
-        add(Incomplete::SendNotSeen, unsent);
-        add(Incomplete::ReplyDropped, dropped);
-        add(Incomplete::TransmitNotSeen, unfinished - dropped);
-    }
-    let total = complete + incomplete.values().sum::<u64>();
-    let out_of_order = mine.iter().filter(|m| m.flags & flags::OVERTAKEN != 0).count() as u64;
-    MessageCounts { total, complete, incomplete, out_of_order }
-}
-
-/// The error for a run without a complete message.
-fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &Facts) -> Error {
-    let reasons = if counts.incomplete.is_empty() {
-        "no message was seen at all".to_owned()
-    } else {
-        counts.incomplete.iter().map(|(reason, n)| format!("{n}: {reason}")).collect::<Vec<_>>().join("; ")
+    let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| OwnerPath {
+        name,
+        frames: owner.map_or_else(Vec::new, named),
+        deviation_ns,
     };
-    let advice = if counts.incomplete.is_empty() && !facts.partial.is_empty() {
-        "the recording is partial and holds too little: record again"
-    } else if counts.incomplete.is_empty() && facts.lost_events > 0 {
-        "events were lost: record again for a shorter time, or with larger buffers"
-    } else if counts.incomplete.is_empty() {
-        "send it requests while recording, and check the target's process and port"
-    } else if leg != Leg::Receive {
-        "try --leg receive"
-    } else {
-        "tailsight doctor shows which hooks this machine lacks"
-    };
-    let app = if lifetimes.app.is_empty() { "the target".into() } else { lifetimes.app.clone() };
-    Error::NoMessages { app, leg, reasons, advice: advice.into() }
+    all.into_iter().map(path).collect()
 }

@@ -3,44 +3,40 @@
 //! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`] and [`Facts`] about the recording. Out: a [`Diagnosis`],
 //! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
 //!
-//! The way: messages by rank of their latency → *focus* and *reference* ([`focus`]) → mean profiles per (leg, role, owner)
-//! and their difference, the *deviation* ([`profile`]) → costs that no event measures are estimated ([`infer`]) → a category and a name for each owner ([`rules`]) → anomalies inside
-//! anomalies by the nesting rule ([`nesting`]), small rows folded, exact rounding ([`causes`]) → hits, evidence and coverage by message
-//! ([`attribution`]) → intervals ([`bootstrap`]) → which phase found it and how ([`phases`]) → words and fixes ([`words`]). Deviations are additive: the rows sum to the
-//! mean of the focus less the mean of the reference, and what has no owner is the row `unexplained`. Beside it, the percentiles
-//! of every leg ([`legs`]), and where a median message spends its time ([`typical`]).
+//! The way: messages by rank of their latency → *focus* and *reference* ([`cohorts`]) → what each owner of time counts to, by the
+//! category table ([`categories`], asked once for each in [`rows::classification`]) → mean profiles per (leg, role, owner) and
+//! their difference, the *deviation* ([`rows::profile`]) → costs that no event measures are estimated ([`estimate`]) → rows: by
+//! category and name, anomalies inside anomalies by the nesting rule, small ones folded, exact rounding ([`rows`]) → hits,
+//! evidence, coverage and intervals by message ([`rows::attribution`], [`rows::bootstrap`]) → which phase found it and how
+//! ([`phases`]) → words and fixes ([`advice`]). A cause stays data ([`cause`]) until its name and sentences are made.
+//! Deviations are additive: the rows sum to the mean of the focus less the mean of the reference, and what has no owner is the
+//! row `unexplained`. Beside it, where a median message spends its time ([`typical`]), and single messages ([`show`]).
 
-pub mod against;
-pub mod attribution;
-pub mod bootstrap;
-pub mod causes;
+pub mod advice;
+pub mod categories;
+pub mod cause;
+pub mod cohorts;
 mod diagnose;
 mod error;
-pub mod focus;
+pub mod estimate;
 mod glob;
-pub mod infer;
-pub mod legs;
 pub mod model;
 pub mod more;
-pub mod nesting;
 mod options;
-pub mod order;
 pub mod phases;
-pub mod profile;
-pub mod root;
-pub mod rules;
+pub mod rows;
 pub mod sent;
 pub mod show;
 pub mod typical;
-pub mod who;
-pub mod words;
 
-pub use diagnose::{Beside, CauseOf, diagnose, diagnose_with, overview};
+pub use categories::CategoryTable;
+pub use cause::Category;
+pub use cause::names::Titled;
+pub use cohorts::focus::parse_focus;
+pub use diagnose::{CauseOf, Inputs, diagnose, diagnose_with, overview};
 pub use error::Error;
-pub use focus::parse_focus;
 pub use model::Diagnosis;
 pub use options::{Facts, Options};
-pub use rules::{CATEGORIES, CategoryTable};
 
 /// Fewest messages that a slice must hold for a verdict.
 pub const MIN_MESSAGES: usize = 20;

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{Leg, Role};
+use tailsight_lifetime::{Context, Incomplete, Leg, NamedFrame, Role};
+
+use crate::cause::names::titled;
+use crate::cause::phase::or_empty;
+use crate::cause::{Category, How, Phase, Subject};
 
 /// What was found out about a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,7 +115,7 @@ pub struct MessageCounts {
     /// Messages whose leg is complete.
     pub complete: u64,
     /// The others, by reason.
-    pub incomplete: BTreeMap<String, u64>,
+    pub incomplete: BTreeMap<Incomplete, u64>,
     /// Messages served out of order: one of the same application that arrived later was received before them.
     #[serde(default)]
     pub out_of_order: u64,
@@ -145,10 +149,13 @@ pub struct Typical {
 /// One row of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TypicalRow {
-    /// Category id.
-    pub category: String,
+    /// Its category.
+    pub category: Category,
     /// The task, function or flow.
     pub name: String,
+    /// Who or what that is, as data. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// Application core or receive core.
     pub role: Role,
     /// The leg that it was in.
@@ -195,10 +202,16 @@ pub struct Slice {
 pub struct Cause {
     /// 1 for the largest.
     pub rank: u32,
-    /// Category id, e.g. `interference`.
-    pub category: String,
-    /// The task, function or flow that did it.
+    /// Its category.
+    pub category: Category,
+    /// The task, function or flow that did it, with frames behind slashes.
     pub name: String,
+    /// Who or what that is, as data. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    /// The frames that the nesting rule added to it, outermost first: what of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<NamedFrame>,
     /// Application core or receive core.
     pub role: Role,
     /// Its part of the total deviation of the focus; may be negative.
@@ -216,12 +229,12 @@ pub struct Cause {
     /// How often it began (or was met running) in a message, on average: focus, reference. Tells more often from slower.
     #[serde(default)]
     pub times: [f64; 2],
-    /// The phase of NSight §5.2 that found it: `contexts`, `gaps`, `functions` or `overlaps`.
-    #[serde(default)]
-    pub phase: String,
-    /// How: `unexpected`, `slower`, `more-frequent`, `gap`, `overlap`; `less` when the focus has less of it.
-    #[serde(default)]
-    pub how: String,
+    /// The phase of NSight §5.2 that found it; none of the row that sums up what is no cause.
+    #[serde(default, with = "or_empty")]
+    pub phase: Option<Phase>,
+    /// How.
+    #[serde(default, with = "or_empty")]
+    pub how: Option<How>,
     /// Mean ns of a message: focus, reference.
     #[serde(default)]
     pub mean_ns: [i64; 2],
@@ -336,10 +349,13 @@ pub struct Ahead {
 /// What held the messages that others waited behind: beyond what ordinary messages have of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Root {
-    /// Category id.
-    pub category: String,
+    /// Its category.
+    pub category: Category,
     /// The task, function or flow that did it.
     pub name: String,
+    /// Who or what that is, as data. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// Whose side.
     #[serde(default = "application_core")]
     pub role: Role,
@@ -361,9 +377,15 @@ pub struct Cluster {
     /// The cause's rank in `causes`.
     pub rank: u32,
     /// Its category.
-    pub category: String,
+    pub category: Category,
     /// Its name.
     pub name: String,
+    /// Who or what that is, as data. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    /// The frames that the nesting rule added to it, outermost first: what of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<NamedFrame>,
     /// Its role.
     pub role: Role,
     /// How many messages.
@@ -425,8 +447,11 @@ pub struct CoreContexts {
     pub cpu: Option<u16>,
     /// Its part of all of the messages' time.
     pub share: f64,
-    /// Contexts and their part of the core's time, largest first.
+    /// Contexts and their part of the core's time, largest first; what is not listed together as `others`.
     pub contexts: Vec<(String, f64)>,
+    /// The same contexts as data; null for `others`. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Option<Context>>,
 }
 
 /// What was lost.
@@ -445,4 +470,50 @@ pub struct Overhead {
     pub ns_per_event: f64,
     /// Events.
     pub events: u64,
+}
+
+impl Cause {
+    /// A cause with no numbers yet.
+    pub(crate) fn new(
+        category: Category,
+        name: String,
+        subject: Subject,
+        frames: Vec<NamedFrame>,
+        role: Role,
+    ) -> Cause {
+        Cause {
+            rank: 0,
+            category,
+            name,
+            subject: Some(subject),
+            frames,
+            role,
+            share: 0.0,
+            deviation_ns: 0,
+            ci95_ns: [0; 2],
+            messages: 0,
+            evidence: vec![],
+            paths: vec![],
+            times: [0.0; 2],
+            phase: None,
+            how: None,
+            mean_ns: [0; 2],
+            inferred: false,
+            who: None,
+            before: None,
+            ahead: None,
+            root: vec![],
+            what_if: None,
+            fix: vec![],
+            actions: vec![],
+            explanation: String::new(),
+        }
+    }
+}
+
+titled! {
+    Cause: |cause| &cause.frames;
+    Cluster: |cluster| &cluster.frames;
+    Root: |_| &[];
+    TypicalRow: |_| &[];
 }

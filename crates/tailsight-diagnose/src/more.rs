@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Frame, Lifetimes, PathSpan, Role};
+use tailsight_lifetime::model::syscall_name;
+use tailsight_lifetime::{Context, Frame, Lifetimes, Owner, PathSpan, Role};
 
 use crate::Options;
-use crate::causes::Rows;
+use crate::categories::shown;
+use crate::cohorts::Cohort;
 use crate::model::{CoreContexts, More, Pervasive, Queue};
-use crate::phases::Met;
-use crate::profile::{Cohort, Profile, each_part};
-use crate::rules::shown;
+use crate::rows::Rows;
+use crate::rows::attribution::Occurrence;
+use crate::rows::profile::{Profile, each_part};
 
 /// The slices that pervasiveness is looked at.
 const SLICES: [f64; 13] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999, 1.0];
@@ -23,18 +25,18 @@ const CONTEXTS: usize = 8;
 /// Most causes of a slice.
 const CAUSES: usize = 5;
 
-/// The question that [`more`] answers.
-pub struct Asked<'a> {
+/// What [`more`] looks at.
+pub struct Found<'a> {
     /// All messages.
     pub lifetimes: &'a Lifetimes,
-    /// What was asked.
+    /// What was found.
     pub options: &'a Options,
     /// Sums.
     pub profile: &'a Profile,
     /// Rows.
     pub rows: &'a Rows,
-    /// What the cohorts met of each row.
-    pub met: &'a [Met],
+    /// How often and how long each row was met.
+    pub occurrences: &'a [Occurrence],
     /// The cause that each row counts to.
     pub cause_of_row: &'a [usize],
     /// Focus and reference.
@@ -48,37 +50,37 @@ pub struct Asked<'a> {
 }
 
 /// All three.
-pub fn more(asked: &Asked<'_>) -> More {
-    let (focus, reference) = asked.cohorts;
-    let cores = |cohort: &Cohort| asked.path.map_or(vec![], |path| cores(asked.lifetimes, cohort, path));
+pub fn more(found: &Found<'_>) -> More {
+    let (focus, reference) = found.cohorts;
+    let cores = |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, path));
     More {
-        pervasive: SLICES.windows(2).filter_map(|w| pervasive(asked, (w[0], w[1]))).collect(),
-        queue: queue(asked),
-        cores: [cores(focus), if asked.same_run { cores(reference) } else { vec![] }],
+        pervasive: SLICES.windows(2).filter_map(|w| pervasive(found, (w[0], w[1]))).collect(),
+        queue: queue(found),
+        cores: [cores(focus), if found.same_run { cores(reference) } else { vec![] }],
     }
 }
 
-fn pervasive(asked: &Asked<'_>, slice: (f64, f64)) -> Option<Pervasive> {
-    let ids = &asked.ranked[crate::focus::ranks(asked.ranked.len(), slice)];
+fn pervasive(found: &Found<'_>, slice: (f64, f64)) -> Option<Pervasive> {
+    let ids = &found.ranked[crate::cohorts::focus::ranks(found.ranked.len(), slice)];
     if ids.len() < crate::MIN_MESSAGES {
         return None;
     }
-    let causes = asked.cause_of_row.iter().max().map_or(0, |m| m + 1);
+    let causes = found.cause_of_row.iter().max().map_or(0, |m| m + 1);
     let mut usual = vec![0.0; causes];
-    for (row, &cause) in asked.cause_of_row.iter().enumerate() {
-        usual[cause] += asked.met[row].mean_ns[1];
+    for (row, &cause) in found.cause_of_row.iter().enumerate() {
+        usual[cause] += found.occurrences[row].mean_ns[1];
     }
     let (mut hit, mut sum, mut ns) = (vec![0u64; causes], vec![0.0; causes], vec![0.0; causes]);
     for &(_, id) in ids {
         ns.fill(0.0);
-        asked.profile.each(asked.lifetimes, id, |slot, part| {
-            if let Some(row) = asked.rows.find_row(slot) {
-                ns[asked.cause_of_row[row]] += part as f64;
+        found.profile.each(found.lifetimes, id, |slot, part| {
+            if let Some(row) = found.rows.find_row(slot) {
+                ns[found.cause_of_row[row]] += part as f64;
             }
         });
         for cause in 0..causes {
             sum[cause] += ns[cause];
-            hit[cause] += u64::from(ns[cause] > usual[cause] + asked.options.granularity_ns as f64);
+            hit[cause] += u64::from(ns[cause] > usual[cause] + found.options.granularity_ns as f64);
         }
     }
     let n = ids.len() as f64;
@@ -93,7 +95,7 @@ fn pervasive(asked: &Asked<'_>, slice: (f64, f64)) -> Option<Pervasive> {
         from: slice.0,
         to: slice.1,
         messages: ids.len() as u64,
-        mean_ns: crate::focus::mean(total, ids.len() as u64),
+        mean_ns: crate::cohorts::focus::mean(total, ids.len() as u64),
         causes: list,
     })
 }
@@ -111,19 +113,21 @@ fn function(lifetimes: &Lifetimes, owner: usize) -> Option<&'static str> {
     if owner.context != Context::Ahead {
         return None;
     }
-    let call = owner.frames.iter().find(|f| matches!(f, Frame::Syscall { .. })).map(|f| f.name(&[]));
-    Some(match call.as_deref() {
-        Some(c) if c.starts_with("sys:send") || c.starts_with("sys:write") => "app send",
-        Some(c) if ["sys:recv", "sys:read", "sys:epoll", "sys:accept"].iter().any(|p| c.starts_with(p)) => {
-            "app receive"
-        }
-        _ => "app processing",
+    let call = owner.frames.iter().find_map(|f| match *f {
+        Frame::Syscall { nr } => Some(syscall_name(nr)),
+        _ => None,
+    });
+    let is = |of: &[&str]| call.as_deref().is_some_and(|call| of.iter().any(|begin| call.starts_with(begin)));
+    Some(match () {
+        () if is(&["send", "write"]) => "app send",
+        () if is(&["recv", "read", "epoll", "accept"]) => "app receive",
+        () => "app processing",
     })
 }
 
-fn queue(asked: &Asked<'_>) -> Vec<Queue> {
+fn queue(found: &Found<'_>) -> Vec<Queue> {
     const FUNCTIONS: [&str; 5] = ["app send", "app receive", "app processing", "kernel receive", "kernel send"];
-    let lifetimes = asked.lifetimes;
+    let lifetimes = found.lifetimes;
     let place: Vec<Option<usize>> = (0..lifetimes.owners.len())
         .map(|o| function(lifetimes, o).and_then(|f| FUNCTIONS.iter().position(|g| *g == f)))
         .collect();
@@ -134,7 +138,7 @@ fn queue(asked: &Asked<'_>) -> Vec<Queue> {
         for &id in &cohort.ids {
             let mut one = vec![(0.0, 0.0); kinds];
             one[0].0 = f64::from(lifetimes.messages[id as usize].ahead);
-            each_part(lifetimes, id, asked.options.leg, |_, part| {
+            each_part(lifetimes, id, found.options.leg, |_, part| {
                 if let Some(f) = place[part.owner as usize] {
                     let at = &mut one[1 + f * 2 + usize::from(part.role == Role::A)];
                     at.0 += f64::from(part.count);
@@ -148,7 +152,7 @@ fn queue(asked: &Asked<'_>) -> Vec<Queue> {
         }
         out
     };
-    let (focus, reference) = (of(asked.cohorts.0), of(asked.cohorts.1));
+    let (focus, reference) = (of(found.cohorts.0), of(found.cohorts.1));
     let mean = |all: &[(f64, f64)], f: fn(&(f64, f64)) -> f64| all.iter().map(f).sum::<f64>() / all.len().max(1) as f64;
     let mut out = vec![];
     for kind in 0..kinds {
@@ -177,29 +181,45 @@ fn queue(asked: &Asked<'_>) -> Vec<Queue> {
     out
 }
 
+/// A context as it may be shown, and what it is called.
+fn context_of(owner: Option<&Owner>) -> (String, Context) {
+    let Some(owner) = owner else { return ("unknown".into(), Context::Unknown) };
+    let context = match &owner.context {
+        Context::Sibling { comm } => Context::Sibling { comm: shown(comm) },
+        Context::Foreign { comm, kernel } => Context::Foreign { comm: shown(comm), kernel: *kernel },
+        other => other.clone(),
+    };
+    (shown(&owner.context_name()), context)
+}
+
 /// What ran on each core during the paths of the cohort's messages: of many, evenly spread ones.
 fn cores(lifetimes: &Lifetimes, cohort: &Cohort, path: &dyn Fn(u32) -> Vec<PathSpan>) -> Vec<CoreContexts> {
-    let mut by_core: BTreeMap<Option<u16>, BTreeMap<String, u64>> = BTreeMap::new();
+    let contexts: Vec<(String, Context)> = lifetimes.owners.iter().map(|owner| context_of(Some(owner))).collect();
+    let unknown = context_of(None);
+    let mut by_core: BTreeMap<Option<u16>, BTreeMap<&(String, Context), u64>> = BTreeMap::new();
     let mut all = 0u64;
     for &id in cohort.ids.iter().step_by(cohort.len().div_ceil(WALKED).max(1)) {
         for span in path(id) {
             let ns = span.to_ns - span.from_ns;
-            let context = lifetimes.owners.get(span.owner as usize).map_or("unknown".into(), |o| o.context_name());
-            *by_core.entry(span.cpu).or_default().entry(shown(&context)).or_default() += ns;
+            let context = contexts.get(span.owner as usize).unwrap_or(&unknown);
+            *by_core.entry(span.cpu).or_default().entry(context).or_default() += ns;
             all += ns;
         }
     }
-    let core = |(cpu, contexts): (Option<u16>, BTreeMap<String, u64>)| {
+    let core = |(cpu, contexts): (Option<u16>, BTreeMap<&(String, Context), u64>)| {
         let sum: u64 = contexts.values().sum();
-        let mut contexts: Vec<(String, f64)> =
-            contexts.into_iter().map(|(name, ns)| (name, ns as f64 / sum.max(1) as f64)).collect();
-        contexts.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let rest: f64 = contexts.iter().skip(CONTEXTS).map(|c| c.1).sum();
-        contexts.truncate(CONTEXTS);
+        let part = |ns: u64| ns as f64 / sum.max(1) as f64;
+        let mut of: Vec<(&(String, Context), f64)> = contexts.into_iter().map(|(of, ns)| (of, part(ns))).collect();
+        of.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let rest: f64 = of.iter().skip(CONTEXTS).map(|c| c.1).sum();
+        of.truncate(CONTEXTS);
+        let mut contexts: Vec<(String, f64)> = of.iter().map(|((name, _), part)| (name.clone(), *part)).collect();
+        let mut kinds: Vec<Option<Context>> = of.iter().map(|((_, kind), _)| Some(kind.clone())).collect();
         if rest > 0.0 {
             contexts.push(("others".into(), rest));
+            kinds.push(None);
         }
-        CoreContexts { cpu, share: sum as f64 / all.max(1) as f64, contexts }
+        CoreContexts { cpu, share: sum as f64 / all.max(1) as f64, contexts, kinds }
     };
     by_core.into_iter().map(core).collect()
 }

@@ -52,8 +52,8 @@ impl Options {
     /// # Errors
     /// [`Error::Focus`] for a slice outside 0 to 1 or reversed, [`Error::Option`] for the nesting fraction.
     pub fn check(&self) -> Result<(), Error> {
-        crate::focus::check_slice(self.focus)?;
-        crate::focus::check_slice(self.reference)?;
+        crate::cohorts::focus::check_slice(self.focus)?;
+        crate::cohorts::focus::check_slice(self.reference)?;
         if !(self.nesting > 0.0 && self.nesting <= 1.0) {
             return Err(Error::Option {
                 option: "nesting",

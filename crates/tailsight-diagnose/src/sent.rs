@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tailsight_lifetime::send_entry;
 use tailsight_lifetime::{Leg, Lifetimes, Sent, SentKind};
 
-use crate::focus::percentiles;
+use crate::cohorts::focus::percentiles;
 use crate::model::{self, Diagnosis, SentCalls};
 
 /// Peers that are named at most.

@@ -3,15 +3,20 @@
 //! In: the lifetimes, a message's id, its path, and the diagnosis of the same run and leg. Out: a [`Shown`], the JSON of
 //! `tailsight show`. All times are integer ns; `at_ns` is from the first sight of the message.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
 
+use crate::cause::names::titled;
+use crate::cause::{Category, Subject};
+use crate::cohorts::ranked;
 use crate::model::Diagnosis;
 use crate::phases::overlaps::Ahead;
-use crate::typical::{Key, Names};
+use crate::rows::classification::Classification;
+use crate::typical::{self, Key, row_of};
 use crate::{CauseOf, Error, Options};
 
 /// One message.
@@ -79,18 +84,24 @@ pub struct Span {
     /// Who had the time, with what was nested.
     pub owner: String,
     /// The category of that.
-    pub category: String,
+    pub category: Category,
     /// Its name.
     pub name: String,
+    /// Who or what that is, as data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
 }
 
 /// What a message has of one row, and what the reference has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Category id.
-    pub category: String,
+    /// Its category.
+    pub category: Category,
     /// The task, function or flow.
     pub name: String,
+    /// Who or what that is, as data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// Whose side.
     pub role: Role,
     /// The leg.
@@ -105,8 +116,13 @@ pub struct Row {
     pub cause: Option<u32>,
 }
 
-/// What is shown beside the message.
-pub struct Beside<'a> {
+titled! {
+    Row: |_| &[];
+    Span: |_| &[];
+}
+
+/// What is known beside the message.
+pub struct Known<'a> {
     /// The path of the leg.
     pub path: &'a [PathSpan],
     /// The diagnosis of the same run and leg.
@@ -119,105 +135,113 @@ pub struct Beside<'a> {
 ///
 /// # Errors
 /// [`Error::NoSuchMessage`] for an id that the run does not have, or whose leg is not complete.
-pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, beside: &Beside<'_>) -> Result<Shown, Error> {
+pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>) -> Result<Shown, Error> {
     let leg = options.leg;
-    let ranked = ranked(lifetimes, leg);
+    let ranked = ranked(&lifetimes.messages, leg);
     let place = ranked.iter().position(|&(_, other)| other == id).ok_or_else(|| no_such(lifetimes, leg, id))?;
-    let message = &lifetimes.messages[id as usize];
-    let (from_ns, to_ns) = message.ends(leg).expect("its leg is complete");
-    let mut names = Names::new(lifetimes, options);
-    let mut cause_of_key: BTreeMap<Key, u32> = BTreeMap::new();
-    let mut most: BTreeMap<Key, BTreeMap<usize, u64>> = BTreeMap::new();
-    let spans = beside.path.iter().map(|span| {
-        let part = leg_of(message, leg, span.from_ns);
-        let segment = LEGS.iter().position(|l| *l == part).unwrap_or(0);
-        let (role, owner, ns) = (span.role, span.owner, span.to_ns - span.from_ns);
-        let path = lifetimes.owners.get(owner as usize).map_or_else(String::new, |o| o.path(&lifetimes.symbols));
-        let key = names.of(segment, role, owner).clone();
-        if let Some(&cause) = beside.causes.get(&(part, role, owner)) {
-            *most.entry(key.clone()).or_default().entry(cause).or_default() += ns;
-        }
-        let (_, category, name, _) = key;
-        Span {
-            at_ns: span.from_ns - from_ns,
-            ns,
-            cpu: span.cpu,
-            role,
-            leg: part,
-            owner: path,
-            category: category.into(),
-            name,
-        }
-    });
+    let of = &lifetimes.messages[id as usize];
+    let (from_ns, to_ns) = of.ends(leg).expect("its leg is complete");
+    let classification = Classification::new(lifetimes, &options.categories);
+    let spans = known.path.iter().map(|span| span_of(lifetimes, &classification, of, (leg, from_ns), span));
     let spans: Vec<Span> = spans.collect();
-    for (key, causes) in most {
-        if let Some((cause, _)) = causes.into_iter().max_by_key(|&(cause, ns)| (ns, std::cmp::Reverse(cause))) {
-            cause_of_key.insert(key, beside.diagnosis.causes[cause].rank);
-        }
-    }
-
-    let cohort = reference(&ranked, beside.diagnosis);
-    let mut usual: BTreeMap<Key, u64> = BTreeMap::new();
-    for &(_, other) in cohort {
-        names.message(other).into_iter().for_each(|(key, ns)| *usual.entry(key).or_default() += ns);
-    }
-    let n = cohort.len().max(1) as u64;
-    let mut rows = names.message(id);
-    for key in usual.keys().filter(|key| !rows.contains_key(key)).cloned().collect::<Vec<_>>() {
-        rows.insert(key, 0);
-    }
-    let row = |(key, ns): (Key, u64)| {
-        let reference_ns = (usual.get(&key).copied().unwrap_or(0) + n / 2) / n;
-        let cause = cause_of_key.get(&key).copied();
-        let (leg, category, name, role) = key;
-        Row {
-            category: category.into(),
-            name,
-            role,
-            leg,
-            ns,
-            reference_ns,
-            more_ns: ns as i64 - reference_ns as i64,
-            cause,
-        }
-    };
-    let mut rows: Vec<Row> = rows.into_iter().map(row).filter(|r| r.ns > 0 || r.reference_ns > 0).collect();
-    rows.sort_by(|a, b| b.more_ns.cmp(&a.more_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name))));
-
+    let cohort = reference(&ranked, known.diagnosis);
     let sum: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
     Ok(Shown {
         schema: 1,
-        run: beside.diagnosis.run.clone(),
+        run: known.diagnosis.run.clone(),
         app: lifetimes.app.clone(),
         leg,
         id,
-        flow: lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
-        bytes: message.bytes,
-        tid: message.tid,
+        flow: lifetimes.flows.get(of.flow as usize).map_or_else(String::new, |f| f.name.clone()),
+        bytes: of.bytes,
+        tid: of.tid,
         from_ns,
         latency_ns: to_ns - from_ns,
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
-        reference_ns: crate::focus::mean(sum, n),
-        ahead: Ahead::new(&lifetimes.messages).of(message),
-        marks: marks(message, from_ns, to_ns),
+        reference_ns: crate::cohorts::focus::mean(sum, cohort.len().max(1) as u64),
+        ahead: Ahead::new(&lifetimes.messages).of(of),
+        marks: marks(of, from_ns, to_ns),
+        rows: rows(lifetimes, &classification, leg, id, cohort, &causes_by_row(known, &spans)),
         spans,
-        rows,
     })
 }
 
-fn ranked(lifetimes: &Lifetimes, leg: Leg) -> Vec<(u64, u32)> {
-    let mut ranked: Vec<_> = lifetimes.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
-    ranked.sort_unstable();
-    ranked
+/// A piece of a path that begins at (leg, ns).
+fn span_of(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    message: &Message,
+    (leg, from_ns): (Leg, u64),
+    span: &PathSpan,
+) -> Span {
+    let leg = leg_of(message, leg, span.from_ns);
+    let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
+    let ((_, category, name, _), subject) = row_of(classification, segment, span.role, span.owner);
+    Span {
+        at_ns: span.from_ns - from_ns,
+        ns: span.to_ns - span.from_ns,
+        cpu: span.cpu,
+        role: span.role,
+        leg,
+        owner: lifetimes.owners.get(span.owner as usize).map_or_else(String::new, |o| o.path(&lifetimes.symbols)),
+        category,
+        name,
+        subject: Some(subject),
+    }
+}
+
+/// The rank of the cause that most of each row's time counts to.
+fn causes_by_row(known: &Known<'_>, spans: &[Span]) -> BTreeMap<Key, u32> {
+    let mut ns: BTreeMap<Key, BTreeMap<usize, u64>> = BTreeMap::new();
+    for (span, on_path) in spans.iter().zip(known.path) {
+        if let Some(&cause) = known.causes.get(&(span.leg, span.role, on_path.owner)) {
+            let role = if span.category == Category::Unexplained { Role::A } else { span.role };
+            let key = (span.leg, span.category, span.name.clone(), role);
+            *ns.entry(key).or_default().entry(cause).or_default() += span.ns;
+        }
+    }
+    let most = |causes: BTreeMap<usize, u64>| causes.into_iter().max_by_key(|&(cause, ns)| (ns, Reverse(cause)));
+    let rank = |cause: usize| known.diagnosis.causes[cause].rank;
+    ns.into_iter().filter_map(|(key, causes)| Some((key, rank(most(causes)?.0)))).collect()
+}
+
+/// The rows of a message beside those of the reference, by how much more it has.
+fn rows(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    leg: Leg,
+    id: u32,
+    cohort: &[(u64, u32)],
+    causes: &BTreeMap<Key, u32>,
+) -> Vec<Row> {
+    // What the message has, and all of the reference together.
+    let mut times: BTreeMap<Key, ([u64; 2], Subject)> = BTreeMap::new();
+    let all = std::iter::once((0, id)).chain(cohort.iter().map(|&(_, other)| (1, other)));
+    for (of, message) in all {
+        for (key, (ns, subject)) in typical::message(lifetimes, classification, leg, message) {
+            times.entry(key).or_insert(([0; 2], subject)).0[of] += ns;
+        }
+    }
+    let n = cohort.len().max(1) as u64;
+    let row = |(key, ([ns, usual], subject)): (Key, ([u64; 2], Subject))| {
+        let reference_ns = (usual + n / 2) / n;
+        let cause = causes.get(&key).copied();
+        let (leg, category, name, role) = key;
+        let more_ns = ns as i64 - reference_ns as i64;
+        Row { category, name, subject: Some(subject), role, leg, ns, reference_ns, more_ns, cause }
+    };
+    let mut rows: Vec<Row> = times.into_iter().map(row).filter(|r| r.ns > 0 || r.reference_ns > 0).collect();
+    rows.sort_by(|a, b| b.more_ns.cmp(&a.more_ns).then_with(|| (a.category, &a.name).cmp(&(b.category, &b.name))));
+    rows
 }
 
 /// The messages that it is compared with: the diagnosis's reference, or the middle ones where it has none.
 fn reference<'a>(ranked: &'a [(u64, u32)], diagnosis: &Diagnosis) -> &'a [(u64, u32)] {
     let slice = (diagnosis.reference.from, diagnosis.reference.to);
     let range = match diagnosis.reference.messages {
-        0 => crate::typical::median_ranks(ranked.len()),
-        _ => crate::focus::ranks(ranked.len(), slice),
+        0 => typical::median_ranks(ranked.len()),
+        _ => crate::cohorts::focus::ranks(ranked.len(), slice),
     };
     &ranked[range]
 }
@@ -261,7 +285,8 @@ pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
         0 => "the run has no messages".to_owned(),
         n => format!("ids go from 0 to {}", n - 1),
     };
-    let slowest: Vec<String> = ranked(lifetimes, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
+    let slowest: Vec<String> =
+        ranked(&lifetimes.messages, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
     let slowest = match slowest.is_empty() {
         true => format!("no message has a whole {} leg: try another --leg", leg.name()),
         false => format!("the slowest are {}", slowest.join(", ")),
@@ -298,13 +323,13 @@ mod tests {
         let lifetimes = run();
         let options = Options { leg: Leg::Receive, focus: (0.9, 1.0), bootstrap_rounds: 0, ..Options::default() };
         let (diagnosis, causes) =
-            crate::diagnose_with(&lifetimes, &options, &crate::Facts::default(), &crate::Beside::default())
+            crate::diagnose_with(&lifetimes, &options, &crate::Facts::default(), &crate::Inputs::default())
                 .expect("enough");
         let span =
             |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(1), role: Role::A, owner, begins: true };
         let from = 1_000 + 700_000;
         let path = [span(from, from + 5_000, 1), span(from + 5_000, from + 6_000, 0)];
-        show(&lifetimes, &options, id, &Beside { path: &path, diagnosis: &diagnosis, causes: &causes })
+        show(&lifetimes, &options, id, &Known { path: &path, diagnosis: &diagnosis, causes: &causes })
     }
 
     #[test]

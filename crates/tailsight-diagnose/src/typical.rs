@@ -6,15 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Frame, Leg, Lifetimes, Role};
+use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Role};
 
-use crate::causes::round_to;
-use crate::focus::{mean, ranks};
+use crate::advice::pathology;
+use crate::categories::unexplained;
+use crate::cause::{Category, Subject, names};
+use crate::cohorts::Cohort;
+use crate::cohorts::focus::{mean, ranks};
 use crate::model::{SlowMessage, Typical, TypicalRow};
-use crate::profile::{Cohort, Profile, Stands, each_part};
-use crate::rules::UNEXPLAINED;
-use crate::who::Known;
-use crate::{MIN_MESSAGES, Options, words};
+use crate::rows::classification::Classification;
+use crate::rows::profile::{Profile, Source, each_part};
+use crate::rows::round_to;
+use crate::{MIN_MESSAGES, Options};
 
 /// The messages that are called median.
 const MEDIAN: (f64, f64) = (0.45, 0.55);
@@ -24,59 +27,53 @@ const ADVISED: f64 = 0.1;
 const SLOWEST: usize = 10;
 
 /// What a row is keyed by: leg, category, name, role.
-pub type Key = (Leg, &'static str, String, Role);
+pub type Key = (Leg, Category, String, Role);
 
-/// Names owners, each only once.
-pub struct Names<'a> {
-    lifetimes: &'a Lifetimes,
-    options: &'a Options,
-    known: BTreeMap<(usize, Role, u32), Key>,
-    tasks: Known<'a>,
+/// Times by row, ns, with who or what had them.
+pub type Times = BTreeMap<Key, (u64, Subject)>;
+
+/// The row of an owner met in the leg `LEGS[segment]`.
+pub fn row_of(classification: &Classification<'_>, segment: usize, role: Role, owner: u32) -> (Key, Subject) {
+    let verdict = classification.at(segment, role, owner);
+    match verdict.category {
+        Category::Unexplained => without_owner(LEGS[segment]),
+        category => ((LEGS[segment], category, verdict.name.clone(), role), verdict.subject.clone()),
+    }
 }
 
-impl<'a> Names<'a> {
-    /// By the category table of the options.
-    pub fn new(lifetimes: &'a Lifetimes, options: &'a Options) -> Names<'a> {
-        Names { lifetimes, options, known: BTreeMap::new(), tasks: Known::new(lifetimes) }
-    }
+/// The row of what has no known owner.
+fn without_owner(leg: Leg) -> (Key, Subject) {
+    ((leg, Category::Unexplained, names::base(&unexplained()), Role::A), unexplained())
+}
 
-    /// The row of an owner met in the leg `LEGS[segment]`.
-    pub fn of(&mut self, segment: usize, role: Role, owner: u32) -> &Key {
-        let (lifetimes, options, tasks) = (self.lifetimes, self.options, &self.tasks);
-        self.known.entry((segment, role, owner)).or_insert_with(|| {
-            let (leg, of) = (tailsight_lifetime::LEGS[segment], &lifetimes.owners[owner as usize]);
-            let verdict = options.categories.classify_as(
-                of,
-                &tasks.of(owner as usize),
-                leg,
-                role,
-                &lifetimes.app,
-                &lifetimes.symbols,
-            );
-            match verdict.category {
-                UNEXPLAINED => (leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A),
-                category => (leg, category, verdict.name, role),
-            }
-        })
-    }
+fn add(times: &mut Times, (key, subject): (Key, Subject), ns: u64) {
+    times.entry(key).or_insert((0, subject)).0 += ns;
+}
 
-    /// A message's time by row, ns: they sum to its latency.
-    pub fn message(&mut self, id: u32) -> BTreeMap<Key, u64> {
-        let (lifetimes, leg) = (self.lifetimes, self.options.leg);
-        let mut out: BTreeMap<Key, u64> = BTreeMap::new();
-        let mut sum = 0;
-        each_part(lifetimes, id, leg, |segment, part| {
-            sum += part.ns;
-            *out.entry(self.of(segment, part.role, part.owner).clone()).or_default() += part.ns;
-        });
-        // Where a leg between the ends of the total was not seen, its time has no owner.
-        let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(sum);
-        if latency > sum {
-            let key = (leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A);
-            *out.entry(key).or_default() += latency - sum;
-        }
-        out
+/// A message's time by row, ns: they sum to its latency.
+pub fn message(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: Leg, id: u32) -> Times {
+    let mut out = Times::new();
+    let mut sum = 0;
+    each_part(lifetimes, id, leg, |segment, part| {
+        sum += part.ns;
+        add(&mut out, row_of(classification, segment, part.role, part.owner), part.ns);
+    });
+    // Where a leg between the ends of the total was not seen, its time has no owner.
+    let latency = lifetimes.messages[id as usize].latency(leg).unwrap_or(sum);
+    if latency > sum {
+        add(&mut out, without_owner(leg), latency - sum);
     }
+    out
+}
+
+/// A row of so many ns, which is such a share of the whole.
+fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: f64) -> TypicalRow {
+    TypicalRow { category, name, subject: Some(subject), role, leg, mean_ns, share, advice: vec![] }
+}
+
+/// Largest first; of equals by category and name.
+fn sort(rows: &mut [TypicalRow]) {
+    rows.sort_by(|a, b| b.mean_ns.cmp(&a.mean_ns).then_with(|| (a.category, &a.name).cmp(&(b.category, &b.name))));
 }
 
 /// The ranks of the median messages: p45..p55, or as many more around the median as make 20; all when there are fewer.
@@ -91,31 +88,66 @@ pub(crate) fn median_ranks(n: usize) -> std::ops::Range<usize> {
 }
 
 /// Where a median message spends its time. `ranked`: all complete messages by (latency, id).
-pub fn typical(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) -> Option<Typical> {
+pub fn typical(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    options: &Options,
+    ranked: &[(u64, u32)],
+) -> Option<Typical> {
     let range = median_ranks(ranked.len());
     let (n, all) = (range.len() as u64, ranked.len() as f64);
     if n == 0 {
         return None;
     }
     let cohort = &ranked[range.clone()];
-    // Summed by owner first and named once: a run may have tens of thousands of median messages.
-    let profile = Profile::new(lifetimes, options.leg, &Cohort::of(cohort), &Cohort::of(&[]));
-    let mut names = Names::new(lifetimes, options);
-    let mut sums: BTreeMap<Key, u64> = BTreeMap::new();
-    for slot in profile.met() {
-        if let Stands::Owner(leg, role, owner) = profile.stands_for(slot) {
-            let segment = tailsight_lifetime::LEGS.iter().position(|l| *l == leg).unwrap_or(0);
+    let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+    let sums = sums(lifetimes, classification, options.leg, cohort, sum_ns);
+    let queued_ns = queued_ns(lifetimes, options.leg, cohort);
+    let mean_ns = mean(sum_ns, n);
+    let scaled: Vec<i128> = sums.values().map(|&(ns, _)| i128::from(ns)).collect();
+    let means = round_to(&scaled, i128::from(n), mean_ns as i64);
+    let of = |((key, (ns, subject)), mean): ((Key, (u64, Subject)), i64)| {
+        let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
+        let mut row = row(key, subject, mean.max(0) as u64, share);
+        if share >= ADVISED {
+            row.advice = pathology(&row, queued_ns, &lifetimes.app);
+        }
+        row
+    };
+    let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(of).filter(|row| row.mean_ns > 0).collect();
+    sort(&mut rows);
+    Some(Typical { from: range.start as f64 / all, to: range.end as f64 / all, messages: n, mean_ns, rows })
+}
+
+/// The times of all of a cohort by row. Summed by owner first and named once: a run may have tens of thousands of median
+/// messages.
+fn sums(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    leg: Leg,
+    cohort: &[(u64, u32)],
+    sum_ns: u128,
+) -> Times {
+    let profile = Profile::new(lifetimes, leg, &Cohort::of(cohort), &Cohort::of(&[]));
+    let mut out = Times::new();
+    for slot in profile.occupied() {
+        if let Source::Owner(leg, role, owner) = profile.source(slot) {
+            let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
             let ns = u64::try_from(profile.focus[slot].ns).unwrap_or(0);
-            *sums.entry(names.of(segment, role, owner as u32).clone()).or_default() += ns;
+            add(&mut out, row_of(classification, segment, role, owner as u32), ns);
         }
     }
-    let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
-    let owned: u64 = sums.values().sum();
+    let owned: u64 = out.values().map(|(ns, _)| ns).sum();
     let rest = u64::try_from(sum_ns.saturating_sub(u128::from(owned))).unwrap_or(0);
     if rest > 0 {
-        *sums.entry((options.leg, UNEXPLAINED, UNEXPLAINED.to_owned(), Role::A)).or_default() += rest;
+        add(&mut out, without_owner(leg), rest);
     }
-    // How long each reply waited in the socket or the queueing discipline: a timer shows in the typical one, not in the mean.
+    out
+}
+
+/// How long the median reply waited in the socket or the queueing discipline, ns: a timer shows in the typical one, not in the
+/// mean.
+fn queued_ns(lifetimes: &Lifetimes, leg: Leg, cohort: &[(u64, u32)]) -> u64 {
     let waits: Vec<bool> = lifetimes
         .owners
         .iter()
@@ -123,56 +155,30 @@ pub fn typical(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) 
         .collect();
     let waited = |&(_, id): &(u64, u32)| {
         let mut ns = 0;
-        each_part(lifetimes, id, options.leg, |_, part| ns += if waits[part.owner as usize] { part.ns } else { 0 });
+        each_part(lifetimes, id, leg, |_, part| ns += if waits[part.owner as usize] { part.ns } else { 0 });
         ns
     };
     let mut queued: Vec<u64> = cohort.iter().map(waited).collect();
     queued.sort_unstable();
-    let mean_ns = mean(sum_ns, n);
-    let scaled: Vec<i128> = sums.values().map(|&ns| i128::from(ns)).collect();
-    let means = round_to(&scaled, i128::from(n), mean_ns as i64);
-    let queued_ns = queued[queued.len() / 2];
-    let row = |(((leg, category, name, role), ns), mean): ((Key, u64), i64)| {
-        let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
-        let mut row = TypicalRow {
-            category: category.into(),
-            name,
-            role,
-            leg,
-            mean_ns: mean.max(0) as u64,
-            share,
-            advice: vec![],
-        };
-        if share >= ADVISED {
-            row.advice = words::pathology(&row, queued_ns, &lifetimes.app);
-        }
-        row
-    };
-    let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(row).filter(|row| row.mean_ns > 0).collect();
-    rows.sort_by(|a, b| b.mean_ns.cmp(&a.mean_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name))));
-    Some(Typical { from: range.start as f64 / all, to: range.end as f64 / all, messages: n, mean_ns, rows })
+    queued[queued.len() / 2]
 }
 
 /// The slowest messages, each with where its time went. `ranked`: all complete messages by (latency, id).
-pub fn slowest(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) -> Vec<SlowMessage> {
-    let mut names = Names::new(lifetimes, options);
+pub fn slowest(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    leg: Leg,
+    ranked: &[(u64, u32)],
+) -> Vec<SlowMessage> {
     let one = |&(latency_ns, id): &(u64, u32)| {
-        let message = &lifetimes.messages[id as usize];
-        let part = |((leg, category, name, role), ns): (Key, u64)| TypicalRow {
-            category: category.into(),
-            name,
-            role,
-            leg,
-            mean_ns: ns,
-            share: ns as f64 / latency_ns.max(1) as f64,
-            advice: vec![],
-        };
-        let mut parts: Vec<TypicalRow> = names.message(id).into_iter().map(part).filter(|p| p.mean_ns > 0).collect();
-        parts.sort_by(|a, b| {
-            b.mean_ns.cmp(&a.mean_ns).then_with(|| (&a.category, &a.name).cmp(&(&b.category, &b.name)))
-        });
-        let flow = lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone());
-        SlowMessage { id, latency_ns, ahead: message.ahead, flow, parts }
+        let of = &lifetimes.messages[id as usize];
+        let part =
+            |(key, (ns, subject)): (Key, (u64, Subject))| row(key, subject, ns, ns as f64 / latency_ns.max(1) as f64);
+        let times = message(lifetimes, classification, leg, id);
+        let mut parts: Vec<TypicalRow> = times.into_iter().map(part).filter(|p| p.mean_ns > 0).collect();
+        sort(&mut parts);
+        let flow = lifetimes.flows.get(of.flow as usize).map_or_else(String::new, |f| f.name.clone());
+        SlowMessage { id, latency_ns, ahead: of.ahead, flow, parts }
     };
     ranked.iter().rev().take(SLOWEST).map(one).collect()
 }
@@ -180,6 +186,7 @@ pub fn slowest(lifetimes: &Lifetimes, options: &Options, ranked: &[(u64, u32)]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CategoryTable;
     use tailsight_lifetime::{Context, Flow, Message, Owner, Part};
     use tailsight_trace::FlowKey;
 
@@ -218,7 +225,8 @@ mod tests {
         let options = Options { leg: Leg::Total, ..Options::default() };
         let ranked: Vec<(u64, u32)> =
             lifetimes.messages.iter().map(|m| (m.latency(Leg::Total).expect("complete"), m.id)).collect();
-        typical(lifetimes, &options, &ranked).expect("messages")
+        let classification = Classification::new(lifetimes, &options.categories);
+        typical(lifetimes, &classification, &options, &ranked).expect("messages")
     }
 
     /// p50 was 41.9 ms, 41.2 ms of it Nagle's algorithm and a delayed acknowledgement, and it was never mentioned.
@@ -229,7 +237,7 @@ mod tests {
         assert_eq!(t.rows.iter().map(|r| r.mean_ns).sum::<u64>(), t.mean_ns);
         let first = &t.rows[0];
         assert_eq!((first.leg, first.mean_ns), (Leg::Transmit, 41_200_000));
-        assert!(first.category == "transmit-processing" && (first.share - 0.985_387).abs() < 1e-5, "{first:?}");
+        assert!(first.category == Category::TransmitProcessing && (first.share - 0.985_387).abs() < 1e-5, "{first:?}");
         assert!(first.advice.len() == 1 && first.advice[0].contains("TCP_NODELAY"), "{:?}", first.advice);
         assert!(first.advice[0].contains("python3"), "{:?}", first.advice);
         assert!(t.rows[1..].iter().all(|r| r.advice.is_empty()), "{:?}", t.rows);
@@ -260,9 +268,9 @@ mod tests {
     #[test]
     fn the_slowest_come_first_with_all_of_their_time() {
         let lifetimes = replies(12, 7_000);
-        let options = Options { leg: Leg::Total, ..Options::default() };
         let ranked: Vec<(u64, u32)> = (0..12).map(|id| (618_000, id)).collect();
-        let slowest = slowest(&lifetimes, &options, &ranked);
+        let table = CategoryTable::default();
+        let slowest = slowest(&lifetimes, &Classification::new(&lifetimes, &table), Leg::Total, &ranked);
         assert_eq!((slowest.len(), slowest[0].id), (10, 11));
         assert!(slowest.iter().all(|m| m.parts.iter().map(|p| p.mean_ns).sum::<u64>() == 618_000));
         assert_eq!(slowest[0].parts[0].mean_ns, 600_000);

@@ -23,7 +23,8 @@ pub use input::Facts;
 pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{
-    Context, Flow, Frame, Incomplete, LEGS, Leg, Message, Owner, OwnerId, Part, PathSpan, Role, Sent, SentKind, Who,
+    Context, Flow, Frame, FrameKind, Incomplete, LEGS, Leg, Message, NamedFrame, Owner, OwnerId, Part, PathSpan, Role,
+    Sent, SentKind, Who,
 };
 pub use tailsight_trace::meta::send_entry;
 

@@ -51,34 +51,35 @@ impl std::str::FromStr for Leg {
     }
 }
 
-/// Why a message could not be followed to its end. The texts are in the JSON of a diagnosis and stay what they are.
+/// Why a message could not be followed to its end. The texts are in the JSON of a diagnosis and stay what they are; the
+/// variants are in the order of their texts, which is that of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Incomplete {
     /// The kernel dropped it: no room in the socket, or its checksum was wrong.
     #[serde(rename = "dropped")]
     Dropped,
-    /// Its receive call is missing among the events.
-    #[serde(rename = "its receive call was not seen")]
-    ReceiveNotSeen,
-    /// Its send call is missing among the events.
-    #[serde(rename = "its send call was not seen")]
-    SendNotSeen,
     /// Its hand-over to the driver is missing among the events.
     #[serde(rename = "its hand-over to the driver was not seen")]
     TransmitNotSeen,
-    /// This host dropped its reply on its way out.
-    #[serde(rename = "its reply was dropped by this host")]
-    ReplyDropped,
     /// A receive call returned it, but its packets are missing among the events.
     #[serde(rename = "its packets were not seen")]
     PacketsNotSeen,
-    /// It was pending when the recording ended.
-    #[serde(rename = "not received before the recording ended")]
-    RecordingEnded,
+    /// Its receive call is missing among the events.
+    #[serde(rename = "its receive call was not seen")]
+    ReceiveNotSeen,
+    /// This host dropped its reply on its way out.
+    #[serde(rename = "its reply was dropped by this host")]
+    ReplyDropped,
+    /// Its send call is missing among the events.
+    #[serde(rename = "its send call was not seen")]
+    SendNotSeen,
     /// It was pending when its connection ended.
     #[serde(rename = "not read before the connection ended")]
     ConnectionEnded,
+    /// It was pending when the recording ended.
+    #[serde(rename = "not received before the recording ended")]
+    RecordingEnded,
     /// No thread of the target ever read from its flow: another process has it.
     #[serde(rename = "on a flow that the target never read")]
     NeverRead,
@@ -94,13 +95,13 @@ impl Incomplete {
     /// Every reason.
     pub const ALL: [Incomplete; 11] = [
         Incomplete::Dropped,
-        Incomplete::ReceiveNotSeen,
-        Incomplete::SendNotSeen,
         Incomplete::TransmitNotSeen,
-        Incomplete::ReplyDropped,
         Incomplete::PacketsNotSeen,
-        Incomplete::RecordingEnded,
+        Incomplete::ReceiveNotSeen,
+        Incomplete::ReplyDropped,
+        Incomplete::SendNotSeen,
         Incomplete::ConnectionEnded,
+        Incomplete::RecordingEnded,
         Incomplete::NeverRead,
         Incomplete::EventsLost,
         Incomplete::NotStamped,
@@ -527,84 +528,180 @@ pub struct Flow {
     pub messages: u32,
 }
 
+/// What kind a [`Frame`] is of. Its name begins the frame's name in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // As the variants of `Frame`.
+pub enum FrameKind {
+    Syscall,
+    Softirq,
+    Irq,
+    Vector,
+    Csd,
+    Work,
+    /// A packet of the message's own application.
+    OwnPacket,
+    /// A packet of another one.
+    Packet,
+    IdleState,
+    WakePending,
+    Runnable,
+    /// Asleep, interruptible.
+    Sleep,
+    /// Asleep, uninterruptible.
+    DiskSleep,
+    /// Asleep until block I/O is done.
+    IoSleep,
+    Stack,
+    WokenBy,
+    Peer,
+    Serving,
+    Throttled,
+    Stolen,
+    Reclaim,
+    FileSync,
+    KernelLock,
+    TcpHole,
+    RequestArriving,
+    Unseen,
+    ConnectionSetup,
+    Stopped,
+    TxQueued,
+    NicToDriver,
+    DriverToNic,
+    TxSocket,
+    TxQdisc,
+    TxRecovery,
+    TxDropped,
+    Migrate,
+}
+
+impl FrameKind {
+    /// Its name, and what stands behind a colon after it where that is not known (nothing: then neither does the colon).
+    fn text(self) -> (&'static str, &'static str) {
+        match self {
+            FrameKind::Syscall => ("sys", "?"),
+            FrameKind::Softirq => ("softirq", "?"),
+            FrameKind::Irq => ("irq", "?"),
+            FrameKind::Vector => ("vector", "?"),
+            FrameKind::Csd => ("csd", ""),
+            FrameKind::Work => ("work", ""),
+            FrameKind::OwnPacket => ("packet:own", "?"),
+            FrameKind::Packet => ("packet", "?"),
+            FrameKind::IdleState => ("idle-state", "?"),
+            FrameKind::WakePending => ("wake-pending", ""),
+            FrameKind::Runnable => ("runnable", ""),
+            FrameKind::Sleep => ("sleep", "?"),
+            FrameKind::DiskSleep => ("disk-sleep", "?"),
+            FrameKind::IoSleep => ("io-sleep", "?"),
+            FrameKind::Stack => ("in", "?"),
+            FrameKind::WokenBy => ("woken-by", "?"),
+            FrameKind::Peer => ("peer", "?"),
+            FrameKind::Serving => ("serving", ""),
+            FrameKind::Throttled => ("throttled", ""),
+            FrameKind::Stolen => ("stolen", ""),
+            FrameKind::Reclaim => ("reclaim", "?"),
+            FrameKind::FileSync => ("file-sync", ""),
+            FrameKind::KernelLock => ("kernel-lock", ""),
+            FrameKind::TcpHole => ("tcp-hole", ""),
+            FrameKind::RequestArriving => ("request-arriving", ""),
+            FrameKind::Unseen => ("unseen", ""),
+            FrameKind::ConnectionSetup => ("connection-setup", ""),
+            FrameKind::Stopped => ("stopped", ""),
+            FrameKind::TxQueued => ("tx-queued", ""),
+            FrameKind::NicToDriver => ("nic-to-driver", ""),
+            FrameKind::DriverToNic => ("driver-to-nic", ""),
+            FrameKind::TxSocket => ("tx-socket", ""),
+            FrameKind::TxQdisc => ("tx-qdisc", ""),
+            FrameKind::TxRecovery => ("tx-recovery", ""),
+            FrameKind::TxDropped => ("tx-dropped", "?"),
+            FrameKind::Migrate => ("migrate", "?"),
+        }
+    }
+
+    /// Its name, as it begins the names of frames.
+    pub fn name(self) -> &'static str {
+        self.text().0
+    }
+}
+
+/// A frame with its numbers and symbols looked up: it means the same outside of its run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NamedFrame {
+    /// What it is.
+    pub kind: FrameKind,
+    /// Which: the system call, softirq, function, task, server, port …; none where the kind says all or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+}
+
+impl std::fmt::Display for NamedFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, unknown) = self.kind.text();
+        match self.of.as_deref().unwrap_or(unknown) {
+            "" => f.write_str(kind),
+            of => write!(f, "{kind}:{of}"),
+        }
+    }
+}
+
 impl Frame {
     /// The frame as the output names it, e.g. `softirq:net_rx`, `sys:sendmsg`.
     pub fn name(&self, symbols: &[String]) -> String {
-        match *self {
-            Frame::Syscall { nr } => format!("sys:{}", syscall_name(nr)),
-            Frame::Softirq { vec, .. } => {
-                format!("softirq:{}", SOFTIRQS.get(usize::from(vec)).copied().unwrap_or("unknown"))
-            }
-            Frame::Irq { irq } => format!("irq:{irq}"),
-            Frame::Vector { which } => {
-                format!("vector:{}", VECTORS.get(usize::from(which)).copied().unwrap_or("unknown"))
-            }
-            Frame::Csd => "csd".into(),
-            Frame::Work { symbol } => match symbols.get(symbol as usize).filter(|s| !s.is_empty()) {
-                Some(name) => format!("work:{name}"),
-                None => "work".into(),
+        self.named(symbols).to_string()
+    }
+
+    /// What it is, and which.
+    pub fn named(&self, symbols: &[String]) -> NamedFrame {
+        let text = |symbol: u32| symbols.get(symbol as usize).map(String::as_str).filter(|s| !s.is_empty());
+        let symbol = |symbol: u32| text(symbol).map(str::to_owned);
+        let known = |names: &[&str], at: usize| Some(names.get(at).copied().unwrap_or("unknown").to_owned());
+        let call = |nr: u32| (nr != u32::MAX).then(|| syscall_name(nr));
+        let (kind, of) = match *self {
+            Frame::Syscall { nr } => (FrameKind::Syscall, call(nr)),
+            Frame::Softirq { vec, .. } => (FrameKind::Softirq, known(&SOFTIRQS, usize::from(vec))),
+            Frame::Irq { irq } => (FrameKind::Irq, Some(irq.to_string())),
+            Frame::Vector { which } => (FrameKind::Vector, known(&VECTORS, usize::from(which))),
+            Frame::Csd => (FrameKind::Csd, None),
+            Frame::Work { symbol: s } => (FrameKind::Work, symbol(s)),
+            Frame::Packet { own: true, port, .. } => (FrameKind::OwnPacket, Some(port.to_string())),
+            Frame::Packet { own: false, port, app } => match text(app).filter(|_| app != 0) {
+                Some(app) => (FrameKind::Packet, Some(format!("{app}:{port}"))),
+                None => (FrameKind::Packet, Some(port.to_string())),
             },
-            Frame::Packet { own: true, port, .. } => format!("packet:own:{port}"),
-            Frame::Packet { own: false, port, app } => {
-                match symbols.get(app as usize).filter(|s| app != 0 && !s.is_empty()) {
-                    Some(app) => format!("packet:{app}:{port}"),
-                    None => format!("packet:{port}"),
-                }
+            Frame::IdleState { state } => (FrameKind::IdleState, Some(state.to_string())),
+            Frame::WakePending => (FrameKind::WakePending, None),
+            Frame::Runnable => (FrameKind::Runnable, None),
+            Frame::SleepIn { nr, io: true, .. } => (FrameKind::IoSleep, call(nr)),
+            Frame::SleepIn { nr, uninterruptible: true, .. } => (FrameKind::DiskSleep, call(nr)),
+            Frame::SleepIn { nr, .. } => (FrameKind::Sleep, call(nr)),
+            Frame::Stack { symbol: s } => {
+                let innermost = text(s).and_then(|stack| stack.split(';').next()).filter(|f| !f.is_empty());
+                (FrameKind::Stack, innermost.map(str::to_owned))
             }
-            Frame::IdleState { state } => format!("idle-state:{state}"),
-            Frame::WakePending => "wake-pending".into(),
-            Frame::Runnable => "runnable".into(),
-            Frame::SleepIn { nr, uninterruptible, io } => {
-                let how = match (io, uninterruptible) {
-                    (true, _) => "io-sleep",
-                    (false, true) => "disk-sleep",
-                    (false, false) => "sleep",
-                };
-                format!("{how}:{}", syscall_name(nr))
-            }
-            Frame::Stack { symbol } => {
-                let stack = symbols.get(symbol as usize).map_or("", String::as_str);
-                format!("in:{}", stack.split(';').next().filter(|f| !f.is_empty()).unwrap_or("?"))
-            }
-            Frame::WokenBy { symbol } => {
-                format!(
-                    "woken-by:{}",
-                    symbols.get(symbol as usize).filter(|s| !s.is_empty()).map_or("?", String::as_str)
-                )
-            }
-            Frame::Peer { symbol } => {
-                let peer = symbols.get(symbol as usize).filter(|s| !s.is_empty());
-                format!("peer:{}", peer.map_or("?", String::as_str))
-            }
-            Frame::Serving => "serving".into(),
-            Frame::Throttled => "throttled".into(),
-            Frame::Stolen => "stolen".into(),
-            Frame::Reclaim { which } => {
-                format!("reclaim:{}", RECLAIM_KINDS.get(usize::from(which)).unwrap_or(&"unknown"))
-            }
-            Frame::KernelLock => "kernel-lock".into(),
-            Frame::FileSync => "file-sync".into(),
-            Frame::TcpHole => "tcp-hole".into(),
-            Frame::Unseen => "unseen".into(),
-            Frame::RequestArriving => "request-arriving".into(),
-            Frame::ConnectionSetup => "connection-setup".into(),
-            Frame::Stopped => "stopped".into(),
-            Frame::TxQueued => "tx-queued".into(),
-            Frame::NicToDriver => "nic-to-driver".into(),
-            Frame::DriverToNic => "driver-to-nic".into(),
-            Frame::TxSocket => "tx-socket".into(),
-            Frame::TxQdisc => "tx-qdisc".into(),
-            Frame::TxRecovery => "tx-recovery".into(),
-            Frame::TxDropped { symbol } => {
-                format!(
-                    "tx-dropped:{}",
-                    symbols.get(symbol as usize).filter(|s| !s.is_empty()).map_or("?", String::as_str)
-                )
-            }
-            Frame::Migrate { why } => {
-                format!("migrate:{}", MIGRATE_REASONS.get(usize::from(why)).copied().unwrap_or("unknown"))
-            }
-        }
+            Frame::WokenBy { symbol: s } => (FrameKind::WokenBy, symbol(s)),
+            Frame::Peer { symbol: s } => (FrameKind::Peer, symbol(s)),
+            Frame::Serving => (FrameKind::Serving, None),
+            Frame::Throttled => (FrameKind::Throttled, None),
+            Frame::Stolen => (FrameKind::Stolen, None),
+            Frame::Reclaim { which } => (FrameKind::Reclaim, known(&RECLAIM_KINDS, usize::from(which))),
+            Frame::KernelLock => (FrameKind::KernelLock, None),
+            Frame::FileSync => (FrameKind::FileSync, None),
+            Frame::TcpHole => (FrameKind::TcpHole, None),
+            Frame::Unseen => (FrameKind::Unseen, None),
+            Frame::RequestArriving => (FrameKind::RequestArriving, None),
+            Frame::ConnectionSetup => (FrameKind::ConnectionSetup, None),
+            Frame::Stopped => (FrameKind::Stopped, None),
+            Frame::TxQueued => (FrameKind::TxQueued, None),
+            Frame::NicToDriver => (FrameKind::NicToDriver, None),
+            Frame::DriverToNic => (FrameKind::DriverToNic, None),
+            Frame::TxSocket => (FrameKind::TxSocket, None),
+            Frame::TxQdisc => (FrameKind::TxQdisc, None),
+            Frame::TxRecovery => (FrameKind::TxRecovery, None),
+            Frame::TxDropped { symbol: s } => (FrameKind::TxDropped, symbol(s)),
+            Frame::Migrate { why } => (FrameKind::Migrate, known(&MIGRATE_REASONS, usize::from(why))),
+        };
+        NamedFrame { kind, of }
     }
 }
 
@@ -644,6 +741,7 @@ mod tests {
         let texts: Vec<String> = Incomplete::ALL.iter().map(|r| serde_json::to_string(r).expect("text")).collect();
         let said: Vec<String> = Incomplete::ALL.iter().map(|r| format!("{:?}", r.text())).collect();
         assert_eq!(texts, said);
+        assert!(texts.is_sorted() && Incomplete::ALL.is_sorted(), "the JSON has them by text, whoever sorts them");
         assert_eq!(Incomplete::EventsLost.text(), "on its way while events were lost");
         assert_eq!(Incomplete::Dropped.text(), "dropped");
     }

@@ -2,7 +2,7 @@
 //! `cargo run -p tailsight-report --example run -- RUN [FROM TO] [WIDTH] [FILE.html] [AGAINST]`. FROM and TO are quantiles of the
 //! focus. For looking at the output on small runs that the command line would refuse.
 
-use tailsight_diagnose::{Beside, Facts, Options, diagnose_with};
+use tailsight_diagnose::{Facts, Inputs, Options, diagnose_with};
 use tailsight_lifetime::{Analysis, Leg};
 use tailsight_report::{html, terminal};
 use tailsight_trace::Run;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .transpose()?;
     let path = |id| analysis.path(id, options.leg);
-    let beside = Beside { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)) };
+    let beside = Inputs { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)) };
     let lifetimes = &analysis.lifetimes;
     let (diagnosis, causes) = diagnose_with(lifetimes, &options, &facts, &beside)?;
     let style = terminal::Style { color: false, width };

@@ -1,22 +1,34 @@
-//! Words for what the data names shortly: contexts of a core, and the functions that messages queue in.
+//! Words for the contexts of a core.
 //!
-//! In: the names of `more` in a diagnosis. Out: text for the terminal and the page.
+//! In: what ran on a core, of `more` in a diagnosis. Out: text for the terminal and the page.
 
 use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::model::CoreContexts;
+use tailsight_lifetime::Context;
 
-/// What ran on a core, in words: `own` is the application's thread working for the message, `ahead` for those before it.
-pub(crate) fn context(d: &Diagnosis, name: &str) -> String {
-    let app = if d.app.is_empty() { "the target" } else { &d.app };
-    match name {
-        "own" => format!("{app} for the message"),
-        "ahead" => format!("{app} for others before it"),
-        "blocked" => "asleep".into(),
-        "unknown" => "not known".into(),
-        "profiler" => "tailsight's hooks".into(),
-        other => match other.strip_prefix("sibling:") {
-            Some(thread) => format!("{thread} (other thread)"),
-            None => other.to_owned(),
-        },
+/// What ran on a core: its name, the same in words, and its part of the core's time.
+pub(crate) fn contexts<'a>(d: &Diagnosis, core: &'a CoreContexts) -> impl Iterator<Item = (&'a str, String, f64)> {
+    // A diagnosis by an older version has only the names.
+    let kinds = core.kinds.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    let of = |((name, part), kind): (&'a (String, f64), Option<&Context>)| {
+        let words = kind.map_or_else(|| name.clone(), |kind| context(&d.app, kind));
+        (name.as_str(), words, *part)
+    };
+    core.contexts.iter().zip(kinds).map(of).collect::<Vec<_>>().into_iter()
+}
+
+/// `own` is the application's thread working for the message, `ahead` for those before it.
+fn context(app: &str, kind: &Context) -> String {
+    let app = if app.is_empty() { "the target" } else { app };
+    match kind {
+        Context::Own => format!("{app} for the message"),
+        Context::Ahead => format!("{app} for others before it"),
+        Context::Sibling { comm } => format!("{comm} (other thread)"),
+        Context::Foreign { comm, .. } => comm.clone(),
+        Context::Profiler => "tailsight's hooks".into(),
+        Context::Idle => "idle".into(),
+        Context::Blocked => "asleep".into(),
+        Context::Unknown => "not known".into(),
     }
 }
 
@@ -26,17 +38,11 @@ mod tests {
 
     #[test]
     fn contexts_say_whose_time_it_was() {
-        let d: Diagnosis = serde_json::from_value(serde_json::json!({
-            "schema": 1, "run": "r", "app": "redis", "leg": "receive",
-            "messages": {"total": 0, "complete": 0, "incomplete": {}}, "latency_ns": {},
-            "focus": {"from": 0.99, "to": 1.0, "messages": 0, "mean_ns": 0},
-            "reference": {"from": 0.45, "to": 0.55, "messages": 0, "mean_ns": 0},
-            "causes": [], "coverage": {"overall": 1.0, "p50": 1.0, "min": 1.0},
-            "loss": {"events": 0, "clock_error_ns": 0}, "overhead": {"ns_per_event": 0.0, "events": 0},
-        }))
-        .expect("the contract");
-        assert_eq!(context(&d, "own"), "redis for the message");
-        assert_eq!(context(&d, "sibling:bio_1"), "bio_1 (other thread)");
-        assert_eq!(context(&d, "nginx"), "nginx");
+        let foreign = |comm: &str| Context::Foreign { comm: comm.into(), kernel: false };
+        assert_eq!(context("redis", &Context::Own), "redis for the message");
+        assert_eq!(context("redis", &Context::Sibling { comm: "bio_1".into() }), "bio_1 (other thread)");
+        assert_eq!(context("redis", &foreign("nginx")), "nginx");
+        // A task may be called like a context.
+        assert_eq!(context("redis", &foreign("own")), "own");
     }
 }

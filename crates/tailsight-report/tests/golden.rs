@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tailsight_diagnose::model::Diagnosis;
-use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Facts, Options, diagnose_with};
+use tailsight_diagnose::{Category, CategoryTable, CauseOf, Facts, Inputs, Options, diagnose_with};
 use tailsight_lifetime::{Analysis, Leg, Role};
 use tailsight_report::html;
 use tailsight_report::terminal::{Style, diagnosis_of, more};
@@ -30,7 +30,7 @@ fn open(name: &str) -> (Run, Analysis) {
 fn diagnosed(analysis: &Analysis, leg: Leg) -> (Diagnosis, CauseOf) {
     let options = Options { focus: (0.6, 1.0), reference: (0.1, 0.5), leg, more: true, ..Options::default() };
     let path = |id| analysis.path(id, leg);
-    let beside = Beside { path: Some(&path), against: None };
+    let beside = Inputs { path: Some(&path), against: None };
     let facts = Facts { run: "run".into(), cpus: Some(2), ..Facts::default() };
     diagnose_with(&analysis.lifetimes, &options, &facts, &beside).expect("enough messages")
 }
@@ -48,8 +48,8 @@ fn the_send_path_is_not_the_applications_own_time() {
                 let owner = &lifetimes.owners[part.owner as usize];
                 let verdict = table.classify(owner, Leg::Transmit, part.role, &lifetimes.app, &lifetimes.symbols);
                 match verdict.category {
-                    "transmit-processing" => sending += part.ns,
-                    "app-processing" => own += part.ns,
+                    Category::TransmitProcessing => sending += part.ns,
+                    Category::AppProcessing => own += part.ns,
                     _ => {}
                 }
             }

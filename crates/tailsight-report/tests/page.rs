@@ -1,8 +1,9 @@
 //! The page: self-contained, safe against hostile names, and with all of its data in it.
 
 use serde_json::Value;
+use tailsight_diagnose::cause::Subject;
 use tailsight_diagnose::model::{Cluster, CoreContexts, More};
-use tailsight_lifetime::{Leg, Message};
+use tailsight_lifetime::{Context, Leg, Message};
 use tailsight_report::html;
 use tailsight_trace::meta::Device;
 
@@ -101,14 +102,21 @@ fn a_hostile_task_name_is_only_a_name() {
 #[test]
 fn hostile_names_of_groups_devices_and_contexts_are_only_names() {
     let mut run = synthetic::run(2_000);
-    let context = CoreContexts { cpu: Some(0), share: 1.0, contexts: vec![(format!("sibling:{HOSTILE}"), 1.0)] };
+    let context = CoreContexts {
+        cpu: Some(0),
+        share: 1.0,
+        contexts: vec![(format!("sibling:{HOSTILE}"), 1.0)],
+        kinds: vec![Some(Context::Sibling { comm: HOSTILE.into() })],
+    };
     run.diagnosis.more = Some(More { cores: [vec![context], vec![]], ..More::default() });
     let mut chance = run.diagnosis.causes[0].clone();
     chance.name = HOSTILE.into();
     run.diagnosis.clusters.push(Cluster {
         rank: 1,
-        category: chance.category.clone(),
+        category: chance.category,
         name: HOSTILE.into(),
+        subject: Some(Subject::Task { name: HOSTILE.into() }),
+        frames: vec![],
         role: chance.role,
         messages: 1,
         mean_ns: 1,

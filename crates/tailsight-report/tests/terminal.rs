@@ -1,7 +1,9 @@
 //! Snapshots of the terminal at 80 and 120 columns, and what must hold at every width.
 
 use serde_json::json;
-use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::cause::Subject;
+use tailsight_diagnose::{Category, Diagnosis};
+use tailsight_lifetime::{FrameKind, NamedFrame};
 use tailsight_report::terminal::{Style, diagnosis, diagnosis_of, record_summary};
 use tailsight_trace::meta::State;
 
@@ -23,7 +25,7 @@ fn example() -> Diagnosis {
     );
     serde_json::from_value(json!({
         "schema": 1, "run": "tailsight-demo/run", "app": "memcached", "leg": "receive",
-        "messages": {"total": 4802, "complete": 4790, "incomplete": {"no receive call": 8, "cut by the end of the run": 4}},
+        "messages": {"total": 4802, "complete": 4790, "incomplete": {"its receive call was not seen": 8, "not received before the recording ended": 4}},
         "latency_ns": {"mean": 61_000, "p50": 17_234, "p90": 31_020, "p99": 1_021_000, "p99.9": 2_061_000, "max": 2_412_000},
         "focus": {"from": 0.99, "to": 1.0, "messages": 48, "mean_ns": 2_061_000},
         "reference": {"from": 0.45, "to": 0.55, "messages": 479, "mean_ns": 19_200},
@@ -93,7 +95,7 @@ fn no_line_is_wider_than_the_terminal_except_commands() {
 fn names_are_whole_at_every_width_and_bars_give_way() {
     let names = ["interference", "nginx", "receive-processing", "packet:8088", "hol-blocking", "wakeup-delay"];
     let mut long = example();
-    long.causes[1].category = "app-processing".into();
+    long.causes[1].category = Category::AppProcessing;
     long.causes[1].name = "waits in epoll_pwait for python3".into();
     for width in 60..=140 {
         let text = diagnosis(&example(), &plain(width));
@@ -228,14 +230,16 @@ fn unexplained_is_never_folded_however_small() {
 fn rows_that_are_no_causes_and_groups() {
     let mut d = example();
     let mut chance = d.causes[1].clone();
-    (chance.category, chance.name, chance.share) = ("not-significant".into(), "not significant".into(), 0.002);
+    (chance.category, chance.name, chance.share) = (Category::NotSignificant, "not significant".into(), 0.002);
     let last = d.causes.len() - 1;
     d.causes.insert(last, chance);
     d.causes[1].inferred = true;
     let cluster = |rank: u32, name: &str, messages| tailsight_diagnose::model::Cluster {
         rank,
-        category: "interference".into(),
+        category: Category::Interference,
         name: name.into(),
+        subject: None,
+        frames: vec![],
         role: tailsight_lifetime::Role::A,
         messages,
         mean_ns: 2_000_000,
@@ -274,8 +278,10 @@ fn a_process_is_said_with_its_threads() {
 #[test]
 fn a_chain_of_frames_is_said_in_words() {
     let mut d = example();
-    d.causes[1].category = "lock-wait".into();
+    d.causes[1].category = Category::LockWait;
     d.causes[1].name = "lab-holder holds it/sleep:clock_nanosleep".into();
+    d.causes[1].subject = Some(Subject::Holder { name: "lab-holder".into() });
+    d.causes[1].frames = vec![NamedFrame { kind: FrameKind::Sleep, of: Some("clock_nanosleep".into()) }];
     let text = diagnosis(&d, &plain(140));
     assert!(text.contains("lock-wait     held by lab-holder, which slept in clock_nanosleep"), "{text}");
     let text = diagnosis(&d, &plain(80));

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use tailsight_diagnose::focus::{percent, ranks, widened};
-use tailsight_diagnose::{Beside, CategoryTable, CauseOf, Diagnosis, Error, MIN_MESSAGES, Options};
+use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
+use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options};
 use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
 
@@ -77,7 +77,7 @@ pub fn chosen(options: Options, question: Option<&Question>, opened: &Opened, ag
     let messages = &opened.analysis.lifetimes.messages;
     let (leg, why) = match question.and_then(|q| q.leg) {
         Some(leg) => (leg, None),
-        None => tailsight_diagnose::legs::usual(messages),
+        None => tailsight_diagnose::cohorts::legs::usual(messages),
     };
     let mut options = Options { leg, ..options };
     options.remarks.extend(why);
@@ -219,11 +219,11 @@ pub fn diagnose_against(
     }
     let path = |id| opened.analysis.path(id, options.leg);
     let name = against.map(|other| other.run.dir.display().to_string());
-    let beside =
-        Beside { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
+    let inputs =
+        Inputs { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &beside) {
+    match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs) {
         // Causes cannot be said; all the rest can.
         Err(why @ Error::NotEnough { .. }) => {
             Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))

@@ -225,32 +225,29 @@ fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)>
 
 /// How a cause shows in the raw events; `None` when no event of today's recorder could show it.
 fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
-    // `lab-hog/user` is the task lab-hog with what it did; a kernel thread's name goes on with its core (`kworker/0:1`).
-    // What is inferred says so in brackets (`migration (cold caches)`).
-    let stem = cause.name.split(" in ").next().unwrap_or(&cause.name);
-    let stem = stem.strip_suffix(" (cold caches)").unwrap_or(stem);
+    let (kind, name) = (cause.subject.kind.as_str(), cause.subject.name.as_str());
     let kernel = cause.category == "os-threads";
     Some(match cause.category.as_str() {
         // Any event there was written by one of its hooks.
-        "profiler" if stem == "tailsight's hooks" => Look::Event(Box::new(|_| true)),
+        "profiler" if kind != "task" => Look::Event(Box::new(|_| true)),
         "interference" | "os-threads" | "profiler" => {
-            let fits =
-                |comm: &str| comm == stem || stem.starts_with(&format!("{comm}/")) || kernel && comm.starts_with(stem);
+            let name = if kind == "after-migration" { "migration" } else { name };
+            // A kernel thread's name goes on with its core (`kworker/0:1`).
+            let fits = |comm: &str| comm == name || kernel && !name.is_empty() && comm.starts_with(name);
             let mut tids: HashSet<u32> = names.iter().filter(|(_, comm)| fits(comm)).map(|(tid, _)| *tid).collect();
             // A cause that is a process is called like its first thread, or has its number: any of its threads will do.
             let leads = |tgid: &u32| cause.pids.contains(tgid) || tids.contains(tgid);
             let more: Vec<u32> = threads.iter().filter(|(_, tgid)| leads(tgid)).map(|(tid, _)| *tid).collect();
             tids.extend(more);
             // A task whose name the recording missed is named by its number.
-            tids.extend(stem.strip_prefix("tid ").and_then(|tid| tid.parse::<u32>().ok()));
+            tids.extend(name.strip_prefix("tid ").and_then(|tid| tid.parse::<u32>().ok()));
             tids.remove(&0);
             Look::Tasks(tids)
         }
-        "wakeup-delay" if stem.contains("idle") => Look::Idle,
+        "wakeup-delay" if name == "idle" || cause.frames.iter().any(|kind| kind == "idle-state") => Look::Idle,
         "interrupts" => {
-            let name = stem.to_owned();
-            // The longest: `call_function` is also the beginning of `call_function_single`.
-            let vector = (0..VECTORS.len()).filter(|i| name.contains(VECTORS[*i])).max_by_key(|i| VECTORS[*i].len());
+            let frame = &cause.subject.frame;
+            let vector = VECTORS.iter().position(|vector| frame.kind == "vector" && *vector == frame.of);
             Look::Event(Box::new(move |event| match event.kind() {
                 Some(Kind::VectorEntry) => vector.is_none_or(|vector| usize::from(event.aux) == vector),
                 Some(Kind::IrqEntry) => vector.is_none(),
@@ -260,7 +257,7 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
         }
         // On the receive core that is the message's own way through the stack (docs/categories.md): nobody else's event would
         // show it, and its own ones show nothing.
-        "receive-processing" if cause.role == "R" && stem.starts_with("net_rx") => return None,
+        "receive-processing" if cause.role == "R" && name == "net_rx" => return None,
         "receive-processing" => Look::Packets,
         "hol-blocking" => Look::Calls,
         "paging" => Look::Event(Box::new(|event| {
@@ -386,6 +383,7 @@ fn messages(run: &Run, leg: &str, wanted: &HashSet<u32>) -> anyhow::Result<BTree
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::{Frame, Subject};
     use super::*;
 
     fn switch(ts: u64, previous: u32, next: u32) -> Event {
@@ -455,6 +453,26 @@ mod tests {
         ]
     }
 
+    /// A task, a packet (`packet:APPLICATION:PORT`), or what the category table has a name for.
+    fn named(category: &str, name: &str) -> Named {
+        let packet = name.strip_prefix("packet:").map(|of| Frame { kind: "packet".into(), of: of.into() });
+        let kind = match (&packet, category) {
+            (Some(_), _) => "frame",
+            (None, "interference") => "task",
+            (None, _) => "named",
+        };
+        let subject = Subject { kind: kind.into(), name: name.into(), frame: packet.unwrap_or_default() };
+        Named {
+            category: category.into(),
+            subject,
+            role: "A".into(),
+            share: 0.5,
+            deviation_ns: 1,
+            evidence: vec![0],
+            ..Named::default()
+        }
+    }
+
     fn is_found(category: &str, name: &str, more: &[Event]) -> bool {
         let mut events = own_events();
         events.extend_from_slice(more);
@@ -471,16 +489,7 @@ mod tests {
             cores: [3; 3],
         };
         assert!(message.is_in_events(&cores));
-        let cause = Named {
-            category: category.into(),
-            name: name.into(),
-            role: "A".into(),
-            share: 0.5,
-            deviation_ns: 1,
-            evidence: vec![0],
-            ..Named::default()
-        };
-        let look = look(&Names::new(), &Threads::new(), &cause).unwrap();
+        let look = look(&Names::new(), &Threads::new(), &named(category, name)).unwrap();
         look.is_in(3, &message, &cores, &turns(&cores))
     }
 
@@ -516,15 +525,7 @@ mod tests {
 
     #[test]
     fn the_messages_own_way_through_the_stack_is_not_looked_for() {
-        let cause = |role: &str, name: &str| Named {
-            category: "receive-processing".into(),
-            name: name.into(),
-            role: role.into(),
-            share: 0.5,
-            deviation_ns: 1,
-            evidence: vec![0],
-            ..Named::default()
-        };
+        let cause = |role: &str, name: &str| Named { role: role.into(), ..named("receive-processing", name) };
         assert!(look(&Names::new(), &Threads::new(), &cause("R", "net_rx")).is_none());
         assert!(look(&Names::new(), &Threads::new(), &cause("R", "packet:other:80")).is_some());
         assert!(look(&Names::new(), &Threads::new(), &cause("A", "net_rx")).is_some());
@@ -536,12 +537,38 @@ mod tests {
         let names = Names::from([(30, "rustc".into()), (31, "lto cgu.01".into()), (40, "other".into())]);
         let threads = Threads::from([(30, 30), (31, 30), (40, 40), (51, 50)]);
         let tids = |name: &str, pids: Vec<u32>| {
-            let cause = Named { category: "interference".into(), name: name.into(), pids, ..Named::default() };
+            let cause = Named { pids, ..named("interference", name) };
             let Some(Look::Tasks(tids)) = look(&names, &threads, &cause) else { panic!("tasks are looked for") };
             tids.into_iter().collect::<std::collections::BTreeSet<u32>>().into_iter().collect::<Vec<u32>>()
         };
         assert_eq!(tids("rustc", vec![]), [30, 31]);
         assert_eq!(tids("container:abc", vec![50]), [51]);
         assert_eq!(tids("lto cgu.01", vec![]), [31], "a thread's name is that thread's");
+    }
+
+    /// `call_function` is also the beginning of `call_function_single`, and a name was searched for both.
+    #[test]
+    fn what_is_looked_for_is_told_by_the_structure() {
+        let vector = |of: &str| Frame { kind: "vector".into(), of: of.into() };
+        let subject = |frame| Subject { kind: "frame".into(), frame, ..Subject::default() };
+        let of = |frame| Named { category: "interrupts".into(), subject: subject(frame), ..Named::default() };
+        let entry = |which: &str| {
+            let aux = VECTORS.iter().position(|vector| *vector == which).unwrap() as u16;
+            Event { kind: Kind::VectorEntry as u8, aux, ..Event::default() }
+        };
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &of(vector("call_function"))) else {
+            panic!("an event is looked for")
+        };
+        assert!(is(&entry("call_function")) && !is(&entry("call_function_single")));
+        let wakeup = |name: &str, frames: &[&str]| Named {
+            category: "wakeup-delay".into(),
+            subject: Subject { kind: "named".into(), name: name.into(), ..Subject::default() },
+            frames: frames.iter().map(|&kind| kind.to_owned()).collect(),
+            ..Named::default()
+        };
+        let look = |cause: &Named| look(&Names::new(), &Threads::new(), cause);
+        assert!(matches!(look(&wakeup("idle", &[])), Some(Look::Idle)));
+        assert!(matches!(look(&wakeup("wake-pending", &["idle-state"])), Some(Look::Idle)));
+        assert!(look(&wakeup("runnable", &[])).is_none());
     }
 }

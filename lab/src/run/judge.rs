@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
 
@@ -54,6 +54,32 @@ pub struct Named {
     pub root: Vec<(String, String)>,
     /// Of a cause that is a process, or several of one name: their pids.
     pub pids: Vec<u32>,
+    /// Who or what it is, as data.
+    pub subject: Subject,
+    /// The kinds of the frames that its name goes on with.
+    pub frames: Vec<String>,
+}
+
+/// Who or what a cause is, as `diagnose --json` has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Subject {
+    /// `task`, `frame`, `named` …
+    pub kind: String,
+    /// Of a task its name; of what the category table has a name for, that.
+    pub name: String,
+    /// Of a frame, which.
+    pub frame: Frame,
+}
+
+/// A frame of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// `vector`, `softirq` …
+    pub kind: String,
+    /// Which.
+    pub of: String,
 }
 
 /// A share beside its truth.
@@ -96,6 +122,8 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
                 .map(|root| (text(root, "category"), text(root, "name")))
                 .collect(),
             pids: numbers(&cause["who"]["pids"]),
+            subject: Subject::deserialize(&cause["subject"]).unwrap_or_default(),
+            frames: cause["frames"].as_array().into_iter().flatten().map(|frame| text(frame, "kind")).collect(),
         })
         .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
         .collect()

@@ -3,7 +3,8 @@
 
 use tailsight_lifetime::{Frame, Owner};
 
-use super::Met;
+use crate::cause::How;
+use crate::rows::attribution::Occurrence;
 
 /// Whether the time was spent in a handler that followed an interrupt, and not on a packet of the application itself.
 pub fn is_interrupt(owner: &Owner) -> bool {
@@ -14,6 +15,6 @@ pub fn is_interrupt(owner: &Owner) -> bool {
 }
 
 /// A minority of the ordinary messages has it: unexpected; else it is there more often, or longer each time.
-pub fn how(met: &Met) -> &'static str {
-    if met.usual < 0.5 { "unexpected" } else { super::functions::how(met) }
+pub fn how(met: &Occurrence) -> How {
+    if met.usual < 0.5 { How::Unexpected } else { super::functions::how(met) }
 }

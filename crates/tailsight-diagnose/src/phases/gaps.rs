@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Lifetimes, OwnerId, PathSpan};
 
-use super::{Phase, phase_of};
-
-/// How a gap is found.
-pub fn how() -> &'static str {
-    "gap"
-}
+use super::phase_of;
+use crate::cause::Phase;
 
 /// What came before the gaps of these owners on the paths of some messages: the most frequent, with how many of the gaps
 /// began so. A gap's own frames say what was slept in; this says what led there.
@@ -42,7 +38,7 @@ pub fn before(
         }
     }
     let (name, n) = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    Some(format!("{} ({n} of {all})", crate::rules::shown(&name)))
+    Some(format!("{} ({n} of {all})", crate::categories::shown(&name)))
 }
 
 fn asleep_in(owner: &tailsight_lifetime::Owner) -> Option<String> {

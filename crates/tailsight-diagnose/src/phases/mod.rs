@@ -13,55 +13,13 @@ pub mod contexts;
 pub mod functions;
 pub mod gaps;
 pub mod overlaps;
+pub mod root;
 
 use tailsight_lifetime::{Context, Frame, Lifetimes, Owner};
 
-use crate::profile::{Profile, Stands};
-
-/// What both cohorts met of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Met {
-    /// Beginnings in a message, on average: focus, reference.
-    pub times: [f64; 2],
-    /// Mean ns of a message: focus, reference.
-    pub mean_ns: [f64; 2],
-    /// Fraction of the reference messages that have it above the granularity.
-    pub usual: f64,
-}
-
-/// Which phase found a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// 1.
-    Contexts,
-    /// 2.
-    Gaps,
-    /// 3.
-    Functions,
-    /// 4.
-    Overlaps,
-}
-
-impl Phase {
-    /// Its name in the output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Contexts => "contexts",
-            Phase::Gaps => "gaps",
-            Phase::Functions => "functions",
-            Phase::Overlaps => "overlaps",
-        }
-    }
-}
-
-/// What a phase says about a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which.
-    pub phase: Phase,
-    /// `unexpected`, `slower`, `more-frequent`, `gap` or `overlap`; of a row that the focus has less of, `less`.
-    pub how: &'static str,
-}
+use crate::cause::{Finding, How, Phase};
+use crate::rows::attribution::Occurrence;
+use crate::rows::profile::{Profile, Source};
 
 /// The phase that an owner's time belongs to.
 pub fn phase_of(owner: &Owner) -> Phase {
@@ -78,28 +36,34 @@ pub fn phase_of(owner: &Owner) -> Phase {
 }
 
 /// The phase that found a row of these slots, and how: the phase of most of its deviation decides.
-pub fn finding(lifetimes: &Lifetimes, profile: &Profile, slots: &[usize], cohorts: (f64, f64), met: &Met) -> Finding {
+pub fn finding(
+    lifetimes: &Lifetimes,
+    profile: &Profile,
+    slots: &[usize],
+    cohorts: (f64, f64),
+    occurrence: &Occurrence,
+) -> Finding {
     let mut by_phase = [0.0f64; 4];
     for &slot in slots {
-        let phase = match profile.stands_for(slot) {
-            Stands::Owner(_, _, owner) => phase_of(&lifetimes.owners[owner]),
-            Stands::Derived(_) => Phase::Functions,
+        let phase = match profile.source(slot) {
+            Source::Owner(_, _, owner) => phase_of(&lifetimes.owners[owner]),
+            Source::Derived(_) => Phase::Functions,
         };
-        let of = |sums: &[crate::profile::Sum], n: f64| sums[slot].ns as f64 / n;
+        let of = |sums: &[crate::rows::profile::Sum], n: f64| sums[slot].ns as f64 / n;
         by_phase[phase as usize] += (of(&profile.focus, cohorts.0) - of(&profile.reference, cohorts.1)).abs();
     }
     let all = [Phase::Contexts, Phase::Gaps, Phase::Functions, Phase::Overlaps];
     // The first of equals.
     let phase = all.into_iter().rev().max_by(|a, b| by_phase[*a as usize].total_cmp(&by_phase[*b as usize]));
     let phase = phase.unwrap_or(Phase::Functions);
-    let how = if met.mean_ns[0] < met.mean_ns[1] {
-        "less"
+    let how = if occurrence.mean_ns[0] < occurrence.mean_ns[1] {
+        How::Less
     } else {
         match phase {
-            Phase::Contexts => contexts::how(met),
-            Phase::Gaps => gaps::how(),
-            Phase::Functions => functions::how(met),
-            Phase::Overlaps => overlaps::how(),
+            Phase::Contexts => contexts::how(occurrence),
+            Phase::Gaps => How::Gap,
+            Phase::Functions => functions::how(occurrence),
+            Phase::Overlaps => How::Overlap,
         }
     };
     Finding { phase, how }

@@ -8,11 +8,6 @@ use tailsight_lifetime::{Context, Frame, Message, Owner};
 /// Most ids of messages ahead that are listed for one message.
 const AHEAD: usize = 16;
 
-/// How an overlap is found.
-pub fn how() -> &'static str {
-    "overlap"
-}
-
 /// Whether the time went to another message: the thread's work for one before, or a packet of another application.
 pub fn is_other_message(owner: &Owner) -> bool {
     let foreign_packet = |f: &Frame| matches!(f, Frame::Packet { own: false, .. });

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::bootstrap::SplitMix;
 use tailsight_diagnose::model::Cause;
-use tailsight_diagnose::{Beside, Diagnosis, Facts, Options, diagnose, diagnose_with};
+use tailsight_diagnose::rows::bootstrap::SplitMix;
+use tailsight_diagnose::{Category, Diagnosis, Facts, Inputs, Options, diagnose, diagnose_with};
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Part};
 
 use crate::common::{a, foreign, lifetimes, net_rx, options, owner, r, receive, sys};
@@ -30,7 +30,7 @@ fn adds_up(d: &Diagnosis) {
 }
 
 fn cause<'a>(d: &'a Diagnosis, category: &str) -> Option<&'a Cause> {
-    d.causes.iter().find(|c| c.category == category)
+    d.causes.iter().find(|c| c.category.as_str() == category)
 }
 
 fn service(l: &Lifetimes, more: bool) -> Diagnosis {
@@ -59,9 +59,9 @@ fn phases_say_how_a_cause_was_found() {
     let how = |extra: Vec<Part>| {
         let d = service(&busy(|_| extra.clone()), false);
         let first = &d.causes[0];
-        (first.phase.clone(), first.how.clone())
+        (serde_json::to_value(first.phase).expect("text"), serde_json::to_value(first.how).expect("text"))
     };
-    let is = |phase: &str, how: &str| (phase.to_owned(), how.to_owned());
+    let is = |phase: &str, how: &str| (serde_json::Value::from(phase), serde_json::Value::from(how));
     assert_eq!(how(vec![a(2, 500_000)]), is("contexts", "unexpected"));
     assert_eq!(how(vec![a(4, 500_000)]), is("gaps", "gap"));
     assert_eq!(how(vec![a(3, 500_000)]), is("overlaps", "overlap"));
@@ -81,7 +81,7 @@ fn what_may_be_chance_is_no_cause() {
     let row = cause(&d, "not-significant").unwrap();
     assert!(row.fix.is_empty() && row.rank as usize == d.causes.len() - 1);
     assert!(row.ci95_ns[0] <= row.deviation_ns && row.deviation_ns <= row.ci95_ns[1], "{row:?}");
-    let disk = d.not_significant.iter().find(|c| c.category == "disk-wait").unwrap();
+    let disk = d.not_significant.iter().find(|c| c.category.as_str() == "disk-wait").unwrap();
     assert_eq!((disk.deviation_ns, disk.ci95_ns[0]), (225, 0));
     assert_eq!(row.deviation_ns, d.not_significant.iter().map(|c| c.deviation_ns).sum::<i64>());
     for c in d.causes.iter().filter(|c| !["not-significant", "unexplained"].contains(&c.category.as_str())) {
@@ -99,7 +99,7 @@ fn what_is_rare_but_large_has_a_note() {
     let d =
         service(&busy(|i| if i == 2000 { vec![a(2, 500_000), a(4, 30_000_000)] } else { vec![a(2, 500_000)] }), false);
     assert!(cause(&d, "disk-wait").is_none(), "{:?}", d.causes);
-    let disk = d.not_significant.iter().find(|c| c.category == "disk-wait").unwrap();
+    let disk = d.not_significant.iter().find(|c| c.category.as_str() == "disk-wait").unwrap();
     assert_eq!((disk.messages, (100.0 * disk.share).round()), (1, 43.0), "{disk:?}");
     let note = d.notes.iter().find(|n| n.contains("43 % of the deviation")).expect("a note");
     assert!(note.contains("in 1 of 80 messages, most in message 2000: too uneven to tell it from chance"), "{note}");
@@ -133,7 +133,7 @@ fn page_faults_are_inferred() {
     assert!((faults.deviation_ns - 140_000).abs() < 20_000, "{faults:?}");
     assert!(faults.explanation.contains("inferred"), "{}", faults.explanation);
     assert!(d.notes.iter().any(|n| n.contains("inferred, not measured")), "{:?}", d.notes);
-    let own: i64 = d.causes.iter().filter(|c| c.category == "app-processing").map(|c| c.deviation_ns).sum();
+    let own: i64 = d.causes.iter().filter(|c| c.category.as_str() == "app-processing").map(|c| c.deviation_ns).sum();
     assert!(own >= 0, "never more than the deviation of the own time");
     assert!(faults.times[0] > 200.0 && faults.times[1] < 30.0, "{:?}", faults.times);
     // Without a slope there is nothing to infer.
@@ -156,7 +156,7 @@ fn classes_are_compared_with_their_like() {
     let mut l = busy(|_| vec![a(2, 400_000)]);
     l.messages.iter_mut().for_each(|m| m.bytes = if m.id % 50 == 0 { 9_000 } else { 100 });
     let d = service(&l, false);
-    assert_eq!(d.causes[0].category, "interference");
+    assert_eq!(d.causes[0].category, Category::Interference);
     assert!(!d.causes.iter().any(|c| c.name.starts_with("class")), "{:?}", d.causes);
 }
 
@@ -202,7 +202,7 @@ fn against_another_run() {
     let reversed: Vec<Owner> = owners().into_iter().rev().collect();
     let before = receive(reversed, (0..1_500u64).map(|i| vec![r(0, 2_000 + i % 10), a(5, 1_000)]).collect());
     let options = Options { focus: (0.2, 0.3), ..options() };
-    let beside = Beside { against: Some(("before", &before)), ..Beside::default() };
+    let beside = Inputs { against: Some(("before", &before)), ..Inputs::default() };
     let (d, causes) = diagnose_with(&after, &options, &Facts::default(), &beside).unwrap();
     adds_up(&d);
     assert_eq!(d.against.as_deref(), Some("before"));
@@ -214,7 +214,7 @@ fn against_another_run() {
     assert_eq!(causes[&(Leg::Receive, tailsight_lifetime::Role::A, 2)], 0);
     // A run of too few messages is no evidence, and says which.
     let few = receive(owners(), vec![vec![a(0, 1_000)]; 50]);
-    let beside = Beside { against: Some(("few", &few)), ..Beside::default() };
+    let beside = Inputs { against: Some(("few", &few)), ..Inputs::default() };
     let error = diagnose_with(&after, &options, &Facts::default(), &beside).unwrap_err().to_string();
     assert!(error.contains("N/A") && error.contains("against"), "{error}");
 }

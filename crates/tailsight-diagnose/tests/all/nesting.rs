@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use tailsight_diagnose::nesting::{Leaf, split};
+use tailsight_diagnose::rows::nesting::{Leaf, split};
 use tailsight_diagnose::{Facts, Options, diagnose};
 use tailsight_lifetime::{Context, Frame};
 
@@ -96,7 +96,7 @@ proptest! {
     #[test]
     fn order_changes_nothing(leaves in tree(), seed in any::<u64>(), nesting in 0.01..1.0f64) {
         let mut order: Vec<usize> = (0..leaves.len()).collect();
-        let mut rng = tailsight_diagnose::bootstrap::SplitMix(seed);
+        let mut rng = tailsight_diagnose::rows::bootstrap::SplitMix(seed);
         for i in (1..order.len()).rev() {
             order.swap(i, rng.below(i + 1));
         }
@@ -130,7 +130,7 @@ proptest! {
         prop_assert_eq!(d.causes.iter().map(|c| c.deviation_ns).sum::<i64>(), total);
         let whole: i128 = leaves.iter().map(|l| l.deviation).sum();
         // A row of a few ns may be chance beside the own time's: it is listed with those.
-        let rows = d.causes.iter().chain(&d.not_significant).filter(|c| c.category == "hol-blocking");
+        let rows = d.causes.iter().chain(&d.not_significant).filter(|c| c.category.as_str() == "hol-blocking");
         let found: BTreeMap<String, i64> = rows.map(|c| (c.name.clone(), c.deviation_ns)).collect();
         // Below the granularity a row may be no cause of its own.
         if whole >= 300 {

@@ -51,7 +51,7 @@ fn adds_up(d: &Diagnosis) {
     assert!((shares - 1.0).abs() < 1e-9 || none, "shares sum to {shares}");
     let last = d.causes.last().expect("there is always a last row");
     assert_eq!((last.category.as_str(), last.name.as_str()), ("unexplained", "unexplained"));
-    assert_eq!(d.causes.iter().filter(|c| c.category == "unexplained").count(), 1);
+    assert_eq!(d.causes.iter().filter(|c| c.category.as_str() == "unexplained").count(), 1);
     for (i, c) in d.causes.iter().enumerate() {
         assert_eq!(c.rank as usize, i + 1);
         assert!(c.ci95_ns[0] <= c.ci95_ns[1]);
@@ -96,7 +96,7 @@ proptest! {
             p[0].push(a(0, 1000 - sum % 1000 + i as u64));
         }
         let mut shuffled = parts.clone();
-        let mut rng = tailsight_diagnose::bootstrap::SplitMix(seed);
+        let mut rng = tailsight_diagnose::rows::bootstrap::SplitMix(seed);
         for i in (1..shuffled.len()).rev() {
             shuffled.swap(i, rng.below(i + 1));
         }
@@ -174,7 +174,7 @@ fn causes_of(lifetimes: &Lifetimes) -> Vec<(String, String, i64)> {
     let options = Options { focus: (0.98, 1.0), ..options() };
     let d = diagnose(lifetimes, &options, &Facts::default()).unwrap();
     adds_up(&d);
-    d.causes.into_iter().map(|c| (c.category, c.name, c.deviation_ns)).collect()
+    d.causes.into_iter().map(|c| (c.category.to_string(), c.name, c.deviation_ns)).collect()
 }
 
 /// NSight §5.2: nested anomalies that together explain 80 % replace their parent, whose own time stays a row; less do not, and
@@ -353,8 +353,8 @@ fn incomplete_messages_are_counted_once() {
     assert_eq!((c.total, c.complete, c.incomplete.values().sum()), (1000, 995, 5));
     let c = counts(Leg::Total);
     assert_eq!((c.total, c.complete), (1000, 865));
-    assert_eq!(c.incomplete["its send call was not seen"], 100);
-    assert_eq!(c.incomplete["its hand-over to the driver was not seen"], 30);
+    assert_eq!(c.incomplete[&Incomplete::SendNotSeen], 100);
+    assert_eq!(c.incomplete[&Incomplete::TransmitNotSeen], 30);
 }
 
 /// The same owner counts to another category in another leg, and the three legs make the total.
@@ -372,7 +372,7 @@ fn total_keeps_the_legs_apart() {
         let d = diagnose(&l, &options, &Facts::default()).unwrap();
         adds_up(&d);
         let causes = d.causes.into_iter().filter(|c| c.deviation_ns > 0);
-        causes.map(|c| (c.category, c.name, c.deviation_ns)).collect::<Vec<_>>()
+        causes.map(|c| (c.category.to_string(), c.name, c.deviation_ns)).collect::<Vec<_>>()
     };
     let service = vec![("app-processing".to_owned(), "sendmsg".to_owned(), 19_500)];
     let transmit = vec![("transmit-processing".to_owned(), "sendmsg".to_owned(), 39_500)];

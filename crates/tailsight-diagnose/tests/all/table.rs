@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::{CATEGORIES, CategoryTable, Error};
+use tailsight_diagnose::{Category, CategoryTable, Error};
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
 use crate::common::{foreign, kthread, net_rx, owner, sys};
@@ -75,10 +75,10 @@ proptest! {
     ) {
         let owner = Owner { context, frames };
         let verdict = CategoryTable::default().classify(&owner, leg, role, "memcached", &["work_fn".into()]);
-        prop_assert!(CATEGORIES.contains(&verdict.category), "{verdict:?}");
+        prop_assert!(Category::ALL.contains(&verdict.category), "{verdict:?}");
         prop_assert!(!verdict.name.is_empty());
         prop_assert!(verdict.nested_from <= owner.frames.len());
-        if verdict.category == "unexplained" {
+        if verdict.category.as_str() == "unexplained" {
             prop_assert!(matches!(owner.context, Context::Unknown | Context::Blocked), "{owner:?}");
         }
     }
@@ -197,7 +197,7 @@ fn default_table() {
     let table = CategoryTable::default();
     for (leg, role, owner, category, name) in cases {
         let verdict = table.classify(&owner, leg, role, "memcached", &symbols);
-        assert_eq!((verdict.category, verdict.name.as_str()), (category, name), "{leg:?} {role:?} {owner:?}");
+        assert_eq!((verdict.category.as_str(), verdict.name.as_str()), (category, name), "{leg:?} {role:?} {owner:?}");
     }
 }
 
@@ -272,7 +272,7 @@ fn waits_explained() {
     let table = CategoryTable::default();
     for (leg, owner, category, name) in cases {
         let verdict = table.classify(&owner, leg, Role::A, "memcached", &symbols);
-        assert_eq!((verdict.category, verdict.name.as_str()), (category, name), "{leg:?} {owner:?}");
+        assert_eq!((verdict.category.as_str(), verdict.name.as_str()), (category, name), "{leg:?} {owner:?}");
     }
     // Who ended the sleep may refine what the stack says; why a thread was waited for is no part of what it did.
     let from = |owner: &Owner| table.classify(owner, Service, Role::A, "memcached", &symbols).nested_from;
@@ -332,6 +332,6 @@ fn user_table() {
         let v = table.classify(&owner(foreign(comm), &[]), Leg::Receive, Role::A, "memcached", &[]);
         (v.category, v.name)
     };
-    assert_eq!(category("nginx"), ("steal", "thief nginx".into()));
-    assert_eq!(category("redis"), ("unexplained", "unexplained".into()));
+    assert_eq!(category("nginx"), (Category::Steal, "thief nginx".into()));
+    assert_eq!(category("redis"), (Category::Unexplained, "unexplained".into()));
 }

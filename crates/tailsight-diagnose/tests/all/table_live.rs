@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use tailsight_diagnose::rules::functions::category_of_wait;
+use tailsight_diagnose::categories::functions::category_of_wait;
 
 /// The kernel's own word: threads of this test sleep in known ways, and the stacks that /proc shows of them land where they
 /// should. Only root may read these; without that right, and on kernels without /proc/PID/stack, there is nothing to check.

@@ -57,7 +57,7 @@ fn explanations_are_plain_sentences_with_numbers() {
         "memcached was still busy with messages that came before (memcached, in sendmsg): 100 us of the 2.02 ms, \
          in 50 of 50 slow messages (10.0 messages ahead on average, usually 0.0)"
     );
-    let receive = d.causes.iter().find(|c| c.category == "receive-processing").unwrap();
+    let receive = d.causes.iter().find(|c| c.category.as_str() == "receive-processing").unwrap();
     assert_eq!(
         receive.explanation,
         format!(

@@ -21,7 +21,7 @@ fn sibling() -> Context {
 fn counts_to(owner: &Owner, leg: Leg) -> (String, String) {
     let symbols = [String::new(), PEER.into(), "redis".into()];
     let verdict = CategoryTable::default().classify(owner, leg, Role::A, "gosrv", &symbols);
-    (verdict.category.to_owned(), verdict.name)
+    (verdict.category.to_string(), verdict.name)
 }
 
 /// The decision table of docs/categories.md.
@@ -95,7 +95,7 @@ fn a_lock_wait_says_what_the_holder_did() {
         owner(sibling(), &[futex, sleep(Sysno::clock_nanosleep)]),
     ];
     let d = service(&slow_service(owners, &[a(1, 1_000_000), a(2, 3_000_000)]));
-    assert_eq!(d.causes[0].category, "lock-wait");
+    assert_eq!(d.causes[0].category.as_str(), "lock-wait");
     let text = &d.causes[0].explanation;
     assert!(text.ends_with("; the holder meanwhile: slept in clock_nanosleep 75 %, ran 25 %"), "{text}");
 }
@@ -151,7 +151,7 @@ fn bursts() -> Lifetimes {
 fn the_root_of_a_queue_is_what_held_the_message_in_front() {
     let d = diagnose(&bursts(), &options(), &Facts::default()).unwrap();
     let first = &d.causes[0];
-    assert_eq!(first.category, "hol-blocking");
+    assert_eq!(first.category.as_str(), "hol-blocking");
     let root = first.root.first().expect("a root");
     assert_eq!((root.category.as_str(), root.name.as_str(), root.mean_ns), ("paging", "page fault", 1_000_000));
     assert!(root.share > 0.9 && root.messages >= 1, "{root:?}");

@@ -32,7 +32,9 @@ fn diagnosed(lifetimes: &Lifetimes, categories: CategoryTable) -> Diagnosis {
 }
 
 fn tasks(d: &Diagnosis) -> Vec<(&str, &str, i64)> {
-    let named = |c: &&Cause| c.category != "unexplained" && c.category != "not-significant" && c.deviation_ns > 100;
+    let named = |c: &&Cause| {
+        c.category.as_str() != "unexplained" && c.category.as_str() != "not-significant" && c.deviation_ns > 100
+    };
     d.causes.iter().filter(named).map(|c| (c.category.as_str(), c.name.as_str(), c.deviation_ns)).collect()
 }
 

@@ -14,8 +14,7 @@ mod timeline;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
 use tailsight_trace::RunMeta;
 
@@ -84,14 +83,10 @@ pub fn report(input: &Input) -> String {
         lost: terminal::lost(d),
         cost: terminal::cost(d, Some(input.meta)),
         percentiles,
-        titles: d.causes.iter().map(|c| readable(&c.category, &c.name)).collect(),
-        chance_titles: d.not_significant.iter().map(|c| readable(&c.category, &c.name)).collect(),
-        typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(|r| readable(&r.category, &r.name)).collect(),
-        slowest_titles: d
-            .slowest
-            .iter()
-            .map(|m| m.parts.iter().map(|p| readable(&p.category, &p.name)).collect())
-            .collect(),
+        titles: d.causes.iter().map(Titled::title).collect(),
+        chance_titles: d.not_significant.iter().map(Titled::title).collect(),
+        typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(Titled::title).collect(),
+        slowest_titles: d.slowest.iter().map(|m| m.parts.iter().map(Titled::title).collect()).collect(),
         contexts: contexts(d),
         requests: classes::requests(input),
         meta: input.meta,
@@ -105,8 +100,7 @@ pub fn report(input: &Input) -> String {
 /// Each context that `more` names, in words.
 fn contexts(d: &Diagnosis) -> BTreeMap<&str, String> {
     let cores = d.more.iter().flat_map(|m| m.cores.iter().flatten());
-    let names = cores.flat_map(|c| c.contexts.iter().map(|(name, _)| name.as_str()));
-    names.map(|name| (name, words::context(d, name))).collect()
+    cores.flat_map(|core| words::contexts(d, core)).map(|(name, words, _)| (name, words)).collect()
 }
 
 /// The template with each placeholder filled once, in one pass: what is filled in is not searched again.

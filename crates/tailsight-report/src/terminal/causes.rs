@@ -5,9 +5,8 @@
 //! shares on the screen still add up; `unexplained` and `not significant` are never folded. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
-use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::Cause;
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Role;
 
 use super::text::{bar, clean, cut, paint, wrap};
@@ -28,7 +27,7 @@ pub(crate) fn role_name(role: Role) -> &'static str {
 
 /// Whether the row is a cause: not what has no owner, nor what may be chance.
 pub(crate) fn is_named(cause: &Cause) -> bool {
-    cause.category != "unexplained" && cause.category != "not-significant"
+    cause.category.is_named()
 }
 
 #[derive(Default)]
@@ -46,8 +45,9 @@ struct Row {
 impl Row {
     fn of(cause: &Cause, focus: u64) -> Row {
         let unexplained = !is_named(cause);
-        let category = if cause.category == "not-significant" { clean(&cause.name) } else { clean(&cause.category) };
-        let mut name = clean(&readable(&cause.category, &cause.name)) + if cause.inferred { " (inferred)" } else { "" };
+        let chance = cause.category == Category::NotSignificant;
+        let category = if chance { clean(&cause.name) } else { cause.category.to_string() };
+        let mut name = clean(&cause.title()) + if cause.inferred { " (inferred)" } else { "" };
         name += &counts(cause);
         Row {
             rank: if unexplained { String::new() } else { cause.rank.to_string() },
@@ -56,7 +56,7 @@ impl Row {
             role: if unexplained { "" } else { role_name(cause.role) },
             name: if name == category { String::new() } else { name },
             category,
-            hit: if cause.category == "not-significant" { String::new() } else { Row::hit(cause, focus) },
+            hit: if chance { String::new() } else { Row::hit(cause, focus) },
             dim: unexplained || cause.share < 0.0,
         }
     }
@@ -80,8 +80,7 @@ impl Row {
 
 /// How many processes and threads a task was, where that is more than one: `rustc (4 processes, 12 threads)`.
 fn counts(cause: &Cause) -> String {
-    let Some(who) = cause.who.as_ref().filter(|_| ["interference", "profiler"].contains(&cause.category.as_str()))
-    else {
+    let Some(who) = cause.who.as_ref().filter(|_| cause.category.is_processes()) else {
         return String::new();
     };
     let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));

@@ -3,9 +3,8 @@
 //! In: a [`Shown`] and the [`Diagnosis`] beside it. Out: text. Neighbouring pieces of the path that count to one row on one core
 //! are one line; pieces that are too short to matter are counted together.
 
-use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::show::{Row, Shown, Span};
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::text::{clean, cut, paint, wrap};
 use super::{Style, role_name, units};
@@ -98,13 +97,6 @@ fn plus(ns: i64) -> String {
     if ns > 0 { format!("+{}", units::duration(ns.unsigned_abs())) } else { units::signed_duration(ns) }
 }
 
-fn what(category: &str, name: &str) -> String {
-    match readable(category, name) {
-        name if name == category => name,
-        name => format!("{category} {name}"),
-    }
-}
-
 fn row_line(row: &Row, d: &Diagnosis, style: &Style) -> String {
     let cause = row.cause.and_then(|rank| d.causes.iter().find(|c| c.rank == rank));
     let of = match cause {
@@ -114,7 +106,7 @@ fn row_line(row: &Row, d: &Diagnosis, style: &Style) -> String {
     let left = format!(" {:>8}  ", plus(row.more_ns));
     let text = format!(
         "{} ({}, {} leg; {}, usually {}{of})",
-        clean(&what(&row.category, &row.name)),
+        clean(&row.with_category()),
         role_name(row.role),
         row.leg.name(),
         units::duration(row.ns),
@@ -179,7 +171,7 @@ fn steps(m: &Shown) -> Vec<Step<'_>> {
                 ns: span.ns,
                 cpu: span.cpu,
                 role: span.role,
-                what: what(&span.category, &span.name),
+                what: span.with_category(),
                 pieces: 1,
             }),
         }
@@ -215,5 +207,5 @@ fn steps(m: &Shown) -> Vec<Step<'_>> {
 const SHORT: &str = "shorter pieces (--json has each)";
 
 fn joins(run: &Run, span: &Span) -> bool {
-    run.cpu == span.cpu && run.role == span.role && run.what == what(&span.category, &span.name)
+    run.cpu == span.cpu && run.role == span.role && run.what == span.with_category()
 }

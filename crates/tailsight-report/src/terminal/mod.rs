@@ -13,8 +13,8 @@ mod steps;
 mod text;
 mod typical;
 
-use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::words::{readable, root_words};
+use tailsight_diagnose::advice::root_words;
+use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
 
@@ -201,7 +201,10 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
 
 /// Of a first cause that is a queue: what held the messages in front.
 fn root(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Root> {
-    first_cause(d).filter(|c| c.category == "hol-blocking" && d.focus.mean_ns > d.reference.mean_ns)?.root.first()
+    first_cause(d)
+        .filter(|c| c.category == Category::HolBlocking && d.focus.mean_ns > d.reference.mean_ns)?
+        .root
+        .first()
 }
 
 /// The largest cause that has a name.
@@ -264,10 +267,10 @@ pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
 fn groups(d: &Diagnosis) -> Vec<String> {
     const MOST: usize = 3;
     let one = |c: &tailsight_diagnose::model::Cluster| {
-        let name = match c.category.as_str() {
-            "not-significant" => "differences that may be chance".to_owned(),
-            category if c.name == category => clean(category),
-            category => format!("{} ({})", clean(&readable(category, &c.name)), clean(category)),
+        let name = match c.category {
+            Category::NotSignificant => "differences that may be chance".to_owned(),
+            category if c.name == category.as_str() => category.to_string(),
+            category => format!("{} ({category})", clean(&c.title())),
         };
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
         format!("{n} mostly {name}, mean {mean}, e.g. message {} (tailsight show)", c.example)
@@ -312,7 +315,7 @@ pub(crate) fn lost(d: &Diagnosis) -> String {
         let mut reasons: Vec<_> = d.messages.incomplete.iter().filter(|(_, n)| **n > 0).collect();
         reasons.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         if !reasons.is_empty() {
-            let list: Vec<_> = reasons.iter().map(|(r, n)| format!("{r}: {}", units::count(**n))).collect();
+            let list: Vec<_> = reasons.iter().map(|(r, n)| format!("{}: {}", r.text(), units::count(**n))).collect();
             text += &format!(" ({})", list.join(", "));
         }
     }

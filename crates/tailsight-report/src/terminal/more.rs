@@ -2,9 +2,8 @@
 //!
 //! In: a [`Diagnosis`] with its `more`. Out: three tables as text; nothing when it was not asked for.
 
-use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{CoreContexts, More};
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::causes::is_named;
 use super::text::{clean, cut, paint};
@@ -52,7 +51,7 @@ fn pervasive(d: &Diagnosis, more: &More, room: usize) -> Vec<String> {
     let row = |p: &tailsight_diagnose::model::Pervasive| {
         let named = p.causes.iter().filter_map(|(rank, hit, _)| {
             let cause = d.causes.get((*rank as usize).checked_sub(1)?).filter(|c| is_named(c))?;
-            Some(format!("{} {}", clean(&readable(&cause.category, &cause.name)), units::percent(*hit)))
+            Some(format!("{} {}", clean(&cause.title()), units::percent(*hit)))
         });
         let slice = format!("{}..{}", percentile(p.from), percentile(p.to));
         let names: Vec<String> = named.take(3).collect();
@@ -105,10 +104,9 @@ fn in_lines(before: String, items: &[String], room: usize) -> Vec<String> {
 fn cores(d: &Diagnosis, cores: &[CoreContexts], room: usize) -> Vec<String> {
     let row = |core: &CoreContexts| {
         let name = core.cpu.map_or("no core".to_owned(), |cpu| format!("core {cpu}"));
-        let contexts = core.contexts.iter().take(4);
-        let contexts: Vec<String> = contexts
-            .map(|(name, part)| format!("{} {}", clean(&words::context(d, name)), units::percent(*part)))
-            .collect();
+        let contexts = words::contexts(d, core).take(4);
+        let contexts: Vec<String> =
+            contexts.map(|(_, words, part)| format!("{} {}", clean(&words), units::percent(part))).collect();
         in_lines(format!("{name:<8} {:>7} of the time: ", units::percent(core.share)), &contexts, room)
     };
     cores.iter().flat_map(row).collect()

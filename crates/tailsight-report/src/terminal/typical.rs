@@ -3,9 +3,8 @@
 //! In: the `typical` and the `slowest` of a [`Diagnosis`]. Out: lines. Rows under 1 % and those past the sixth are one row with
 //! their sum; what is known to cause a row stands below it.
 
-use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{SlowMessage, TypicalRow};
-use tailsight_diagnose::words::readable;
+use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::text::{clean, cut, paint, wrap};
 use super::{Style, units};
@@ -22,13 +21,6 @@ fn title(d: &Diagnosis) -> Option<String> {
     Some(format!("Where a median message spends its time ({}, mean of {of}):", units::duration(t.mean_ns)))
 }
 
-fn name(row: &TypicalRow) -> String {
-    match clean(&readable(&row.category, &row.name)) {
-        name if name == row.category => name,
-        name => format!("{} {name}", row.category),
-    }
-}
-
 /// The block; nothing when the diagnosis has none.
 pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let (Some(title), Some(t)) = (title(d), &d.typical) else { return vec![] };
@@ -40,7 +32,7 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
         let left =
             format!(" {:>6}  {:>7}  {:<8}  ", units::percent(row.share), units::duration(row.mean_ns), row.leg.name());
         let indent = left.chars().count();
-        out.push(left + &cut(&name(row), style.columns() - indent));
+        out.push(left + &cut(&clean(&row.with_category()), style.columns() - indent));
         for text in &row.advice {
             let room = style.columns() - 10;
             out.extend(wrap(text, room, "").into_iter().map(|line| format!("          {}", paint(style, "33", &line))));
@@ -72,6 +64,6 @@ pub(super) fn slowest(d: &Diagnosis, style: &Style) -> Vec<String> {
 }
 
 fn parts(message: &SlowMessage) -> String {
-    let one = |row: &TypicalRow| format!("{} {}", units::duration(row.mean_ns), name(row));
+    let one = |row: &TypicalRow| format!("{} {}", units::duration(row.mean_ns), clean(&row.with_category()));
     message.parts.iter().take(PARTS).map(one).collect::<Vec<_>>().join(", ")
 }

@@ -323,7 +323,7 @@ fn finish(messages: Vec<Message>, parts: Vec<[Vec<Part>; 3]>, paths: &[Vec<PathS
     let diagnosis = serde_json::from_value(json!({
         "schema": 1, "run": "tailsight-demo/run", "app": "memcached", "leg": "receive",
         "messages": {"total": lifetimes.messages.len(), "complete": n,
-            "incomplete": {"no receive call covers it": lifetimes.messages.len() - n}},
+            "incomplete": {"its receive call was not seen": lifetimes.messages.len() - n}},
         "latency_ns": {"mean": mean(&order) as u64, "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p99.9": at(0.999), "max": at(1.0)},
         "focus": {"from": 0.99, "to": 1.0, "messages": focus.len(), "mean_ns": mean(focus) as u64},
         "reference": {"from": 0.45, "to": 0.55, "messages": reference.len(), "mean_ns": mean(reference) as u64},

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use tailsight_diagnose::Options;
 use tailsight_diagnose::model::Cause;
+use tailsight_diagnose::{Category, Options};
 use tailsight_record::Selector;
 use tailsight_report::terminal::{diagnosis_of, record_summary};
 use tailsight_testbed::load::{self, Proto, Workload};
@@ -127,11 +127,13 @@ fn again(recording: u32, causes: &[Cause]) -> Option<String> {
 
 /// What had more of the delay than the demo's neighbour, when something had: another program, the hypervisor.
 fn not_the_neighbour(causes: &[Cause]) -> Option<String> {
-    let first = causes.iter().find(|c| !["unexplained", "not-significant"].contains(&c.category.as_str()))?;
-    let what = match first.category.as_str() {
-        "interference" if first.name == NEIGHBOUR || first.name.starts_with("nginx ") => return None,
-        "interference" => format!("{} ran on memcached's core for longer than the neighbour, {NEIGHBOUR}", first.name),
-        "steal" => format!("the hypervisor took more of memcached's core than the neighbour, {NEIGHBOUR}"),
+    let first = causes.iter().find(|c| c.category.is_named())?;
+    let what = match first.category {
+        Category::Interference if first.name == NEIGHBOUR => return None,
+        Category::Interference => {
+            format!("{} ran on memcached's core for longer than the neighbour, {NEIGHBOUR}", first.name)
+        }
+        Category::Steal => format!("the hypervisor took more of memcached's core than the neighbour, {NEIGHBOUR}"),
         category => format!("{} ({category}) had more of the delay than the neighbour, {NEIGHBOUR}", first.name),
     };
     Some(what)

@@ -1,7 +1,7 @@
 //! `tailsight show`: one message, step by step.
 
 use tailsight_diagnose::Error;
-use tailsight_diagnose::show::{Beside, no_such, show};
+use tailsight_diagnose::show::{Known, no_such, show};
 use tailsight_report::terminal::message_of;
 
 use super::diagnose::not_available_or;
@@ -27,8 +27,8 @@ pub fn run(args: &Show) -> anyhow::Result<Verdict> {
         Err(error) => return not_available_or(error),
     };
     let path = opened.analysis.path(args.id, options.leg);
-    let beside = Beside { path: &path, diagnosis: &diagnosis, causes: &causes };
-    let shown = show(lifetimes, &options, args.id, &beside).map_err(|error: Error| anyhow::Error::from(error))?;
+    let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
+    let shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
     if args.json {
         terminal::print(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
     } else {

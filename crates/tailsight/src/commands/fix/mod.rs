@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write};
 
-use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{Action, Cause};
+use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
     About, Applied, Error, FileStore, Identity, Known, Live, Outcome, Place, Plan, Put, System, default_folder,
 };
@@ -91,8 +91,8 @@ fn fixes(d: &Diagnosis) -> String {
 
 /// The cause's name in words, with its category.
 fn name(cause: &Cause) -> String {
-    let readable = tailsight_diagnose::words::readable(&cause.category, &cause.name);
-    if readable == cause.category { readable } else { format!("{readable} ({})", cause.category) }
+    let title = cause.title();
+    if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
 
 fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> {

@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, Role};
+use tailsight_lifetime::{Frame, LEGS, Lifetimes, Message, Role};
 
-use crate::Options;
+use crate::cause::{Category, Subject};
+use crate::cohorts::Cohort;
 use crate::model::Root;
 use crate::phases::overlaps::Ahead;
-use crate::profile::Cohort;
-use crate::rules::UNEXPLAINED;
+use crate::rows::classification::Classification;
 
 /// Most messages of a chain.
 const CHAIN: usize = 256;
@@ -31,40 +31,38 @@ type RowId = usize;
 /// Rows of what holds a thread, by the category table.
 struct Table<'a> {
     lifetimes: &'a Lifetimes,
-    options: &'a Options,
-    rows: Vec<(String, String, Role)>,
-    ids: BTreeMap<(String, String, Role), RowId>,
-    of: FxHashMap<(Leg, u32), Option<RowId>>,
+    classification: &'a Classification<'a>,
+    rows: Vec<(Category, String, Subject)>,
+    ids: BTreeMap<(Category, String), RowId>,
+    of: FxHashMap<(usize, u32), Option<RowId>>,
 }
 
 impl Table<'_> {
-    fn row(&mut self, leg: Leg, owner: u32) -> Option<RowId> {
-        if let Some(&row) = self.of.get(&(leg, owner)) {
+    /// The row of an owner in the leg `LEGS[segment]`; none where it does not hold the thread.
+    fn row(&mut self, segment: usize, owner: u32) -> Option<RowId> {
+        if let Some(&row) = self.of.get(&(segment, owner)) {
             return row;
         }
-        let lifetimes = self.lifetimes;
-        let which = &lifetimes.owners[owner as usize];
-        let table = &self.options.categories;
-        let verdict = table.classify(which, leg, Role::A, &lifetimes.app, &lifetimes.symbols);
-        let queued = which.frames.contains(&tailsight_lifetime::Frame::TxQueued);
-        let row = (!["hol-blocking", UNEXPLAINED].contains(&verdict.category) && !queued).then(|| {
-            let key = (verdict.category.to_owned(), verdict.name, Role::A);
+        let verdict = self.classification.at(segment, Role::A, owner);
+        let holds = !matches!(verdict.category, Category::HolBlocking | Category::Unexplained)
+            && !self.lifetimes.owners[owner as usize].frames.contains(&Frame::TxQueued);
+        let row = holds.then(|| {
             let rows = &mut self.rows;
-            *self.ids.entry(key.clone()).or_insert_with(|| {
-                rows.push(key);
+            *self.ids.entry((verdict.category, verdict.name.clone())).or_insert_with(|| {
+                rows.push((verdict.category, verdict.name.clone(), verdict.subject.clone()));
                 rows.len() - 1
             })
         });
-        self.of.insert((leg, owner), row);
+        self.of.insert((segment, owner), row);
         row
     }
 
     /// Adds what held the message's thread to the rows of `sums`, ns.
     fn add(&mut self, id: u32, sums: &mut Vec<f64>) {
         let lifetimes = self.lifetimes;
-        for leg in LEGS {
+        for (segment, leg) in LEGS.into_iter().enumerate() {
             for part in lifetimes.part_slice(id, leg).iter().filter(|p| p.role == Role::A) {
-                if let Some(row) = self.row(leg, part.owner) {
+                if let Some(row) = self.row(segment, part.owner) {
                     if row >= sums.len() {
                         sums.resize(row + 1, 0.0);
                     }
@@ -85,13 +83,14 @@ impl Table<'_> {
 /// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones.
 pub fn roots(
     lifetimes: &Lifetimes,
-    options: &Options,
+    classification: &Classification<'_>,
+    granularity_ns: u64,
     mine: &[Message],
     ahead: &Ahead,
     hit: &[u32],
     reference: &Cohort,
 ) -> Vec<Root> {
-    let mut table = Table { lifetimes, options, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
+    let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
     let mut usual = vec![];
     for &id in &reference.ids {
         table.add(id, &mut usual);
@@ -108,34 +107,35 @@ pub fn roots(
             total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }
     }
+    largest(&table, &excess, &total, granularity_ns)
+}
+
+/// The rows with the largest sums. `excess`: by message and row, ns.
+fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], granularity_ns: u64) -> Vec<Root> {
     let positive: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
-    let mut found: Vec<(RowId, f64)> = total.into_iter().enumerate().filter(|&(_, ns)| share(ns) >= SMALL).collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then(table.rows[a.0].cmp(&table.rows[b.0])));
-    let mut out = vec![];
-    for (row, ns) in found {
-        let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > options.granularity_ns as f64);
+    let key = |row: RowId| (table.rows[row].0, &table.rows[row].1);
+    let mut found: Vec<(RowId, f64)> =
+        total.iter().copied().enumerate().filter(|&(_, ns)| share(ns) >= SMALL).collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| key(a.0).cmp(&key(b.0))));
+    let root = |(row, ns): (RowId, f64)| {
+        let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > granularity_ns as f64);
         // Summed in the order of the messages, so that the same run gives the same digits.
         let mut held: Vec<(u32, f64)> = excess.iter().filter_map(|(id, rows)| Some((*id, longer(rows)?))).collect();
-        if held.is_empty() {
-            continue;
-        }
         held.sort_unstable_by_key(|&(id, _)| id);
         let mean = held.iter().map(|(_, ns)| ns).sum::<f64>() / held.len() as f64;
-        let (category, name, role) = table.rows[row].clone();
-        out.push(Root {
+        let (category, name, subject) = table.rows[row].clone();
+        (!held.is_empty()).then(|| Root {
             category,
             name,
-            role,
+            subject: Some(subject),
+            role: Role::A,
             mean_ns: mean.round() as i64,
             share: share(ns),
             messages: held.len() as u64,
-        });
-        if out.len() == ROOTS {
-            break;
-        }
-    }
-    out
+        })
+    };
+    found.into_iter().filter_map(root).take(ROOTS).collect()
 }
 
 /// The messages that one waited behind, and those that the first of these waited behind, and so on. `seen`: false for every

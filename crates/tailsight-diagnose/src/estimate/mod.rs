@@ -1,19 +1,23 @@
-//! What the events have no duration for: the cost of page faults, of interrupts around their handlers and of migrations, and
-//! what another class of requests costs.
+//! Estimates of costs that no event measures: of page faults, of interrupts around their handlers, of migrations, and of another
+//! class of requests.
 //!
 //! In: the profile of two cohorts. Out: the same profile, in which part of the application's own time was moved to rows of
 //! its own, message by message and to the nanosecond: nothing is added, nothing is lost. Only time of the thread's own work
 //! is ever moved, and never more than its deviation.
 
-pub mod cohorts;
+pub mod classes;
 pub mod counted;
+pub mod later_arrivals;
 
 use std::cell::OnceCell;
 
 use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
 
 use crate::Options;
-use crate::profile::{Cohort, Move, Profile, Slot, Stands, each_part, slot};
+use crate::cause::Category;
+use crate::cohorts::Cohort;
+use crate::rows::classification::Classification;
+use crate::rows::profile::{Move, Profile, Slot, Source, each_part, slot};
 use counted::Counter;
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
@@ -26,16 +30,19 @@ pub struct OwnWork {
 }
 
 impl OwnWork {
-    /// Asks the category table for every owner of the message's own context.
-    pub fn new(lifetimes: &Lifetimes, profile: &Profile, options: &Options) -> OwnWork {
-        let own = |slot: Slot| match profile.stands_for(slot) {
-            Stands::Owner(leg, role, owner) => {
-                let owner = &lifetimes.owners[owner];
-                owner.context == Context::Own
-                    && options.categories.classify(owner, leg, role, &lifetimes.app, &lifetimes.symbols).category
-                        == "app-processing"
+    /// Of the owners of the message's own context.
+    pub fn new(
+        lifetimes: &Lifetimes,
+        classification: &Classification<'_>,
+        profile: &Profile,
+        options: &Options,
+    ) -> OwnWork {
+        let own = |slot: Slot| match profile.source(slot) {
+            Source::Owner(_, _, owner) => {
+                lifetimes.owners[owner].context == Context::Own
+                    && classification.of(slot).category == Category::AppProcessing
             }
-            Stands::Derived(_) => false,
+            Source::Derived(_) => false,
         };
         let slots = (0..profile.focus.len()).map(own).collect();
         OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceCell::new() }
@@ -99,9 +106,9 @@ impl OwnWork {
     }
 }
 
-/// What was inferred.
+/// What was estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Inferred {
+pub struct Estimates {
     /// What events cost that have a number and no duration, where it was moved, with a sentence's beginning about each.
     pub costs: Vec<(&'static str, counted::Cost)>,
     /// What the classes were formed by, when they made a difference.
@@ -110,20 +117,21 @@ pub struct Inferred {
 
 /// Moves the cost of events without a duration, one kind after the other, then the difference between classes of requests.
 /// `ranked`: all complete messages by (latency, id).
-pub fn infer(
+pub fn estimate(
     lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
     options: &Options,
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
     ranked: &[(u64, u32)],
     same_run: bool,
-) -> Inferred {
-    let own = OwnWork::new(lifetimes, profile, options);
+) -> Estimates {
+    let own = OwnWork::new(lifetimes, classification, profile, options);
     let worked = |id: u32| own.ns(lifetimes, id);
     let excess = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
     let deviation = excess(&worked);
     if deviation <= options.granularity_ns as f64 {
-        return Inferred::default();
+        return Estimates::default();
     }
     let faults = matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
     // A migration brings interrupts with it: it comes first.
@@ -152,11 +160,11 @@ pub fn infer(
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     let classes = if same_run && left > options.granularity_ns as f64 {
         let taken = |id: u32| moved[id as usize];
-        cohorts::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &taken)
+        classes::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &taken)
     } else {
         None
     };
-    Inferred { costs, classes }
+    Estimates { costs, classes }
 }
 
 fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {

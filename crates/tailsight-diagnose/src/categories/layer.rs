@@ -1,6 +1,6 @@
 //! Entries of the category table that map names to categories: functions, system calls, softirqs, vectors, kernel threads.
 //!
-//! In: the TOML of `data/functions.toml` and `data/stacks.toml` (which documents the fields), or of a user's table. Out: a
+//! In: the TOML of `data/stacks.toml` (which documents the fields), or of a user's table. Out: a
 //! [`Layer`]: exact names in a map, wildcards and entries with conditions as lists in their order.
 
 use std::sync::LazyLock;
@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 use toml::{Table, Value};
 
-use super::{CATEGORIES, parse};
+use super::parse;
+use super::subsystems::Subsystems;
+use crate::cause::Category;
 use crate::{Error, glob};
 
 /// The kinds of entries, by their key in the file.
@@ -19,8 +21,8 @@ pub(super) const TRANSPARENT: &str = "transparent";
 /// A category with its finer name (NSight Table 1 has such: `Paging`, `NIC delay`, `Receive processing`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
-    /// One of [`CATEGORIES`].
-    pub category: &'static str,
+    /// The category.
+    pub category: Category,
     /// The sub-category, e.g. `futex`, `mmap_lock`, `page-fault`.
     pub sub: String,
 }
@@ -31,10 +33,9 @@ pub(super) struct Layer {
     meanings: Vec<Meaning>,
     /// Functions by exact name, and where they are found.
     exact: FxHashMap<String, usize>,
-    /// More of them, read when a function is first looked up: most runs hold no function that has to be.
-    listed: Option<&'static LazyLock<Layer>>,
-    /// Functions of other kernels or builds.
-    noted: usize,
+    /// Patterns over names, for what is not spelled out; read when a function is first looked up: most runs hold no function
+    /// that has to be.
+    subsystems: Option<&'static LazyLock<Subsystems>>,
     /// With surroundings, or a state of the thread.
     conditional: Vec<Conditional>,
     weak: Vec<Conditional>,
@@ -55,25 +56,14 @@ struct Conditional {
 }
 
 impl Layer {
-    /// A layer whose exact names of functions go on in another one, of which nothing else counts.
-    pub fn with_list(mut self, listed: &'static LazyLock<Layer>) -> Layer {
-        self.listed = Some(listed);
-        self
-    }
-
-    fn listed(&self) -> Option<&Layer> {
-        self.listed.map(|l| &**l)
-    }
-
-    /// The functions spelled out, and how many of them belong to other kernels or builds.
-    pub fn exact(&self) -> (Vec<&str>, usize) {
-        let both = || std::iter::once(self).chain(self.listed());
-        (both().flat_map(|l| l.exact.keys().map(String::as_str)).collect(), both().map(|l| l.noted).sum())
+    /// A layer that asks the kernel's subsystems for functions that it does not spell out.
+    pub fn of_kernel(subsystems: &'static LazyLock<Subsystems>) -> Layer {
+        Layer { subsystems: Some(subsystems), ..Layer::default() }
     }
 
     /// Categories with their sub-categories, each once a file.
     pub fn meanings(&self) -> impl Iterator<Item = &Meaning> {
-        std::iter::once(self).chain(self.listed()).flat_map(|l| &l.meanings)
+        self.meanings.iter().chain(self.subsystems.iter().flat_map(|all| all.meanings()))
     }
 
     /// What a function means to which these called, nearest first. Conditions go before names, names before wildcards.
@@ -90,13 +80,11 @@ impl Layer {
     }
 
     fn plain(&self, name: &str) -> Option<&Meaning> {
-        let spelled_out = |layer: &'_ Layer| layer.exact.get(name).copied();
-        let wild = || self.wild.iter().find(|(names, _)| glob::any(names, name)).map(|(_, m)| *m);
-        if let Some(at) = spelled_out(self) {
+        if let Some(&at) = self.exact.get(name) {
             return Some(&self.meanings[at]);
         }
-        let listed = self.listed().and_then(|l| spelled_out(l).map(|at| &l.meanings[at]));
-        listed.or_else(|| wild().map(|at| &self.meanings[at]))
+        let wild = || self.wild.iter().find(|(names, _)| glob::any(names, name)).map(|(_, at)| &self.meanings[*at]);
+        self.subsystems.and_then(|all| all.of(name)).or_else(wild)
     }
 
     /// Whether a function only wraps what its caller wants.
@@ -153,9 +141,9 @@ impl Layer {
     }
 
     fn entry(&mut self, kind: usize, entry: &Table) -> Result<(), parse::Wrong> {
-        let mut meaning = Meaning { category: "", sub: String::new() };
+        let mut meaning = Meaning { category: Category::Unexplained, sub: String::new() };
         let mut c = Conditional::default();
-        let (mut weak, mut noted) = (false, false);
+        let mut weak = false;
         for (field, value) in entry {
             let wrong = |why: String| (field.clone(), why);
             let flag = || value.as_bool().ok_or_else(|| wrong(format!("true or false is needed, not {value}")));
@@ -167,26 +155,26 @@ impl Layer {
                     .ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")))
             };
             match (field.as_str(), kind) {
-                ("category", _) => meaning.category = parse::known(text()?, &CATEGORIES).map_err(wrong)?,
+                ("category", _) => meaning.category = text()?.parse().map_err(wrong)?,
                 ("sub", _) => meaning.sub = text()?.to_owned(),
                 ("names", _) => c.names = list()?,
                 ("under", 0) => c.under = list()?,
                 ("asleep", 0) => c.asleep = Some(flag()?),
                 ("weak", 0) => weak = flag()?,
-                ("inlined", 0) => noted = flag()?,
+                // What only other kernels or builds have: said for the reader of the table.
+                ("inlined", 0) => drop(flag()?),
                 ("since" | "until", 0) => {
                     let version = text()?;
                     if version.split('.').any(|n| n.parse::<u32>().is_err()) {
                         return Err(wrong(format!("{version:?} is no version of a kernel, like 6.18")));
                     }
-                    noted |= field == "until";
                 }
                 ("uninterruptible", 1) => c.uninterruptible = Some(flag()?),
                 _ => return Err(wrong("there is no such field".into())),
             }
         }
         for (field, missing) in [
-            ("category", meaning.category.is_empty()),
+            ("category", !entry.contains_key("category")),
             ("sub", meaning.sub.is_empty()),
             ("names", c.names.is_empty() || c.names.iter().any(String::is_empty)),
         ] {
@@ -207,7 +195,6 @@ impl Layer {
             0 => {
                 let (wild, exact): (Vec<String>, Vec<String>) =
                     c.names.into_iter().partition(|n| n.contains(['*', '?']));
-                self.noted += if noted { exact.len() } else { 0 };
                 for name in exact {
                     if self.exact.contains_key(&name) {
                         return Err(("names".into(), format!("{name} is there twice")));

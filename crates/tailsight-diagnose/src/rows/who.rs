@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tailsight_lifetime::{Context, Lifetimes};
 
+use crate::categories::{As, shown};
 use crate::model::{ByThread, Who};
-use crate::profile::{Profile, Slot};
-use crate::rules::{As, shown};
+use crate::rows::profile::{Profile, Slot};
 
 /// Most names of threads of a cause, and most processes.
 const MOST: usize = 8;
@@ -101,15 +101,15 @@ pub fn container(cgroup: &str) -> Option<&str> {
 
 /// What the tasks of a run are called.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct TaskNames<'a> {
     lifetimes: &'a Lifetimes,
     alike: BTreeMap<&'a str, String>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> TaskNames<'a> {
     /// Looks at every owner.
-    pub fn new(lifetimes: &'a Lifetimes) -> Known<'a> {
-        Known { lifetimes, alike: alike((0..lifetimes.owners.len()).filter_map(|owner| sibling(lifetimes, owner))) }
+    pub fn new(lifetimes: &'a Lifetimes) -> TaskNames<'a> {
+        TaskNames { lifetimes, alike: alike((0..lifetimes.owners.len()).filter_map(|owner| sibling(lifetimes, owner))) }
     }
 
     /// What an owner's task is called: its process; a thread of the application by its own name, or by that of its like.

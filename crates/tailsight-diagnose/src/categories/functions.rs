@@ -3,13 +3,15 @@
 //! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`Verdict`]. The
 //! first function that the table names decides. Functions that only wrap what their caller wants (`schedule`, the entry
 //! code) are passed over; functions that no entry names too, and then the verdict says that a neighbour in the call tree
-//! decided: callers first, then callees when they are given. The tables are `data/functions.toml` (exact names, generated
-//! and checked against a kernel) and `data/stacks.toml` (by hand, documents the fields); a user's table goes before both.
+//! decided: callers first, then callees when they are given. The tables are `data/stacks.toml` (entries with conditions; it
+//! documents the fields) and `data/subsystems.txt` (patterns over names); a user's table goes before both.
 
 use std::sync::{Arc, LazyLock};
 
 use super::layer::{Layer, Meaning};
+use super::subsystems::SUBSYSTEMS;
 use crate::Error;
+use crate::cause::Category;
 
 /// The function table: a user's entries, if any, then the built-in ones.
 #[derive(Clone, Debug)]
@@ -20,8 +22,8 @@ pub struct FunctionTable {
 /// What a call stack counts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
-    /// One of [`super::CATEGORIES`].
-    pub category: &'static str,
+    /// The category.
+    pub category: Category,
     /// The sub-category, e.g. `mmap_lock`.
     pub sub: &'a str,
     /// The function that decided, without what the compiler appended.
@@ -30,18 +32,13 @@ pub struct Verdict<'a> {
     pub via_neighbour: bool,
 }
 
-static BUILT_IN: LazyLock<Arc<Layer>> =
-    LazyLock::new(|| Arc::new(built_in(include_str!("../../data/stacks.toml"), "stacks.toml").with_list(&LISTED)));
-
-static LISTED: LazyLock<Layer> =
-    LazyLock::new(|| built_in(include_str!("../../data/functions.toml"), "functions.toml"));
-
-fn built_in(text: &str, file: &str) -> Layer {
-    let mut layer = Layer::default();
-    let table = text.parse().expect("the built-in tables are checked by this crate's tests");
-    layer.add(&table, file).expect("the built-in tables are checked by this crate's tests");
-    layer
-}
+static BUILT_IN: LazyLock<Arc<Layer>> = LazyLock::new(|| {
+    let mut layer = Layer::of_kernel(&SUBSYSTEMS);
+    let table =
+        include_str!("../../data/stacks.toml").parse().expect("the built-in table is checked by this crate's tests");
+    layer.add(&table, "stacks.toml").expect("the built-in table is checked by this crate's tests");
+    Arc::new(layer)
+});
 
 static DEFAULT: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
 
@@ -148,13 +145,6 @@ impl FunctionTable {
     /// The user's layer, when there is one.
     fn user(&self) -> Option<&Layer> {
         (self.layers.len() > 1).then(|| &*self.layers[0])
-    }
-
-    /// The functions that are spelled out, and how many of them only other kernels or builds have.
-    pub fn exact(&self) -> (Vec<&str>, usize) {
-        let all: Vec<_> = self.layers.iter().map(|l| l.exact()).collect();
-        let noted = all.iter().map(|(_, noted)| noted).sum();
-        (all.into_iter().flat_map(|(names, _)| names).collect(), noted)
     }
 
     /// Categories with their sub-categories, each once a file.

@@ -1,51 +1,22 @@
 //! The category table: owners of time to categories and names (NSight §5.2, "a user configurable file").
 //!
-//! In: an owner with the leg and role it was met in. Out: a [`Verdict`]: category id, name, and where the frames begin that
+//! In: an owner with the leg and role it was met in. Out: a [`Verdict`]: category, subject, and where the frames begin that
 //! the nesting rule may refine the name with. The default table is `data/categories.toml`, which also documents the fields.
 //! Kernel functions, and stacks of them, are categorised by [`functions`].
 
 pub mod functions;
 mod layer;
 mod parse;
+mod subsystems;
 
 pub use layer::Meaning;
 
 use tailsight_lifetime::model::syscall_name;
-use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
+use tailsight_lifetime::{Context, Frame, Leg, NamedFrame, Owner, Role};
 
+use crate::cause::{Category, Subject, names};
 use crate::glob;
 use functions::FunctionTable;
-
-/// The stable ids of the categories; `unexplained` is what no rule matches.
-pub const CATEGORIES: [&str; 21] = [
-    "interference",
-    "os-threads",
-    "receive-processing",
-    "transmit-processing",
-    "interrupts",
-    "hol-blocking",
-    "app-processing",
-    "backend-wait",
-    "wakeup-delay",
-    "nic-delay",
-    "softirq-delay",
-    "paging",
-    "lock-wait",
-    "disk-wait",
-    "throttled",
-    "stopped",
-    "tcp-recovery",
-    "connection-setup",
-    "steal",
-    "profiler",
-    "unexplained",
-];
-
-/// The id of time that has no known owner.
-pub const UNEXPLAINED: &str = "unexplained";
-
-/// The id of the row that sums up what is no cause: rows whose interval holds 0.
-pub const NOT_SIGNIFICANT: &str = "not-significant";
 
 /// Contexts by the names that rules use.
 const CONTEXTS: [&str; 8] = ["own", "ahead", "sibling", "foreign", "profiler", "idle", "blocked", "unknown"];
@@ -60,8 +31,8 @@ pub struct CategoryTable {
 /// One rule: what it matches, and what it says.
 #[derive(Clone, Debug, Default)]
 struct Rule {
-    /// Empty: the category that the kernel stack of the sleep has.
-    category: &'static str,
+    /// None: the category that the kernel stack of the sleep has.
+    category: Option<Category>,
     name: String,
     leg: Vec<Leg>,
     role: Option<Role>,
@@ -86,12 +57,20 @@ struct Rule {
 /// What the table says about an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// One of [`CATEGORIES`].
-    pub category: &'static str,
+    /// The category.
+    pub category: Category,
     /// The task, function or flow that did it.
     pub name: String,
+    /// The same as data.
+    pub subject: Subject,
     /// The frames from here on may refine the name; the number of frames when none may.
     pub nested_from: usize,
+}
+
+impl Verdict {
+    fn new(category: Category, subject: Subject, nested_from: usize) -> Verdict {
+        Verdict { category, name: names::base(&subject), subject, nested_from }
+    }
 }
 
 /// What is known of a task beside its thread's name.
@@ -121,6 +100,8 @@ struct Seen<'a> {
     kernel: Option<bool>,
     /// Where the innermost handler that followed an interrupt begins.
     interrupt: Option<usize>,
+    named: Vec<NamedFrame>,
+    /// Their names.
     frames: Vec<String>,
     /// The system call, and its frame.
     syscall: Option<(usize, String)>,
@@ -135,7 +116,7 @@ struct Seen<'a> {
 
 /// The function table's verdict on the stack of a sleep.
 struct Wait {
-    category: &'static str,
+    category: Category,
     name: String,
     id: String,
 }
@@ -172,7 +153,7 @@ impl CategoryTable {
         }
         match self.rules.iter().find(|r| r.matches(&seen)) {
             Some(rule) => rule.verdict(&seen),
-            None => Verdict { category: UNEXPLAINED, name: UNEXPLAINED.into(), nested_from: owner.frames.len() },
+            None => Verdict::new(Category::Unexplained, unexplained(), owner.frames.len()),
         }
     }
 
@@ -187,11 +168,11 @@ impl CategoryTable {
         let thread = || {
             let is_thread = seen.kernel == Some(true) && seen.interrupt.is_none();
             let meaning = is_thread.then(|| self.functions.user_thread(seen.comm)).flatten()?;
-            Some((seen.comm.split('/').next().unwrap_or(seen.comm), meaning))
+            Some((seen.thread(), meaning))
         };
         let (name, meaning) = handler.or_else(thread)?;
-        let name = shown(&format!("{name} ({})", meaning.sub));
-        Some(Verdict { category: meaning.category, name, nested_from: seen.frames.len() })
+        let subject = Subject::named(shown(&format!("{name} ({})", meaning.sub)));
+        Some(Verdict::new(meaning.category, subject, seen.frames.len()))
     }
 
     /// What the kernel stack of a sleep says, when there is one and a function of it is known.
@@ -247,6 +228,7 @@ impl<'a> Seen<'a> {
             Frame::SleepIn { uninterruptible, .. } => Some(uninterruptible),
             _ => None,
         });
+        let named: Vec<NamedFrame> = owner.frames.iter().map(|f| f.named(symbols)).collect();
         Seen {
             owner,
             app,
@@ -258,7 +240,8 @@ impl<'a> Seen<'a> {
             recorder: false,
             kernel,
             interrupt: owner.frames.iter().rposition(follows_interrupt),
-            frames: owner.frames.iter().map(|f| f.name(symbols)).collect(),
+            frames: named.iter().map(NamedFrame::to_string).collect(),
+            named,
             syscall,
             uninterruptible,
             wait: None,
@@ -286,6 +269,20 @@ impl<'a> Seen<'a> {
     fn innermost(&self) -> Option<&str> {
         self.frames.last().map(String::as_str)
     }
+
+    /// The thread without its core or device.
+    fn thread(&self) -> &str {
+        self.comm.split('/').next().unwrap_or(self.comm)
+    }
+
+    /// The system call, when it is known which.
+    fn call(&self) -> Option<&str> {
+        self.syscall.as_ref().map(|(_, name)| name.as_str()).filter(|name| *name != "?")
+    }
+
+    fn peer(&self) -> &str {
+        self.peer.as_deref().unwrap_or("another server")
+    }
 }
 
 impl Rule {
@@ -310,55 +307,87 @@ impl Rule {
     }
 
     fn verdict(&self, s: &Seen<'_>) -> Verdict {
-        let thread = s.comm.split('/').next().unwrap_or(s.comm);
-        let syscall = match &s.syscall {
-            Some((_, name)) if name != "?" => name,
-            _ => "unknown call",
+        let category = match (self.category, &s.wait) {
+            (Some(category), _) => category,
+            (None, Some(wait)) => wait.category,
+            (None, None) => Category::Unexplained,
         };
+        Verdict::new(category, self.subject(s), self.nested_from(s))
+    }
+
+    /// Where the frames begin that may refine the name.
+    fn nested_from(&self, s: &Seen<'_>) -> usize {
+        let all = s.frames.len();
+        let named = |placeholder: &str| self.name.contains(placeholder);
+        if !self.nest.unwrap_or(s.kind != "foreign" || s.interrupt.is_some()) || named("{frame}") {
+            all
+        } else if !self.wait.is_empty() {
+            // The stack has said what its frame and those before it mean; who ended the sleep may still name it.
+            s.waker.as_ref().filter(|_| !named("{waker}")).map_or(all, |(at, _)| *at)
+        } else if named("{syscall}") {
+            s.syscall.as_ref().map_or(all, |(at, _)| at + 1)
+        } else if named("{waker}") {
+            all
+        } else {
+            s.interrupt.map_or(s.because(), |at| at + 1)
+        }
+    }
+
+    /// Who or what it is: the rule's name with its placeholders filled in. Names that say who did what to whom are data of
+    /// their own; others are what the table says.
+    fn subject(&self, s: &Seen<'_>) -> Subject {
+        let call = || s.call().map(str::to_owned);
+        let waker = || shown(s.waker.as_ref().map_or("unknown", |(_, name)| name));
+        match (self.name.as_str(), s.named.last()) {
+            ("{comm}", _) => Subject::Task { name: shown(s.task) },
+            ("{thread}", _) => Subject::Task { name: shown(s.thread()) },
+            ("{comm} holds it", _) => Subject::Holder { name: shown(s.task) },
+            ("{comm} (other thread)", _) => Subject::OtherThread { name: shown(s.task) },
+            ("{app}", _) => Subject::Application { name: shown(s.app) },
+            ("{app} (other threads)", _) => Subject::OtherThreads { application: shown(s.app) },
+            ("{frame}", Some(frame)) => Subject::Frame { frame: shown_frame(frame) },
+            ("{syscall}", _) => Subject::SystemCall { call: call() },
+            ("waits in {syscall}", _) => Subject::WaitIn { call: call(), waker: None },
+            ("waits in {syscall} for {waker}", _) => Subject::WaitIn { call: call(), waker: Some(waker()) },
+            ("waits for {waker}", _) => Subject::WaitFor { waker: waker() },
+            ("{peer}", _) => Subject::Peer { name: shown(s.peer()) },
+            _ => Subject::named(shown(&self.filled(s))),
+        }
+    }
+
+    /// The name, filled in in one pass, so that a task named like a placeholder stays what it is.
+    fn filled(&self, s: &Seen<'_>) -> String {
         let mut name = self.name.clone();
-        // Filled in one pass, so that a task named like a placeholder stays what it is.
         for (at, _) in self.name.rmatch_indices('{') {
             let end = at + self.name[at..].find('}').map_or(0, |e| e + 1);
             let value = match &self.name[at..end] {
                 "{comm}" => s.task,
-                "{thread}" => thread,
+                "{thread}" => s.thread(),
                 "{app}" => s.app,
                 "{frame}" => s.innermost().unwrap_or("user"),
-                "{syscall}" => syscall,
+                "{syscall}" => s.call().unwrap_or(names::UNKNOWN_CALL),
                 "{wait}" => s.wait.as_ref().map_or("unknown", |w| &w.name),
                 "{waker}" => s.waker.as_ref().map_or("unknown", |(_, name)| name),
-                "{peer}" => s.peer.as_deref().unwrap_or("another server"),
+                "{peer}" => s.peer(),
                 _ => continue,
             };
             name.replace_range(at..end, value);
         }
-        let all = s.frames.len();
-        let nested_from =
-            if !self.nest.unwrap_or(s.kind != "foreign" || s.interrupt.is_some()) || self.name.contains("{frame}") {
-                all
-            } else if !self.wait.is_empty() {
-                // The stack has said what its frame and those before it mean; who ended the sleep may still name it.
-                s.waker.as_ref().filter(|_| !self.name.contains("{waker}")).map_or(all, |(at, _)| *at)
-            } else if self.name.contains("{syscall}") {
-                s.syscall.as_ref().map_or(all, |(at, _)| at + 1)
-            } else if self.name.contains("{waker}") {
-                all
-            } else {
-                s.interrupt.map_or(s.because(), |at| at + 1)
-            };
-        if name.is_empty() {
-            name.push_str("(unnamed)");
-        }
-        let category = match (self.category, &s.wait) {
-            ("", Some(wait)) => wait.category,
-            ("", None) => UNEXPLAINED,
-            (category, _) => category,
-        };
-        Verdict { category, name: shown(&name), nested_from }
+        if name.is_empty() { "(unnamed)".into() } else { name }
     }
+}
+
+/// What has no known owner.
+pub(crate) fn unexplained() -> Subject {
+    Subject::named(Category::Unexplained.as_str())
 }
 
 /// A name or path as it may be shown: whoever started a task chose its name, and a terminal obeys control characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// A frame as it may be shown.
+pub(crate) fn shown_frame(frame: &NamedFrame) -> NamedFrame {
+    NamedFrame { kind: frame.kind, of: frame.of.as_deref().map(shown) }
 }

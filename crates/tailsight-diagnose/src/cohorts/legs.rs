@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tailsight_lifetime::{LEGS, Leg, Message};
 
-use crate::focus::percentiles;
+use crate::cohorts::focus::percentiles;
 use crate::model::LegLatency;
 
 /// The latencies of a leg, ascending, of the messages that have it complete.

@@ -8,17 +8,28 @@ use std::cmp::Reverse;
 
 use tailsight_lifetime::{Leg, Lifetimes};
 
-use crate::bootstrap::Blocks;
-use crate::causes::Rows;
+use super::Rows;
+use super::bootstrap::Blocks;
+use super::profile::{Profile, Sum};
+use crate::cohorts::Cohort;
 use crate::model::Coverage;
-use crate::phases::Met;
-use crate::profile::{Cohort, Profile, Sum};
 
 /// Most ids of a cause's evidence.
 const EVIDENCE: usize = 5;
 
 /// Most messages of [`Coverage::least`].
 const LEAST: usize = 16;
+
+/// How often and how long the cohorts met a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Occurrence {
+    /// Beginnings in a message, on average: focus, reference.
+    pub times: [f64; 2],
+    /// Mean ns of a message: focus, reference.
+    pub mean_ns: [f64; 2],
+    /// Fraction of the reference messages that have it above the granularity.
+    pub usual: f64,
+}
 
 /// The second pass's results, by row.
 #[derive(Clone, Debug)]
@@ -28,7 +39,7 @@ pub struct Attribution {
     /// Those with most of it.
     pub evidence: Vec<Vec<u32>>,
     /// How often, how long, and in how many of the reference messages.
-    pub met: Vec<Met>,
+    pub occurrences: Vec<Occurrence>,
     /// How much of the deviation has an owner.
     pub owned: Coverage,
     /// Mean of the reference by row, ns.
@@ -54,67 +65,32 @@ impl Attribution {
         (focus, reference): (&Cohort, &Cohort),
         granularity_ns: u64,
     ) -> Attribution {
-        let n = rows.rows.len();
-        let last = n - 1;
         let granularity = granularity_ns as f64;
-        let mut ns = vec![0i64; n];
         let fill = |id: u32, ns: &mut [i64]| by_row(lifetimes, leg, profile, rows, id, ns);
-
-        let mut usual = vec![0.0; n];
-        let mut have = vec![0u64; n];
-        let mut reference_blocks = Blocks::new(n, reference.len());
-        for (i, &id) in reference.ids.iter().enumerate() {
-            fill(id, &mut ns);
-            reference_blocks.add(i, &ns);
-            usual.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += v as f64);
-            have.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += u64::from(v as f64 > granularity));
-        }
-        usual.iter_mut().for_each(|sum| *sum /= reference.len() as f64);
-        let usual_latency = reference.sum_ns as f64 / reference.len() as f64;
-
-        let mut hits = vec![0; n];
-        let mut most: Vec<Vec<(i64, Reverse<u32>)>> = vec![vec![]; n];
-        let mut covered = Vec::with_capacity(focus.len());
-        let mut dominant = Vec::with_capacity(focus.len());
-        let mut focus_blocks = Blocks::new(n, focus.len());
-        let mut mean = vec![0.0; n];
-        for (i, &id) in focus.ids.iter().enumerate() {
-            let latency = fill(id, &mut ns);
-            focus_blocks.add(i, &ns);
-            let deviation = latency as f64 - usual_latency;
-            covered.push((id, covered_part(deviation, ns[last] as f64 - usual[last])));
-            // Towards where the message deviates: of a fast one, what it has least of.
-            let part = |row: usize| (ns[row] as f64 - usual[row]) * if deviation < 0.0 { -1.0 } else { 1.0 };
-            let top = (0..n).rev().max_by(|&a, &b| part(a).total_cmp(&part(b))).unwrap_or(last);
-            dominant.push((top, latency as u64));
-            for (row, &v) in ns.iter().enumerate() {
-                mean[row] += v as f64 / focus.len() as f64;
-                if v as f64 > usual[row] + granularity {
-                    hits[row] += 1;
-                    keep_most(&mut most[row], (v, Reverse(id)));
-                }
-            }
-        }
-        let owned = coverage_of(covered, covered_part(rows.total as f64, rows.rows[last].scaled as f64));
-        let met = rows.rows.iter().enumerate().map(|(r, row)| {
+        let usual = OfReference::new(rows.rows.len(), reference, granularity, &fill);
+        let found = OfFocus::new(rows.rows.len(), focus, &usual, granularity, &fill);
+        let last = rows.rows.len() - 1;
+        let overall = covered_part(rows.total as f64, rows.rows[last].scaled as f64);
+        let occurrence = |(r, row): (usize, &super::Row)| {
             let count = |of: &[Sum]| row.slots.iter().map(|&s| of[s].count).sum::<u64>() as f64;
-            Met {
+            Occurrence {
                 times: [count(&profile.focus) / focus.len() as f64, count(&profile.reference) / reference.len() as f64],
-                mean_ns: [mean[r], usual[r]],
-                usual: have[r] as f64 / reference.len() as f64,
+                mean_ns: [found.mean[r], usual.mean[r]],
+                usual: usual.have[r] as f64 / reference.len() as f64,
             }
-        });
+        };
+        let evidence = |most: Vec<(i64, Reverse<u32>)>| most.into_iter().map(|(_, Reverse(id))| id).collect();
         Attribution {
-            hits,
-            evidence: most.into_iter().map(|m| m.into_iter().map(|(_, Reverse(id))| id).collect()).collect(),
-            met: met.collect(),
-            owned,
-            usual,
-            usual_latency,
+            occurrences: rows.rows.iter().enumerate().map(occurrence).collect(),
+            hits: found.hits,
+            evidence: found.most.into_iter().map(evidence).collect(),
+            owned: coverage_of(found.covered, overall),
+            usual: usual.mean,
+            usual_latency: usual.latency,
             granularity,
-            dominant,
-            focus: focus_blocks,
-            reference: reference_blocks,
+            dominant: found.dominant,
+            focus: found.blocks,
+            reference: usual.blocks,
         }
     }
 
@@ -142,6 +118,85 @@ impl Attribution {
         let scale = rows.denominator as f64;
         let rest = sum(&|row| rows.rows[row].scaled as f64 / scale);
         coverage_of(covered, covered_above(rows.total as f64 / scale, rest, self.granularity))
+    }
+}
+
+/// What the reference messages have of each row.
+struct OfReference {
+    /// Mean ns of a message.
+    mean: Vec<f64>,
+    /// How many have it above the granularity.
+    have: Vec<u64>,
+    /// Mean latency, ns.
+    latency: f64,
+    blocks: Blocks,
+}
+
+impl OfReference {
+    fn new(n: usize, cohort: &Cohort, granularity: f64, fill: &dyn Fn(u32, &mut [i64]) -> i64) -> OfReference {
+        let mut ns = vec![0i64; n];
+        let (mut mean, mut have) = (vec![0.0; n], vec![0u64; n]);
+        let mut blocks = Blocks::new(n, cohort.len());
+        for (i, &id) in cohort.ids.iter().enumerate() {
+            fill(id, &mut ns);
+            blocks.add(i, &ns);
+            mean.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += v as f64);
+            have.iter_mut().zip(&ns).for_each(|(sum, &v)| *sum += u64::from(v as f64 > granularity));
+        }
+        mean.iter_mut().for_each(|sum| *sum /= cohort.len() as f64);
+        OfReference { mean, have, latency: cohort.sum_ns as f64 / cohort.len() as f64, blocks }
+    }
+}
+
+/// What the focus messages have of each row.
+struct OfFocus {
+    /// Mean ns of a message.
+    mean: Vec<f64>,
+    hits: Vec<u64>,
+    /// Those with most of it.
+    most: Vec<Vec<(i64, Reverse<u32>)>>,
+    /// How much of each message's deviation has an owner.
+    covered: Vec<(u32, f64)>,
+    dominant: Vec<(usize, u64)>,
+    blocks: Blocks,
+}
+
+impl OfFocus {
+    fn new(
+        n: usize,
+        cohort: &Cohort,
+        usual: &OfReference,
+        granularity: f64,
+        fill: &dyn Fn(u32, &mut [i64]) -> i64,
+    ) -> OfFocus {
+        let last = n - 1;
+        let mut ns = vec![0i64; n];
+        let mut out = OfFocus {
+            mean: vec![0.0; n],
+            hits: vec![0; n],
+            most: vec![vec![]; n],
+            covered: Vec::with_capacity(cohort.len()),
+            dominant: Vec::with_capacity(cohort.len()),
+            blocks: Blocks::new(n, cohort.len()),
+        };
+        for (i, &id) in cohort.ids.iter().enumerate() {
+            let latency = fill(id, &mut ns);
+            out.blocks.add(i, &ns);
+            let deviation = latency as f64 - usual.latency;
+            out.covered.push((id, covered_part(deviation, ns[last] as f64 - usual.mean[last])));
+            // Towards where the message deviates: of a fast one, what it has least of.
+            let part = |row: usize| (ns[row] as f64 - usual.mean[row]) * if deviation < 0.0 { -1.0 } else { 1.0 };
+            let top = (0..n).rev().max_by(|&a, &b| part(a).total_cmp(&part(b))).unwrap_or(last);
+            out.dominant.push((top, latency as u64));
+            for (row, &v) in ns.iter().enumerate() {
+                out.mean[row] += v as f64 / cohort.len() as f64;
+                if v as f64 > usual.mean[row] + granularity {
+                    out.hits[row] += 1;
+                    keep_most(&mut out.most[row], (v, Reverse(id)));
+                }
+            }
+        }
+        out
     }
 }
 

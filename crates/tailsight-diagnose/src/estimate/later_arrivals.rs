@@ -6,21 +6,20 @@
 use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
 
 use crate::Options;
-use crate::profile::{Cohort, Derived, Move, Profile, each_part, slot};
-
-/// The row's name.
-pub const LATER: &str = "later arrivals first";
+use crate::cause::{Category, Subject};
+use crate::cohorts::Cohort;
+use crate::rows::profile::{Derived, Move, Profile, each_part, slot};
 
 /// Moves the time behind later arrivals to its row.
 pub fn apply(lifetimes: &Lifetimes, options: &Options, profile: &mut Profile, (focus, reference): (&Cohort, &Cohort)) {
     let behind = |id: u32| lifetimes.overtaken.get(id as usize).copied().unwrap_or(0);
-    let met = focus.ids.iter().chain(&reference.ids).any(|&id| behind(id) > 0);
-    if !met || !matches!(options.leg, Leg::Receive | Leg::Total) {
+    let any = focus.ids.iter().chain(&reference.ids).any(|&id| behind(id) > 0);
+    if !any || !matches!(options.leg, Leg::Receive | Leg::Total) {
         return;
     }
     let to = profile.derive(Derived {
-        category: "hol-blocking",
-        name: LATER.into(),
+        category: Category::HolBlocking,
+        subject: Subject::LaterArrivals,
         role: Role::A,
         path: "ahead/later-arrivals".into(),
         inferred: false,

@@ -12,7 +12,9 @@ use tailsight_lifetime::{Lifetimes, Message};
 
 use super::{OwnWork, ROLE, mean};
 use crate::Options;
-use crate::profile::{Cohort, Derived, Profile};
+use crate::cause::{Category, Subject};
+use crate::cohorts::Cohort;
+use crate::rows::profile::{Derived, Profile};
 
 /// Fewest messages of a class that say what is usual for it.
 const FEWEST: usize = 40;
@@ -64,8 +66,8 @@ pub(super) fn apply(
     let scale = (deviation / best.effect).min(1.0);
     best.beyond.values_mut().for_each(|ns| *ns = (*ns as f64 * scale) as i64);
     let to = profile.derive(Derived {
-        category: "app-processing",
-        name: format!("class {}", best.name),
+        category: Category::AppProcessing,
+        subject: Subject::Class { name: best.name.clone() },
         role: ROLE,
         path: format!("own/{} (cohorts by {})", best.name, best.what),
         inferred: false,

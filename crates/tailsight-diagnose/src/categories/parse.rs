@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::functions::FunctionTable;
 use super::layer::{KINDS, TRANSPARENT};
-use super::{CATEGORIES, CONTEXTS, CategoryTable, Rule};
+use super::{CONTEXTS, CategoryTable, Rule};
 use crate::Error;
 
 /// Placeholders of a rule's name.
@@ -63,7 +63,7 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
         match field.as_str() {
             // What the kernel stack of the sleep says.
             "category" if text()? == "{wait}" => {}
-            "category" => out.category = known(text()?, &CATEGORIES).map_err(wrong)?,
+            "category" => out.category = Some(text()?.parse().map_err(wrong)?),
             "name" => out.name = template(text()?).map_err(wrong)?,
             "leg" => {
                 for leg in list()? {
@@ -109,7 +109,7 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
             return Err((field.into(), "it is missing".into()));
         }
     }
-    if out.category.is_empty() && out.wait.is_empty() {
+    if out.category.is_none() && out.wait.is_empty() {
         return Err(("category".into(), "{wait} needs the field `wait`: which stacks it holds for".into()));
     }
     Ok(out)

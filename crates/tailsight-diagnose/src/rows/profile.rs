@@ -2,44 +2,14 @@
 //!
 //! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of
 //! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way. Behind the slots of owners come
-//! those of [`Derived`] time: what [`crate::infer`] moves from one slot to another, message by message and to the ns, so
+//! those of [`Derived`] time: what [`crate::estimate`] moves from one slot to another, message by message and to the ns, so
 //! that all sums stay what they were.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Part, Role};
 
-/// Messages of one slice.
-#[derive(Clone, Debug)]
-pub struct Cohort {
-    /// Their ids, in order of arrival.
-    pub ids: Vec<u32>,
-    /// Sum of their latencies, ns.
-    pub sum_ns: u128,
-}
-
-impl Cohort {
-    /// From ranks of the messages sorted by (latency, id).
-    pub fn of(ranked: &[(u64, u32)]) -> Cohort {
-        let mut ids: Vec<u32> = ranked.iter().map(|&(_, id)| id).collect();
-        ids.sort_unstable();
-        Cohort { ids, sum_ns: ranked.iter().map(|&(ns, _)| u128::from(ns)).sum() }
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
-    /// Their mean latency, ns, rounded.
-    pub fn mean_ns(&self) -> u64 {
-        crate::focus::mean(self.sum_ns, self.ids.len() as u64)
-    }
-}
+use crate::cause::{Category, Subject};
+use crate::cohorts::Cohort;
 
 /// Sums of one cohort in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,10 +23,10 @@ pub struct Sum {
 /// A row that no single owner stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
-    /// Category id.
-    pub category: &'static str,
-    /// Its name.
-    pub name: String,
+    /// Its category.
+    pub category: Category,
+    /// What it is.
+    pub subject: Subject,
     /// Whose side.
     pub role: Role,
     /// What stands in the place of an owner path.
@@ -92,9 +62,9 @@ pub struct Profile {
 /// Index of a (leg, role, owner), or of derived time.
 pub type Slot = usize;
 
-/// What a slot stands for.
+/// Whose time a slot holds.
 #[derive(Clone, Copy, Debug)]
-pub enum Stands<'a> {
+pub enum Source<'a> {
     /// The time of an owner (index) in a leg and role.
     Owner(Leg, Role, usize),
     /// Derived time.
@@ -103,7 +73,18 @@ pub enum Stands<'a> {
 
 /// The slot of a part met in the leg `LEGS[segment]`.
 pub fn slot(owners: usize, segment: usize, part: &Part) -> Slot {
-    (segment * 2 + usize::from(part.role == Role::A)) * owners + part.owner as usize
+    slot_of(owners, segment, part.role, part.owner)
+}
+
+/// The slot of an owner met in the leg `LEGS[segment]`.
+pub fn slot_of(owners: usize, segment: usize, role: Role, owner: u32) -> Slot {
+    (segment * 2 + usize::from(role == Role::A)) * owners + owner as usize
+}
+
+/// Leg, role and owner (index) of an owner's slot.
+pub fn owner_of(owners: usize, slot: Slot) -> (Leg, Role, usize) {
+    let (rest, owner) = (slot / owners, slot % owners);
+    (LEGS[rest / 2], if rest % 2 == 1 { Role::A } else { Role::R }, owner)
 }
 
 impl Profile {
@@ -126,25 +107,25 @@ impl Profile {
     }
 
     /// Slots that either cohort met.
-    pub fn met(&self) -> impl Iterator<Item = Slot> + '_ {
+    pub fn occupied(&self) -> impl Iterator<Item = Slot> + '_ {
         let some = |s: &Sum| s.ns != 0 || s.count != 0;
         (0..self.focus.len()).filter(move |&s| some(&self.focus[s]) || some(&self.reference[s]))
     }
 
-    /// What a slot stands for.
-    pub fn stands_for(&self, slot: Slot) -> Stands<'_> {
+    /// Whose time a slot holds.
+    pub fn source(&self, slot: Slot) -> Source<'_> {
         if let Some(derived) = slot.checked_sub(LEGS.len() * 2 * self.owners) {
-            return Stands::Derived(&self.derived[derived]);
+            return Source::Derived(&self.derived[derived]);
         }
-        let (rest, owner) = (slot / self.owners, slot % self.owners);
-        Stands::Owner(LEGS[rest / 2], if rest % 2 == 1 { Role::A } else { Role::R }, owner)
+        let (leg, role, owner) = owner_of(self.owners, slot);
+        Source::Owner(leg, role, owner)
     }
 
     /// The owner of a slot, by index.
     pub fn owner_of(&self, slot: Slot) -> Option<usize> {
-        match self.stands_for(slot) {
-            Stands::Owner(_, _, owner) => Some(owner),
-            Stands::Derived(_) => None,
+        match self.source(slot) {
+            Source::Owner(_, _, owner) => Some(owner),
+            Source::Derived(_) => None,
         }
     }
 

@@ -4,13 +4,15 @@
 //! and a name with characters that cannot be shown fills nothing. A value that the run does not know is shown as a word in
 //! capitals, with how to find it.
 
-use super::name::base;
-
 /// The values of one cause.
 #[derive(Default)]
 pub struct Fill<'a> {
     /// The cause's name.
     pub name: &'a str,
+    /// The same without the frames that the nesting rule added.
+    pub base: &'a str,
+    /// The device interrupt that the cause is.
+    pub irq: Option<&'a str>,
     /// The application.
     pub app: &'a str,
     /// The target's processes.
@@ -80,7 +82,7 @@ impl Fill<'_> {
     /// The text with its values as they are, not quoted: data, not a command. `None` when a value is not known.
     pub fn raw(&self, template: &str) -> Option<String> {
         replace(template, |key| match key {
-            "comm" => printable(base(self.name)).map(str::to_owned),
+            "comm" => printable(self.base).map(str::to_owned),
             "dev" => self.device.map(str::to_owned),
             _ => match self.value(key, None) {
                 Value::Known(value) => Some(value),
@@ -102,21 +104,21 @@ impl Fill<'_> {
         let unknown = |word: &'static str, how: &'static str| Value::Unknown(word, how);
         match key {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
-            "comm" => printable(base(self.name)).map(quote).into(),
+            "comm" => printable(self.base).map(quote).into(),
             // A shell's command that prints the threads of the cause's process; of several, of those that are called so.
             "threads" => match self.who {
                 Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
-                Some(_) => printable(base(self.name))
+                Some(_) => printable(self.base)
                     .map(|name| {
                         let leaders = format!("grep -lsFx -e {} /proc/[0-9]*/comm | cut -d/ -f3", quote(name));
                         format!("for p in $({leaders}); do ls /proc/$p/task; done")
                     })
                     .into(),
-                None => printable(base(self.name))
+                None => printable(self.base)
                     .map(|name| format!("grep -lsFx -e {} /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5", quote(name)))
                     .into(),
             },
-            "key" => Value::Known(file_name(base(self.name))),
+            "key" => Value::Known(file_name(self.base)),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
             // Before a program's name within a step.
             "in" => Value::Known(enter(self.netns)),
@@ -140,7 +142,7 @@ impl Fill<'_> {
             "all_cpus" => all(list).unwrap_or(unknown("ALL_CPUS", "what /sys/devices/system/cpu/online says")),
             "all_mask" => all(mask)
                 .unwrap_or(unknown("ALL_MASK", "every core as a hexadecimal mask, bit 0 for core 0, see lscpu -e")),
-            "irq" => match self.name.strip_prefix("irq:").filter(|n| n.parse::<u32>().is_ok()) {
+            "irq" => match self.irq {
                 Some(irq) => Value::Known(irq.to_owned()),
                 None => unknown("IRQ", "the interrupt's number, see /proc/interrupts"),
             },
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
 
     fn none() -> Fill<'static> {
-        Fill { name: "n", app: "m", ..Fill::default() }
+        Fill { name: "n", base: "n", app: "m", ..Fill::default() }
     }
 
     #[test]
@@ -247,15 +249,15 @@ mod tests {
         assert_eq!(quote("$(reboot)"), "'$(reboot)'");
         assert_eq!(quote("-rf"), "'-rf'");
         assert_eq!(quote(""), "''");
-        let fill = Fill { name: "a\nb", ..none() };
+        let fill = Fill { name: "a\nb", base: "a\nb", ..none() };
         assert_eq!(fill.one("grep -Fx -e {comm}", None), None);
-        let fill = Fill { name: "tokio (w)", ..fill };
+        let fill = Fill { name: "tokio (w)", base: "tokio (w)", ..fill };
         assert_eq!(text(&fill, "grep -Fx -e {comm} >> {key}", None), "grep -Fx -e 'tokio (w)' >> tokio__w_");
         // A task is called what it is called, not what the nesting rule added.
-        let fill = Fill { name: "lab/hog/softirq:net_rx", ..fill };
+        let fill = Fill { name: "lab/hog/softirq:net_rx", base: "lab/hog", ..fill };
         assert_eq!(text(&fill, "grep -Fx -e {comm} >> {key}", None), "grep -Fx -e lab/hog >> lab_hog");
         // A value that looks like a placeholder stays as it is.
-        let fill = Fill { name: "{pid}", ..fill };
+        let fill = Fill { name: "{pid}", base: "{pid}", ..fill };
         assert_eq!(text(&fill, "see {name}", Some(7)), "see {pid}");
     }
 
@@ -284,12 +286,12 @@ mod tests {
     fn threads_are_those_of_the_process() {
         let who = |processes| crate::model::Who { pid: 812, processes, ..Default::default() };
         let (one, four) = (who(1), who(4));
-        let fill = Fill { name: "rustc", who: Some(&one), ..none() };
+        let fill = Fill { name: "rustc", base: "rustc", who: Some(&one), ..none() };
         assert_eq!(text(&fill, "{threads}", None), "ls /proc/812/task");
         let fill = Fill { who: Some(&four), ..fill };
         let all = "for p in $(grep -lsFx -e rustc /proc/[0-9]*/comm | cut -d/ -f3); do ls /proc/$p/task; done";
         assert_eq!(text(&fill, "{threads}", None), all);
-        let fill = Fill { who: None, name: "lto cgu.01", ..fill };
+        let fill = Fill { who: None, name: "lto cgu.01", base: "lto cgu.01", ..fill };
         assert_eq!(
             text(&fill, "{threads}", None),
             "grep -lsFx -e 'lto cgu.01' /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5"

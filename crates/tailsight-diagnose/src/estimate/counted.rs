@@ -22,8 +22,10 @@ use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
 
 use super::{OwnWork, ROLE, mean};
 use crate::Options;
-use crate::bootstrap::SplitMix;
-use crate::profile::{Cohort, Derived, Profile, each_part};
+use crate::cause::{Category, Subject};
+use crate::cohorts::Cohort;
+use crate::rows::bootstrap::SplitMix;
+use crate::rows::profile::{Derived, Profile, each_part};
 
 /// Messages in the regression.
 const SAMPLE: usize = 2_000;
@@ -41,9 +43,9 @@ pub struct Counter {
     /// The same where that is more than chance explains and 0 elsewhere, of events that a longer message meets more of.
     unusual: Option<Vec<u32>>,
     /// The category that their cost goes to.
-    pub category: &'static str,
-    /// The cause's name.
-    pub name: &'static str,
+    pub category: Category,
+    /// What the cause is.
+    pub subject: Subject,
     /// The path of the row.
     pub path: &'static str,
     /// The beginning of a sentence about the cost of one.
@@ -56,8 +58,8 @@ impl Counter {
         Counter {
             counts: lifetimes.faults.clone(),
             unusual: None,
-            category: "paging",
-            name: "page faults",
+            category: Category::Paging,
+            subject: Subject::PageFaults,
             path: "own/page-fault (inferred)",
             note: "the time of page faults is inferred, not measured; a fault takes",
         }
@@ -72,21 +74,21 @@ impl Counter {
         };
         let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
         let interrupts = |o: &Owner| o.context == Context::Own && o.frames.last().is_some_and(from_others);
-        let [migrations, interrupts] = met(lifetimes, leg, [&migrates, &interrupts]);
+        let [migrations, interrupts] = events(lifetimes, leg, [&migrates, &interrupts]);
         [
             Counter {
                 counts: migrations.0,
                 unusual: Some(migrations.1),
-                category: "os-threads",
-                name: "migration (cold caches)",
+                category: Category::OsThreads,
+                subject: Subject::AfterMigration,
                 path: "own/after-migration (inferred)",
                 note: "what migrations cost the thread afterwards is inferred, not measured; one costs",
             },
             Counter {
                 counts: interrupts.0,
                 unusual: Some(interrupts.1),
-                category: "interrupts",
-                name: "around the handlers of other cores' interrupts",
+                category: Category::Interrupts,
+                subject: Subject::AroundInterrupts,
                 path: "own/around-interrupts (inferred)",
                 note: "what other cores' interrupts cost around their handlers is inferred, not measured; one costs",
             },
@@ -103,7 +105,7 @@ const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
 
 /// For each kind of owner: how many of its parts began in each message; and the same where that is more than chance explains at
 /// the rate at which all messages together met them, none elsewhere. Empty for a kind that does not occur.
-fn met<const N: usize>(
+fn events<const N: usize>(
     lifetimes: &Lifetimes,
     leg: Leg,
     kinds: [&dyn Fn(&Owner) -> bool; N],
@@ -314,7 +316,7 @@ pub(super) fn apply(
     }
     let to = profile.derive(Derived {
         category: counter.category,
-        name: counter.name.into(),
+        subject: counter.subject.clone(),
         role: ROLE,
         path: counter.path.into(),
         inferred: true,

@@ -1,0 +1,112 @@
+//! What is known of each category: its sentence, its fixes, what makes it large in every message, and what a recording without
+//! some hook hides. In: `data/advice.toml`, which documents the fields.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use tailsight_lifetime::Role;
+
+use super::change;
+use crate::cause::Category;
+use crate::cause::names::{self, Titled};
+use crate::glob;
+use crate::model::Diagnosis;
+
+/// `data/advice.toml`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Advice {
+    pub limit: Vec<Limit>,
+    pub typical: Vec<Pathology>,
+    #[serde(flatten)]
+    pub categories: BTreeMap<Category, CategoryAdvice>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CategoryAdvice {
+    pub says: String,
+    pub says_r: Option<String>,
+    #[serde(default)]
+    pub fix: Vec<Fix>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fix {
+    pub role: Option<Role>,
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// Only for devices with interrupts (`true`), or only for those without: loopback, veth, bridges.
+    pub hardware: Option<bool>,
+    /// In which network namespace the command is to be run, when that is another one than the recorder's.
+    pub inside: Option<change::Inside>,
+    /// A command and its undo by what they change, instead of `do` and `undo`.
+    pub change: Option<change::Change>,
+    pub r#do: Option<String>,
+    pub undo: Option<String>,
+    pub why: Option<String>,
+    pub step: Option<String>,
+}
+
+impl Fix {
+    /// The command and its undo.
+    pub fn commands(&self) -> Option<(String, String)> {
+        let written = || Some((self.r#do.clone()?, self.undo.clone()?));
+        self.change.as_ref().map_or_else(written, |change| Some(change.commands()))
+    }
+}
+
+/// What is known to make a row large in every message.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pathology {
+    pub category: Category,
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// The row's mean is at least so long.
+    #[serde(default)]
+    pub least_us: u64,
+    /// The median wait of a reply in the socket or the queueing discipline is between two of these.
+    #[serde(default)]
+    pub queued_us: Vec<[u64; 2]>,
+    pub says: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limit {
+    pub hook: String,
+    pub hides: String,
+    /// Only said when a row so large is so called.
+    pub matters: Option<Matters>,
+    /// What to do about it.
+    pub cure: Option<String>,
+}
+
+/// The rows that a hook would tell more of.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Matters {
+    pub category: Category,
+    pub name: Vec<String>,
+    pub share: f64,
+}
+
+impl Matters {
+    /// Whether one of them is in the answer.
+    pub fn in_answer(&self, d: &Diagnosis) -> bool {
+        let is = |row: &dyn Titled, share: f64| {
+            let (category, name, subject, _) = row.parts();
+            let base = subject.map_or_else(|| name.to_owned(), names::base);
+            category == self.category && share >= self.share && glob::any(&self.name, &base)
+        };
+        let typical = d.typical.iter().flat_map(|t| &t.rows);
+        d.causes.iter().any(|c| is(c, c.share.abs())) || typical.into_iter().any(|r| is(r, r.share))
+    }
+}
+
+pub(super) static ADVICE: LazyLock<Advice> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../data/advice.toml"))
+        .expect("the built-in advice is checked by this crate's tests")
+});

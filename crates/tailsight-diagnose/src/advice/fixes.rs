@@ -1,0 +1,327 @@
+//! Fixes: commands with their undo, steps, and what `tailsight fix` can make by itself.
+//!
+//! In: a [`Cause`], what is known of the run. Out: lines of shell and text, and [`Action`]s.
+
+use tailsight_lifetime::{FrameKind, Role};
+
+use super::data::{ADVICE, Fix};
+use super::{Advisor, change, fill};
+use crate::cause::{Subject, names};
+use crate::cohorts::focus::percent;
+use crate::model::{Action, Cause};
+use crate::{Options, glob};
+
+/// Before a command that misses values.
+pub const TO_FILL_IN: &str = "fill in: ";
+
+impl Advisor<'_> {
+    /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
+    /// can make; [`number`] gives them their numbers.
+    pub fn fixes(&self, cause: &Cause) -> (Vec<String>, Vec<Action>) {
+        let (mut lines, mut actions) = (vec![], vec![]);
+        let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
+            return (lines, actions);
+        };
+        let base = base(cause);
+        let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
+        let fits = |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || is(&f.only));
+        for fix in advice.fix.iter().filter(fits) {
+            let (shown, action) = self.fix(fix, cause);
+            let shell = lines.len()..lines.len() + shown.len();
+            lines.extend(shown);
+            actions
+                .extend(action.filter(|_| !shell.is_empty()).map(|action| Action { shell: shell.collect(), ..action }));
+        }
+        (lines, actions)
+    }
+
+    fn fix(&self, fix: &Fix, cause: &Cause) -> (Vec<String>, Option<Action>) {
+        let device = self.facts.devices.first().map(String::as_str);
+        // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
+        // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
+        let software = |d: &str| fill::is_virtual(d) || self.facts.irqs.is_empty();
+        if let (Some(hardware), Some(device)) = (fix.hardware, device)
+            && hardware == software(device)
+        {
+            return (vec![], None);
+        }
+        let facts = self.facts;
+        let fill = fill::Fill {
+            name: &cause.name,
+            base: &base(cause),
+            irq: irq(cause),
+            app: self.app,
+            pids: &facts.pids,
+            device,
+            cores: &self.cores[usize::from(cause.role == Role::A)],
+            cpus: facts.cpus,
+            cgroup: facts.cgroup.as_deref(),
+            irqs: &facts.irqs,
+            netns: facts.netns,
+            device_netns: facts.device_netns,
+            who: cause.who.as_ref(),
+            inside: match fix.inside {
+                Some(change::Inside::Target) => facts.netns,
+                Some(change::Inside::Device) => facts.device_netns,
+                None => None,
+            },
+        };
+        (fill_fix(fix, &fill), action(fix, &fill))
+    }
+}
+
+/// The cause's name without the frames that the nesting rule added.
+fn base(cause: &Cause) -> String {
+    cause.subject.as_ref().map_or_else(|| cause.name.clone(), names::base)
+}
+
+/// The device interrupt that a cause is.
+fn irq(cause: &Cause) -> Option<&str> {
+    match &cause.subject {
+        Some(Subject::Frame { frame }) if frame.kind == FrameKind::Irq => frame.of.as_deref(),
+        _ => None,
+    }
+}
+
+/// A fix as data, when every value that it needs is known.
+fn action(fix: &Fix, fill: &fill::Fill<'_>) -> Option<Action> {
+    let changes = fix.change.as_ref()?.structured(fill)?;
+    Some(Action {
+        n: 0,
+        title: fill.raw(fix.why.as_ref()?)?,
+        command: String::new(),
+        says: changes.iter().map(tailsight_fix::Change::says).collect(),
+        undo: changes.iter().map(|c| c.undo_says().to_owned()).collect(),
+        changes,
+        shell: vec![],
+    })
+}
+
+/// Numbers what `tailsight fix` can make, in the order of the causes; the same changes have the same number. `question`: the
+/// options of this diagnosis, with which `tailsight fix` finds the same numbers.
+pub fn number(causes: &mut [Cause], run: &str, question: &str) {
+    let mut known: Vec<Vec<tailsight_fix::Change>> = vec![];
+    for action in causes.iter_mut().flat_map(|c| &mut c.actions) {
+        let at = known.iter().position(|changes| *changes == action.changes).unwrap_or_else(|| {
+            known.push(action.changes.clone());
+            known.len() - 1
+        });
+        action.n = at as u32 + 1;
+        action.command = format!("tailsight fix {} {}{question}", fill::quote(run), action.n);
+    }
+}
+
+/// The question of a diagnosis as options of the command line, each with a blank before it.
+pub fn question(options: &Options, against: Option<&str>) -> String {
+    let default = Options::default();
+    let slice = |(from, to)| format!("{}..{}", percent(from), percent(to));
+    let mut out = format!(" --leg {}", options.leg.name());
+    if options.focus != default.focus {
+        out += &format!(" --focus {}", slice(options.focus));
+    }
+    match against {
+        Some(run) => out += &format!(" --against {}", fill::quote(run)),
+        None if options.reference != default.reference => out += &format!(" --reference {}", slice(options.reference)),
+        None => {}
+    }
+    if options.nesting != default.nesting {
+        out += &format!(" --nest {}", options.nesting);
+    }
+    if options.granularity_ns != default.granularity_ns {
+        out += &format!(" --granularity {}ns", options.granularity_ns);
+    }
+    out
+}
+
+/// A fix with its values: nothing when it cannot work in this run.
+fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
+    if let Some(step) = &fix.step {
+        let filled = fill.one(step, fill.pids.first().copied());
+        return filled.map(|f| format!("{}{}", f.text, found(" (", &f.find, ")"))).into_iter().collect();
+    }
+    let (Some((run, undo)), Some(why)) = (fix.commands(), &fix.why) else { return vec![] };
+    // One command a process where the command names one, else one.
+    let pids: Vec<Option<u32>> = if run.contains("{pid}") && !fill.pids.is_empty() {
+        fill.pids.iter().copied().map(Some).collect()
+    } else {
+        vec![None]
+    };
+    let all = pids.len();
+    let mut out = vec![];
+    for pid in pids.into_iter().take(3) {
+        let (Some(run), Some(undo), Some(why)) = (fill.one(&run, pid), fill.one(&undo, pid), fill.one(why, pid)) else {
+            continue;
+        };
+        let enter = |text: String| fill.inside.map_or_else(|| text.clone(), |pid| change::inside(&text, pid));
+        let mut find = run.find;
+        for word in undo.find.into_iter().chain(why.find) {
+            if !find.contains(&word) {
+                find.push(word);
+            }
+        }
+        // Not behind the undo, which is to be copied.
+        let more =
+            if out.len() == 2 && all > 3 { format!("; so for {} more processes", all - 3) } else { String::new() };
+        // A command that misses a value is text to be completed, and says so first: it must not be pasted as it is.
+        let mark = if find.is_empty() { "" } else { TO_FILL_IN };
+        let (run, undo) = (enter(run.text), enter(undo.text));
+        out.push(format!("{mark}{run}  # {}{more}{}; undo: {undo}", why.text, found("; ", &find, "")));
+    }
+    out
+}
+
+/// The words that stand for unknown values, and how to find those; nothing without any.
+fn found(before: &str, find: &[(&str, &str)], after: &str) -> String {
+    if find.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = find.iter().map(|(word, how)| format!("{word}: {how}")).collect();
+    format!("{before}{}{after}", each.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Facts;
+    use crate::cause::Category;
+
+    /// Every category has its words; every fix is a command with its undo and reason, or a step; nothing else is in the file.
+    #[test]
+    fn advice_is_complete() {
+        let named: Vec<Category> = ADVICE.categories.keys().copied().collect();
+        let mut all = Category::ALL.to_vec();
+        all.sort_unstable();
+        assert_eq!(named, all);
+        for (category, advice) in &ADVICE.categories {
+            assert!(!advice.fix.is_empty(), "{category} has no fix");
+            for fix in &advice.fix {
+                let written = fix.r#do.is_some() && fix.undo.is_some() && fix.change.is_none();
+                let changed = fix.r#do.is_none() && fix.undo.is_none() && fix.change.is_some();
+                let command = (written || changed) && fix.why.is_some() && fix.step.is_none();
+                let step = fix.step.is_some() && fix.commands().is_none() && fix.why.is_none();
+                assert!(command != step, "{category}: {fix:?}");
+            }
+        }
+    }
+
+    /// The fixes of receive processing on the application core: the device, its interrupts, a process in its namespace.
+    fn receive_fixes(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<String> {
+        let facts = Facts {
+            devices: devices.iter().map(|d| (*d).to_owned()).collect(),
+            irqs: irqs.to_vec(),
+            cpus: Some(4),
+            netns,
+            device_netns: netns,
+            ..Facts::default()
+        };
+        let advisor = Advisor {
+            app: "memcached",
+            facts: &facts,
+            cores: [vec![0], vec![1]],
+            ahead: [0.0; 2],
+            focus_messages: 50,
+            tail: true,
+            total_ns: 1000,
+        };
+        let cause = serde_json::from_value(serde_json::json!({
+            "rank": 1, "category": "receive-processing", "name": "net_rx", "role": "A", "share": 1.0, "deviation_ns": 1000,
+            "ci95_ns": [900, 1100], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
+        }));
+        advisor.fixes(&cause.expect("a cause")).0
+    }
+
+    /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
+    #[test]
+    fn fixes_name_the_device_and_its_interrupts() {
+        let rps = "for f in /sys/class/net/eth0/queues/rx-*/rps_cpus; do s=/run/tailsight$(echo $f | tr / .); [ -s $s ] || \
+                   sed \"s/.*\\[\\(.*\\)\\].*/\\1/\" $f > $s && echo d > $f; done  # process packets on other cores than 1; \
+                   undo: for f in /sys/class/net/eth0/queues/rx-*/rps_cpus; do s=/run/tailsight$(echo $f | tr / .); \
+                   cat $s > $f && rm $s; done";
+        let affinity = "for i in 38 39; do f=/proc/irq/$i/smp_affinity_list; s=/run/tailsight.irq.$i; [ -s $s ] || \
+                        cat $f > $s && echo 0,2-3 > $f; done  # take the interrupts of eth0 on other cores than 1; stop \
+                        irqbalance first, it moves them back; undo: for i in 38 39; do s=/run/tailsight.irq.$i; \
+                        cat $s > /proc/irq/$i/smp_affinity_list && rm $s; done";
+        assert_eq!(receive_fixes(&["eth0"], &[38, 39], None), [rps, affinity]);
+        assert_eq!(receive_fixes(&["eth0"], &[], None), [rps]);
+        assert_eq!(receive_fixes(&["veth3"], &[], None).len(), 1);
+        let unknown = receive_fixes(&[], &[], None);
+        assert!(unknown.iter().all(|f| f.starts_with(TO_FILL_IN) && f.contains("DEV: ")), "{unknown:?}");
+        assert!(unknown[1].contains("IRQS: "), "{unknown:?}");
+    }
+
+    /// Commands for a device in another network namespace said DEV. They enter the namespace, and see its /sys: the one
+    /// that is mounted shows the devices of the host. Interrupts are the machine's, wherever the device is.
+    #[test]
+    fn a_device_of_another_network_namespace_is_named_and_entered() {
+        let fixes = receive_fixes(&["eth0"], &[38], Some(77));
+        let enter = "nsenter -t 77 -n unshare -m sh -c 'mount -t sysfs sysfs /sys && for f in /sys/class/net/eth0/";
+        let (run, undo) = fixes[0].split_once("; undo: ").expect("an undo");
+        assert!(run.starts_with(enter) && undo.starts_with(enter), "{fixes:?}");
+        assert!(run.contains("s=/run/tailsight.77$(echo $f | tr / .)"), "apart from the host's eth0: {run}");
+        assert!(fixes[1].starts_with("for i in 38;"), "{fixes:?}");
+        assert_eq!(receive_fixes(&["veth3"], &[], Some(77)).len(), 1, "no interrupts, no coalescing");
+    }
+
+    /// Every fix of every category can be shown, with everything about a run known and with nothing: no `{…}` is left, what
+    /// is not known is a word with how to find it, and a command that changes something says how to take it back.
+    #[test]
+    fn every_fix_fills() {
+        let known = fill::Fill {
+            name: "irq:24",
+            base: "irq:24",
+            irq: Some("24"),
+            app: "memcached",
+            pids: &[41],
+            device: Some("eth0"),
+            cores: &[1],
+            cpus: Some(4),
+            cgroup: Some("/a"),
+            irqs: &[24],
+            netns: Some(41),
+            device_netns: Some(41),
+            who: None,
+            inside: None,
+        };
+        let nothing = fill::Fill { name: "x", base: "x", app: "the target", ..fill::Fill::default() };
+        let words =
+            ["CGROUP", "IRQS", "PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
+        let split = |text: &str| -> Vec<String> {
+            text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned).collect()
+        };
+        for (category, advice) in &ADVICE.categories {
+            for fix in &advice.fix {
+                // As data, when everything is known; with nothing known, what is about the host alone.
+                let by_data = fix.change.is_some();
+                assert_eq!(action(fix, &known).is_some(), by_data, "{category}: {fix:?}");
+                if let Some(action) = action(fix, &known) {
+                    assert!(action.changes.len() == action.says.len() && !action.changes.is_empty(), "{action:?}");
+                    let text = format!("{} {}", action.title, action.says.join(" "));
+                    assert!(!text.contains(['{', '}']), "{category}: {text}");
+                }
+                for fill in [&known, &nothing] {
+                    let shown = fill_fix(fix, fill);
+                    assert_eq!(shown.len(), 1, "{category}: {fix:?}");
+                    assert!(!shown[0].contains(['{', '}']), "{category}: {}", shown[0]);
+                    let missing = words.iter().any(|w| shown[0].contains(&format!("{w}: ")));
+                    let command = fix.commands().is_some();
+                    assert_eq!(shown[0].starts_with(TO_FILL_IN), command && missing, "{category}: {}", shown[0]);
+                    assert_eq!(shown[0].contains("; undo: "), command, "{category}: {}", shown[0]);
+                    for word in split(&shown[0]).iter().filter(|w| words.contains(&w.as_str())) {
+                        let explained = shown[0].contains(&format!("{word}: "));
+                        // A step may name a word of its own, like the N of /proc/irq/N.
+                        let own = fix.step.iter().chain(&fix.r#do).any(|t| split(t).contains(word));
+                        assert!(explained || own, "{category}: {word} in {}", shown[0]);
+                    }
+                }
+            }
+            // Whatever the cause is called, wherever it is met and however the packets came, something can be done.
+            for role in [Role::A, Role::R] {
+                let any = advice
+                    .fix
+                    .iter()
+                    .any(|f| f.only.is_empty() && f.hardware.is_none() && f.role.is_none_or(|r| r == role));
+                assert!(any, "{category} {role:?} has no fix for a name that no fix is limited to");
+            }
+        }
+    }
+}

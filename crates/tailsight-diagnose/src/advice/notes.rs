@@ -1,0 +1,167 @@
+//! What limits a diagnosis, and what to do next.
+//!
+//! In: a [`Diagnosis`] with its causes, [`Options`], [`Facts`]. Out: sentences.
+
+use tailsight_lifetime::Leg;
+use tailsight_units::format::signed_duration as human;
+
+use super::data::ADVICE;
+use super::fill;
+use crate::cause::Category;
+use crate::cause::names::Titled;
+use crate::cohorts::focus::percent;
+use crate::estimate::Estimates;
+use crate::model::{Cause, Diagnosis};
+use crate::{Facts, Options, glob};
+
+/// The share of the deviation from which a row that is no cause has a note of its own.
+const RARE_BUT_LARGE: f64 = 0.25;
+
+/// What limits this diagnosis.
+pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<String> {
+    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
+    out.extend(options.remarks.iter().cloned());
+    out.extend(lost(facts));
+    out.extend(hidden(diagnosis, facts));
+    out.extend(incomplete(diagnosis));
+    if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
+        out.push(format!("the focus holds only {} messages: the intervals are wide", diagnosis.focus.messages));
+    }
+    out.extend(
+        diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE).map(|row| uneven(row, diagnosis)),
+    );
+    if facts.clock_error_ns > options.granularity_ns {
+        out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
+    }
+    let profiler = |c: &Cause| c.category == Category::Profiler && !c.inferred;
+    if facts.recorder_by_name && diagnosis.causes.iter().chain(&diagnosis.not_significant).any(profiler) {
+        out.push(
+            "this older run does not say which process recorded it: whoever is called tailsight was taken for it"
+                .into(),
+        );
+    }
+    out.extend_from_slice(&facts.stamps);
+    if diagnosis.not_available.is_none() {
+        out.extend(compared(diagnosis, options));
+    }
+    if options.bootstrap_rounds == 0 {
+        out.push("no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation".into());
+    }
+    out
+}
+
+/// Events that were lost.
+fn lost(facts: &Facts) -> Option<String> {
+    let of = if facts.events > 0 {
+        let all = facts.events + facts.lost_events;
+        format!(" ({:.2} % of all)", 100.0 * facts.lost_events as f64 / all as f64)
+    } else {
+        String::new()
+    };
+    let says = || format!("{} events were lost{of}: near them, time may have the wrong owner", facts.lost_events);
+    (facts.lost_events > 0).then(says)
+}
+
+/// What hooks that were off would have told, where that limits the answer, and not in every run.
+fn hidden(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+    let mut out = vec![];
+    for limit in &ADVICE.limit {
+        let off: Vec<&str> =
+            facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::matches(&limit.hook, hook)).collect();
+        let matters = limit.matters.as_ref().is_none_or(|m| m.in_answer(diagnosis));
+        if !off.is_empty() && matters {
+            let cure = limit.cure.as_ref().map_or(String::new(), |cure| format!("; {cure}"));
+            out.push(format!("without {}, {}{cure}", off.join(" and "), limit.hides));
+        }
+    }
+    out
+}
+
+/// Messages that are not complete, when they are more than one in a hundred.
+fn incomplete(diagnosis: &Diagnosis) -> Option<String> {
+    let counts = &diagnosis.messages;
+    let missing = counts.total.saturating_sub(counts.complete);
+    let worst = counts.incomplete.iter().max_by_key(|(_, n)| **n).map_or("", |(reason, _)| reason.text());
+    let says = || format!("{missing} of {} messages are not complete, most because: {worst}", counts.total);
+    (counts.complete * 100 < counts.total * 99).then(says)
+}
+
+/// A large row that is no cause.
+fn uneven(row: &Cause, diagnosis: &Diagnosis) -> String {
+    format!(
+        "{} has {:.0} % of the deviation, in {} of {} messages{}: too uneven to tell it from chance in this run (its interval \
+         holds 0), so it is not among the causes; record longer",
+        row.title(),
+        100.0 * row.share,
+        row.messages,
+        diagnosis.focus.messages,
+        row.evidence.first().map_or(String::new(), |id| format!(", most in message {id}")),
+    )
+}
+
+/// What is to be known of the two cohorts.
+fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
+    let mut out = vec![];
+    let (f, r) = (options.focus, options.reference);
+    if diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
+        let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
+        out.push(format!("focus {} and reference {} share messages: differences look smaller", slice(f), slice(r)));
+    }
+    let total = diagnosis.focus.mean_ns as i64 - diagnosis.reference.mean_ns as i64;
+    if total == 0 {
+        out.push("focus and reference have the same mean: there is no deviation to explain".into());
+    } else if total < 0 {
+        out.push(format!("the focus is {} faster than the reference: shares are of what is missing", human(-total)));
+    }
+    out
+}
+
+/// What was estimated, for the reader.
+pub fn estimated(estimates: &Estimates) -> Vec<String> {
+    let mut out = vec![];
+    for (note, cost) in &estimates.costs {
+        let [low, high] = cost.ci95_ns;
+        let ns = |ns: f64| human(ns.round() as i64);
+        out.push(format!("{note} {} of own time ({} to {})", ns(cost.slope_ns), ns(low), ns(high)));
+    }
+    if let Some(what) = estimates.classes {
+        out.push(format!("the usual own time depends on the {what}: each message is compared with its like"));
+    }
+    out
+}
+
+/// What to do next, most useful first, at most three.
+pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+    let run = fill::quote(&facts.run);
+    let mut out = vec![];
+    let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0);
+    if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
+        let what = match cause.title() {
+            title if title == cause.name => format!("{title} ({})", cause.category),
+            title => format!("{} ({title})", cause.category),
+        };
+        // What tailsight fix can make is not told as a line of shell.
+        match cause.actions.iter().find(|a| a.shell.contains(&0)) {
+            Some(action) => out.push(format!("try this against {what}: {}: {}", action.title, action.command)),
+            None => out.push(format!("try the first fix of {what}, then record again: {fix}")),
+        }
+    }
+    if facts.lost_events > 0 {
+        out.push("record again for a shorter time, or with larger buffers: events were lost".into());
+    }
+    if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
+        out.push("run tailsight doctor: it names what this machine could record beside, to explain the rest".into());
+    }
+    if diagnosis.not_available.is_some() {
+        out.push("record longer or under more load: without -d, record goes on until there are enough messages".into());
+    }
+    if let Some(slowest) = diagnosis.slowest.first() {
+        out.push(format!("see the slowest message, step by step: tailsight show {run} {}", slowest.id));
+    }
+    out.push(format!("see it all on one page: tailsight report {run}"));
+    if diagnosis.leg == Leg::Receive {
+        out.push(format!("look past the receive call, at service and sending: tailsight diagnose {run} --leg total"));
+    }
+    out.truncate(3);
+    out
+}

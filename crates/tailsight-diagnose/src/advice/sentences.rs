@@ -1,0 +1,236 @@
+//! One plain sentence a cause, with its numbers.
+//!
+//! In: a [`Cause`], the paths of its owners. Out: text.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::{NamedFrame, Role};
+use tailsight_units::format::signed_duration as human;
+
+use super::data::{ADVICE, Pathology};
+use super::{Advisor, fill};
+use crate::cause::names::{Titled, base, did, waited};
+use crate::cause::{Category, Subject};
+use crate::glob;
+use crate::model::{Cause, Root, TypicalRow};
+
+/// What one owner has of a cause.
+#[derive(Clone, Debug)]
+pub struct OwnerPath {
+    /// Context and frames, as the JSON names them.
+    pub name: String,
+    /// The frames, outermost first.
+    pub frames: Vec<NamedFrame>,
+    /// Its part of the deviation, ns.
+    pub deviation_ns: i64,
+}
+
+impl Advisor<'_> {
+    /// One plain sentence with the cause's numbers.
+    pub fn explanation(&self, cause: &Cause, paths: &[OwnerPath]) -> String {
+        let mut out = self.what(cause) + &self.how_much(cause);
+        if cause.deviation_ns > 0 {
+            let slow = self.messages();
+            out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
+        }
+        if cause.inferred {
+            out += "; inferred from how the application's own time grows with their number";
+        }
+        let [focus, reference] = self.ahead;
+        // As many as usual, to the digits that are shown, say nothing.
+        let [shown, usual] = [focus, reference].map(|n| format!("{n:.1}"));
+        if cause.category == Category::HolBlocking && focus > reference && shown != usual {
+            out += &format!(" ({shown} messages ahead on average, usually {usual})");
+        }
+        if matches!(cause.subject, Some(Subject::Holder { .. })) && cause.deviation_ns > 0 {
+            out += &holder(paths);
+        }
+        out + &held(&cause.root)
+    }
+
+    /// What the messages under study are called.
+    fn messages(&self) -> &'static str {
+        if self.tail { "slow" } else { "focus" }
+    }
+
+    /// What happened.
+    fn what(&self, cause: &Cause) -> String {
+        if let Some(subject) = &cause.subject {
+            if *subject == Subject::LaterArrivals {
+                return format!("{} served messages first that had arrived later", self.app);
+            }
+            let waited = waited(cause.category, subject, &cause.frames);
+            if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
+                return format!("{} waited {place} before it went on", self.app);
+            }
+        }
+        let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| match (&a.says_r, cause.role) {
+            (Some(r), Role::R) => r,
+            _ => &a.says,
+        });
+        let core = match cause.role {
+            Role::A => format!("the core that {} was waiting for", self.app),
+            Role::R => "the core where the packet was waiting".to_owned(),
+        };
+        let filled = fill::replace(says, |key| match key {
+            "name" => Some(cause.title() + &whose(cause)),
+            "app" => Some(self.app.to_owned()),
+            "core" => Some(core.clone()),
+            _ => None,
+        });
+        filled.unwrap_or_else(|| cause.name.clone())
+    }
+
+    /// How much of the deviation it is.
+    fn how_much(&self, cause: &Cause) -> String {
+        let (dev, total, slow) = (cause.deviation_ns, self.total_ns, self.messages());
+        match (dev, total) {
+            (0, _) => ": no more and no less than in the reference messages".to_owned(),
+            (..0, 0..) => format!(": {} less than in the reference messages", human(-dev)),
+            (..0, _) => {
+                format!(": {} less, of the {} that the {slow} messages were faster", human(-dev), human(-total))
+            }
+            (_, ..0) => format!(": {} more than in the reference messages", human(dev)),
+            _ if dev > total => format!(": {} more ({slow} messages took {} longer in all)", human(dev), human(total)),
+            _ => format!(": {} of the {}", human(dev), human(total)),
+        }
+    }
+}
+
+/// What is known to make a row of the median messages so large. `queued_ns`: how long their replies wait to be sent.
+pub fn pathology(row: &TypicalRow, queued_ns: u64, app: &str) -> Vec<String> {
+    let fits = |p: &&Pathology| {
+        let timer = p.queued_us.is_empty()
+            || p.queued_us.iter().any(|[from, to]| (from * 1_000..=to * 1_000).contains(&queued_ns));
+        let named = p.only.is_empty() || glob::any(&p.only, &row.name);
+        p.category == row.category && named && timer && row.mean_ns >= p.least_us * 1_000
+    };
+    let app = if app.is_empty() { "the target" } else { app };
+    let says = |p: &Pathology| {
+        fill::replace(&p.says, |key| match key {
+            "app" => Some(app.to_owned()),
+            "name" => Some(row.title()),
+            "time" => Some(human(row.mean_ns as i64)),
+            _ => None,
+        })
+    };
+    // The first that fits: they are ordered from the special to the general.
+    ADVICE.typical.iter().find(fits).and_then(says).into_iter().collect()
+}
+
+/// Which process it was, and where it belongs: for the first mention of a task in a sentence. Nothing when the name says all.
+fn whose(cause: &Cause) -> String {
+    let Some(who) = &cause.who else { return String::new() };
+    // A thread of the application, and a kernel thread, is named as a thread.
+    if !cause.category.is_processes() {
+        return String::new();
+    }
+    let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));
+    let processes = some(who.processes, "processes").unwrap_or_else(|| format!("process {}", who.pid));
+    let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
+    let container = who.container.as_ref().map(|id| format!("container {}", id.get(..12).unwrap_or(id)));
+    let place = container.or_else(|| who.unit.clone());
+    let parts: Vec<String> = [Some(processes), threads, place].into_iter().flatten().collect();
+    format!(" ({})", parts.join(", "))
+}
+
+/// What held the messages ahead, in words; nothing when that is not known.
+fn held(root: &[Root]) -> String {
+    let Some(first) = root.first() else { return String::new() };
+    let what = root_words(first);
+    let messages = if first.messages == 1 { "1 message".to_owned() } else { format!("{} messages", first.messages) };
+    format!("; what held those: {what}, {} more than usual in {messages}", human(first.mean_ns))
+}
+
+/// A root in words: what it is, then whose or where.
+pub fn root_words(root: &Root) -> String {
+    match root.title() {
+        title if root.category.as_str() == title => title,
+        title => format!("{} ({title})", root.category),
+    }
+}
+
+/// What the holder of a lock did meanwhile, from the paths: where it slept, the calls it was in, or that it ran.
+fn holder(paths: &[OwnerPath]) -> String {
+    let mut did_what: BTreeMap<String, i64> = BTreeMap::new();
+    for path in paths.iter().filter(|path| path.deviation_ns > 0) {
+        *did_what.entry(did(&path.frames)).or_default() += path.deviation_ns;
+    }
+    let all: i64 = did_what.values().sum();
+    let mut did: Vec<(String, i64)> = did_what.into_iter().filter(|(_, ns)| ns * 20 >= all).collect();
+    did.sort_by_key(|(what, ns)| (std::cmp::Reverse(*ns), what.clone()));
+    if did.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> =
+        did.iter().take(3).map(|(what, ns)| format!("{what} {:.0} %", *ns as f64 / all as f64 * 100.0)).collect();
+    format!("; the holder meanwhile: {}", each.join(", "))
+}
+
+/// The row that stands for the rows which are no causes.
+pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
+    let names: Vec<String> = rows.iter().map(Titled::title).take(5).collect();
+    let more = if rows.len() > names.len() { format!(" and {} more", rows.len() - names.len()) } else { String::new() };
+    let sum = |of: fn(&Cause) -> i64| rows.iter().map(of).sum::<i64>();
+    let subject = Subject::named("not significant");
+    Cause {
+        share: rows.iter().map(|r| r.share).sum(),
+        deviation_ns: sum(|r| r.deviation_ns),
+        ci95_ns,
+        mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
+        explanation: not_told_from_chance(rows, &format!("{}{more}", names.join("; ")), ci95_ns),
+        ..Cause::new(Category::NotSignificant, base(&subject), subject, vec![], Role::A)
+    }
+}
+
+/// Why these rows are no causes. What each of them cannot be told from may still be no chance for their sum.
+fn not_told_from_chance(rows: &[Cause], names: &str, [low, high]: [i64; 2]) -> String {
+    let one = rows.len() == 1;
+    let mut out = if one {
+        "a difference that cannot be told from chance: its 95 % interval includes 0".to_owned()
+    } else {
+        format!(
+            "{} differences, none of which can be told from chance: the 95 % interval of each includes 0",
+            rows.len()
+        )
+    };
+    if !one && (low > 0 || high < 0) {
+        out += &format!(
+            ". That of their sum, {} to {}, does not: something of it is real, but this run is too short to say which",
+            human(low),
+            human(high)
+        );
+    }
+    out + &format!(" ({names})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "their 95 % intervals hold 0" stood beside 63.8 us … 476 us, the interval of the sum.
+    #[test]
+    fn a_sum_that_is_not_chance_is_not_said_to_be() {
+        let row = |name: &str| {
+            serde_json::from_value(serde_json::json!({
+                "rank": 1, "category": "interference", "name": name, "role": "A", "share": 0.1, "deviation_ns": 130_000,
+                "ci95_ns": [-1_000, 300_000], "messages": 5, "evidence": [], "paths": [], "fix": [], "explanation": "",
+            }))
+            .expect("a cause")
+        };
+        let rows = [row("cron"), row("dbus-daemon")];
+        assert_eq!(
+            not_significant(&rows, [63_800, 476_000]).explanation,
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0. That of their sum, \
+             63.8 us to 476 us, does not: something of it is real, but this run is too short to say which (cron; dbus-daemon)"
+        );
+        assert_eq!(
+            not_significant(&rows, [-63_800, 476_000]).explanation,
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0 (cron; dbus-daemon)"
+        );
+        assert_eq!(
+            not_significant(&rows[..1], [-1_000, 300_000]).explanation,
+            "a difference that cannot be told from chance: its 95 % interval includes 0 (cron)"
+        );
+    }
+}

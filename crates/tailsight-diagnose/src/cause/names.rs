@@ -1,0 +1,320 @@
+//! Names of causes: the one that scripts rely on, and the same as a reader understands it.
+//!
+//! In: who or what had the time ([`Subject`]), and the frames that the nesting rule added. Out: the name of the JSON
+//! (`lab-holder holds it/sleep:clock_nanosleep`), and the same in words (`held by lab-holder, which slept in
+//! clock_nanosleep`) for sentences, tables and pages. It is here and not in the report since the JSON's own sentences have
+//! the words, too. Nothing reads a name back: who wants to know more of a cause than its name looks at the structure.
+
+use tailsight_lifetime::{FrameKind, NamedFrame};
+
+use super::{Category, Subject};
+
+/// In the place of a system call whose number is not known.
+pub(crate) const UNKNOWN_CALL: &str = "unknown call";
+
+/// Most frames that are said of a stack.
+const MOST: usize = 4;
+
+/// The name without the frames that the nesting rule added: whose it is.
+pub fn base(subject: &Subject) -> String {
+    let call = |call: &Option<String>| call.clone().unwrap_or_else(|| UNKNOWN_CALL.into());
+    match subject {
+        Subject::Task { name } | Subject::Application { name } if name.is_empty() => "(unnamed)".into(),
+        Subject::Task { name } | Subject::Application { name } | Subject::Peer { name } | Subject::Named { name } => {
+            name.clone()
+        }
+        Subject::Holder { name } => format!("{name} holds it"),
+        Subject::OtherThread { name } => format!("{name} (other thread)"),
+        Subject::OtherThreads { application } => format!("{application} (other threads)"),
+        Subject::Frame { frame } => frame.to_string(),
+        Subject::SystemCall { call: of } => call(of),
+        Subject::WaitIn { .. } | Subject::WaitFor { .. } => format!("waits {}", place(subject).unwrap_or_default()),
+        Subject::Class { name } => format!("class {name}"),
+        Subject::LaterArrivals => "later arrivals first".into(),
+        Subject::PageFaults => "page faults".into(),
+        Subject::AfterMigration => "migration (cold caches)".into(),
+        Subject::AroundInterrupts => "around the handlers of other cores' interrupts".into(),
+    }
+}
+
+/// Of a wait of the application: in or for what.
+fn place(subject: &Subject) -> Option<String> {
+    match subject {
+        Subject::WaitIn { call, waker } => {
+            let call = call.as_deref().unwrap_or(UNKNOWN_CALL);
+            Some(waker.as_ref().map_or_else(|| format!("in {call}"), |waker| format!("in {call} for {waker}")))
+        }
+        Subject::WaitFor { waker } => Some(format!("for {waker}")),
+        _ => None,
+    }
+}
+
+/// The name, with the frames that the nesting rule added behind slashes. It is a contract.
+pub fn full(base: &str, frames: &[NamedFrame]) -> String {
+    frames.iter().fold(base.to_owned(), |out, frame| format!("{out}/{frame}"))
+}
+
+/// The name in words.
+pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> String {
+    let start = match subject {
+        Subject::Holder { name } => format!("held by {name}"),
+        Subject::Frame { frame } if frame.kind == FrameKind::TxDropped => in_words(frame, false),
+        other => base(other),
+    };
+    start + &nested(category, subject, frames)
+}
+
+/// Of a wait of the application: in or for what, in words; none for another subject.
+pub(crate) fn waited(category: Category, subject: &Subject, frames: &[NamedFrame]) -> Option<String> {
+    Some(place(subject)? + &nested(category, subject, frames))
+}
+
+/// The frames in words, each behind a comma.
+fn nested(category: Category, subject: &Subject, frames: &[NamedFrame]) -> String {
+    let of_thread = matches!(subject, Subject::Holder { .. } | Subject::OtherThread { .. })
+        || category == Category::ConnectionSetup;
+    let more = frames.iter().filter(|frame| !says_the_same(subject, frame));
+    let mut said: Vec<String> = more.map(|frame| in_words(frame, of_thread)).collect();
+    // Of a deep stack, where it begins and where it ends.
+    if said.len() > MOST {
+        said.splice(1..said.len() - (MOST - 1), [format!("… {} more", said.len() - MOST)]);
+    }
+    said.iter().map(|words| format!(", {words}")).collect()
+}
+
+/// Whether a frame says no more than the name before it does.
+fn says_the_same(subject: &Subject, frame: &NamedFrame) -> bool {
+    let Subject::Named { name } = subject else { return false };
+    let asleep = matches!(frame.kind, FrameKind::Sleep | FrameKind::DiskSleep);
+    match name.as_str() {
+        "queued" => frame.kind == FrameKind::TxQueued,
+        "page fault" => asleep && frame.of.as_deref() == Some("exception"),
+        _ => false,
+    }
+}
+
+/// What a thread that was waited for did in these frames of its path, the innermost of which says it: the first one only says
+/// why it was waited for.
+pub(crate) fn did(frames: &[NamedFrame]) -> String {
+    match frames.last().filter(|_| frames.len() > 1) {
+        None => "ran".into(),
+        Some(frame) => asleep(frame).unwrap_or_else(|| in_words(frame, true)),
+    }
+}
+
+/// Of a sleep: how it slept.
+fn asleep(frame: &NamedFrame) -> Option<String> {
+    let place = match frame.of.as_deref() {
+        None => String::new(),
+        Some("exception") => " in an exception".into(),
+        Some(call) => format!(" in {call}"),
+    };
+    match frame.kind {
+        FrameKind::Sleep | FrameKind::DiskSleep => Some(format!("slept{place}")),
+        FrameKind::IoSleep => Some(format!("waited for a disk{place}")),
+        _ => None,
+    }
+}
+
+/// `of_thread`: the name before it is a thread's.
+fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
+    let what = frame.of.as_deref().unwrap_or("?");
+    if let Some(slept) = asleep(frame) {
+        return match of_thread {
+            true => format!("which {slept}"),
+            false => slept.replacen("slept", "asleep", 1).replacen("waited", "waiting", 1),
+        };
+    }
+    match frame.kind {
+        FrameKind::Syscall if frame.of.is_none() => "in a system call".into(),
+        FrameKind::Syscall => format!("in {what}"),
+        FrameKind::Softirq => format!("in softirq {what}"),
+        FrameKind::Irq | FrameKind::Vector => format!("in interrupt {what}"),
+        FrameKind::Work if frame.of.is_none() => "in a work item".into(),
+        FrameKind::Work => format!("doing {what}"),
+        FrameKind::Stack => format!("at {what}"),
+        FrameKind::WokenBy => format!("until {what} woke it"),
+        FrameKind::Migrate => format!("migrating pages ({what})"),
+        FrameKind::TxDropped => format!("dropped on its way out ({what})"),
+        FrameKind::Peer => format!("for {what}"),
+        FrameKind::Reclaim => format!("reclaiming memory ({what})"),
+        FrameKind::IdleState => format!("in idle state {what}"),
+        FrameKind::OwnPacket => "for its own packets".into(),
+        FrameKind::Packet => format!("for packets of {what}"),
+        FrameKind::Csd => "in a function run for another core".into(),
+        FrameKind::WakePending => "woken but not yet running".into(),
+        FrameKind::Runnable => "ready to run".into(),
+        FrameKind::KernelLock => "at a lock of the kernel".into(),
+        FrameKind::FileSync => "writing a file to its disk".into(),
+        other => other.name().replace('-', " "),
+    }
+}
+
+/// What has a name: its title is the name in words; of a diagnosis by an older version, which has no structure, the name.
+pub trait Titled {
+    /// Category, name, and the structure behind the name.
+    fn parts(&self) -> (Category, &str, Option<&Subject>, &[NamedFrame]);
+
+    /// The name in words.
+    fn title(&self) -> String {
+        let (category, name, subject, frames) = self.parts();
+        subject.map_or_else(|| name.to_owned(), |subject| title(category, subject, frames))
+    }
+
+    /// The category, and in words whose or where, when that says more.
+    fn with_category(&self) -> String {
+        let (category, ..) = self.parts();
+        match self.title() {
+            title if title == category.as_str() => title,
+            title => format!("{category} {title}"),
+        }
+    }
+}
+
+/// The types that have category, name and subject; behind each, which frames it has.
+macro_rules! titled {
+    ($($type:ty: $frames:expr;)*) => {$(
+        impl $crate::cause::names::Titled for $type {
+            fn parts(&self) -> ($crate::Category, &str, Option<&$crate::cause::Subject>, &[tailsight_lifetime::NamedFrame]) {
+                let frames: fn(&$type) -> &[tailsight_lifetime::NamedFrame] = $frames;
+                (self.category, &self.name, self.subject.as_ref(), frames(self))
+            }
+        }
+    )*};
+}
+pub(crate) use titled;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(kind: FrameKind, of: &str) -> NamedFrame {
+        NamedFrame { kind, of: Some(of.to_owned()).filter(|of| !of.is_empty()) }
+    }
+
+    /// The name that scripts rely on, and its words.
+    #[test]
+    fn chains_read_as_words() {
+        use FrameKind::{DiskSleep, IdleState, IoSleep, Packet, Sleep, Softirq, Stack, Syscall, TxDropped, TxQueued};
+        let task = |name: &str| Subject::Task { name: name.into() };
+        let holder = |name: &str| Subject::Holder { name: name.into() };
+        let of = |frame| Subject::Frame { frame };
+        let work: Vec<NamedFrame> = ["a", "b", "c", "d", "e", "f"].map(|of| frame(FrameKind::Work, of)).into();
+        let cases: Vec<(Category, Subject, Vec<NamedFrame>, &str, &str)> = vec![
+            (Category::Interference, task("nginx"), vec![], "nginx", "nginx"),
+            (Category::LockWait, holder("lab-holder"), vec![], "lab-holder holds it", "held by lab-holder"),
+            (
+                Category::LockWait,
+                holder("lab-holder"),
+                vec![frame(Sleep, "clock_nanosleep")],
+                "lab-holder holds it/sleep:clock_nanosleep",
+                "held by lab-holder, which slept in clock_nanosleep",
+            ),
+            (
+                Category::LockWait,
+                holder("a"),
+                vec![frame(Syscall, "write"), frame(Stack, "journal")],
+                "a holds it/sys:write/in:journal",
+                "held by a, in write, at journal",
+            ),
+            (Category::LockWait, Subject::named("mmap_lock"), vec![], "mmap_lock", "mmap_lock"),
+            // Only what is held is: not a task that is called so.
+            (Category::Interference, task("who holds it"), vec![], "who holds it", "who holds it"),
+            (
+                Category::HolBlocking,
+                Subject::Application { name: "memcached".into() },
+                vec![frame(Syscall, "sendmsg"), frame(Softirq, "net_rx")],
+                "memcached/sys:sendmsg/softirq:net_rx",
+                "memcached, in sendmsg, in softirq net_rx",
+            ),
+            (
+                Category::DiskWait,
+                Subject::named("journal"),
+                vec![frame(FrameKind::WokenBy, "jbd2/vda1-8")],
+                "journal/woken-by:jbd2/vda1-8",
+                "journal, until jbd2/vda1-8 woke it",
+            ),
+            (
+                Category::AppProcessing,
+                Subject::OtherThread { name: "worker".into() },
+                vec![frame(IoSleep, "pread64")],
+                "worker (other thread)/io-sleep:pread64",
+                "worker (other thread), which waited for a disk in pread64",
+            ),
+            (
+                Category::ConnectionSetup,
+                task("w"),
+                vec![frame(DiskSleep, "exception")],
+                "w/disk-sleep:exception",
+                "w, which slept in an exception",
+            ),
+            (Category::AppProcessing, Subject::named("w"), vec![frame(Sleep, "")], "w/sleep:?", "w, asleep"),
+            (
+                Category::Paging,
+                Subject::named("page fault"),
+                vec![frame(Sleep, "exception")],
+                "page fault/sleep:exception",
+                "page fault",
+            ),
+            (
+                Category::TransmitProcessing,
+                Subject::named("queued"),
+                vec![frame(TxQueued, "")],
+                "queued/tx-queued",
+                "queued",
+            ),
+            (
+                Category::WakeupDelay,
+                Subject::named("idle"),
+                vec![frame(IdleState, "2"), frame(FrameKind::WakePending, "")],
+                "idle/idle-state:2/wake-pending",
+                "idle, in idle state 2, woken but not yet running",
+            ),
+            (
+                Category::HolBlocking,
+                Subject::Application { name: "m".into() },
+                work,
+                "m/work:a/work:b/work:c/work:d/work:e/work:f",
+                "m, doing a, … 2 more, doing d, doing e, doing f",
+            ),
+            (
+                Category::TransmitProcessing,
+                of(frame(TxDropped, "QDISC_DROP")),
+                vec![],
+                "tx-dropped:QDISC_DROP",
+                "dropped on its way out (QDISC_DROP)",
+            ),
+            // Slashes of tasks are theirs, and a task may be called like a frame.
+            (Category::OsThreads, task("irq/24-eth0"), vec![], "irq/24-eth0", "irq/24-eth0"),
+            (Category::Interference, task("a/sys:b"), vec![], "a/sys:b", "a/sys:b"),
+            (
+                Category::ReceiveProcessing,
+                of(frame(Packet, "nginx:8088")),
+                vec![],
+                "packet:nginx:8088",
+                "packet:nginx:8088",
+            ),
+            (
+                Category::AppProcessing,
+                Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()) },
+                vec![],
+                "waits in futex for jbd2/vda1-8",
+                "waits in futex for jbd2/vda1-8",
+            ),
+        ];
+        for (category, subject, frames, name, words) in cases {
+            assert_eq!(full(&base(&subject), &frames), name);
+            assert_eq!(title(category, &subject, &frames), words);
+        }
+    }
+
+    proptest! {
+        /// Whoever names a task can neither make this panic nor vanish.
+        #[test]
+        fn any_name_has_words(name in "(\\PC|/|sys:|sleep:|packet:own:| holds it){0,12}", lock in any::<bool>()) {
+            let subject = if lock { Subject::Holder { name } } else { Subject::Task { name } };
+            prop_assert!(!title(Category::LockWait, &subject, &[]).is_empty());
+        }
+    }
+}

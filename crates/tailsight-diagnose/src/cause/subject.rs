@@ -1,0 +1,91 @@
+//! Who or what a cause is, as data. Its name and its words are made by [`crate::advice::names`], and nowhere read back.
+
+use serde::{Deserialize, Serialize};
+use tailsight_lifetime::NamedFrame;
+
+/// Who or what had the time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Subject {
+    /// A process of another application, a kernel thread, the recorder.
+    Task {
+        /// What it is called.
+        name: String,
+    },
+    /// The task that held what was waited for.
+    Holder {
+        /// What it is called.
+        name: String,
+    },
+    /// Another thread of the application, or several of like names.
+    OtherThread {
+        /// What it is called.
+        name: String,
+    },
+    /// The application itself, with messages before this one.
+    Application {
+        /// What it is called.
+        name: String,
+    },
+    /// Other threads of the application, with other messages.
+    OtherThreads {
+        /// What the application is called.
+        application: String,
+    },
+    /// What ran: a handler, a packet, a system call.
+    Frame {
+        /// The frame.
+        frame: NamedFrame,
+    },
+    /// A system call.
+    SystemCall {
+        /// Its name, when it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+    },
+    /// A wait of the application in a system call.
+    WaitIn {
+        /// Its name, when it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+        /// The task that ended it, where that is part of the name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waker: Option<String>,
+    },
+    /// A wait of the application for a task.
+    WaitFor {
+        /// The task that ended it.
+        waker: String,
+    },
+    /// Another server.
+    Peer {
+        /// Its address and port.
+        name: String,
+    },
+    /// Requests of a class that costs more than others.
+    Class {
+        /// The class.
+        name: String,
+    },
+    /// Messages that arrived later and were served first.
+    LaterArrivals,
+    /// Page faults, by their number.
+    PageFaults,
+    /// The cold caches that a migration leaves, by their number.
+    AfterMigration,
+    /// What other cores' interrupts cost before and after their handlers, by their number.
+    AroundInterrupts,
+    /// What the category table calls it.
+    Named {
+        /// In the table's words.
+        name: String,
+    },
+}
+
+impl Subject {
+    /// What the category table calls it.
+    pub fn named(name: impl Into<String>) -> Subject {
+        Subject::Named { name: name.into() }
+    }
+}

@@ -1,0 +1,147 @@
+//! Messages by rank of their latency, and the two slices that are compared: the focus and the reference.
+//!
+//! In: messages, [`Options`]. Out: [`Cohorts`], and how many messages there are and why some are not complete. All times in ns.
+
+pub mod against;
+pub mod focus;
+pub mod legs;
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::model::flags;
+use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message};
+
+use crate::model::{MessageCounts, Slice};
+use crate::{Error, Facts, Options};
+use focus::enough;
+
+/// Messages of one slice.
+#[derive(Clone, Debug)]
+pub struct Cohort {
+    /// Their ids, in order of arrival.
+    pub ids: Vec<u32>,
+    /// Sum of their latencies, ns.
+    pub sum_ns: u128,
+}
+
+impl Cohort {
+    /// From ranks of the messages sorted by (latency, id).
+    pub fn of(ranked: &[(u64, u32)]) -> Cohort {
+        let mut ids: Vec<u32> = ranked.iter().map(|&(_, id)| id).collect();
+        ids.sort_unstable();
+        Cohort { ids, sum_ns: ranked.iter().map(|&(ns, _)| u128::from(ns)).sum() }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Their mean latency, ns, rounded.
+    pub fn mean_ns(&self) -> u64 {
+        focus::mean(self.sum_ns, self.ids.len() as u64)
+    }
+}
+
+/// Complete messages by (latency, id).
+pub fn ranked(messages: &[Message], leg: Leg) -> Vec<(u64, u32)> {
+    let mut ranked: Vec<_> = messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
+    ranked.sort_unstable();
+    ranked
+}
+
+/// The messages that are compared.
+#[derive(Clone, Debug)]
+pub struct Cohorts {
+    /// The messages under study.
+    pub focus: Cohort,
+    /// Those that they are compared with.
+    pub reference: Cohort,
+    /// The focus as a slice of the latencies.
+    pub focus_slice: Slice,
+    /// The reference as a slice, of the other run where there is one.
+    pub reference_slice: Slice,
+}
+
+impl Cohorts {
+    /// The slices of the ranked messages. `others`: those of another run; then the same slice of them is the reference.
+    ///
+    /// # Errors
+    /// [`Error::NotEnough`] when one holds fewer than [`crate::MIN_MESSAGES`].
+    pub fn of(ranked: &[(u64, u32)], others: Option<&[(u64, u32)]>, options: &Options) -> Result<Cohorts, Error> {
+        let focus = Cohort::of(&ranked[enough(ranked.len(), options.focus, "focus")?]);
+        let (of, quantiles, name) = match others {
+            None => (ranked, options.reference, "reference"),
+            Some(others) => (others, options.focus, "against"),
+        };
+        let reference = Cohort::of(&of[enough(of.len(), quantiles, name)?]);
+        let slice =
+            |cohort: &Cohort, (from, to)| Slice { from, to, messages: cohort.len() as u64, mean_ns: cohort.mean_ns() };
+        let (focus_slice, reference_slice) = (slice(&focus, options.focus), slice(&reference, quantiles));
+        Ok(Cohorts { focus, reference, focus_slice, reference_slice })
+    }
+
+    /// Focus and reference.
+    pub fn both(&self) -> (&Cohort, &Cohort) {
+        (&self.focus, &self.reference)
+    }
+
+    /// Mean latency of the focus less that of the reference, ns.
+    pub fn deviation_ns(&self) -> i64 {
+        self.focus_slice.mean_ns as i64 - self.reference_slice.mean_ns as i64
+    }
+}
+
+/// Messages by whether their leg is complete. Those that were not followed to the receive call are in
+/// [`Lifetimes::incomplete`], whether or not they are also in the list.
+pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
+    let mut incomplete: BTreeMap<Incomplete, u64> = lifetimes.incomplete.clone();
+    let named: u64 = incomplete.values().sum();
+    let unreceived = mine.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
+    let mut add = |reason: Incomplete, n: u64| {
+        if n > 0 {
+            *incomplete.entry(reason).or_default() += n;
+        }
+    };
+    add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
+    if leg != Leg::Receive {
+        let received = |m: &&Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
+        let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
+        let unfinished = mine.iter().filter(received).count() as u64 - unsent;
+        let dropped = |m: &&Message| m.flags & flags::REPLY_DROPPED != 0;
+        let dropped = mine.iter().filter(received).filter(dropped).count() as u64;
+        add(Incomplete::SendNotSeen, unsent);
+        add(Incomplete::ReplyDropped, dropped);
+        add(Incomplete::TransmitNotSeen, unfinished - dropped);
+    }
+    let total = complete + incomplete.values().sum::<u64>();
+    let out_of_order = mine.iter().filter(|m| m.flags & flags::OVERTAKEN != 0).count() as u64;
+    MessageCounts { total, complete, incomplete, out_of_order }
+}
+
+/// The error for a run without a complete message.
+pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &Facts) -> Error {
+    let reasons = if counts.incomplete.is_empty() {
+        "no message was seen at all".to_owned()
+    } else {
+        counts.incomplete.iter().map(|(reason, n)| format!("{n}: {}", reason.text())).collect::<Vec<_>>().join("; ")
+    };
+    let advice = if counts.incomplete.is_empty() && !facts.partial.is_empty() {
+        "the recording is partial and holds too little: record again"
+    } else if counts.incomplete.is_empty() && facts.lost_events > 0 {
+        "events were lost: record again for a shorter time, or with larger buffers"
+    } else if counts.incomplete.is_empty() {
+        "send it requests while recording, and check the target's process and port"
+    } else if leg != Leg::Receive {
+        "try --leg receive"
+    } else {
+        "tailsight doctor shows which hooks this machine lacks"
+    };
+    let app = if lifetimes.app.is_empty() { "the target".into() } else { lifetimes.app.clone() };
+    Error::NoMessages { app, leg, reasons, advice: advice.into() }
+}

@@ -1,0 +1,48 @@
+//! What the category table says of each owner: asked once for a leg and a role, and before anything is estimated.
+//!
+//! In: lifetimes, the category table. Out: a [`Verdict`] by slot (as in [`super::profile`]). A run has tens of thousands of
+//! slots and its cohorts meet a part of them, so each is looked at when it is first asked for.
+
+use std::cell::OnceCell;
+
+use tailsight_lifetime::{LEGS, Lifetimes, Role};
+
+use super::profile::{Slot, owner_of, slot_of};
+use super::who::TaskNames;
+use crate::categories::{CategoryTable, Verdict};
+
+/// The verdicts of one run.
+pub struct Classification<'a> {
+    lifetimes: &'a Lifetimes,
+    table: &'a CategoryTable,
+    tasks: Option<TaskNames<'a>>,
+    verdicts: Vec<OnceCell<Verdict>>,
+}
+
+impl<'a> Classification<'a> {
+    /// Of every owner of the run, tasks by the names of their processes.
+    pub fn new(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
+        Classification { tasks: Some(TaskNames::new(lifetimes)), ..Classification::by_thread(lifetimes, table) }
+    }
+
+    /// The same, but each thread of another process by its own name, and the recorder by its name alone.
+    pub fn by_thread(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
+        let verdicts = vec![OnceCell::new(); LEGS.len() * 2 * lifetimes.owners.len()];
+        Classification { lifetimes, table, tasks: None, verdicts }
+    }
+
+    /// What a slot of an owner counts to.
+    pub fn of(&self, slot: Slot) -> &Verdict {
+        self.verdicts[slot].get_or_init(|| {
+            let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
+            let (of, task) = (&self.lifetimes.owners[owner], self.tasks.as_ref().map(|tasks| tasks.of(owner)));
+            let (app, symbols) = (&self.lifetimes.app, &self.lifetimes.symbols);
+            self.table.classify_as(of, &task.unwrap_or_default(), leg, role, app, symbols)
+        })
+    }
+
+    /// What the time of an owner in the leg `LEGS[segment]` counts to.
+    pub fn at(&self, segment: usize, role: Role, owner: u32) -> &Verdict {
+        self.of(slot_of(self.lifetimes.owners.len(), segment, role, owner))
+    }
+}
