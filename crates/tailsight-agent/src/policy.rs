@@ -171,7 +171,9 @@ impl Policy {
 fn peak(plan: &Plan, replay_gaps_ns: &[u64]) -> f64 {
     match &plan.arrivals {
         closed if closed.is_closed() => 0.0,
-        Arrivals::Drawn(ArrivalProcess::Mmpp { ratio, share, .. }) => plan.rate.peak() * ratio / (1.0 - share + share * ratio),
+        Arrivals::Drawn(ArrivalProcess::Mmpp { ratio, share, .. }) => {
+            plan.rate.peak() * ratio / (1.0 - share + share * ratio)
+        }
         Arrivals::Replay(_) => {
             let times: Vec<u64> = replay_gaps_ns
                 .iter()

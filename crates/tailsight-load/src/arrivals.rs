@@ -57,8 +57,7 @@ impl FromStr for Arrivals {
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
         let (name, rest) = input.split_once(':').unwrap_or((input, ""));
-        let requests =
-            || parse::whole(rest).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=65_536).contains(n));
+        let requests = || parse::whole(rest).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=65_536).contains(n));
         let arrivals = match name {
             "replay" => (!rest.is_empty()).then(|| Self::Replay(rest.into())),
             "closed" => requests().map(Self::Closed),

@@ -44,6 +44,15 @@ pub enum QueueError {
     /// Service times that are missing.
     #[error("no service times to draw from")]
     NoService,
+    /// A time that means nothing as long as the service time is not known.
+    #[error("{what} is a time, so the mean service time must be given too, such as --service 50us")]
+    NeedsServiceTime {
+        /// What is a time.
+        what: &'static str,
+    },
+    /// Recorded arrivals that were not given.
+    #[error("the model has recorded arrivals, and none were given: name a file of times with --arrivals")]
+    NeedsSeries,
     /// No worker.
     #[error("a server needs at least one worker")]
     NoWorkers,

@@ -11,6 +11,7 @@ mod discipline;
 mod error;
 pub mod formulas;
 mod model;
+pub mod predict;
 mod series;
 mod service;
 mod simulate;
