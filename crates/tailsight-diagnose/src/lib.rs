@@ -18,6 +18,7 @@ mod diagnose;
 mod error;
 pub mod focus;
 mod glob;
+pub mod ideal;
 pub mod infer;
 pub mod legs;
 pub mod model;

@@ -28,6 +28,7 @@ pub mod walk;
 pub mod when;
 pub mod whose;
 pub mod windows;
+pub mod work;
 
 use std::collections::BTreeMap;
 
@@ -244,6 +245,11 @@ impl Analysis {
         lifetimes.messages = std::mem::take(&mut scan.messages);
         lifetimes.flows = std::mem::take(&mut scan.flows);
         Analysis { lifetimes, scan }
+    }
+
+    /// What serving cost: time on cores by thread and by core, over the whole recording.
+    pub fn work(&self) -> work::Work {
+        work::of(&self.scan, &self.lifetimes.messages)
     }
 
     /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not

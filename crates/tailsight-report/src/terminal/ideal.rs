@@ -1,5 +1,10 @@
-//! The queueing ideal on the terminal. In: a prediction of a model. Out: a table with a row a source and a column a percentile.
+//! The queueing ideal on the terminal. In: a prediction of a model, a run beside its ideal, a calibration. Out: tables with a row
+//! a source and a column a percentile.
 
+use std::collections::BTreeMap;
+
+use tailsight_diagnose::ideal::{Ideal, Queues};
+use tailsight_measure::capacity::Calibration;
 use tailsight_queue::predict::Prediction;
 
 use super::text::{paint, wrap};
@@ -38,6 +43,95 @@ pub fn model(p: &Prediction, style: &Style) -> String {
         wrap(&format!("{key}: N/A, it {why}"), style.columns(), "  ")
             .iter()
             .for_each(|line| out += &format!("{line}\n"));
+    }
+    out
+}
+
+/// A run beside its ideal.
+pub fn of_run(ideal: &Ideal, style: &Style) -> String {
+    let (m, count) = (&ideal.model, units::count);
+    let head = format!(
+        "{}: {} messages, {} with a reply; the ideal of the same arrivals",
+        ideal.app,
+        count(ideal.arrivals),
+        count(ideal.complete)
+    );
+    let workers = if m.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", m.workers) };
+    let queues = match m.queues {
+        Queues::One => "one queue, first come first served",
+        Queues::OneAWorker => "a queue for each worker, as connections belong to threads",
+    };
+    let cost = format!(
+        "{} in user space, {} in the kernel, {} receiving",
+        units::duration(m.user_ns),
+        units::duration(m.kernel_ns),
+        units::duration(m.receive_ns)
+    );
+    let service = units::duration(m.service_ns);
+    let service = match m.service_from.as_str() {
+        "run" if m.apart_ns > 0 => {
+            format!("service time {service}, a message's cost in this run without receiving ({cost})")
+        }
+        "run" => format!("service time {service}, a message's cost in this run ({cost})"),
+        "calibrated" => format!("service time {service}, calibrated; in this run a message cost {cost}"),
+        _ => format!("service time {service}, as given; in this run a message cost {cost}"),
+    };
+    let model = format!("{workers}, {queues}; utilisation {:.1} %", m.utilisation * 100.0);
+    let mut out = paint(style, "1", &head) + "\n";
+    for text in [service, model] {
+        wrap(&text, style.columns() - 2, "  ").iter().for_each(|line| out += &format!("  {line}\n"));
+    }
+    let mut keys: Vec<&String> = ideal.measured_ns.keys().chain(ideal.not_available.keys()).collect();
+    keys.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let times = |of: &BTreeMap<String, u64>| -> Vec<String> {
+        keys.iter().map(|k| of.get(*k).map_or("N/A".to_owned(), |ns| units::duration(*ns))).collect()
+    };
+    let ratio = keys.iter().map(|k| ideal.ratio.get(*k).map_or("N/A".to_owned(), |r| format!("{} x", digits(*r))));
+    let mut rows = vec![
+        ("", keys.iter().map(|k| (*k).clone()).collect()),
+        ("measured", times(&ideal.measured_ns)),
+        ("ideal", times(&ideal.ideal_ns)),
+        ("measured / ideal", ratio.collect()),
+    ];
+    if let Some(one) = &ideal.one_queue_ns {
+        rows.push(("ideal, one queue", times(one)));
+    }
+    out += "\n";
+    out += &table(&rows, style);
+    for (key, why) in &ideal.not_available {
+        wrap(&format!("{key}: N/A, it {why}"), style.columns(), "  ")
+            .iter()
+            .for_each(|line| out += &format!("{line}\n"));
+    }
+    for note in &ideal.notes {
+        wrap(&format!("note: {note}"), style.columns(), "      ").iter().for_each(|line| out += &format!("{line}\n"));
+    }
+    out
+}
+
+/// A peak.
+pub fn calibration(c: &Calibration, style: &Style) -> String {
+    let sure = (c.ci95_per_s[1] - c.peak_per_s) / c.peak_per_s * 100.0;
+    let head =
+        format!("{}: at most {} requests/s, ± {sure:.1} % (95 %)", c.target, units::count(c.peak_per_s.round() as u64));
+    let workers = if c.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", c.workers) };
+    let [low, high] = c.service_ci95_ns.map(units::duration);
+    let service =
+        format!("service time {} ({low} to {high}) with {workers}, the peak inverted", units::duration(c.service_ns));
+    let busy = match c.server_cpu {
+        Some(share) => format!("the server was busy for {:.0} % of the time", share * 100.0),
+        None => "whether the server was saturated is concluded from the rate alone (--pid looks at its process)".into(),
+    };
+    let windows = format!(
+        "mean of {} windows with {} requests outstanding on each of {} connections; {busy}, the busiest loading thread for {:.0} %",
+        c.windows_per_s.len(),
+        c.outstanding,
+        c.connections,
+        c.client_cpu * 100.0
+    );
+    let mut out = paint(style, "1", &head) + "\n";
+    for text in [service, windows] {
+        wrap(&text, style.columns() - 2, "  ").iter().for_each(|line| out += &format!("  {line}\n"));
     }
     out
 }

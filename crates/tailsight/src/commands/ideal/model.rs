@@ -1,10 +1,10 @@
 //! `ideal --model`: a queue in Kendall's notation.
 
 use tailsight_queue::Model;
-use tailsight_queue::predict::{Prediction, Question, predict};
+use tailsight_queue::predict::{Question, predict};
 use tailsight_report::terminal::ideal;
 
-use super::or_usage;
+use super::{or_usage, verdict};
 use crate::cli_ideal::Ideal;
 use crate::{Verdict, terminal};
 
@@ -28,12 +28,5 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
     } else {
         terminal::print(&ideal::model(&prediction, &terminal::style()))?;
     }
-    Ok(verdict(args, &prediction))
-}
-
-/// Percentiles that were asked for must be there; of the usual ones p99 must.
-fn verdict(args: &Ideal, prediction: &Prediction) -> Verdict {
-    let missing = &prediction.not_available;
-    let lacks = if args.percentile.is_empty() { missing.contains_key("p99") } else { !missing.is_empty() };
-    if lacks { Verdict::NotAvailable } else { Verdict::Done }
+    Ok(verdict(args, &prediction.not_available))
 }
