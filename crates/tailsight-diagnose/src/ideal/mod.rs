@@ -8,6 +8,8 @@
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
 mod fit;
+mod of_diagnosis;
+pub mod replay;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,7 @@ use tailsight_queue::{Discipline, Percentile, Request, Server, Sorted, rng, simu
 
 use crate::Error;
 pub use fit::{Fit, Known, Queues, fit};
+pub use of_diagnosis::{OfDiagnosis, WhatIf, fill};
 
 /// Measured against ideal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::ideal::{Ideal, Queues};
 use tailsight_measure::capacity::Calibration;
 use tailsight_queue::predict::Prediction;
@@ -105,6 +106,59 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     }
     for note in &ideal.notes {
         wrap(&format!("note: {note}"), style.columns(), "      ").iter().for_each(|line| out += &format!("{line}\n"));
+    }
+    out
+}
+
+/// What the ideal says beside a diagnosis; nothing where there is none.
+pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
+    let Some(ideal) = &d.ideal else { return String::new() };
+    let (focus, time) = (ideal.focus, units::duration);
+    let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    let workers =
+        if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
+    let inherent = format!(
+        "Inherent: of the {} of the slow messages, {} ({:.1} %) would be there on an ideal server with the same arrivals too ({workers}, \
+         {} a message, {:.0} % busy); the excess is {}",
+        time(focus.mean_ns),
+        time(focus.inherent_ns),
+        share(focus.inherent_ns, focus.mean_ns),
+        time(ideal.model.service_ns),
+        ideal.model.utilisation * 100.0,
+        time(focus.excess_ns)
+    );
+    let mut out = "\n".to_owned();
+    let mut say = |text: &str, indent: &str| {
+        wrap(text, style.columns(), indent).iter().for_each(|line| out += &format!("{line}\n"));
+    };
+    say(&inherent, "          ");
+    if share(focus.excess_ns, focus.mean_ns) < 20.0 {
+        say("This server is at its ideal: only less load, more cores or cheaper requests make its tail shorter", "  ");
+    }
+    let Some(measured) = ideal.replayed_ns.get("p99") else { return out };
+    let rows = ideal.what_if.iter().filter_map(|w| {
+        let ([low, high], p99) = (w.ci95_ns.get("p99")?, w.latency_ns.get("p99")?);
+        // Who gains nothing is not listed.
+        let gains = *p99 as f64 <= 0.98 * *measured as f64;
+        gains.then(|| {
+            format!(
+                "{:>3} {:>9}  ({} to {})  without {} {}",
+                w.rank,
+                time(*p99),
+                time(*low),
+                time(*high),
+                w.category,
+                w.name
+            )
+        })
+    });
+    let rows: Vec<String> = rows.take(5).collect();
+    if !rows.is_empty() {
+        out += &format!(
+            "\nWhat if a cause were absent: p99 instead of {}, by replaying the arrivals (95 %)\n",
+            time(*measured)
+        );
+        rows.iter().for_each(|row| out += &format!("{}\n", super::text::clean(row)));
     }
     out
 }
