@@ -42,6 +42,8 @@ enum Command {
     CaseStudy(case_study::CaseStudyArgs),
     /// Run scenarios with known causes and judge the diagnosis (root).
     Run(run::RunArgs),
+    /// Scenarios with and without their fault: is what a diagnosis predicts without it what is measured? (root)
+    WhatIf(run::what_if::WhatIfArgs),
     /// List the scenarios.
     List,
     /// Be a test server until killed.
@@ -189,6 +191,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::CaseStudy(args) => case_study::run(&args),
+        Command::WhatIf(args) => run::what_if::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {
             run::list();

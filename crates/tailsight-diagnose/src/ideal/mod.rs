@@ -170,9 +170,8 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
     let mut notes = model.notes.clone();
     let lost: u64 = lifetimes.incomplete.values().sum();
     if lost > 0 {
-        notes.push(format!(
-            "{lost} messages are not among the arrivals, because they could not be followed: the ideal had less to do"
-        ));
+        let are = if lost == 1 { "message is" } else { "messages are" };
+        notes.push(format!("{lost} {are} not among the arrivals, not having been followed: the ideal had less to do"));
     }
     match ratio.get("p99") {
         Some(r) if *r < 1.0 => notes.push(

@@ -120,7 +120,8 @@ fn replaceable(cause: &Cause) -> bool {
 fn recorded(m: &Message) -> Option<Recorded> {
     let latency = m.latency(Leg::Total)?;
     let arrival = arrival(m)?;
-    Some(Recorded { id: m.id, tid: m.tid, arrival, taken: m.recv_ns, end: arrival + latency })
+    let end = arrival + latency;
+    Some(Recorded { id: m.id, tid: m.tid, arrival, answered: m.send_ns.clamp(arrival, end), end })
 }
 
 /// The leg that a span of the total leg is part of.
