@@ -35,6 +35,8 @@ enum Command {
     Load(LoadArgs),
     /// Run scenarios with known causes and judge the diagnosis (root).
     Run(run::RunArgs),
+    /// Scenarios with and without their fault: is what a diagnosis predicts without it what is measured? (root)
+    WhatIf(run::what_if::WhatIfArgs),
     /// List the scenarios.
     List,
     /// Be a test server until killed.
@@ -180,6 +182,7 @@ impl LoadArgs {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
+        Command::WhatIf(args) => run::what_if::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {
             run::list();

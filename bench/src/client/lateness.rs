@@ -115,7 +115,7 @@ fn head(all: &[Arrival]) -> usize {
 
 /// Our Poisson schedule, drawn again, ns.
 fn drawn(per_s: f64, seconds: f64) -> Option<Vec<u64>> {
-    let schedule = Schedule::new(&Process::Exponential, &Rate::Constant(per_s), SEED).ok().flatten()?;
+    let schedule = Schedule::new(&Process::EXPONENTIAL, &Rate::Constant(per_s), SEED).ok().flatten()?;
     Some(schedule.take((per_s * (seconds + 1.0) * 1.1) as usize).collect())
 }
 

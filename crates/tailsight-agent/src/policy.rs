@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tailsight_load::{Arrivals, Plan, Protocol, Target, Trust};
+use tailsight_load::{ArrivalProcess, Arrivals, Plan, Protocol, Target, Trust};
 use tempfile::NamedTempFile;
 
 use crate::allow::Allow;
@@ -171,7 +171,9 @@ impl Policy {
 fn peak(plan: &Plan, replay_gaps_ns: &[u64]) -> f64 {
     match &plan.arrivals {
         closed if closed.is_closed() => 0.0,
-        Arrivals::Mmpp { ratio, share, .. } => plan.rate.peak() * ratio / (1.0 - share + share * ratio),
+        Arrivals::Drawn(ArrivalProcess::Mmpp { ratio, share, .. }) => {
+            plan.rate.peak() * ratio / (1.0 - share + share * ratio)
+        }
         Arrivals::Replay(_) => {
             let times: Vec<u64> = replay_gaps_ns
                 .iter()

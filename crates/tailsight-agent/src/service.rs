@@ -114,7 +114,7 @@ fn begin(
 /// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
 fn store_keys(plan: &mut Plan, leash: &Leash<'_>) -> Result<(), LoadError> {
     plan.connections = plan.threads;
-    plan.arrivals = tailsight_load::Arrivals::Fixed;
+    plan.arrivals = tailsight_load::Arrivals::FIXED;
     plan.rate = Rate::Steps(vec![(1_000_000_000, 0.0), (1_000_000_000, 1.0)]);
     plan.duration_ns = Some(1_000_000);
     (plan.max_samples, plan.max_sends) = (1, 1);

@@ -157,6 +157,7 @@ impl<'a> Summary<'a> {
             sent: crate::sent::summary(lifetimes),
             more: None,
             ideal_ns: None,
+            ideal: None,
             loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
             overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
             notes: vec![],

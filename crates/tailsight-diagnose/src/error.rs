@@ -64,6 +64,17 @@ pub enum Error {
         /// The slowest messages.
         slowest: String,
     },
+    /// The run has nothing that the ideal of a server could be computed from: N/A, not a failure.
+    #[error("N/A: no ideal for {app}: {why}")]
+    NoIdeal {
+        /// The application.
+        app: String,
+        /// What is missing, and what to do.
+        why: String,
+    },
+    /// The queue cannot be simulated.
+    #[error(transparent)]
+    Queue(#[from] tailsight_queue::QueueError),
     /// A category table is not TOML.
     #[error("the category table {file} cannot be read as TOML: {why}")]
     Toml {

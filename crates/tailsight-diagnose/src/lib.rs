@@ -20,6 +20,7 @@ mod diagnose;
 mod error;
 pub mod estimate;
 mod glob;
+pub mod ideal;
 pub mod model;
 pub mod more;
 mod options;

@@ -66,9 +66,14 @@ pub struct Diagnosis {
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
-    /// The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null until the queueing model fills it.
+    /// The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null where no queue fits, and for other legs
+    /// than the total.
     #[serde(default)]
     pub ideal_ns: Option<BTreeMap<String, u64>>,
+    /// What the ideal server would have given the focus too, and what each cause's absence would buy. Absent where `ideal_ns` is
+    /// null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ideal: Option<crate::ideal::OfDiagnosis>,
     /// What was lost.
     pub loss: Loss,
     /// What the recording cost.
@@ -253,7 +258,8 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
-    /// The focus percentiles had this cause been absent, keyed as `latency_ns`. Null until the replay fills it.
+    /// The percentiles of all messages had this cause been absent, keyed as `latency_ns`; their intervals are in
+    /// [`Diagnosis::ideal`]. Null where the replay cannot tell.
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
     /// Commands or steps that remove it, filled in with this run's pids.

@@ -222,20 +222,37 @@ impl Analysis {
         Analysis { lifetimes, scan }
     }
 
+    /// What serving cost: time on cores by thread and by core, over the whole recording.
+    pub fn work(&self) -> timelines::work::Work {
+        timelines::work::of(&self.scan, &self.lifetimes.messages)
+    }
+
     /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not
     /// seen.
     pub fn path(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
+        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        self.path_with(&mut owners, message, leg)
+    }
+
+    /// The path of the leg of every message that has it, one after the other: quicker than [`Analysis::path`] for each.
+    pub fn paths(&self, leg: Leg, mut each: impl FnMut(&Message, Vec<PathSpan>)) {
+        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        for m in self.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()) {
+            each(m, self.path_with(&mut owners, m.id, leg));
+        }
+    }
+
+    fn path_with(&self, owners: &mut Owners, message: u32, leg: Leg) -> Vec<PathSpan> {
         let mut spans = Vec::new();
         let i = message as usize;
         if let (Some(m), Some(extra)) = (self.lifetimes.messages.get(i), self.scan.extras.get(i)) {
-            let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();
             legs.iter().for_each(|l| path::pieces(&self.scan, m, extra, *l, &mut pieces));
             let mut steps = Vec::new();
-            let mut walk = Walk { scan: &self.scan, owners: &mut owners, each: |step| steps.push(step) };
+            let mut walk = Walk { scan: &self.scan, owners, each: |step| steps.push(step) };
             pieces.into_iter().for_each(|piece| walk.piece(piece));
-            spans.extend(steps.into_iter().flat_map(|step| step.spans(&mut owners)));
+            spans.extend(steps.into_iter().flat_map(|step| step.spans(owners)));
         }
         spans
     }

@@ -1,43 +1,22 @@
-//! Inter-arrival processes. In: a text such as `lognormal:1.5` and a seed. Out: gaps in units of the mean gap.
-//!
-//! Gaps have mean one; the [rate](crate::Rate) turns them into time, so every process goes with every rate profile.
+//! When requests are due, as text. In: a text such as `lognormal:1.5` or `closed:4`. Out: an arrival process of
+//! `tailsight-queue`, recorded times, or a closed loop.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use rand::RngExt;
-use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
+use tailsight_queue::ArrivalProcess;
+use tailsight_units::parse;
 
 use crate::LoadError;
-use crate::rng::Rng;
-use crate::sizes::gpareto;
-use tailsight_units::parse;
 
 /// When requests are due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Arrivals {
-    /// Equal gaps: `fixed`.
-    Fixed,
-    /// Exponential gaps, the Poisson process: `exponential` (or `poisson`).
-    Exponential,
-    /// Lognormal gaps with this standard deviation of the logarithm: `lognormal:1.5`.
-    Lognormal(f64),
-    /// Pareto gaps (type I) with this shape, above 1: `pareto:1.5`.
-    Pareto(f64),
-    /// Generalised Pareto gaps with this shape, below 1: `gpareto:0.154971` (Facebook's, Atikoglu et al. 2012).
-    GeneralisedPareto(f64),
-    /// Bursts: a Poisson process whose rate switches between two levels (MMPP): `mmpp:8,0.1,10ms`.
-    Mmpp {
-        /// Rate in a burst over the rate between bursts, above 1.
-        ratio: f64,
-        /// Share of the time that is in bursts, between 0 and 1.
-        share: f64,
-        /// Mean length of a burst, ns (exponential, as that of the pauses).
-        burst_ns: u64,
-    },
+    /// Gaps that are drawn, whatever the server does: `exponential`, `lognormal:1.5` and the others of [`ArrivalProcess`].
+    Drawn(ArrivalProcess),
     /// The times in a file: `replay:FILE`.
     Replay(PathBuf),
     /// Not an open loop: each connection keeps this many requests outstanding, and the next is due when one is answered:
@@ -52,23 +31,17 @@ const FORMS: &str = "fixed, exponential, lognormal:SIGMA, pareto:SHAPE (above 1)
                      mmpp:RATIO,SHARE,BURST (such as mmpp:8,0.1,10ms), replay:FILE, closed:OUTSTANDING or batch:REQUESTS";
 
 impl Arrivals {
-    fn valid(&self) -> bool {
-        match *self {
-            Self::Fixed | Self::Exponential | Self::Replay(_) => true,
-            Self::Lognormal(sigma) => sigma > 0.0 && sigma <= 5.0,
-            Self::Pareto(shape) => shape > 1.0,
-            Self::GeneralisedPareto(shape) => shape > -10.0 && shape < 1.0,
-            Self::Mmpp { ratio, share, burst_ns } => ratio > 1.0 && share > 0.0 && share < 1.0 && burst_ns > 0,
-            Self::Closed(requests) | Self::Batch(requests) => (1..=65_536).contains(&requests),
-        }
-    }
+    /// Equal gaps.
+    pub const FIXED: Self = Self::Drawn(ArrivalProcess::Fixed);
+    /// The Poisson process.
+    pub const EXPONENTIAL: Self = Self::Drawn(ArrivalProcess::Exponential);
 
     /// How many requests a closed loop keeps outstanding on a connection; `None` for open loops.
     #[must_use]
     pub fn outstanding(&self) -> Option<u32> {
         match *self {
             Self::Closed(requests) | Self::Batch(requests) => Some(requests),
-            _ => None,
+            Self::Drawn(_) | Self::Replay(_) => None,
         }
     }
 
@@ -84,37 +57,21 @@ impl FromStr for Arrivals {
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
         let (name, rest) = input.split_once(':').unwrap_or((input, ""));
-        let one = || parse::list(rest).map(|[x]| x);
+        let requests = || parse::whole(rest).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=65_536).contains(n));
         let arrivals = match name {
-            "fixed" if rest.is_empty() => Some(Self::Fixed),
-            "exponential" | "poisson" if rest.is_empty() => Some(Self::Exponential),
-            "lognormal" => one().map(Self::Lognormal),
-            "pareto" => one().map(Self::Pareto),
-            "gpareto" => one().map(Self::GeneralisedPareto),
-            "mmpp" => rest.rsplit_once(',').and_then(|(numbers, burst)| {
-                let [ratio, share] = parse::list(numbers)?;
-                Some(Self::Mmpp { ratio, share, burst_ns: parse::duration_ns(burst)? })
-            }),
-            "replay" if !rest.is_empty() => Some(Self::Replay(rest.into())),
-            "closed" => parse::whole(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Closed),
-            "batch" => parse::whole(rest).and_then(|n| u32::try_from(n).ok()).map(Self::Batch),
-            _ => None,
+            "replay" => (!rest.is_empty()).then(|| Self::Replay(rest.into())),
+            "closed" => requests().map(Self::Closed),
+            "batch" => requests().map(Self::Batch),
+            _ => input.parse().ok().map(Self::Drawn),
         };
-        arrivals.filter(Self::valid).ok_or_else(|| LoadError::parse("an arrival process", input, FORMS))
+        arrivals.ok_or_else(|| LoadError::parse("an arrival process", input, FORMS))
     }
 }
 
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fixed => f.write_str("fixed"),
-            Self::Exponential => f.write_str("exponential"),
-            Self::Lognormal(sigma) => write!(f, "lognormal:{sigma}"),
-            Self::Pareto(shape) => write!(f, "pareto:{shape}"),
-            Self::GeneralisedPareto(shape) => write!(f, "gpareto:{shape}"),
-            Self::Mmpp { ratio, share, burst_ns } => {
-                write!(f, "mmpp:{ratio},{share},{}", parse::write_duration(*burst_ns))
-            }
+            Self::Drawn(process) => process.fmt(f),
             Self::Replay(path) => write!(f, "replay:{}", path.display()),
             Self::Closed(requests) => write!(f, "closed:{requests}"),
             Self::Batch(requests) => write!(f, "batch:{requests}"),
@@ -135,141 +92,18 @@ impl From<Arrivals> for String {
     }
 }
 
-/// Draws gaps of mean one.
-#[derive(Debug, Clone)]
-pub(crate) struct Gaps {
-    kind: Kind,
-    rng: Rng,
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
-    Fixed {
-        first: bool,
-    },
-    Exponential,
-    Lognormal {
-        sigma: f64,
-    },
-    Pareto {
-        shape: f64,
-    },
-    GeneralisedPareto {
-        shape: f64,
-    },
-    /// Rates relative to the mean, mean stays in mean gaps, and what is left of the present stay.
-    Mmpp {
-        rates: [f64; 2],
-        stays: [f64; 2],
-        state: usize,
-        left: f64,
-    },
-}
-
-impl Gaps {
-    /// The gaps of an open loop that is drawn; `mean_rate` in requests/s places MMPP's times on the scale of the gaps.
-    pub(crate) fn new(arrivals: &Arrivals, mean_rate: f64, rng: Rng) -> Option<Self> {
-        let kind = match *arrivals {
-            Arrivals::Fixed => Kind::Fixed { first: true },
-            Arrivals::Exponential => Kind::Exponential,
-            Arrivals::Lognormal(sigma) => Kind::Lognormal { sigma },
-            Arrivals::Pareto(shape) => Kind::Pareto { shape },
-            Arrivals::GeneralisedPareto(shape) => Kind::GeneralisedPareto { shape },
-            Arrivals::Mmpp { ratio, share, burst_ns } => {
-                let quiet = 1.0 / (1.0 + share * (ratio - 1.0));
-                let burst = burst_ns as f64 * mean_rate / 1e9;
-                let stays = [burst * (1.0 - share) / share, burst];
-                Kind::Mmpp { rates: [quiet, quiet * ratio], stays, state: 0, left: -1.0 }
-            }
-            Arrivals::Replay(_) | Arrivals::Closed(_) | Arrivals::Batch(_) => return None,
-        };
-        Some(Self { kind, rng })
-    }
-
-    /// The next gap, in mean gaps.
-    pub(crate) fn next_gap(&mut self) -> f64 {
-        let rng = &mut self.rng;
-        match &mut self.kind {
-            // A phase of its own, or several fixed loads would all be due at the same instants.
-            Kind::Fixed { first: first @ true } => {
-                *first = false;
-                rng.random()
-            }
-            Kind::Fixed { .. } => 1.0,
-            Kind::Exponential => exponential(rng),
-            Kind::Lognormal { sigma } => {
-                let z: f64 = StandardNormal.sample(rng);
-                (*sigma * z - *sigma * *sigma / 2.0).exp()
-            }
-            Kind::Pareto { shape } => (*shape - 1.0) / *shape * (1.0 - rng.random::<f64>()).powf(-1.0 / *shape),
-            Kind::GeneralisedPareto { shape } => (1.0 - *shape) * gpareto(*shape, 1.0 - rng.random::<f64>()),
-            Kind::Mmpp { rates, stays, state, left } => {
-                if *left < 0.0 {
-                    // Start as one that has run for ever: in a burst with the share of bursts.
-                    *state = usize::from(rng.random::<f64>() < stays[1] / (stays[0] + stays[1]));
-                    *left = exponential(rng) * stays[*state];
-                }
-                let mut gap = 0.0;
-                loop {
-                    let draw = exponential(rng) / rates[*state];
-                    if draw <= *left {
-                        *left -= draw;
-                        return gap + draw;
-                    }
-                    // No arrival before the rate switches; what was drawn is forgotten, as an exponential may be.
-                    gap += *left;
-                    *state ^= 1;
-                    *left = exponential(rng) * stays[*state];
-                }
-            }
-        }
-    }
-}
-
-/// An exponential with mean one.
-fn exponential(rng: &mut Rng) -> f64 {
-    rand_distr::Exp1.sample(rng)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::{Purpose, stream};
-
-    fn draw(text: &str, n: usize) -> Vec<f64> {
-        let arrivals: Arrivals = text.parse().unwrap();
-        assert_eq!(arrivals.to_string().parse::<Arrivals>().unwrap(), arrivals);
-        let mut gaps = Gaps::new(&arrivals, 10_000.0, stream(5, Purpose::Arrivals, 0)).unwrap();
-        (0..n).map(|_| gaps.next_gap()).collect()
-    }
-
-    fn moments(gaps: &[f64]) -> (f64, f64) {
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        (mean, variance.sqrt() / mean)
-    }
 
     #[test]
-    fn gaps_have_mean_one_and_the_spread_of_their_formula() {
-        // Coefficients of variation in closed form.
-        for (text, cv, tolerance) in [
-            ("fixed", 0.0, 0.01),
-            ("exponential", 1.0, 0.02),
-            ("lognormal:0.5", (0.25_f64.exp() - 1.0).sqrt(), 0.02),
-            ("pareto:4", (1.0_f64 / (4.0 * 2.0)).sqrt(), 0.05),
-            ("gpareto:0.154971", (1.0_f64 / (1.0 - 2.0 * 0.154_971)).sqrt(), 0.05),
-        ] {
-            let (mean, spread) = moments(&draw(text, 300_000));
-            assert!((mean - 1.0).abs() < 0.02, "{text}: mean {mean}");
-            assert!((spread - cv).abs() < tolerance, "{text}: cv {spread}, expected {cv}");
+    fn texts_are_read_and_written() {
+        for text in
+            ["fixed", "exponential", "lognormal:1.5", "mmpp:8,0.1,10ms", "replay:a:b/c", "closed:4", "batch:65536"]
+        {
+            assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
-    }
-
-    #[test]
-    fn bursts_keep_the_mean_rate_and_are_bursty() {
-        let (mean, spread) = moments(&draw("mmpp:8,0.1,10ms", 2_000_000));
-        assert!((mean - 1.0).abs() < 0.03, "mean {mean}");
-        assert!(spread > 1.2, "cv {spread}");
+        assert_eq!("poisson".parse::<Arrivals>().unwrap(), Arrivals::EXPONENTIAL);
     }
 
     #[test]
@@ -277,7 +111,8 @@ mod tests {
         for bad in
             ["", "poisson:2", "pareto:1", "lognormal", "mmpp:1,0.1,1ms", "mmpp:8,0.1", "replay:", "closed:0", "closed"]
         {
-            assert!(bad.parse::<Arrivals>().is_err(), "{bad}");
+            let error = bad.parse::<Arrivals>().unwrap_err().to_string();
+            assert!(error.contains("closed:OUTSTANDING"), "{bad}: {error}");
         }
     }
 }

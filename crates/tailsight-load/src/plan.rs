@@ -218,7 +218,7 @@ impl Plan {
             target,
             protocol,
             workload: Workload::default(),
-            arrivals: Arrivals::Exponential,
+            arrivals: Arrivals::EXPONENTIAL,
             rate: Rate::Constant(1000.0),
             duration_ns: Some(10_000_000_000),
             threads: 1,

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::arrivals::Gaps;
 use crate::rng::{Purpose, stream};
 use crate::{Arrivals, LoadError, Rate, replay};
+use tailsight_queue::Gaps;
 
 /// Due times in rising order; ends only when a replay does, or a rate stays at zero.
 #[derive(Debug, Clone)]
@@ -51,14 +51,12 @@ impl Schedule {
         let source = match arrivals {
             Arrivals::Closed(_) | Arrivals::Batch(_) => return Ok(None),
             Arrivals::Replay(path) => Source::Replayed { times: replay::read(path)?.into(), next: 0 },
-            drawn => {
+            Arrivals::Drawn(process) => {
                 let mean = match rate {
                     Rate::Diurnal { low, high, .. } => f64::midpoint(*low, *high),
                     _ => rate.peak(),
                 };
-                let Some(gaps) = Gaps::new(drawn, mean / burst, stream(seed, Purpose::Arrivals, 0)) else {
-                    return Ok(None);
-                };
+                let gaps = Gaps::new(process, mean / burst, stream(seed, Purpose::Arrivals, 0));
                 Source::Drawn { gaps: Box::new(gaps), rate: rate.clone(), burst, at: 0.0 }
             }
         };

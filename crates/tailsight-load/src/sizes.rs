@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
 use crate::rng::Rng;
+use tailsight_queue::arrivals::generalised_pareto as gpareto;
 use tailsight_units::parse;
 
 /// Value sizes below 15 bytes of Facebook's ETC pool with their shares (Atikoglu et al. 2012, section 5, in the form that
@@ -92,11 +93,6 @@ impl Size {
             Self::GeneralisedPareto(_, scale, _) | Self::Gev(_, scale, _) => scale > 0.0,
         }
     }
-}
-
-/// The standard generalised Pareto quantile of the upper tail probability `u`.
-pub(crate) fn gpareto(shape: f64, u: f64) -> f64 {
-    if shape == 0.0 { -u.ln() } else { (u.powf(-shape) - 1.0) / shape }
 }
 
 impl FromStr for Size {

@@ -9,6 +9,7 @@ mod account;
 mod address;
 pub mod against;
 mod batch;
+pub mod capacity;
 mod conclude;
 mod error;
 pub mod hint;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tailsight_load::{Arrivals, Plan, Rate};
+use tailsight_load::{ArrivalProcess, Arrivals, Plan, Rate};
 use tailsight_stats::method::{self, Config, Target, Width};
 
 use crate::Error;
@@ -127,12 +127,12 @@ impl Question {
         let changing = !matches!(self.plan.rate, Rate::Constant(_));
         match (&self.plan.arrivals, &self.plan.rate) {
             (Arrivals::Closed(_) | Arrivals::Batch(_), _) => method::Arrivals::ClosedLoop,
-            (Arrivals::Fixed, Rate::Constant(rate)) => {
+            (Arrivals::Drawn(ArrivalProcess::Fixed), Rate::Constant(rate)) => {
                 method::Arrivals::Fixed { tolerance: (FIXED_NS * rate / 1e9).max(FIXED_SHARE) }
             }
-            (Arrivals::Exponential, _) if !changing => method::Arrivals::Exponential,
-            (Arrivals::Lognormal(_), _) if !changing => method::Arrivals::Lognormal,
-            (Arrivals::Pareto(_), _) if !changing => method::Arrivals::Pareto,
+            (Arrivals::Drawn(ArrivalProcess::Exponential), _) if !changing => method::Arrivals::Exponential,
+            (Arrivals::Drawn(ArrivalProcess::Lognormal(_)), _) if !changing => method::Arrivals::Lognormal,
+            (Arrivals::Drawn(ArrivalProcess::Pareto(_)), _) if !changing => method::Arrivals::Pareto,
             _ => method::Arrivals::Scheduled,
         }
     }

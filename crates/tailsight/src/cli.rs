@@ -42,6 +42,8 @@ pub enum Command {
     Fix(Box<crate::cli_fix::Fix>),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
+    /// How good the latency could be: the queueing ideal of a run, or of a model
+    Ideal(Box<crate::cli_ideal::Ideal>),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
     Load(Box<crate::cli_load::Load>),
     /// Latency against load until saturation, or the highest rate that meets an objective

@@ -147,8 +147,14 @@ pub struct Load {
     #[command(flatten)]
     pub traffic: Traffic,
     /// Requests/s, such as 20k
-    #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile"])]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile", "utilisation"])]
     pub rate: Option<f64>,
+    /// The rate that keeps the server busy for this part of the time, such as 80%, by its calibration
+    #[arg(long, value_name = "PERCENT", value_parser = utilisation, requires = "calibration", conflicts_with_all = ["rate", "rate_profile", "closed", "replay"])]
+    pub utilisation: Option<f64>,
+    /// With --utilisation: what `tailsight ideal --calibrate TARGET -o FILE` found
+    #[arg(long, value_name = "FILE", requires = "utilisation")]
+    pub calibration: Option<PathBuf>,
     /// A rate that changes: steps:10k/5s,20k/5s, ramp:1k..50k/10s or diurnal:5k..50k/60s
     #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate")]
     pub rate_profile: Option<Rate>,
@@ -220,7 +226,7 @@ pub struct Sweep {
     pub out: Option<PathBuf>,
 }
 
-fn protocol(text: &str) -> Result<Protocol, String> {
+pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
     let names = || Protocol::ALL.map(Protocol::name).join(", ");
     text.parse().map_err(|_| format!("`{text}` is no protocol; there are {}", names()))
 }
@@ -288,6 +294,18 @@ fn allowance(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a percentage such as 5%"))
 }
 
+/// A share of a peak. 100 % and more is what a sweep is for: here the answer would be the length of the run.
+fn utilisation(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.trim().parse().ok());
+    let share = number.filter(|n| *n > 0.0).map(|n| n / 100.0);
+    match share.ok_or_else(|| format!("`{text}` is not a percentage such as 80%"))? {
+        share if share >= 1.0 => {
+            Err(format!("unstable: at {text} the queue grows without end; ask for less than 100%"))
+        }
+        share => Ok(share),
+    }
+}
+
 fn factor(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|f| *f >= 1.05 && *f <= 100.0).ok_or_else(|| "a number from 1.05 to 100".into())
 }
@@ -331,6 +349,9 @@ mod tests {
             &["redis://h", "--rate", "1k", "--replay", "f"],
             &["redis://h", "--rate", "1k", "--rate-profile", "ramp:1k..2k/1s"],
             &["redis://h", "--closed", "0"],
+            &["redis://h", "--utilisation", "80%"],
+            &["redis://h", "--rate", "1k", "--utilisation", "80%", "--calibration", "f"],
+            &["redis://h", "--utilisation", "100%", "--calibration", "f"],
             &["redis://h", "--rate", "-5"],
             &["redis://h", "--rate", "1k", "--ci", "99"],
             &["redis://h", "--rate", "1k", "--get-ratio", "30:1"],

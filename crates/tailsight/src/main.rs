@@ -3,6 +3,7 @@
 mod cli;
 mod cli_agent;
 mod cli_fix;
+mod cli_ideal;
 mod cli_load;
 mod commands;
 mod pipeline;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Show(args) => commands::show::run(&args),
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Ideal(args) => commands::ideal::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Agent(args) => commands::agent::run(&args),

@@ -228,7 +228,11 @@ pub fn diagnose_against(
         Err(why @ Error::NotEnough { .. }) => {
             Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))
         }
-        found => Ok(found?),
+        found => {
+            let (mut diagnosis, causes) = found?;
+            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes);
+            Ok((diagnosis, causes))
+        }
     }
 }
 

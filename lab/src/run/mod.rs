@@ -14,6 +14,7 @@ mod scenario;
 mod stage;
 mod state;
 pub(crate) mod table;
+pub mod what_if;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -76,29 +77,10 @@ pub fn list() {
 /// `lab run`.
 pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenarios = choose(&args.scenarios)?;
-    if !tailsight_testbed::netns::permitted() {
-        bail!("scenarios make network namespaces and record, which needs root: run this with sudo");
-    }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores < 2 {
-        bail!(
-            "scenarios need two cores, one for the application and one for the client; this machine gives us {cores}"
-        );
-    }
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let beside = || program.with_file_name("tailsight");
-    let tailsight = std::path::absolute(args.tailsight.clone().unwrap_or_else(beside))?;
-    if !tailsight.is_file() {
-        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
-    }
+    let (lab, mut state) = begin(args.tailsight.as_deref(), args.duration)?;
     if let Some(file) = &args.write {
         table::MARKED.check(file)?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
-    let lab = Lab { tailsight, program, duration: args.duration, stop };
-    let mut state = State::begin(&state::folder())?;
     let apart = cgroup::Apart::begin(&mut state);
     let out = args.out.clone().unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
@@ -143,6 +125,31 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         (false, true) => ExitCode::from(4),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// What every run needs, on a machine on which scenarios can run; Ctrl-C ends them between two steps.
+fn begin(tailsight: Option<&Path>, duration: Duration) -> anyhow::Result<(Lab, State)> {
+    if !tailsight_testbed::netns::permitted() {
+        bail!("scenarios make network namespaces and record, which needs root: run this with sudo");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        bail!(
+            "scenarios need two cores, one for the application and one for the client; this machine gives us {cores}"
+        );
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let beside = || program.with_file_name("tailsight");
+    let tailsight = std::path::absolute(tailsight.map_or_else(beside, Path::to_owned))?;
+    if !tailsight.is_file() {
+        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    let lab = Lab { tailsight, program, duration, stop };
+    let state = State::begin(&state::folder())?;
+    Ok((lab, state))
 }
 
 /// The scenarios of these names.

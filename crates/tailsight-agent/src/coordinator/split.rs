@@ -96,7 +96,7 @@ pub(crate) fn split(plan: &Plan, parts: &[Part], latency_rate: Option<f64>) -> R
         own.max_samples = plan.max_samples.min(part.samples).max(1);
         own.max_sends = plan.max_sends.min(part.samples).max(1);
         if part.role == Role::Latency {
-            own.arrivals = Arrivals::Exponential;
+            own.arrivals = Arrivals::EXPONENTIAL;
             own.rate = match latency_rate {
                 Some(rate) if !has_rate => Rate::Constant(rate),
                 _ => scaled(&plan.rate, of_rate),

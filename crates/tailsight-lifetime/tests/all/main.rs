@@ -12,3 +12,4 @@ mod sending;
 mod serving;
 mod simulator;
 mod waits;
+mod work;

@@ -134,7 +134,7 @@ fn bursts_are_due_at_once_and_leave_together_at_the_rate_asked_for() {
     let mut plan = plan(server(), Protocol::Echo);
     (plan.burst, plan.outstanding) = (40, 64);
     plan.rate = "8k".parse().unwrap();
-    plan.arrivals = Arrivals::Fixed;
+    plan.arrivals = Arrivals::FIXED;
     let outcome = run(plan, &AtomicBool::new(false), |_| {}).unwrap();
     // 4,000 requests in half a second: 100 bursts.
     assert_eq!((outcome.counts.intended, outcome.counts.ok), (4000, 4000), "{:?}", outcome.counts);
@@ -156,7 +156,7 @@ fn a_burst_over_connections_takes_one_after_the_other() {
     // More than there are connections: the round goes on with the first. A server that is slow for a while must not fill one.
     (plan.burst, plan.burst_over, plan.outstanding) = (6, BurstOver::Connections, 4096);
     plan.rate = "6k".parse().unwrap();
-    plan.arrivals = Arrivals::Fixed;
+    plan.arrivals = Arrivals::FIXED;
     let outcome = run(plan.clone(), &AtomicBool::new(false), |_| {}).unwrap();
     assert_eq!((outcome.counts.intended, outcome.counts.ok), (3000, 3000), "{:?}", outcome.counts);
     assert_eq!(outcome.sends.len(), 500);
@@ -179,7 +179,7 @@ fn bursts_without_room_wait_and_are_counted() {
     });
     let mut plan = plan(address, Protocol::Echo);
     (plan.burst, plan.outstanding, plan.connections, plan.receive) = (8, 20, 1, Receive::Eager);
-    plan.arrivals = Arrivals::Fixed;
+    plan.arrivals = Arrivals::FIXED;
     let counts = run(plan, &AtomicBool::new(false), |_| {}).unwrap().counts;
     // Two bursts fit, half of one is not sent.
     assert_eq!((counts.intended, counts.sent, counts.unanswered), (1000, 16, 16), "{counts:?}");

@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+pub mod ideal;
 mod legs;
 mod message;
 mod more;

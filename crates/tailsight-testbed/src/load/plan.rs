@@ -42,8 +42,8 @@ pub(super) fn of(workload: &Workload, duration: Duration, spin: bool, task: &str
         ..tailsight_load::Workload::default()
     };
     plan.arrivals = match workload.arrivals {
-        Arrivals::Poisson => tailsight_load::Arrivals::Exponential,
-        Arrivals::Fixed => tailsight_load::Arrivals::Fixed,
+        Arrivals::Poisson => tailsight_load::Arrivals::EXPONENTIAL,
+        Arrivals::Fixed => tailsight_load::Arrivals::FIXED,
         // A closed loop refills bursts only whole.
         Arrivals::Closed(n) if workload.pipeline_burst > 1 => {
             tailsight_load::Arrivals::Batch(n.max(workload.pipeline_burst) as u32)

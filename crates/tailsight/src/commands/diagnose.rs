@@ -1,7 +1,7 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
 use tailsight_diagnose::{Error, Options};
-use tailsight_report::terminal::{diagnosis_of, more};
+use tailsight_report::terminal::{diagnosis_of, ideal, more};
 
 use crate::cli::Diagnose;
 use crate::{Verdict, pipeline, terminal};
@@ -30,6 +30,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
     } else {
         let style = terminal::style();
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
+        terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }
     Ok(pipeline::verdict(&diagnosis))

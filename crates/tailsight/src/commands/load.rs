@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use tailsight_load::{Arrivals, LoadError, Plan, Rate, Target, Trust};
+use tailsight_measure::capacity::Calibration;
 use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
 use tailsight_report::load as shown;
 
 use crate::cli_load::{Load, Traffic};
+use crate::commands::ideal::calibrate;
 use crate::commands::live::Live;
 use crate::commands::source::Source;
 use crate::stop::on_interrupt;
@@ -15,7 +17,8 @@ use crate::{Verdict, terminal};
 
 /// Measures and prints.
 pub fn run(args: &Load) -> anyhow::Result<Verdict> {
-    let question = or_usage(question(args))?;
+    let peak = args.calibration.as_deref().map(calibrate::read).transpose()?;
+    let question = or_usage(question(args, peak.as_ref()))?;
     // What would fail at the end is found before the load begins.
     let baseline = match &args.against {
         Some(path) => {
@@ -78,10 +81,17 @@ fn outcome(measurement: &Measurement) -> Verdict {
     }
 }
 
-fn question(args: &Load) -> Result<Question, Error> {
+fn question(args: &Load, peak: Option<&Calibration>) -> Result<Question, Error> {
     let mut plan = plan(&args.traffic)?;
     if let Some(rate) = args.rate {
         plan.rate = Rate::Constant(rate);
+    }
+    if let Some((share, peak)) = args.utilisation.zip(peak) {
+        if peak.protocol != plan.protocol.to_string() {
+            let why = format!("the calibration is of {} at {}", peak.protocol, peak.target);
+            return Err(Error::Contradiction(format!("{why}, and the target is {} at {}", plan.protocol, plan.target)));
+        }
+        plan.rate = Rate::Constant(share * peak.peak_per_s);
     }
     if let Some(profile) = &args.rate_profile {
         plan.rate = profile.clone();

@@ -6,6 +6,7 @@ pub mod diagnose;
 pub mod doctor;
 pub mod export;
 pub mod fix;
+pub mod ideal;
 pub mod live;
 pub mod load;
 pub mod record;

@@ -5,6 +5,7 @@ mod bad_input;
 mod fixes_live;
 mod gates_live;
 mod hostile_live;
+mod ideal;
 mod live;
 mod load_live;
 mod lost_nothing;

@@ -1,0 +1,136 @@
+//! The ideal inside a diagnosis: which part of the focus's latency was inherent, and what the absence of each cause would buy.
+//!
+//! In: a diagnosis of the total leg, and the run it is of. Out: its fields `ideal_ns`, `ideal` and each cause's `what_if`. Times
+//! in ns.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tailsight_lifetime::{Analysis, Leg, Message, PathSpan};
+use tailsight_queue::Sorted;
+
+use super::replay::{Recorded, Replay};
+use super::{Fit, Inherent, Known, arrival, fit, inherent, keyed, latencies};
+use crate::cause::Category;
+use crate::cohorts::focus::ranks;
+use crate::diagnose::CauseOf;
+use crate::model::{Cause, Diagnosis};
+
+/// Percentiles of `ideal_ns` and `what_if`.
+const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+/// Most causes whose absence is replayed, the largest.
+const MOST_CAUSES: usize = 12;
+/// Most messages of a run that is replayed: their paths are walked again.
+const MOST_MESSAGES: usize = 200_000;
+const SEED: u64 = 1;
+
+/// The ideal beside a diagnosis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OfDiagnosis {
+    /// The queue that fits the server.
+    pub model: Fit,
+    /// Of the focus's mean latency: inherent and excess.
+    pub focus: Inherent,
+    /// Of the mean latency of all complete messages.
+    pub all: Inherent,
+    /// Percentiles as replayed with nothing taken out: those that were measured.
+    pub replayed_ns: BTreeMap<String, u64>,
+    /// What the absence of each cause would buy, by rank.
+    pub what_if: Vec<WhatIf>,
+}
+
+/// The latencies had a cause been absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// Of the cause.
+    pub rank: u32,
+    /// Of the cause.
+    pub category: Category,
+    /// Of the cause.
+    pub name: String,
+    /// The cause's deviation over the focus's excess.
+    pub of_excess: Option<f64>,
+    /// Percentiles of all complete messages, with the cause brought down to what the reference has of it.
+    pub latency_ns: BTreeMap<String, u64>,
+    /// Their 95 % bootstrap intervals.
+    pub ci95_ns: BTreeMap<String, [u64; 2]>,
+}
+
+/// Fills in what the ideal says. Leaves a diagnosis of another leg, or of a run that no queue fits, as it is.
+pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf) {
+    if diagnosis.leg != Leg::Total {
+        return;
+    }
+    let lifetimes = &analysis.lifetimes;
+    let messages = &lifetimes.messages;
+    let Ok(model) = fit(lifetimes, &analysis.work(), &Known::default()) else { return };
+    let Ok(by_id) = latencies(messages, &model) else { return };
+    let mut ranked: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(Leg::Total)?, m.id))).collect();
+    ranked.sort_unstable();
+    let all = ranked.iter().map(|(_, id)| *id);
+    let of_focus = ranks(ranked.len(), (diagnosis.focus.from, diagnosis.focus.to));
+    let focus = ranked.get(of_focus).unwrap_or_default().iter().map(|(_, id)| *id);
+    let (Some(focus), Some(all)) = (inherent(messages, focus, &by_id), inherent(messages, all, &by_id)) else { return };
+    let complete = ranked.iter().filter_map(|(_, id)| by_id[*id as usize]);
+    diagnosis.ideal_ns = Some(keyed(&Sorted::new(complete.collect()), &PERCENTILES));
+    let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new() };
+    if ranked.len() <= MOST_MESSAGES {
+        replay(diagnosis, analysis, causes, &mut said);
+    }
+    diagnosis.ideal = Some(said);
+}
+
+/// Serves the messages again without each cause.
+fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
+    let messages = &analysis.lifetimes.messages;
+    let recorded: Vec<Recorded> = messages.iter().filter_map(recorded).collect();
+    let mut replay = Replay::new(recorded, diagnosis.causes.len());
+    analysis.paths(Leg::Total, |m, path| {
+        for span in &path {
+            if let Some(cause) = causes.get(&(leg_of(m, span), span.role, span.owner)) {
+                replay.held(*cause, m.id, (span.from_ns, span.to_ns));
+            }
+        }
+    });
+    let sorted = Sorted::new(replay.latencies(None).into_iter().filter(|ns| *ns > 0).collect());
+    said.replayed_ns = keyed(&sorted, &PERCENTILES);
+    let can = diagnosis.causes.iter_mut().enumerate().filter(|(_, cause)| replaceable(cause));
+    for (i, cause) in can.take(MOST_CAUSES) {
+        let without = replay.without(i, cause.mean_ns[1].max(0) as u64, &PERCENTILES, SEED);
+        let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
+        cause.what_if = Some(without.latency_ns.clone());
+        said.what_if.push(WhatIf {
+            rank: cause.rank,
+            category: cause.category,
+            name: cause.name.clone(),
+            of_excess: excess.map(|ns| cause.deviation_ns as f64 / ns as f64),
+            latency_ns: without.latency_ns,
+            ci95_ns: without.ci95_ns,
+        });
+    }
+}
+
+/// Whether the replay can take a cause out: waiting for messages ahead is what the replay makes itself; what was inferred from
+/// counts has no place in time; and what is no cause has nothing to be taken out.
+fn replaceable(cause: &Cause) -> bool {
+    let no_cause = matches!(cause.category, Category::HolBlocking | Category::Unexplained | Category::NotSignificant);
+    !no_cause && !cause.inferred && cause.deviation_ns > 0
+}
+
+fn recorded(m: &Message) -> Option<Recorded> {
+    let latency = m.latency(Leg::Total)?;
+    let arrival = arrival(m)?;
+    let end = arrival + latency;
+    Some(Recorded { id: m.id, tid: m.tid, arrival, answered: m.send_ns.clamp(arrival, end), end })
+}
+
+/// The leg that a span of the total leg is part of.
+fn leg_of(m: &Message, span: &PathSpan) -> Leg {
+    if span.from_ns < m.recv_ns {
+        Leg::Receive
+    } else if span.from_ns < m.send_ns {
+        Leg::Service
+    } else {
+        Leg::Transmit
+    }
+}

@@ -1,0 +1,80 @@
+//! What serving cost: one stream by hand, and what must hold for every recorded run.
+
+use std::path::Path;
+
+use tailsight_lifetime::input::Names;
+use tailsight_lifetime::{Analysis, Facts};
+use tailsight_trace::event::Kind;
+use tailsight_trace::read::CpuEvents;
+use tailsight_trace::tables::TaskRow;
+use tailsight_trace::{Event, Run};
+
+const THREAD: u32 = 100;
+const PORTS: u64 = 11211 << 16 | 4000;
+
+fn event(ts: u64, kind: Kind, tid: u32, [a, b, c]: [u64; 3]) -> Event {
+    Event { ts, kind: kind as u8, generation: 0, aux: 0, tid, a, b, c }
+}
+
+fn switch(ts: u64, from: u32, to: u32) -> Event {
+    event(ts, Kind::SchedSwitch, from, [u64::from(from) | u64::from(to) << 32, 1 | 120 << 32, 282])
+}
+
+#[test]
+fn a_threads_time_is_divided_and_what_interrupts_it_is_none_of_its_own() {
+    let events = vec![
+        switch(490, THREAD, 0),
+        // Its packet arrives while the core is idle: 10 ns of the softirq itself, 15 of the packet.
+        event(500, Kind::SoftirqEntry, 0, [3, 0, 0]),
+        event(510, Kind::RxStack, 0, [1, PORTS | 100 << 32, 50 | 2 << 32]),
+        event(515, Kind::Handoff, 0, [1, PORTS | 150 << 32, 9]),
+        event(525, Kind::SoftirqExit, 0, [3, 0, 0]),
+        switch(1000, 0, THREAD),
+        event(1010, Kind::SyscallEnter, THREAD, [45, 0, 0]),
+        event(1020, Kind::Recv, THREAD, [1, PORTS | 150 << 32, 50 | 9 << 32]),
+        event(1030, Kind::SyscallExit, THREAD, [45, 0, 0]),
+        event(1050, Kind::SyscallEnter, THREAD, [44, 0, 0]),
+        event(1060, Kind::Send, THREAD, [1, PORTS | 550 << 32, 50 | 9 << 32]),
+        event(1070, Kind::SyscallExit, THREAD, [44, 0, 0]),
+        // A timer.
+        event(1080, Kind::VectorEntry, THREAD, [0, 0, 0]),
+        event(1090, Kind::VectorExit, THREAD, [0, 0, 0]),
+        switch(1100, THREAD, 0),
+        switch(1200, 0, 0),
+    ];
+    let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
+    let facts = Facts { names: Names::new(&[row]), cpus: 1, ..Facts::default() };
+    let work = Analysis::build(&facts, &[CpuEvents { cpu: 0, events }]).work();
+    assert_eq!(work.span_ns, (490, 1200));
+    let [thread] = &work.threads[..] else { panic!("{work:?}") };
+    assert_eq!((thread.tid, thread.messages), (THREAD, 1));
+    // User: 1000 to 1010, 1030 to 1050, 1070 to 1080, 1090 to 1100. Kernel: the two calls.
+    assert_eq!((thread.user_ns, thread.kernel_ns), (50, 40), "{work:?}");
+    assert_eq!(thread.cpus.get(&0), Some(&90));
+    assert_eq!(work.receive.get(&0), Some(&25), "{work:?}");
+}
+
+#[test]
+fn recorded_work_fits_into_the_recording() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for run in ["memcached-requests", "memcached-tcp", "memcached-udp", "nginx-2-workers", "redis-requests"] {
+        let analysis = Analysis::of(&mut Run::open(&golden.join(run)).unwrap()).unwrap();
+        let work = analysis.work();
+        let received = analysis.lifetimes.messages.iter().filter(|m| m.recv_ns != 0).count() as u64;
+        assert_eq!(work.threads.iter().map(|t| t.messages).sum::<u64>(), received, "{run}");
+        let span = work.span_ns.1 - work.span_ns.0;
+        for thread in &work.threads {
+            let on_core = thread.user_ns + thread.kernel_ns;
+            assert_eq!(thread.cpus.values().sum::<u64>(), on_core, "{run}");
+            assert!(on_core > 0 && on_core < span, "{run}: {thread:?} in {span}");
+        }
+        assert!(work.receive.values().sum::<u64>() > 0, "{run}: {work:?}");
+        // The paths that are walked together are those that are walked one by one.
+        let mut together = 0;
+        analysis.paths(tailsight_lifetime::Leg::Total, |m, path| {
+            assert_eq!(path, analysis.path(m.id, tailsight_lifetime::Leg::Total), "{run} {}", m.id);
+            together += 1;
+        });
+        assert!(together > 0, "{run}");
+    }
+}

@@ -1,0 +1,254 @@
+//! How many requests a second a server can do, found by saturating it (Tales of the Tail §3.2). In: a plan, and the server's
+//! CPU time where it can be read. Out: the peak with an interval, and from it the service time; or why it was never reached.
+//!
+//! A closed loop with more and more requests outstanding, until twice as many gain no more than [`GAIN`]. Then [`WINDOWS`]
+//! windows at that. The client must have had time to spare, or the server must be seen to have had none: else the peak is the
+//! client's.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tailsight_load::{Arrivals, Outcome, Plan};
+
+use crate::Error;
+
+/// Twice as many requests outstanding must gain more than this, or the peak is reached.
+pub const GAIN: f64 = 0.03;
+/// Windows at the peak.
+pub const WINDOWS: usize = 7;
+/// Student's t of one less, two-sided at 95 %.
+const STUDENT: f64 = 2.447;
+/// The most requests outstanding on a connection.
+const MOST: u32 = 1024;
+/// A client thread busier than this may be what limits the rate.
+const CLIENT_BUSY: f64 = 0.9;
+/// Workers busier than this are saturated.
+const SERVER_BUSY: f64 = 0.9;
+/// An interval wider than this to either side is no answer.
+const UNSURE: f64 = 0.1;
+
+/// A peak.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Always 1.
+    pub schema: u32,
+    /// The server.
+    pub target: String,
+    /// What was spoken.
+    pub protocol: String,
+    /// Requests answered a second at the peak: the mean of the windows.
+    pub peak_per_s: f64,
+    /// Its 95 % interval, from the spread of the windows.
+    pub ci95_per_s: [f64; 2],
+    /// Each window's.
+    pub windows_per_s: Vec<f64>,
+    /// Requests outstanding on a connection and requests answered a second, on the way to the peak.
+    pub steps: Vec<(u32, f64)>,
+    /// Requests outstanding on a connection at the peak.
+    pub outstanding: u32,
+    /// Connections.
+    pub connections: u32,
+    /// How many requests the server serves at once, as given.
+    pub workers: usize,
+    /// Workers over the peak: the time that a request keeps a worker busy on average, ns.
+    pub service_ns: u64,
+    /// Its 95 % interval, ns.
+    pub service_ci95_ns: [u64; 2],
+    /// CPU time over wall time of the busiest loading thread.
+    pub client_cpu: f64,
+    /// CPU time of the server over wall time and workers, where it could be read.
+    pub server_cpu: Option<f64>,
+}
+
+/// What a calibration came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// The peak.
+    Peak(Box<Calibration>),
+    /// None, and why.
+    Never(String),
+}
+
+/// One window.
+struct Window {
+    per_s: f64,
+    client_cpu: f64,
+    server_cpu: Option<f64>,
+}
+
+/// Finds the peak. `plan` says whom, what and over how many connections; `server_cpu_ns` reads the CPU time of the server's
+/// workers so far. `step` is told each window as it ends: requests outstanding on a connection, requests/s.
+///
+/// # Errors
+/// [`Error::Load`] when a load cannot be started, [`Error::Interrupted`].
+pub fn calibrate(
+    plan: &Plan,
+    workers: usize,
+    window_ns: u64,
+    mut server_cpu_ns: impl FnMut() -> Option<u64>,
+    stop: &AtomicBool,
+    mut step: impl FnMut(u32, f64),
+) -> Result<Found, Error> {
+    let mut plan = plan.clone();
+    plan.duration_ns = Some(window_ns);
+    let mut one = |outstanding: u32| -> Result<Result<Window, String>, Error> {
+        plan.arrivals = Arrivals::Closed(outstanding);
+        plan.outstanding = outstanding;
+        let before = server_cpu_ns();
+        let outcome = tailsight_load::run(plan.clone(), stop, |_| {}).map_err(Error::Load)?;
+        plan.workload.preload = false;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted("interrupted before the peak was found".into()));
+        }
+        let used = before.zip(server_cpu_ns()).map(|(before, after)| after.saturating_sub(before));
+        let window = window(&outcome, used, workers);
+        if let Ok(window) = &window {
+            step(outstanding, window.per_s);
+        }
+        Ok(window)
+    };
+    let mut steps: Vec<(u32, f64)> = Vec::new();
+    let mut outstanding = 1;
+    loop {
+        let per_s = match one(outstanding)? {
+            Ok(window) => window.per_s,
+            Err(why) => return Ok(Found::Never(why)),
+        };
+        steps.push((outstanding, per_s));
+        if flat(&steps) {
+            break;
+        }
+        if outstanding >= MOST {
+            let why = format!(
+                "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use more --connections"
+            );
+            return Ok(Found::Never(why));
+        }
+        outstanding *= 2;
+    }
+    let best = steps.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 0.0)).0;
+    let mut windows = Vec::with_capacity(WINDOWS);
+    for _ in 0..WINDOWS {
+        match one(best)? {
+            Ok(window) => windows.push(window),
+            Err(why) => return Ok(Found::Never(why)),
+        }
+    }
+    Ok(conclude(&plan, workers, steps, best, &windows))
+}
+
+fn window(outcome: &Outcome, server_ns: Option<u64>, workers: usize) -> Result<Window, String> {
+    let (ns, counts) = (outcome.duration_ns().max(1) as f64, outcome.counts);
+    let answered = counts.ok + counts.miss;
+    if answered == 0 || counts.failed() > answered / 100 {
+        return Err(format!("{} of {} requests had no good reply", counts.failed(), counts.sent));
+    }
+    // The drain is part of the process's time, not of the sending; it is short beside a window.
+    let client_cpu = outcome.threads.iter().map(|t| t.treatment.cpu_ns as f64 / ns).fold(0.0, f64::max);
+    let server_cpu = server_ns.map(|used| used as f64 / ns / workers as f64);
+    Ok(Window { per_s: answered as f64 / ns * 1e9, client_cpu, server_cpu })
+}
+
+/// Twice in a row, twice as many outstanding gained too little over the best before.
+fn flat(steps: &[(u32, f64)]) -> bool {
+    let [before @ .., one, two] = steps else { return false };
+    let best = before.iter().map(|s| s.1).fold(0.0, f64::max);
+    best > 0.0 && one.1 < best * (1.0 + GAIN) && two.1 < best * (1.0 + GAIN)
+}
+
+fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u32, windows: &[Window]) -> Found {
+    let n = windows.len() as f64;
+    let mean = |of: &dyn Fn(&Window) -> f64| windows.iter().map(of).sum::<f64>() / n;
+    let peak = mean(&|w| w.per_s);
+    let variance = mean(&|w| (w.per_s - peak).powi(2)) * n / (n - 1.0);
+    let half = STUDENT * (variance / n).sqrt();
+    let client_cpu = mean(&|w| w.client_cpu);
+    let server_cpu = windows.iter().map(|w| w.server_cpu).sum::<Option<f64>>().map(|sum| sum / n);
+    match server_cpu {
+        Some(busy) if busy < SERVER_BUSY => {
+            return Found::Never(format!(
+                "never saturated: at {peak:.0} requests/s, which more requests outstanding did not raise, the server's {workers} workers \
+                 were busy for {:.0} % of the time; give the client more --threads and --connections, or cores of its own",
+                busy * 100.0
+            ));
+        }
+        None if client_cpu > CLIENT_BUSY => {
+            return Found::Never(format!(
+                "never saturated, as far as can be told: at {peak:.0} requests/s a loading thread was busy for {:.0} % of the time, so the \
+                 peak may be the client's; give it more --threads, or name the server's process with --pid to see whether that \
+                 is saturated",
+                client_cpu * 100.0
+            ));
+        }
+        _ => {}
+    }
+    if half > UNSURE * peak {
+        return Found::Never(format!(
+            "not steady: {WINDOWS} windows at the peak differ so much that {peak:.0} requests/s is known to ± {:.0} % only; use longer \
+             windows (--window), or a machine that does nothing else",
+            half / peak * 100.0
+        ));
+    }
+    let service = |per_s: f64| (workers as f64 * 1e9 / per_s).round() as u64;
+    Found::Peak(Box::new(Calibration {
+        schema: 1,
+        target: plan.target.to_string(),
+        protocol: plan.protocol.to_string(),
+        peak_per_s: peak,
+        ci95_per_s: [peak - half, peak + half],
+        windows_per_s: windows.iter().map(|w| w.per_s).collect(),
+        steps,
+        outstanding,
+        connections: plan.connections,
+        workers,
+        service_ns: service(peak),
+        service_ci95_ns: [service(peak + half), service(peak - half)],
+        client_cpu,
+        server_cpu,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::new("tcp://127.0.0.1:1".parse().expect("an address"), tailsight_load::Protocol::Echo)
+    }
+
+    fn windows(rates: [f64; WINDOWS], client_cpu: f64, server_cpu: Option<f64>) -> Vec<Window> {
+        rates.map(|per_s| Window { per_s, client_cpu, server_cpu }).into()
+    }
+
+    const STEADY: [f64; WINDOWS] = [99e3, 100e3, 101e3, 100e3, 99e3, 101e3, 100e3];
+
+    #[test]
+    fn a_peak_is_where_twice_as_many_gain_nothing_twice() {
+        assert!(!flat(&[(1, 10.0), (2, 20.0)]));
+        assert!(!flat(&[(1, 10.0), (2, 10.1), (4, 14.0)]));
+        assert!(flat(&[(1, 10.0), (2, 20.0), (4, 20.1), (8, 19.0)]));
+    }
+
+    #[test]
+    fn the_service_time_is_the_peak_inverted_with_its_interval() {
+        let Found::Peak(c) = conclude(&plan(), 2, vec![(1, 1e5)], 1, &windows(STEADY, 0.5, None)) else { panic!() };
+        assert_eq!((c.peak_per_s, c.service_ns), (100e3, 20_000));
+        // Standard deviation 816, of the mean 309; times 2.447: 755.
+        assert!((c.ci95_per_s[1] - 100_755.0).abs() < 1.0, "{:?}", c.ci95_per_s);
+        assert!(c.service_ci95_ns[0] < 20_000 && c.service_ci95_ns[1] > 20_000);
+    }
+
+    #[test]
+    fn a_peak_that_may_be_the_clients_is_none() {
+        let why = |windows: &[Window]| match conclude(&plan(), 1, vec![(1, 1e5)], 1, windows) {
+            Found::Never(why) => why,
+            Found::Peak(peak) => panic!("{peak:?}"),
+        };
+        assert!(why(&windows(STEADY, 0.99, None)).contains("--pid"));
+        assert!(why(&windows(STEADY, 0.5, Some(0.6))).contains("60 %"));
+        let wild = [50e3, 150e3, 100e3, 60e3, 140e3, 100e3, 90e3];
+        assert!(why(&windows(wild, 0.5, Some(1.0))).contains("not steady"));
+        // A busy client does no harm where the server is seen to be saturated.
+        assert!(matches!(conclude(&plan(), 1, vec![], 1, &windows(STEADY, 0.99, Some(0.99))), Found::Peak(_)));
+    }
+}

@@ -1,0 +1,225 @@
+//! The queueing ideal on the terminal. In: a prediction of a model, a run beside its ideal, a calibration. Out: tables with a row
+//! a source and a column a percentile.
+
+use std::collections::BTreeMap;
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::ideal::{Ideal, Queues};
+use tailsight_measure::capacity::Calibration;
+use tailsight_queue::predict::Prediction;
+
+use super::text::{paint, wrap};
+use super::{Style, units};
+
+/// A model's latency.
+pub fn model(p: &Prediction, style: &Style) -> String {
+    let unit = match p.service_ns {
+        Some(ns) => format!("service time {}", units::duration(ns.round() as u64)),
+        None => "in mean service times".to_owned(),
+    };
+    let head = format!("{}, {}: {} requests, {unit}", p.model, p.discipline, units::count(p.requests as u64));
+    let mut keys: Vec<&String> = p.in_service_times.keys().chain(p.not_available.keys()).collect();
+    // The mean first, then rising: p50 before p99.9.
+    keys.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let show = |units: f64| match p.service_ns {
+        Some(ns) => units::duration((units * ns).round() as u64),
+        None => digits(units),
+    };
+    let value = |key: &String| p.in_service_times.get(key).map_or("N/A".to_owned(), |v| show(*v));
+    let within = |key: &String| match (p.ci95.get(key), p.in_service_times.get(key)) {
+        (Some([_, high]), Some(v)) => format!("{:.2} %", (high - v) / v * 100.0),
+        _ => String::new(),
+    };
+    let exact = |key: &String| p.exact.get(key).map_or(String::new(), |v| show(*v));
+    let mut rows: Vec<(&str, Vec<String>)> = vec![
+        ("", keys.iter().map(|k| (*k).clone()).collect()),
+        ("latency", keys.iter().map(|k| value(k)).collect()),
+        ("95 % ±", keys.iter().map(|k| within(k)).collect()),
+        ("closed form", keys.iter().map(|k| exact(k)).collect()),
+    ];
+    rows.retain(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
+    let mut out = paint(style, "1", &head) + "\n";
+    out += &table(&rows, style);
+    for (key, why) in &p.not_available {
+        wrap(&format!("{key}: N/A, it {why}"), style.columns(), "  ")
+            .iter()
+            .for_each(|line| out += &format!("{line}\n"));
+    }
+    out
+}
+
+/// A run beside its ideal.
+pub fn of_run(ideal: &Ideal, style: &Style) -> String {
+    let (m, count) = (&ideal.model, units::count);
+    let head = format!(
+        "{}: {} messages, {} with a reply; the ideal of the same arrivals",
+        ideal.app,
+        count(ideal.arrivals),
+        count(ideal.complete)
+    );
+    let workers = if m.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", m.workers) };
+    let queues = match m.queues {
+        Queues::One => "one queue, first come first served",
+        Queues::OneAWorker => "a queue for each worker, as connections belong to threads",
+    };
+    let cost = format!(
+        "{} in user space, {} in the kernel, {} receiving",
+        units::duration(m.user_ns),
+        units::duration(m.kernel_ns),
+        units::duration(m.receive_ns)
+    );
+    let service = units::duration(m.service_ns);
+    let service = match m.service_from.as_str() {
+        "run" if m.apart_ns > 0 => {
+            format!("service time {service}, a message's cost in this run without receiving ({cost})")
+        }
+        "run" => format!("service time {service}, a message's cost in this run ({cost})"),
+        "calibrated" => format!("service time {service}, calibrated; in this run a message cost {cost}"),
+        _ => format!("service time {service}, as given; in this run a message cost {cost}"),
+    };
+    let model = format!("{workers}, {queues}; utilisation {:.1} %", m.utilisation * 100.0);
+    let mut out = paint(style, "1", &head) + "\n";
+    for text in [service, model] {
+        wrap(&text, style.columns() - 2, "  ").iter().for_each(|line| out += &format!("  {line}\n"));
+    }
+    let mut keys: Vec<&String> = ideal.measured_ns.keys().chain(ideal.not_available.keys()).collect();
+    keys.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+    let times = |of: &BTreeMap<String, u64>| -> Vec<String> {
+        keys.iter().map(|k| of.get(*k).map_or("N/A".to_owned(), |ns| units::duration(*ns))).collect()
+    };
+    let ratio = keys.iter().map(|k| ideal.ratio.get(*k).map_or("N/A".to_owned(), |r| format!("{} x", digits(*r))));
+    let mut rows = vec![
+        ("", keys.iter().map(|k| (*k).clone()).collect()),
+        ("measured", times(&ideal.measured_ns)),
+        ("ideal", times(&ideal.ideal_ns)),
+        ("measured / ideal", ratio.collect()),
+    ];
+    if let Some(one) = &ideal.one_queue_ns {
+        rows.push(("ideal, one queue", times(one)));
+    }
+    out += "\n";
+    out += &table(&rows, style);
+    for (key, why) in &ideal.not_available {
+        wrap(&format!("{key}: N/A, it {why}"), style.columns(), "  ")
+            .iter()
+            .for_each(|line| out += &format!("{line}\n"));
+    }
+    for note in &ideal.notes {
+        wrap(&format!("note: {note}"), style.columns(), "      ").iter().for_each(|line| out += &format!("{line}\n"));
+    }
+    out
+}
+
+/// What the ideal says beside a diagnosis; nothing where there is none.
+pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
+    let Some(ideal) = &d.ideal else { return String::new() };
+    let (focus, time) = (ideal.focus, units::duration);
+    let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    let workers =
+        if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
+    let inherent = format!(
+        "Inherent: of the {} of the slow messages, {} ({:.1} %) would be there on an ideal server with the same arrivals too ({workers}, \
+         {} a message, {:.0} % busy); the excess is {}",
+        time(focus.mean_ns),
+        time(focus.inherent_ns),
+        share(focus.inherent_ns, focus.mean_ns),
+        time(ideal.model.service_ns),
+        ideal.model.utilisation * 100.0,
+        time(focus.excess_ns)
+    );
+    let mut out = "\n".to_owned();
+    let mut say = |text: &str, indent: &str| {
+        wrap(text, style.columns(), indent).iter().for_each(|line| out += &format!("{line}\n"));
+    };
+    say(&inherent, "          ");
+    if share(focus.excess_ns, focus.mean_ns) < 20.0 {
+        say("This server is at its ideal: only less load, more cores or cheaper requests make its tail shorter", "  ");
+    }
+    let Some(measured) = ideal.replayed_ns.get("p99") else { return out };
+    let rows = ideal.what_if.iter().filter_map(|w| {
+        let ([low, high], p99) = (w.ci95_ns.get("p99")?, w.latency_ns.get("p99")?);
+        // Who gains nothing is not listed.
+        let gains = *p99 as f64 <= 0.98 * *measured as f64;
+        gains.then(|| {
+            format!(
+                "{:>3} {:>9}  ({} to {})  without {} {}",
+                w.rank,
+                time(*p99),
+                time(*low),
+                time(*high),
+                w.category,
+                w.name
+            )
+        })
+    });
+    let rows: Vec<String> = rows.take(5).collect();
+    if !rows.is_empty() {
+        out += &format!(
+            "\nWhat if a cause were absent: p99 instead of {}, by replaying the arrivals (95 %)\n",
+            time(*measured)
+        );
+        rows.iter().for_each(|row| out += &format!("{}\n", super::text::clean(row)));
+    }
+    out
+}
+
+/// A peak.
+pub fn calibration(c: &Calibration, style: &Style) -> String {
+    let sure = (c.ci95_per_s[1] - c.peak_per_s) / c.peak_per_s * 100.0;
+    let head =
+        format!("{}: at most {} requests/s, ± {sure:.1} % (95 %)", c.target, units::count(c.peak_per_s.round() as u64));
+    let workers = if c.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", c.workers) };
+    let [low, high] = c.service_ci95_ns.map(units::duration);
+    let service =
+        format!("service time {} ({low} to {high}) with {workers}, the peak inverted", units::duration(c.service_ns));
+    let busy = match c.server_cpu {
+        Some(share) => format!("the server was busy for {:.0} % of the time", share * 100.0),
+        None => "whether the server was saturated is concluded from the rate alone (--pid looks at its process)".into(),
+    };
+    let windows = format!(
+        "mean of {} windows with {} requests outstanding on each of {} connections; {busy}, the busiest loading thread for {:.0} %",
+        c.windows_per_s.len(),
+        c.outstanding,
+        c.connections,
+        c.client_cpu * 100.0
+    );
+    let mut out = paint(style, "1", &head) + "\n";
+    for text in [service, windows] {
+        wrap(&text, style.columns() - 2, "  ").iter().for_each(|line| out += &format!("  {line}\n"));
+    }
+    out
+}
+
+/// Rows of cells under each other, the first row dim.
+pub(super) fn table(rows: &[(&str, Vec<String>)], style: &Style) -> String {
+    let name_w = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let columns = rows.first().map_or(0, |(_, cells)| cells.len());
+    let wide = |i: usize| rows.iter().map(|(_, cells)| cells[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    let mut out = String::new();
+    for (n, (name, cells)) in rows.iter().enumerate() {
+        let mut line = format!("  {name:name_w$}");
+        for (cell, w) in cells.iter().zip(&widths) {
+            line += &format!("  {cell:>w$}");
+        }
+        out += &if n == 0 { paint(style, "2", &line) } else { line };
+        out.push('\n');
+    }
+    out
+}
+
+/// The mean first, percentiles by their number.
+fn rank(key: &str) -> f64 {
+    key.strip_prefix('p').and_then(|n| n.parse().ok()).unwrap_or(-1.0)
+}
+
+/// Three significant digits.
+fn digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}

@@ -1,0 +1,113 @@
+//! `ideal` as data: its words on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tailsight_load::Protocol;
+use tailsight_queue::{Discipline, Model};
+use tailsight_stats::method::Target;
+use tailsight_units::parse;
+
+/// `ideal`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A model is ARRIVALS/SERVICE/WORKERS UTILISATION in Kendall's notation. Arrivals: M (Poisson), D (equal gaps), \
+lognormal:SIGMA,\npareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), M (exponential), \
+lognormal:SIGMA\nor bimodal:RATIO,SHARE. Without --service, times are in mean service times.\n\n\
+Examples:\n  tailsight ideal tailsight-run                             a recorded server beside its ideal\n  \
+tailsight ideal --calibrate memcached://localhost --pid $(pgrep -o memcached) -o peak.json\n  \
+tailsight ideal tailsight-run --calibration peak.json\n  \
+tailsight load memcached://localhost --utilisation 80% --calibration peak.json\n  \
+tailsight ideal --model 'M/D/4 80%'\n  tailsight ideal --model 'M/M/1 50%' --service 50us --json | jq .latency_ns\n  \
+tailsight ideal --model 'M/bimodal:10,0.1/8 90%' --discipline random-worker\n  \
+tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt --service 8us\n\n\
+Exit codes: 0 done, 1 failed, 2 wrong usage (a utilisation of 100 % or more is unstable), 3 N/A: too few messages for the \
+percentiles, a\nrun without replies, a server that was never saturated. How to read it: docs/ideal.md.",
+    group = clap::ArgGroup::new("of").required(true).multiple(true)
+)]
+pub struct Ideal {
+    /// The run directory: a recorded server beside the ideal on its own arrivals
+    #[arg(value_name = "RUN", group = "of")]
+    pub run: Option<PathBuf>,
+    /// A queue instead, such as 'M/D/4 80%'
+    #[arg(long, value_name = "MODEL", value_parser = |t: &str| t.parse::<Model>(), group = "of", conflicts_with_all = ["run", "calibrate", "calibration", "workers"])]
+    pub model: Option<Model>,
+    /// Saturate this server, such as memcached://localhost:11211, to measure its service time
+    #[arg(long, value_name = "TARGET", group = "of")]
+    pub calibrate: Option<String>,
+    /// The service time of an earlier --calibrate
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibrate", "service"], requires = "run")]
+    pub calibration: Option<PathBuf>,
+    /// How many requests the server serves at once [default: told from the run; with --calibrate alone 1]
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub workers: Option<usize>,
+    /// With --calibrate: what is spoken, where the target does not say
+    #[arg(long, value_name = "PROTOCOL", value_parser = crate::cli_load::protocol, requires = "calibrate")]
+    pub protocol: Option<Protocol>,
+    /// With --calibrate: connections, over all threads
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+    /// With --calibrate: loading threads
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: u32,
+    /// With --calibrate: the length of each window
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "calibrate", value_parser = parse::duration)]
+    pub window: Duration,
+    /// With --calibrate: the server's process on this host, to see whether it is saturated
+    #[arg(long, value_name = "PID", requires = "calibrate")]
+    pub pid: Option<u32>,
+    /// With --calibrate: keep the calibration
+    #[arg(short, long, value_name = "FILE", requires = "calibrate")]
+    pub out: Option<PathBuf>,
+    /// With --model: who is served next: fifo, lifo, random-request, random-worker, connection:N (each of N connections belongs to one
+    /// worker) or sharing:QUANTUM
+    #[arg(long, value_name = "ORDER", value_parser = |t: &str| t.parse::<Discipline>(), default_value = "fifo", requires = "model")]
+    pub discipline: Discipline,
+    /// The mean service time, such as 8us [default for a run: what its messages cost on cores]
+    #[arg(long, value_name = "TIME", value_parser = service)]
+    pub service: Option<u64>,
+    /// With a model of recorded arrivals: a file of times, seconds, one a line
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub arrivals: Option<PathBuf>,
+    /// With --model: how many requests to simulate
+    #[arg(long, requires = "model", value_name = "N", value_parser = requests, default_value = "10M")]
+    pub requests: usize,
+    /// With --model: seed of everything that is drawn
+    #[arg(long, requires = "model", value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// These percentiles [default: p50,p90,p99,p99.9,p99.99]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
+    pub percentile: Vec<f64>,
+    /// Print JSON (schema 1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Ideal {
+    /// The percentiles that are asked for, above 0 and below 1.
+    pub fn percentiles(&self) -> Vec<f64> {
+        if self.percentile.is_empty() { vec![0.5, 0.9, 0.99, 0.999, 0.9999] } else { self.percentile.clone() }
+    }
+}
+
+/// At most so many requests: their latencies are kept, 8 bytes each.
+const MOST_REQUESTS: u64 = 200_000_000;
+
+fn requests(text: &str) -> Result<usize, String> {
+    let n = parse::count(text).map_err(|e| e.to_string())?;
+    if (1..=MOST_REQUESTS).contains(&n) { Ok(n as usize) } else { Err(format!("from 1 to {MOST_REQUESTS}")) }
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=100_000).contains(n)).ok_or_else(|| "a whole number from 1 to 100000".into())
+}
+
+fn service(text: &str) -> Result<u64, String> {
+    parse::duration(text).map(|d| d.as_nanos() as u64).map_err(|e| e.to_string())
+}
+
+fn percentile(text: &str) -> Result<f64, String> {
+    let target: Target = text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
+    Ok(target.quantile)
+}

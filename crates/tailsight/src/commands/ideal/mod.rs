@@ -1,0 +1,60 @@
+//! `ideal`: the latency that nothing but the queue would give. In: words. Out: percentiles, an exit code.
+
+pub mod calibrate;
+mod model;
+mod of_run;
+
+use std::collections::BTreeMap;
+
+use clap::CommandFactory;
+use tailsight_queue::QueueError;
+use tailsight_report::terminal::ideal as shown;
+
+use crate::cli_ideal::Ideal;
+use crate::{Verdict, terminal};
+
+/// Simulates and prints.
+pub fn run(args: &Ideal) -> anyhow::Result<Verdict> {
+    if let Some(queue) = &args.model {
+        return model::run(args, queue);
+    }
+    let calibration = match (&args.calibrate, &args.calibration) {
+        (Some(target), _) => match calibrate::run(args, target)? {
+            Some(peak) => Some(peak),
+            None => return Ok(Verdict::NotAvailable),
+        },
+        (None, Some(path)) => Some(calibrate::read(path)?),
+        (None, None) => None,
+    };
+    if let Some(dir) = &args.run {
+        return of_run::run(args, dir, calibration.as_ref());
+    }
+    if let Some(peak) = &calibration {
+        let text = if args.json {
+            serde_json::to_string_pretty(peak)? + "\n"
+        } else {
+            shown::calibration(peak, &terminal::style())
+        };
+        terminal::print(&text)?;
+    }
+    Ok(Verdict::Done)
+}
+
+/// Percentiles that were asked for must be there; of the usual ones p99 must.
+fn verdict(args: &Ideal, missing: &BTreeMap<String, String>) -> Verdict {
+    let lacks = if args.percentile.is_empty() { missing.contains_key("p99") } else { !missing.is_empty() };
+    if lacks { Verdict::NotAvailable } else { Verdict::Done }
+}
+
+/// What is asked of a queue and cannot be is wrong usage: exit 2, with the usage of this command.
+fn or_usage<T>(result: Result<T, QueueError>) -> T {
+    result.unwrap_or_else(|error| {
+        let mut cli = crate::cli::Cli::command();
+        cli.build();
+        let kind = clap::error::ErrorKind::ValueValidation;
+        match cli.find_subcommand_mut("ideal") {
+            Some(command) => command.error(kind, error).exit(),
+            None => cli.error(kind, error).exit(),
+        }
+    })
+}

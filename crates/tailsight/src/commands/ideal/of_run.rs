@@ -1,0 +1,43 @@
+//! `ideal RUN`: a recorded server beside the ideal on its own arrivals.
+
+use std::path::Path;
+
+use tailsight_diagnose::Error;
+use tailsight_diagnose::ideal::{Ideal as Found, Known, ideal};
+use tailsight_measure::capacity::Calibration;
+use tailsight_queue::QueueError;
+use tailsight_report::terminal::ideal as shown;
+
+use super::{or_usage, verdict};
+use crate::cli_ideal::Ideal;
+use crate::{Verdict, pipeline, terminal};
+
+/// Compares and prints.
+pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyhow::Result<Verdict> {
+    let opened = pipeline::open(run)?;
+    let known = Known {
+        service_ns: args.service.or(calibration.map(|c| c.service_ns)),
+        calibrated: args.service.is_none() && calibration.is_some(),
+        workers: args.workers,
+    };
+    let name = run.display().to_string();
+    let work = opened.analysis.work();
+    let found = match ideal(&name, &opened.analysis.lifetimes, &work, &known, &args.percentiles()) {
+        Ok(found) => found,
+        // With a service time that was given the question is wrong, with the run's own the run is too short or too busy.
+        Err(Error::Queue(error @ QueueError::Unstable { .. })) if known.service_ns.is_some() => {
+            or_usage::<Found>(Err(error))
+        }
+        Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
+            eprintln!("tailsight: {error}");
+            return Ok(Verdict::NotAvailable);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if args.json {
+        terminal::print(&(serde_json::to_string_pretty(&found)? + "\n"))?;
+    } else {
+        terminal::print(&shown::of_run(&found, &terminal::style()))?;
+    }
+    Ok(verdict(args, &found.not_available))
+}

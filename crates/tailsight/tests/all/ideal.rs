@@ -1,0 +1,195 @@
+//! `ideal`: models, runs beside their ideal, calibrations. None needs rights; live recordings are in `live`.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::{json, run, shown, stderr};
+
+/// A golden run by its name.
+fn golden(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tailsight-lifetime/tests/golden").join(name);
+    folder.display().to_string()
+}
+
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", shown(&output));
+    for word in words {
+        assert!(stderr(&output).contains(word), "{args:?} must say {word:?}: {}", shown(&output));
+    }
+}
+
+#[test]
+fn a_model_gives_percentiles_beside_its_closed_form() {
+    let output = run(&["ideal", "--model", "M/M/1 50%", "--requests", "1M", "--service", "50us", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let said = json(&output);
+    // The sojourn time is exponential with mean 100 us.
+    for (key, us) in [("mean", 100.0), ("p50", 69.3), ("p99", 460.5)] {
+        let found = said["latency_ns"][key].as_f64().unwrap() / 1e3;
+        assert!((found / us - 1.0).abs() < 0.03, "{key}: {found}");
+        assert!((said["exact"][key].as_f64().unwrap() * 50.0 / us - 1.0).abs() < 0.001, "{key}");
+    }
+    let again = run(&["ideal", "--model", "M/M/1 50%", "--requests", "1M", "--service", "50us", "--json"]);
+    assert_eq!(output.stdout, again.stdout, "a seed gives the same numbers");
+    let text = run(&["ideal", "--model", "M/D/2 50%", "--requests", "100k"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("M/D/2 50%, fifo: 100,000 requests") && text.contains("p99.99"), "{text}");
+}
+
+#[test]
+fn what_is_no_queue_is_wrong_usage() {
+    fails(&["ideal"], 2, &["Usage: tailsight ideal", "RUN"]);
+    fails(&["ideal", "--model", "M/D/4"], 2, &["ARRIVALS/SERVICE/WORKERS UTILISATION"]);
+    fails(&["ideal", "--model", "M/D/4 100%"], 2, &["unstable"]);
+    fails(&["ideal", "--model", "M/D/4 130%"], 2, &["unstable"]);
+    fails(&["ideal", "--model", "mmpp:8,0.1,10ms/D/1 50%"], 2, &["--service"]);
+    fails(&["ideal", "--model", "recorded/D/1 50%"], 2, &["--arrivals"]);
+    fails(&["ideal", "run", "--model", "M/D/1 50%"], 2, &["cannot be used with"]);
+    fails(&["ideal", "run", "--discipline", "lifo"], 2, &["--model"]);
+    fails(&["load", "redis://localhost", "--utilisation", "100%", "--calibration", "f"], 2, &["unstable"]);
+}
+
+#[test]
+fn a_series_that_is_empty_or_unsorted_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let model = ["ideal", "--model", "recorded/D/1 50%", "--arrivals"];
+    fails(&[&model[..], &[&file("empty", "")]].concat(), 1, &["no times"]);
+    fails(&[&model[..], &[&file("unsorted", "1\n2\n1.5\n")]].concat(), 1, &["sort"]);
+    fails(&[&model[..], &[&file("instant", "1\n1\n")]].concat(), 2, &["the same time"]);
+    let times: String = (0..1000).map(|i| format!("{}\n", f64::from(i / 2) * 0.001)).collect();
+    let output = run(&[&model[..], &[&file("pairs", &times), "--json", "--percentile", "p90"]].concat());
+    assert_eq!(json(&output)["in_service_times"]["p90"], 2.0, "{}", shown(&output));
+}
+
+#[test]
+fn fewer_requests_than_a_percentile_needs_are_not_available() {
+    let output = run(&["ideal", "--model", "M/D/1 50%", "--requests", "1000", "--percentile", "p50,p99.9"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("p99.9: N/A, it needs 3688 requests"),
+        "{}",
+        shown(&output)
+    );
+}
+
+#[test]
+fn a_run_is_compared_with_the_ideal_of_its_arrivals() {
+    let output = run(&["ideal", &golden("memcached-requests"), "--json", "--percentile", "p50,p90"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let said = json(&output);
+    assert_eq!((said["schema"].as_u64(), said["app"].as_str()), (Some(1), Some("memcached")));
+    let model = &said["model"];
+    assert_eq!(model["service_from"], "run");
+    let parts: u64 = ["user_ns", "kernel_ns", "receive_ns"].iter().map(|k| model[k].as_u64().unwrap()).sum();
+    let (service, apart) = (model["service_ns"].as_u64().unwrap(), model["apart_ns"].as_u64().unwrap());
+    assert_eq!(parts, service + apart, "{model}");
+    assert!((500..1_000_000).contains(&service), "{model}");
+    let (ideal, measured) = (&said["ideal_ns"]["p50"], &said["measured_ns"]["p50"]);
+    assert!(ideal.as_u64() >= Some(service) && measured.as_u64() > ideal.as_u64(), "{said}");
+    assert!(said["ccdf"]["measured"].as_array().is_some_and(|c| c.len() > 10), "{said}");
+    // The same in the diagnosis.
+    let d = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
+    assert_eq!(d["ideal_ns"]["p50"], said["ideal_ns"]["p50"], "{}", d["ideal_ns"]);
+    let focus = &d["ideal"]["focus"];
+    let sum = focus["inherent_ns"].as_u64().unwrap() + focus["excess_ns"].as_u64().unwrap();
+    assert_eq!((Some(sum), &focus["mean_ns"]), (focus["mean_ns"].as_u64(), &d["focus"]["mean_ns"]));
+    assert_eq!(d["ideal"]["replayed_ns"]["p50"], d["latency_ns"]["p50"], "nothing taken out is what was measured");
+    // 240 messages carry no p99.
+    fails(&["ideal", &golden("memcached-requests"), "--percentile", "p99"], 3, &[]);
+    // With a service time that cannot be.
+    fails(&["ideal", &golden("memcached-requests"), "--service", "1s"], 2, &["unstable"]);
+}
+
+#[test]
+fn a_calibration_is_read_or_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peak.json").display().to_string();
+    fails(
+        &["ideal", &golden("memcached-tcp"), "--calibration", &path],
+        1,
+        &["cannot read the calibration", "peak.json"],
+    );
+    std::fs::write(&path, "{}").unwrap();
+    fails(&["ideal", &golden("memcached-tcp"), "--calibration", &path], 1, &["no calibration", "--calibrate TARGET"]);
+}
+
+/// An HTTP server of a thread a connection that sleeps 2 ms for each request, all of them one after the other if it is `one`.
+fn sleeper(one: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let turn = Arc::new(Mutex::new(()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), turn) = (stream, turn.clone()) else { return };
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    // Several requests may have come together.
+                    let requests = buffer[..n].windows(4).filter(|w| w == b"\r\n\r\n").count();
+                    for _ in 0..requests {
+                        let held = one.then(|| turn.lock());
+                        std::thread::sleep(Duration::from_millis(2));
+                        drop(held);
+                        if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_calibration_finds_the_peak_of_a_server_that_serves_one_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peak.json").display().to_string();
+    let url = sleeper(true);
+    let args = ["ideal", "--calibrate", &url, "--window", "300ms", "-o", &path, "--json"];
+    let mut output = run(&args);
+    for _ in 0..2 {
+        if output.status.code() == Some(3) {
+            println!("{}", stderr(&output));
+            output = run(&args);
+        }
+    }
+    if output.status.code() == Some(3) {
+        return tailsight_testing::skip("the machine is too busy: three calibrations were not steady");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let said = json(&output);
+    // 2 ms and what the timer and the wake-up add.
+    let service = said["service_ns"].as_u64().unwrap();
+    assert!((2_000_000..4_000_000).contains(&service), "{said}");
+    assert!(
+        said["service_ci95_ns"][0].as_u64() <= Some(service) && said["service_ci95_ns"][1].as_u64() >= Some(service)
+    );
+    // The rate of a load at half of it; the verdict does not matter here.
+    let load =
+        ["load", &url, "--utilisation", "50%", "--calibration", &path, "--max-time", "2s", "--json", "--no-preload"];
+    let report = json(&run(&load));
+    let asked = report["rate"]["asked"].as_f64().unwrap();
+    assert!((asked / (0.5 * said["peak_per_s"].as_f64().unwrap()) - 1.0).abs() < 1e-6, "{}", report["rate"]);
+    // Of another protocol: refused.
+    let other = ["load", "redis://127.0.0.1:1", "--utilisation", "50%", "--calibration", &path];
+    fails(&other, 2, &["the calibration is of http"]);
+}
+
+#[test]
+fn a_server_that_idles_at_its_peak_was_never_saturated() {
+    // The threads of this process sleep: its connections limit the rate, not its workers.
+    let (url, me) = (sleeper(false), std::process::id().to_string());
+    fails(&["ideal", "--calibrate", &url, "--window", "200ms", "--pid", &me], 3, &["never saturated", "busy for"]);
+    fails(&["ideal", "--calibrate", &url, "--pid", "4194303"], 1, &["no process has pid 4194303"]);
+    fails(&["ideal", "--calibrate", "nonsense://host"], 2, &["nonsense", "Usage: tailsight ideal"]);
+}
