@@ -659,9 +659,9 @@ impl Frame {
         let call = |nr: u32| (nr != u32::MAX).then(|| syscall_name(nr));
         let (kind, of) = match *self {
             Frame::Syscall { nr } => (FrameKind::Syscall, call(nr)),
-            Frame::Softirq { vec, .. } => (FrameKind::Softirq, known(&SOFTIRQS, usize::from(vec))),
+            Frame::Softirq { vec, .. } => (FrameKind::Softirq, known(SOFTIRQS, usize::from(vec))),
             Frame::Irq { irq } => (FrameKind::Irq, Some(irq.to_string())),
-            Frame::Vector { which } => (FrameKind::Vector, known(&VECTORS, usize::from(which))),
+            Frame::Vector { which } => (FrameKind::Vector, known(VECTORS, usize::from(which))),
             Frame::Csd => (FrameKind::Csd, None),
             Frame::Work { symbol: s } => (FrameKind::Work, symbol(s)),
             Frame::Packet { own: true, port, .. } => (FrameKind::OwnPacket, Some(port.to_string())),

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tailsight_diagnose::categories::Task;
 use tailsight_diagnose::model::Diagnosis;
 use tailsight_diagnose::{Category, CategoryTable, CauseOf, Facts, Inputs, Options, diagnose_with};
 use tailsight_lifetime::{Analysis, Leg, Role};
@@ -46,7 +47,14 @@ fn the_send_path_is_not_the_applications_own_time() {
         for message in &lifetimes.messages {
             for part in lifetimes.part_slice(message.id, Leg::Transmit) {
                 let owner = &lifetimes.owners[part.owner as usize];
-                let verdict = table.classify(owner, Leg::Transmit, part.role, &lifetimes.app, &lifetimes.symbols);
+                let verdict = table.classify(
+                    owner,
+                    &Task::default(),
+                    Leg::Transmit,
+                    part.role,
+                    &lifetimes.app,
+                    &lifetimes.symbols,
+                );
                 match verdict.category {
                     Category::TransmitProcessing => sending += part.ns,
                     Category::AppProcessing => own += part.ns,

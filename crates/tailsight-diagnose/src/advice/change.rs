@@ -59,22 +59,7 @@ impl Change {
     /// The command and its undo.
     pub fn commands(&self) -> (String, String) {
         match self {
-            Change::Sysctl(all) => {
-                let each = |one: fn(&str, &str) -> String| {
-                    let pairs = all.split_whitespace().filter_map(|p| p.split_once('='));
-                    pairs.map(|(key, value)| one(key, value)).collect::<Vec<_>>().join("; ")
-                };
-                (
-                    each(|key, value| {
-                        let kept = format!("/run/tailsight{{tag}}.{key}");
-                        format!("[ -s {kept} ] || sysctl -n {key} > {kept} && sysctl -w {key}={value}")
-                    }),
-                    each(|key, _| {
-                        let kept = format!("/run/tailsight{{tag}}.{key}");
-                        format!("sysctl -w {key}=$(cat {kept}) && rm {kept}")
-                    }),
-                )
-            }
+            Change::Sysctl(all) => sysctl(all),
             Change::File(path, value) => files(path, value),
             Change::Queues(direction, file, value) => {
                 files(&format!("/sys/class/net/{{dev}}/queues/{direction}-*/{file}"), value)
@@ -84,81 +69,17 @@ impl Change {
                     "for i in {{irqs}}; do f=/proc/irq/$i/smp_affinity_list; s=/run/tailsight.irq.$i; \
                      [ -s $s ] || cat $f > $s && echo {cpus} > $f; done"
                 ),
-                "for i in {irqs}; do s=/run/tailsight.irq.$i; cat $s > /proc/irq/$i/smp_affinity_list && rm $s; done".into(),
-            ),
-            Change::PinNamed(cpus) => {
-                let kept = "/run/tailsight.{key}.cpus";
-                (
-                    format!("for t in $({{threads}}); do {CORES} >> {kept}; taskset -cp {cpus} $t; done"),
-                    format!("tac {kept} | while read t c; do taskset -cp $c $t; done; rm {kept}"),
-                )
-            }
-            Change::PinTarget(cpus) => {
-                let kept = "/run/tailsight.{pid}.cpus";
-                (
-                    format!(
-                        "for t in $(ls /proc/{{pid}}/task); do {CORES} >> {kept}; done; taskset -acp {cpus} {{pid}}"
-                    ),
-                    format!(
-                        "taskset -acp $(sed -n 's/^{{pid}} //p' {kept} | head -n 1) {{pid}}; \
-                         tac {kept} | while read t c; do taskset -cp $c $t; done; rm {kept}"
-                    ),
-                )
-            }
-            // Fields 40 and 41 of /proc/PID/stat: priority and policy.
-            Change::RealTime => {
-                let kept = "/run/tailsight.{pid}.policy";
-                let policy = "echo $t $(sed 's/.*) //' /proc/$t/stat | cut -d' ' -f38,39)";
-                let flag = "case $p in 1) o=-f;; 2) o=-r;; 3) o=-b;; 5) o=-i;; *) o=-o;; esac";
-                (
-                    format!("for t in $(ls /proc/{{pid}}/task); do {policy} >> {kept}; done; chrt -a -f -p 1 {{pid}}"),
-                    format!(
-                        "chrt -a -o -p 0 {{pid}}; \
-                         tac {kept} | while read t n p; do {flag}; chrt $o -p $n $t; done; rm {kept}"
-                    ),
-                )
-            }
-            Change::DiskFirst => {
-                let kept = "/run/tailsight.{pid}.ionice";
-                let each = "for t in $(ls /proc/{pid}/task); do";
-                (
-                    format!(
-                        "{each} echo $t $(LC_ALL=C ionice -p $t | sed 's/: prio//') >> {kept}; ionice -c 1 -n 4 -p $t; done"
-                    ),
-                    // The class `none` takes no priority, `idle` has none.
-                    format!(
-                        "{each} ionice -c 0 -p $t; done; tac {kept} | while read t c n; do case $c in \
-                         none|idle) ionice -c $c -p $t;; *) ionice -c $c -n $n -p $t;; esac; done; rm {kept}"
-                    ),
-                )
-            }
-            Change::IdleStates(us) => (
-                format!(
-                    "for d in /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*; do [ $(cat $d/latency) -gt {us} ] && \
-                     grep -qx 0 $d/disable && echo 1 > $d/disable && echo $d >> /run/tailsight.cpuidle; done"
-                ),
-                "while read d; do echo 0 > $d/disable; done < /run/tailsight.cpuidle; rm /run/tailsight.cpuidle".into(),
-            ),
-            // A device that does not adapt it refuses the first of the two.
-            Change::Coalescing => (
-                "s=/run/tailsight.coalesce{tag}.{dev}; [ -s $s ] || ethtool -c {dev} > $s && ethtool -C {dev} adaptive-rx off; \
-                 ethtool -C {dev} rx-usecs 0"
-                    .into(),
-                "s=/run/tailsight.coalesce{tag}.{dev}; ethtool -C {dev} rx-usecs $(sed -n \"s/^rx-usecs:[^0-9]*//p\" $s); \
-                 ethtool -C {dev} adaptive-rx $(sed -n \"s/^Adaptive RX: *\\([a-z]*\\).*/\\1/p\" $s); rm $s"
+                "for i in {irqs}; do s=/run/tailsight.irq.$i; cat $s > /proc/irq/$i/smp_affinity_list && rm $s; done"
                     .into(),
             ),
+            Change::PinNamed(cpus) => pin_named(cpus),
+            Change::PinTarget(cpus) => pin_target(cpus),
+            Change::RealTime => real_time(),
+            Change::DiskFirst => disk_first(),
+            Change::IdleStates(us) => idle_states(*us),
+            Change::Coalescing => coalescing(),
             Change::NoLimit(limit) => no_limit(*limit),
-            Change::Thaw => {
-                let set = |new: &str, old: &str| {
-                    format!(
-                        "f=\"/sys/fs/cgroup$(sed -n s/^0:://p /proc/{{pid}}/cgroup)/cgroup.freeze\"; if [ -e \"$f\" ]; then \
-                         echo {new} > \"$f\"; else echo {old} > \"/sys/fs/cgroup/freezer$(sed -n \
-                         \"s/^[0-9]*:\\(.*,\\)*freezer\\(,.*\\)*://p\" /proc/{{pid}}/cgroup)/freezer.state\"; fi"
-                    )
-                };
-                (set("0", "THAWED"), set("1", "FROZEN"))
-            }
+            Change::Thaw => thaw(),
             Change::Continue => ("kill -CONT {pid}".into(), "kill -STOP {pid}".into()),
         }
     }
@@ -204,6 +125,108 @@ impl Change {
             Change::Continue => vec![To::Continue { pids: pids()? }],
         })
     }
+}
+
+/// Kernel parameters, each kept on its own.
+fn sysctl(all: &str) -> (String, String) {
+    let each = |one: fn(&str, &str) -> String| {
+        let pairs = all.split_whitespace().filter_map(|p| p.split_once('='));
+        pairs.map(|(key, value)| one(key, value)).collect::<Vec<_>>().join("; ")
+    };
+    (
+        each(|key, value| {
+            let kept = format!("/run/tailsight{{tag}}.{key}");
+            format!("[ -s {kept} ] || sysctl -n {key} > {kept} && sysctl -w {key}={value}")
+        }),
+        each(|key, _| {
+            let kept = format!("/run/tailsight{{tag}}.{key}");
+            format!("sysctl -w {key}=$(cat {kept}) && rm {kept}")
+        }),
+    )
+}
+
+/// The cores of every thread of the processes that are called so.
+fn pin_named(cpus: &str) -> (String, String) {
+    let kept = "/run/tailsight.{key}.cpus";
+    (
+        format!("for t in $({{threads}}); do {CORES} >> {kept}; taskset -cp {cpus} $t; done"),
+        format!("tac {kept} | while read t c; do taskset -cp $c $t; done; rm {kept}"),
+    )
+}
+
+/// The cores of the target's threads.
+fn pin_target(cpus: &str) -> (String, String) {
+    let kept = "/run/tailsight.{pid}.cpus";
+    (
+        format!("for t in $(ls /proc/{{pid}}/task); do {CORES} >> {kept}; done; taskset -acp {cpus} {{pid}}"),
+        format!(
+            "taskset -acp $(sed -n 's/^{{pid}} //p' {kept} | head -n 1) {{pid}}; \
+             tac {kept} | while read t c; do taskset -cp $c $t; done; rm {kept}"
+        ),
+    )
+}
+
+/// The scheduling policy: fields 40 and 41 of /proc/PID/stat are priority and policy.
+fn real_time() -> (String, String) {
+    let kept = "/run/tailsight.{pid}.policy";
+    let policy = "echo $t $(sed 's/.*) //' /proc/$t/stat | cut -d' ' -f38,39)";
+    let flag = "case $p in 1) o=-f;; 2) o=-r;; 3) o=-b;; 5) o=-i;; *) o=-o;; esac";
+    (
+        format!("for t in $(ls /proc/{{pid}}/task); do {policy} >> {kept}; done; chrt -a -f -p 1 {{pid}}"),
+        format!(
+            "chrt -a -o -p 0 {{pid}}; \
+             tac {kept} | while read t n p; do {flag}; chrt $o -p $n $t; done; rm {kept}"
+        ),
+    )
+}
+
+/// The priority at the disk.
+fn disk_first() -> (String, String) {
+    let kept = "/run/tailsight.{pid}.ionice";
+    let each = "for t in $(ls /proc/{pid}/task); do";
+    (
+        format!("{each} echo $t $(LC_ALL=C ionice -p $t | sed 's/: prio//') >> {kept}; ionice -c 1 -n 4 -p $t; done"),
+        // The class `none` takes no priority, `idle` has none.
+        format!(
+            "{each} ionice -c 0 -p $t; done; tac {kept} | while read t c n; do case $c in \
+             none|idle) ionice -c $c -p $t;; *) ionice -c $c -n $n -p $t;; esac; done; rm {kept}"
+        ),
+    )
+}
+
+/// Idle states that take longer than so many microseconds to leave.
+fn idle_states(us: u64) -> (String, String) {
+    (
+        format!(
+            "for d in /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state*; do [ $(cat $d/latency) -gt {us} ] && \
+             grep -qx 0 $d/disable && echo 1 > $d/disable && echo $d >> /run/tailsight.cpuidle; done"
+        ),
+        "while read d; do echo 0 > $d/disable; done < /run/tailsight.cpuidle; rm /run/tailsight.cpuidle".into(),
+    )
+}
+
+/// Interrupts that the device holds back. One that does not adapt it refuses the first of the two.
+fn coalescing() -> (String, String) {
+    (
+        "s=/run/tailsight.coalesce{tag}.{dev}; [ -s $s ] || ethtool -c {dev} > $s && ethtool -C {dev} adaptive-rx off; \
+         ethtool -C {dev} rx-usecs 0"
+            .into(),
+        "s=/run/tailsight.coalesce{tag}.{dev}; ethtool -C {dev} rx-usecs $(sed -n \"s/^rx-usecs:[^0-9]*//p\" $s); \
+         ethtool -C {dev} adaptive-rx $(sed -n \"s/^Adaptive RX: *\\([a-z]*\\).*/\\1/p\" $s); rm $s"
+            .into(),
+    )
+}
+
+/// The freezer of either version of control groups.
+fn thaw() -> (String, String) {
+    let set = |new: &str, old: &str| {
+        format!(
+            "f=\"/sys/fs/cgroup$(sed -n s/^0:://p /proc/{{pid}}/cgroup)/cgroup.freeze\"; if [ -e \"$f\" ]; then \
+             echo {new} > \"$f\"; else echo {old} > \"/sys/fs/cgroup/freezer$(sed -n \
+             \"s/^[0-9]*:\\(.*,\\)*freezer\\(,.*\\)*://p\" /proc/{{pid}}/cgroup)/freezer.state\"; fi"
+        )
+    };
+    (set("0", "THAWED"), set("1", "FROZEN"))
 }
 
 /// What each file that a pattern finds holds. Of `always [madvise] never` the word in brackets is what holds.

@@ -92,32 +92,11 @@ impl Fill<'_> {
     }
 
     fn value(&self, key: &str, pid: Option<u32>) -> Value {
-        let cpus = self.cpus.filter(|&n| n > 0);
-        // Which cores are others is known when the machine's and the cause's are.
-        let others = |show: fn(&[u32]) -> String| {
-            let all = cpus.filter(|_| !self.cores.is_empty())?;
-            let others: Vec<u32> = (0..all).filter(|c| !self.cores.contains(c)).collect();
-            Some(if others.is_empty() { Value::Never } else { Value::Known(show(&others)) })
-        };
-        let all = |show: fn(&[u32]) -> String| cpus.map(|n| Value::Known(show(&(0..n).collect::<Vec<u32>>())));
-        let pids = || self.pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let unknown = |word: &'static str, how: &'static str| Value::Unknown(word, how);
         match key {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
             "comm" => printable(self.base).map(quote).into(),
-            // A shell's command that prints the threads of the cause's process; of several, of those that are called so.
-            "threads" => match self.who {
-                Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
-                Some(_) => printable(self.base)
-                    .map(|name| {
-                        let leaders = format!("grep -lsFx -e {} /proc/[0-9]*/comm | cut -d/ -f3", quote(name));
-                        format!("for p in $({leaders}); do ls /proc/$p/task; done")
-                    })
-                    .into(),
-                None => printable(self.base)
-                    .map(|name| format!("grep -lsFx -e {} /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5", quote(name)))
-                    .into(),
-            },
+            "threads" => self.threads(),
             "key" => Value::Known(file_name(self.base)),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
             // Before a program's name within a step.
@@ -129,19 +108,7 @@ impl Fill<'_> {
             "pids" if self.pids.is_empty() => {
                 unknown("PIDS", "the target's process ids with commas, see pgrep -a or ss -ltnp")
             }
-            "pids" => Value::Known(pids()),
-            "cpu" if self.cores.is_empty() => {
-                unknown("CPU", "the core of the slow messages, see taskset -acp of the target")
-            }
-            "cpu" => Value::Known(list(self.cores)),
-            "other_cpus" => {
-                others(list).unwrap_or(unknown("OTHER_CPUS", "the cores to use instead, as 0,2-3, see lscpu -e"))
-            }
-            "other_mask" => others(mask)
-                .unwrap_or(unknown("OTHER_MASK", "the cores to use instead as a hexadecimal mask, bit 0 for core 0")),
-            "all_cpus" => all(list).unwrap_or(unknown("ALL_CPUS", "what /sys/devices/system/cpu/online says")),
-            "all_mask" => all(mask)
-                .unwrap_or(unknown("ALL_MASK", "every core as a hexadecimal mask, bit 0 for core 0, see lscpu -e")),
+            "pids" => Value::Known(joined(self.pids, ",")),
             "irq" => match self.irq {
                 Some(irq) => Value::Known(irq.to_owned()),
                 None => unknown("IRQ", "the interrupt's number, see /proc/interrupts"),
@@ -149,7 +116,7 @@ impl Fill<'_> {
             "irqs" if self.irqs.is_empty() => {
                 unknown("IRQS", "the device's interrupt numbers with spaces, see /proc/interrupts")
             }
-            "irqs" => Value::Known(self.irqs.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+            "irqs" => Value::Known(joined(self.irqs, " ")),
             "cgroup" => match self.cgroup.and_then(printable) {
                 Some(path) => Value::Known(quote(&format!("/sys/fs/cgroup{path}"))),
                 None => unknown("CGROUP", "the control group's directory under /sys/fs/cgroup, see /proc/PID/cgroup"),
@@ -158,9 +125,51 @@ impl Fill<'_> {
                 Some(device) => Value::Known(quote(device)),
                 None => unknown("DEV", "the network device of the service, see ip -br addr"),
             },
-            _ => Value::Never,
+            _ => self.cores(key),
         }
     }
+
+    /// A shell's command that prints the threads of the cause's process; of several, of those that are called so.
+    fn threads(&self) -> Value {
+        let named = |what: &str, field: u8| {
+            let name = printable(self.base).map(quote)?;
+            Some(format!("grep -lsFx -e {name} /proc/[0-9]*/{what}comm | cut -d/ -f{field}"))
+        };
+        match self.who {
+            Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
+            Some(_) => named("", 3).map(|leaders| format!("for p in $({leaders}); do ls /proc/$p/task; done")).into(),
+            None => named("task/[0-9]*/", 5).into(),
+        }
+    }
+
+    /// Cores: of the cause, the others, all.
+    fn cores(&self, key: &str) -> Value {
+        let cpus = self.cpus.filter(|&n| n > 0);
+        // Which cores are others is known when the machine's and the cause's are.
+        let others = |show: fn(&[u32]) -> String| {
+            let all = cpus.filter(|_| !self.cores.is_empty())?;
+            let others: Vec<u32> = (0..all).filter(|c| !self.cores.contains(c)).collect();
+            Some(if others.is_empty() { Value::Never } else { Value::Known(show(&others)) })
+        };
+        let all = |show: fn(&[u32]) -> String| cpus.map(|n| Value::Known(show(&(0..n).collect::<Vec<u32>>())));
+        let of = || (!self.cores.is_empty()).then(|| Value::Known(list(self.cores)));
+        let (value, word, how) = match key {
+            "cpu" => (of(), "CPU", "the core of the slow messages, see taskset -acp of the target"),
+            "other_cpus" => (others(list), "OTHER_CPUS", "the cores to use instead, as 0,2-3, see lscpu -e"),
+            "other_mask" => {
+                (others(mask), "OTHER_MASK", "the cores to use instead as a hexadecimal mask, bit 0 for core 0")
+            }
+            "all_cpus" => (all(list), "ALL_CPUS", "what /sys/devices/system/cpu/online says"),
+            "all_mask" => (all(mask), "ALL_MASK", "every core as a hexadecimal mask, bit 0 for core 0, see lscpu -e"),
+            _ => return Value::Never,
+        };
+        value.unwrap_or(Value::Unknown(word, how))
+    }
+}
+
+/// Numbers as text.
+fn joined(of: &[u32], by: &str) -> String {
+    of.iter().map(u32::to_string).collect::<Vec<_>>().join(by)
 }
 
 /// Whether a network device is one of software only, by its usual names: it has no interrupts, rings or coalescing.

@@ -3,7 +3,7 @@
 //! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`Verdict`]. The
 //! first function that the table names decides. Functions that only wrap what their caller wants (`schedule`, the entry
 //! code) are passed over; functions that no entry names too, and then the verdict says that a neighbour in the call tree
-//! decided: callers first, then callees when they are given. The tables are `data/stacks.toml` (entries with conditions; it
+//! decided: a caller. The tables are `data/stacks.toml` (entries with conditions; it
 //! documents the fields) and `data/subsystems.txt` (patterns over names); a user's table goes before both.
 
 use std::sync::{Arc, LazyLock};
@@ -28,7 +28,7 @@ pub struct Verdict<'a> {
     pub sub: &'a str,
     /// The function that decided, without what the compiler appended.
     pub function: &'a str,
-    /// No entry names the function in question: one of its callers or callees decided.
+    /// No entry names the function in question: one of its callers decided.
     pub via_neighbour: bool,
 }
 
@@ -39,38 +39,6 @@ static BUILT_IN: LazyLock<Arc<Layer>> = LazyLock::new(|| {
     layer.add(&table, "stacks.toml").expect("the built-in table is checked by this crate's tests");
     Arc::new(layer)
 });
-
-static DEFAULT: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
-
-/// The verdict of the built-in table on a stack, innermost first; see [`FunctionTable::category_of`].
-pub fn category_of<'a>(stack: &[&'a str]) -> Option<Verdict<'a>> {
-    DEFAULT.category_of(stack)
-}
-
-/// As [`category_of`], for a thread that is known to sleep; see [`FunctionTable::category_of_wait`].
-pub fn category_of_wait<'a>(stack: &[&'a str]) -> Option<Verdict<'a>> {
-    DEFAULT.category_of_wait(stack)
-}
-
-/// What a system call means when the stack does not say; see [`FunctionTable::syscall`].
-pub fn syscall(name: &str, uninterruptible: Option<bool>) -> Option<&'static Meaning> {
-    DEFAULT.syscall(name, uninterruptible)
-}
-
-/// What a softirq means, by its name in frames (`net_rx`).
-pub fn softirq(name: &str) -> Option<&'static Meaning> {
-    DEFAULT.softirq(name)
-}
-
-/// What a system vector means, by its name in frames (`local_timer`).
-pub fn vector(name: &str) -> Option<&'static Meaning> {
-    DEFAULT.vector(name)
-}
-
-/// What a kernel thread works at; see [`FunctionTable::thread`].
-pub fn thread(comm: &str) -> Option<&'static Meaning> {
-    DEFAULT.thread(comm)
-}
 
 impl Default for FunctionTable {
     fn default() -> FunctionTable {
@@ -90,18 +58,12 @@ impl FunctionTable {
     /// compiler appended (`.isra.0`). Whether the thread sleeps is told from the innermost frames: the scheduler, entered
     /// from anywhere but preemption. `None` when nothing in the stack is known.
     pub fn category_of<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
-        self.judge(stack, &[], None)
+        self.judge(stack, None)
     }
 
     /// As [`FunctionTable::category_of`] for a thread that is known to sleep, with or without the scheduler's frames.
     pub fn category_of_wait<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
-        self.judge(stack, &[], Some(true))
-    }
-
-    /// As [`FunctionTable::category_of`], for the innermost function of the stack with the functions that it called, the
-    /// most important first: they are asked when neither it nor a caller is known.
-    pub fn category_in_tree<'a>(&'a self, stack: &[&'a str], callees: &[&'a str]) -> Option<Verdict<'a>> {
-        self.judge(stack, callees, None)
+        self.judge(stack, Some(true))
     }
 
     /// What a system call means when the stack does not say: `name` without prefix (`futex`), and how a thread sleeps in
@@ -152,7 +114,7 @@ impl FunctionTable {
         self.layers.iter().flat_map(|l| l.meanings()).collect()
     }
 
-    fn judge<'a>(&'a self, stack: &[&'a str], callees: &[&'a str], asleep: Option<bool>) -> Option<Verdict<'a>> {
+    fn judge<'a>(&'a self, stack: &[&'a str], asleep: Option<bool>) -> Option<Verdict<'a>> {
         let stack: Vec<&'a str> = stack.iter().map(|s| plain(s)).collect();
         let asleep = asleep.unwrap_or_else(|| self.sleeps(&stack));
         let mut passed = false;
@@ -171,11 +133,7 @@ impl FunctionTable {
         let weak =
             |name: &&'a str| self.layers.iter().find_map(|l| l.weak(name, asleep)).map(|m| verdict(m, name, passed));
         let call = |name: &&'a str| self.syscall(syscall_of(name)?, None).map(|m| verdict(m, name, passed));
-        let callee = |name: &&'a str| {
-            let name = plain(name);
-            self.function(name, &stack, asleep).map(|m| verdict(m, name, true))
-        };
-        stack.iter().find_map(weak).or_else(|| stack.iter().find_map(call)).or_else(|| callees.iter().find_map(callee))
+        stack.iter().find_map(weak).or_else(|| stack.iter().find_map(call))
     }
 
     fn function(&self, name: &str, callers: &[&str], asleep: bool) -> Option<&Meaning> {

@@ -141,48 +141,8 @@ impl Layer {
     }
 
     fn entry(&mut self, kind: usize, entry: &Table) -> Result<(), parse::Wrong> {
-        let mut meaning = Meaning { category: Category::Unexplained, sub: String::new() };
-        let mut c = Conditional::default();
-        let mut weak = false;
-        for (field, value) in entry {
-            let wrong = |why: String| (field.clone(), why);
-            let flag = || value.as_bool().ok_or_else(|| wrong(format!("true or false is needed, not {value}")));
-            let text = || value.as_str().ok_or_else(|| wrong(format!("a text is needed, not {value}")));
-            let list = || {
-                let words = value.as_str().map(|t| t.split_whitespace().map(str::to_owned).collect());
-                words
-                    .or_else(|| parse::strings(value))
-                    .ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")))
-            };
-            match (field.as_str(), kind) {
-                ("category", _) => meaning.category = text()?.parse().map_err(wrong)?,
-                ("sub", _) => meaning.sub = text()?.to_owned(),
-                ("names", _) => c.names = list()?,
-                ("under", 0) => c.under = list()?,
-                ("asleep", 0) => c.asleep = Some(flag()?),
-                ("weak", 0) => weak = flag()?,
-                // What only other kernels or builds have: said for the reader of the table.
-                ("inlined", 0) => drop(flag()?),
-                ("since" | "until", 0) => {
-                    let version = text()?;
-                    if version.split('.').any(|n| n.parse::<u32>().is_err()) {
-                        return Err(wrong(format!("{version:?} is no version of a kernel, like 6.18")));
-                    }
-                }
-                ("uninterruptible", 1) => c.uninterruptible = Some(flag()?),
-                _ => return Err(wrong("there is no such field".into())),
-            }
-        }
-        for (field, missing) in [
-            ("category", !entry.contains_key("category")),
-            ("sub", meaning.sub.is_empty()),
-            ("names", c.names.is_empty() || c.names.iter().any(String::is_empty)),
-        ] {
-            if missing {
-                return Err((field.into(), "it is missing or empty".into()));
-            }
-        }
-        c.meaning = match self.meanings.iter().position(|m| *m == meaning) {
+        let Entry { meaning, mut conditional, weak } = Entry::parse(kind, entry)?;
+        conditional.meaning = match self.meanings.iter().position(|m| *m == meaning) {
             Some(at) => at,
             None => {
                 self.meanings.push(meaning);
@@ -190,22 +150,79 @@ impl Layer {
             }
         };
         match kind {
-            0 if weak => self.weak.push(c),
-            0 if !c.under.is_empty() || c.asleep.is_some() => self.conditional.push(c),
-            0 => {
-                let (wild, exact): (Vec<String>, Vec<String>) =
-                    c.names.into_iter().partition(|n| n.contains(['*', '?']));
-                for name in exact {
-                    if self.exact.contains_key(&name) {
-                        return Err(("names".into(), format!("{name} is there twice")));
-                    }
-                    self.exact.insert(name, c.meaning);
-                }
-                if !wild.is_empty() {
-                    self.wild.push((wild, c.meaning));
+            0 if weak => self.weak.push(conditional),
+            0 if !conditional.under.is_empty() || conditional.asleep.is_some() => self.conditional.push(conditional),
+            0 => return self.names(conditional),
+            _ => self.others[kind - 1].push(conditional),
+        }
+        Ok(())
+    }
+
+    /// Adds functions that mean something under no condition.
+    fn names(&mut self, of: Conditional) -> Result<(), parse::Wrong> {
+        let (wild, exact): (Vec<String>, Vec<String>) = of.names.into_iter().partition(|n| n.contains(['*', '?']));
+        for name in exact {
+            if self.exact.contains_key(&name) {
+                return Err(("names".into(), format!("{name} is there twice")));
+            }
+            self.exact.insert(name, of.meaning);
+        }
+        if !wild.is_empty() {
+            self.wild.push((wild, of.meaning));
+        }
+        Ok(())
+    }
+}
+
+/// An entry as it is written.
+struct Entry {
+    meaning: Meaning,
+    conditional: Conditional,
+    weak: bool,
+}
+
+impl Entry {
+    /// Of one of [`KINDS`], by index.
+    fn parse(kind: usize, entry: &Table) -> Result<Entry, parse::Wrong> {
+        let meaning = Meaning { category: Category::Unexplained, sub: String::new() };
+        let mut out = Entry { meaning, conditional: Conditional::default(), weak: false };
+        for (field, value) in entry {
+            out.set(kind, field, value).map_err(|why| (field.clone(), why))?;
+        }
+        let names = &out.conditional.names;
+        for (field, missing) in [
+            ("category", !entry.contains_key("category")),
+            ("sub", out.meaning.sub.is_empty()),
+            ("names", names.is_empty() || names.iter().any(String::is_empty)),
+        ] {
+            if missing {
+                return Err((field.into(), "it is missing or empty".into()));
+            }
+        }
+        Ok(out)
+    }
+
+    fn set(&mut self, kind: usize, field: &str, value: &Value) -> Result<(), String> {
+        let c = &mut self.conditional;
+        let words = || value.as_str().map(|t| t.split_whitespace().map(str::to_owned).collect());
+        let list = || words().map_or_else(|| parse::list(value), Ok);
+        match (field, kind) {
+            ("category", _) => self.meaning.category = parse::text(value)?.parse()?,
+            ("sub", _) => parse::text(value)?.clone_into(&mut self.meaning.sub),
+            ("names", _) => c.names = list()?,
+            ("under", 0) => c.under = list()?,
+            ("asleep", 0) => c.asleep = Some(parse::flag(value)?),
+            ("weak", 0) => self.weak = parse::flag(value)?,
+            // What only other kernels or builds have: said for the reader of the table.
+            ("inlined", 0) => drop(parse::flag(value)?),
+            ("since" | "until", 0) => {
+                let version = parse::text(value)?;
+                if version.split('.').any(|n| n.parse::<u32>().is_err()) {
+                    return Err(format!("{version:?} is no version of a kernel, like 6.18"));
                 }
             }
-            _ => self.others[kind - 1].push(c),
+            ("uninterruptible", 1) => c.uninterruptible = Some(parse::flag(value)?),
+            _ => return Err("there is no such field".into()),
         }
         Ok(())
     }

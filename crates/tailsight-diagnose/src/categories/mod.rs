@@ -75,7 +75,7 @@ impl Verdict {
 
 /// What is known of a task beside its thread's name.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct As<'a> {
+pub struct Task<'a> {
     /// What it is to be called: its process, or threads of like names. `None`: as the thread.
     pub name: Option<&'a str>,
     /// Whether it is the recorder. `None`: not known; then it is whoever is called `tailsight`.
@@ -129,24 +129,19 @@ impl Default for CategoryTable {
 }
 
 impl CategoryTable {
-    /// The category and name of an owner met in this leg (not [`Leg::Total`]) and role.
-    pub fn classify(&self, owner: &Owner, leg: Leg, role: Role, app: &str, symbols: &[String]) -> Verdict {
-        self.classify_as(owner, &As::default(), leg, role, app, symbols)
-    }
-
-    /// As [`CategoryTable::classify`], of a task that is known by more than its thread's name.
-    pub fn classify_as(
+    /// The category and name of an owner met in this leg (not [`Leg::Total`]) and role. `task`: what else is known of its task.
+    pub fn classify(
         &self,
         owner: &Owner,
-        as_: &As<'_>,
+        task: &Task<'_>,
         leg: Leg,
         role: Role,
         app: &str,
         symbols: &[String],
     ) -> Verdict {
         let mut seen = Seen::new(owner, leg, role, app, symbols);
-        seen.task = as_.name.unwrap_or(seen.comm);
-        seen.recorder = as_.recorder.unwrap_or(seen.kind == "foreign" && seen.comm == RECORDER);
+        seen.task = task.name.unwrap_or(seen.comm);
+        seen.recorder = task.recorder.unwrap_or(seen.kind == "foreign" && seen.comm == RECORDER);
         seen.wait = self.wait(owner, symbols);
         if let Some(verdict) = self.by_user(&seen) {
             return verdict;

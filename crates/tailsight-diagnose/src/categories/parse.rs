@@ -56,53 +56,7 @@ pub(super) type Wrong = (String, String);
 fn rule(entry: &Table) -> Result<Rule, Wrong> {
     let mut out = Rule::default();
     for (field, value) in entry {
-        let wrong = |why: String| (field.clone(), why);
-        let flag = || value.as_bool().ok_or_else(|| wrong(format!("true or false is needed, not {value}")));
-        let text = || value.as_str().ok_or_else(|| wrong(format!("a text is needed, not {value}")));
-        let list = || strings(value).ok_or_else(|| wrong(format!("a list of texts is needed, not {value}")));
-        match field.as_str() {
-            // What the kernel stack of the sleep says.
-            "category" if text()? == "{wait}" => {}
-            "category" => out.category = Some(text()?.parse().map_err(wrong)?),
-            "name" => out.name = template(text()?).map_err(wrong)?,
-            "leg" => {
-                for leg in list()? {
-                    let leg = leg.parse::<Leg>().ok().filter(|l| *l != Leg::Total);
-                    out.leg.push(leg.ok_or_else(|| wrong("the legs are receive, service and transmit".into()))?);
-                }
-            }
-            "role" => {
-                out.role = Some(match text()? {
-                    "A" => Role::A,
-                    "R" => Role::R,
-                    other => return Err(wrong(format!("{other:?} is no role: use A or R"))),
-                });
-            }
-            "context" => {
-                for context in list()? {
-                    out.context.push(known(&context, &CONTEXTS).map_err(wrong)?);
-                }
-            }
-            "comm" => out.comm = list()?,
-            "recorder" => out.recorder = Some(flag()?),
-            "kernel" => out.kernel = Some(flag()?),
-            "interrupt" => out.interrupt = Some(flag()?),
-            "frame" => out.frame = list()?,
-            "inside" => out.inside = list()?,
-            "first" => out.first = list()?,
-            "wait" => out.wait = list()?,
-            "packet" => {
-                out.packet = Some(match text()? {
-                    "own" => true,
-                    "foreign" => false,
-                    other => return Err(wrong(format!("{other:?} is neither own nor foreign"))),
-                });
-            }
-            "syscall" => out.syscall = list()?,
-            "uninterruptible" => out.uninterruptible = Some(flag()?),
-            "nest" => out.nest = Some(flag()?),
-            _ => return Err(wrong("there is no such field".into())),
-        }
+        out.set(field, value).map_err(|why| (field.clone(), why))?;
     }
     for field in ["category", "name"] {
         if !entry.contains_key(field) {
@@ -115,11 +69,72 @@ fn rule(entry: &Table) -> Result<Rule, Wrong> {
     Ok(out)
 }
 
+impl Rule {
+    fn set(&mut self, field: &str, value: &Value) -> Result<(), String> {
+        match field {
+            // What the kernel stack of the sleep says.
+            "category" if text(value)? == "{wait}" => {}
+            "category" => self.category = Some(text(value)?.parse()?),
+            "name" => self.name = template(text(value)?)?,
+            "leg" => {
+                for leg in list(value)? {
+                    let leg = leg.parse::<Leg>().ok().filter(|l| *l != Leg::Total);
+                    self.leg.push(leg.ok_or("the legs are receive, service and transmit")?);
+                }
+            }
+            "role" => {
+                self.role = Some(match text(value)? {
+                    "A" => Role::A,
+                    "R" => Role::R,
+                    other => return Err(format!("{other:?} is no role: use A or R")),
+                });
+            }
+            "context" => {
+                for context in list(value)? {
+                    self.context.push(known(&context, &CONTEXTS)?);
+                }
+            }
+            "comm" => self.comm = list(value)?,
+            "recorder" => self.recorder = Some(flag(value)?),
+            "kernel" => self.kernel = Some(flag(value)?),
+            "interrupt" => self.interrupt = Some(flag(value)?),
+            "frame" => self.frame = list(value)?,
+            "inside" => self.inside = list(value)?,
+            "first" => self.first = list(value)?,
+            "wait" => self.wait = list(value)?,
+            "packet" => {
+                self.packet = Some(match text(value)? {
+                    "own" => true,
+                    "foreign" => false,
+                    other => return Err(format!("{other:?} is neither own nor foreign")),
+                });
+            }
+            "syscall" => self.syscall = list(value)?,
+            "uninterruptible" => self.uninterruptible = Some(flag(value)?),
+            "nest" => self.nest = Some(flag(value)?),
+            _ => return Err("there is no such field".into()),
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn flag(value: &Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))
+}
+
+pub(super) fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| format!("a text is needed, not {value}"))
+}
+
+pub(super) fn list(value: &Value) -> Result<Vec<String>, String> {
+    strings(value).ok_or_else(|| format!("a list of texts is needed, not {value}"))
+}
+
 pub(super) fn strings(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-pub(super) fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {
+fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {
     of.iter().find(|k| **k == text).copied().ok_or_else(|| format!("{text:?} is not one of {}", of.join(", ")))
 }
 

@@ -8,49 +8,8 @@ use tailsight_lifetime::{Flow, Frame, LEGS, Lifetimes, Message, Owner, OwnerId, 
 
 /// The lifetimes of both runs; ids from `first.messages.len()` on are the second's.
 pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
-    let mut symbols = first.symbols.clone();
-    let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
-    let translated: Vec<u32> = second
-        .symbols
-        .iter()
-        .map(|name| {
-            *known.entry(name.clone()).or_insert_with(|| {
-                symbols.push(name.clone());
-                symbols.len() as u32 - 1
-            })
-        })
-        .collect();
-    let symbol = |s: u32| translated.get(s as usize).copied().unwrap_or(s);
-    let frame = |f: &Frame| match *f {
-        Frame::Work { symbol: s } => Frame::Work { symbol: symbol(s) },
-        Frame::Stack { symbol: s } => Frame::Stack { symbol: symbol(s) },
-        Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
-        Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
-        Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
-        // 0: not known.
-        Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
-        other => other,
-    };
-    let mut owners: Vec<Owner> = first.owners.clone();
-    let mut who: Vec<Who> = (0..owners.len()).map(|i| first.who(i).clone()).collect();
-    // A task is the same in both runs by its names; its numbers are another run's.
-    let key = |owner: &Owner, who: &Who| (owner.clone(), who.process.clone(), who.recorder);
-    let mut ids: FxHashMap<(Owner, String, bool), OwnerId> =
-        owners.iter().zip(&who).map(|(o, w)| key(o, w)).zip(0..).collect();
-    let owner_of: Vec<OwnerId> = second
-        .owners
-        .iter()
-        .enumerate()
-        .map(|(i, o)| {
-            let owner = Owner { context: o.context.clone(), frames: o.frames.iter().map(frame).collect() };
-            let task = Who { pid: 0, tid: 0, ..second.who(i).clone() };
-            *ids.entry(key(&owner, &task)).or_insert_with(|| {
-                owners.push(owner);
-                who.push(task);
-                owners.len() as OwnerId - 1
-            })
-        })
-        .collect();
+    let (symbols, symbol_of) = symbols(first, second);
+    let (owners, who, owner_of) = owners(first, second, &symbol_of);
 
     let (n, flows_before) = (first.messages.len() as u32, first.flows.len() as u32);
     let classes_before = first.classes.len() as u16;
@@ -58,14 +17,12 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
         |m: &Message| Message { id: m.id + n, flow: m.flow + flows_before, class: m.class + classes_before, ..*m };
     let messages: Vec<Message> = first.messages.iter().copied().chain(second.messages.iter().map(moved)).collect();
     let flows: Vec<Flow> = first.flows.iter().chain(&second.flows).cloned().collect();
-    let mut parts: Vec<[Vec<Part>; 3]> = Vec::with_capacity(messages.len());
-    for id in 0..first.messages.len() as u32 {
-        parts.push(LEGS.map(|leg| first.part_slice(id, leg).to_vec()));
-    }
-    for id in 0..second.messages.len() as u32 {
-        let part = |p: &Part| Part { owner: owner_of[p.owner as usize], ..*p };
-        parts.push(LEGS.map(|leg| second.part_slice(id, leg).iter().map(part).collect()));
-    }
+    let part = |p: &Part| Part { owner: owner_of[p.owner as usize], ..*p };
+    let of_first = (0..n).map(|id| LEGS.map(|leg| first.part_slice(id, leg).to_vec()));
+    let of_second = (0..second.messages.len() as u32)
+        .map(|id| LEGS.map(|leg| second.part_slice(id, leg).iter().map(part).collect()));
+    let parts: Vec<[Vec<Part>; 3]> = of_first.chain(of_second).collect();
+
     let mut out = Lifetimes::from_parts(&first.app, messages, flows, owners, parts);
     out.symbols = symbols;
     out.who = who;
@@ -74,21 +31,71 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
     (out.sent, out.outgoing) = (first.sent.clone(), first.outgoing.clone());
     (out.numa_moves, out.send_entry) = (first.numa_moves, first.send_entry.clone());
     out.classes = first.classes.iter().chain(&second.classes).cloned().collect();
-    if !first.faults.is_empty() || !second.faults.is_empty() {
-        let counts = |l: &Lifetimes| {
-            let mut counts = l.faults.clone();
-            counts.resize(l.messages.len(), 0);
-            counts
-        };
-        out.faults = [counts(first), counts(second)].concat();
-    }
-    if !first.overtaken.is_empty() || !second.overtaken.is_empty() {
-        let behind = |l: &Lifetimes| {
-            let mut ns = l.overtaken.clone();
-            ns.resize(l.messages.len(), 0);
-            ns
-        };
-        out.overtaken = [behind(first), behind(second)].concat();
-    }
+    out.faults = by_message(first, second, |l| &l.faults);
+    out.overtaken = by_message(first, second, |l| &l.overtaken);
     out
+}
+
+/// The symbols of both runs, and which of them each of the second's is.
+fn symbols(first: &Lifetimes, second: &Lifetimes) -> (Vec<String>, Vec<u32>) {
+    let mut symbols = first.symbols.clone();
+    let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
+    let one = |name: &String| {
+        *known.entry(name.clone()).or_insert_with(|| {
+            symbols.push(name.clone());
+            symbols.len() as u32 - 1
+        })
+    };
+    let symbol_of = second.symbols.iter().map(one).collect();
+    (symbols, symbol_of)
+}
+
+/// The owners of both runs and who they were, and which of them each of the second's is.
+fn owners(first: &Lifetimes, second: &Lifetimes, symbol_of: &[u32]) -> (Vec<Owner>, Vec<Who>, Vec<OwnerId>) {
+    let mut owners: Vec<Owner> = first.owners.clone();
+    let mut who: Vec<Who> = (0..owners.len()).map(|i| first.who(i).clone()).collect();
+    // A task is the same in both runs by its names; its numbers are another run's.
+    let key = |owner: &Owner, who: &Who| (owner.clone(), who.process.clone(), who.recorder);
+    let mut ids: FxHashMap<(Owner, String, bool), OwnerId> =
+        owners.iter().zip(&who).map(|(o, w)| key(o, w)).zip(0..).collect();
+    let one = |(i, o): (usize, &Owner)| {
+        let frames = o.frames.iter().map(|f| frame(f, symbol_of)).collect();
+        let owner = Owner { context: o.context.clone(), frames };
+        let task = Who { pid: 0, tid: 0, ..second.who(i).clone() };
+        *ids.entry(key(&owner, &task)).or_insert_with(|| {
+            owners.push(owner);
+            who.push(task);
+            owners.len() as OwnerId - 1
+        })
+    };
+    let owner_of = second.owners.iter().enumerate().map(one).collect();
+    (owners, who, owner_of)
+}
+
+/// A frame of the second run with the symbols of both.
+fn frame(of: &Frame, symbol_of: &[u32]) -> Frame {
+    let symbol = |s: u32| symbol_of.get(s as usize).copied().unwrap_or(s);
+    match *of {
+        Frame::Work { symbol: s } => Frame::Work { symbol: symbol(s) },
+        Frame::Stack { symbol: s } => Frame::Stack { symbol: symbol(s) },
+        Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
+        Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
+        Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
+        // 0: not known.
+        Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
+        other => other,
+    }
+}
+
+/// A figure of each message of both runs; 0 for those of a run that has none, and nothing when neither has.
+fn by_message<T: Clone + Default>(first: &Lifetimes, second: &Lifetimes, of: fn(&Lifetimes) -> &Vec<T>) -> Vec<T> {
+    if of(first).is_empty() && of(second).is_empty() {
+        return vec![];
+    }
+    let whole = |l: &Lifetimes| {
+        let mut all = of(l).clone();
+        all.resize(l.messages.len(), T::default());
+        all
+    };
+    [whole(first), whole(second)].concat()
 }

@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Lifetimes, Message};
 
-use super::{OwnWork, ROLE, mean};
-use crate::Options;
+use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
-use crate::cohorts::Cohort;
 use crate::rows::profile::{Derived, Profile};
 
 /// Fewest messages of a class that say what is usual for it.
@@ -40,30 +38,21 @@ struct Found {
     class_of: fn(&Lifetimes, &Message) -> u32,
 }
 
-#[allow(clippy::too_many_arguments)]
-pub(super) fn apply(
-    lifetimes: &Lifetimes,
-    options: &Options,
-    own: &OwnWork,
-    profile: &mut Profile,
-    (focus, reference): (&Cohort, &Cohort),
-    ranked: &[(u64, u32)],
-    deviation: f64,
-    taken: &dyn Fn(u32) -> i64,
-) -> Option<&'static str> {
-    let work = |id: u32| (own.ns(lifetimes, id) - taken(id)) as f64;
+/// Moves what the focus's classes cost beyond what is usual for all to a row of its own; what the classes are formed by.
+pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
     let mut best: Option<Found> = None;
     for key in KEYS {
-        if let Some(found) = difference(lifetimes, options, key, (focus, reference), ranked, &work)
+        if let Some(found) = difference(of, key)
             // A finer key must explain clearly more than a coarser one.
             && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)
         {
             best = Some(found);
         }
     }
-    let mut best = best.filter(|b| b.effect > 0.1 * deviation && b.effect > options.granularity_ns as f64)?;
+    let enough = |b: &Found| b.effect > 0.1 * of.deviation && b.effect > of.options.granularity_ns as f64;
+    let mut best = best.filter(enough)?;
     // Never more than the deviation.
-    let scale = (deviation / best.effect).min(1.0);
+    let scale = (of.deviation / best.effect).min(1.0);
     best.beyond.values_mut().for_each(|ns| *ns = (*ns as f64 * scale) as i64);
     let to = profile.derive(Derived {
         category: Category::AppProcessing,
@@ -72,36 +61,31 @@ pub(super) fn apply(
         path: format!("own/{} (cohorts by {})", best.name, best.what),
         inferred: false,
     });
-    for &id in &focus.ids {
-        let class = (best.class_of)(lifetimes, &lifetimes.messages[id as usize]);
+    for &id in &of.cohorts.0.ids {
+        let class = (best.class_of)(of.lifetimes, &of.lifetimes.messages[id as usize]);
         let ns = best.beyond.get(&class).copied().unwrap_or(0);
         if ns != 0 {
-            profile.shift(true, id, &own.moves(lifetimes, id, ns, taken(id), to), 1);
+            profile.shift(true, id, &of.moves(id, ns, to), 1);
         }
     }
     Some(best.what)
 }
 
-fn difference(
-    lifetimes: &Lifetimes,
-    options: &Options,
-    (what, class_of, words): Key,
-    (focus, reference): (&Cohort, &Cohort),
-    ranked: &[(u64, u32)],
-    work: &dyn Fn(u32) -> f64,
-) -> Option<Found> {
+fn difference(of: &OwnTime<'_>, (what, class_of, words): Key) -> Option<Found> {
+    let (lifetimes, options, (focus, reference)) = (of.lifetimes, of.options, of.cohorts);
+    let work = |id: u32| of.left(id) as f64;
     let class = |id: u32| class_of(lifetimes, &lifetimes.messages[id as usize]);
     // Within a class by latency, since the ranks are.
     let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    ranked.iter().for_each(|&(_, id)| members.entry(class(id)).or_default().push(id));
+    of.ranked.iter().for_each(|&(_, id)| members.entry(class(id)).or_default().push(id));
     if members.len() < 2 {
         return None;
     }
-    let usual = stats(&reference.ids, work);
+    let usual = stats(&reference.ids, &work);
     let mut beyond = BTreeMap::new();
     for (&class, ids) in members.iter().filter(|(_, ids)| ids.len() >= FEWEST) {
         let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
-        let (its, error) = stats(middle, work);
+        let (its, error) = stats(middle, &work);
         let by = its - usual.0;
         let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();
         if by.abs() > noise && by.abs() > options.granularity_ns as f64 {

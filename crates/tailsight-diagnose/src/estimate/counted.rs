@@ -20,10 +20,8 @@ use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
 
-use super::{OwnWork, ROLE, mean};
-use crate::Options;
+use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
-use crate::cohorts::Cohort;
 use crate::rows::bootstrap::SplitMix;
 use crate::rows::profile::{Derived, Profile, each_part};
 
@@ -253,67 +251,9 @@ impl Cost {
     }
 }
 
-/// `work`: a message's own time, less what was moved from it before (`taken`).
-#[allow(clippy::too_many_arguments)]
-pub(super) fn apply(
-    lifetimes: &Lifetimes,
-    options: &Options,
-    own: &OwnWork,
-    counter: &mut Counter,
-    profile: &mut Profile,
-    (focus, reference): (&Cohort, &Cohort),
-    ranked: &[(u64, u32)],
-    deviation: f64,
-    taken: &dyn Fn(u32) -> i64,
-) -> Option<Cost> {
-    let work = |id: u32| own.ns(lifetimes, id) - taken(id);
-    let points = |counter: &Counter, ids: &[u32]| -> Vec<(f64, f64)> {
-        ids.iter().map(|&id| (f64::from(counter.of(id)), work(id) as f64)).collect()
-    };
-    let everyone: Vec<u32> = ranked.iter().map(|r| r.1).collect();
-    // The focus was chosen by latency: whatever else is slow in it would bend the slope.
-    let others: Vec<u32> = everyone.iter().copied().filter(|id| focus.ids.binary_search(id).is_err()).collect();
-    let line = |counter: &Counter| {
-        let count = |id: u32| f64::from(counter.of(id));
-        let fit = |ids: &[u32]| {
-            let some = points(counter, &sample(counter, ids.to_vec()));
-            slope(&some, options.seed).filter(|(_, [low, _])| *low > 0.0)
-        };
-        (mean(focus, count) > mean(reference, count)).then(|| fit(&others).or_else(|| fit(&everyone))).flatten()
-    };
-    let mut found = line(counter);
-    if found.is_some() {
-        // From here on all of them are asked for, and more than once.
-        own.each(lifetimes);
-    }
-    if let Some(unusual) = counter.unusual.take()
-        && let Some((slope_ns, _)) = found
-        && by_length(&points(counter, &everyone)).is_none_or(|by_length| slope_ns <= 2.0 * by_length)
-    {
-        counter.counts = unusual;
-        found = line(counter);
-    }
-    let (slope_ns, ci95_ns) = found?;
-    let counter: &Counter = counter;
-    let count = |id: u32| f64::from(counter.of(id));
-    let excess = Excess::of(&points(counter, &everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0);
-    let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
-    let moved = |cost: &Cost| {
-        let of = |cohort| mean(cohort, |id| cost.of(counter, id, work(id)) as f64);
-        of(focus) - of(reference)
-    };
-    // Never more than the own time's deviation.
-    for _ in 0..8 {
-        let excess = moved(&cost) / deviation;
-        if excess <= 1.0 {
-            break;
-        }
-        cost.part /= excess * 1.001;
-    }
-    let moved = moved(&cost);
-    if moved > deviation || moved <= options.granularity_ns as f64 {
-        return None;
-    }
+/// Moves what a counter's events cost to a row of its own, in both cohorts; nothing where that is not known to be above 0.
+pub(super) fn apply(of: &OwnTime<'_>, counter: &mut Counter, profile: &mut Profile) -> Option<Cost> {
+    let cost = cost(of, counter)?;
     let to = profile.derive(Derived {
         category: counter.category,
         subject: counter.subject.clone(),
@@ -321,13 +261,74 @@ pub(super) fn apply(
         path: counter.path.into(),
         inferred: true,
     });
-    for (in_focus, cohort) in [(true, focus), (false, reference)] {
+    for (in_focus, cohort) in [(true, of.cohorts.0), (false, of.cohorts.1)] {
         for &id in &cohort.ids {
-            let ns = cost.of(counter, id, work(id));
-            profile.shift(in_focus, id, &own.moves(lifetimes, id, ns, taken(id), to), count(id) as u64);
+            let ns = cost.of(counter, id, of.left(id));
+            profile.shift(in_focus, id, &of.moves(id, ns, to), u64::from(counter.of(id)));
         }
     }
     Some(cost)
+}
+
+/// What an event costs. Where the slope is one that longer messages alone would have, the counter is left with the numbers of
+/// those messages only that met more events than is plausible.
+fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
+    let (focus, reference) = of.cohorts;
+    let everyone: Vec<u32> = of.ranked.iter().map(|r| r.1).collect();
+    let mut found = line(of, counter, &everyone);
+    if found.is_some() {
+        // From here on all of them are asked for, and more than once.
+        of.own.each(of.lifetimes);
+    }
+    if let Some(unusual) = counter.unusual.take()
+        && let Some((slope_ns, _)) = found
+        && by_length(&points(of, counter, &everyone)).is_none_or(|by_length| slope_ns <= 2.0 * by_length)
+    {
+        counter.counts = unusual;
+        found = line(of, counter, &everyone);
+    }
+    let (slope_ns, ci95_ns) = found?;
+    let counter: &Counter = counter;
+    let count = |id: u32| f64::from(counter.of(id));
+    let all = points(of, counter, &everyone);
+    let excess = Excess::of(&all, slope_ns, mean(reference, count), mean(focus, count) / 2.0);
+    let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
+    let moved = |cost: &Cost| {
+        let of = |cohort| mean(cohort, |id| cost.of(counter, id, of.left(id)) as f64);
+        of(focus) - of(reference)
+    };
+    // Never more than the own time's deviation.
+    for _ in 0..8 {
+        let excess = moved(&cost) / of.deviation;
+        if excess <= 1.0 {
+            break;
+        }
+        cost.part /= excess * 1.001;
+    }
+    let moved = moved(&cost);
+    (moved <= of.deviation && moved > of.options.granularity_ns as f64).then_some(cost)
+}
+
+/// (Events, own time in ns) of messages.
+fn points(of: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
+    ids.iter().map(|&id| (f64::from(counter.of(id)), of.left(id) as f64)).collect()
+}
+
+/// The slope of own time over events with its interval, where it is above 0 and the focus has more events than the reference: of
+/// the messages outside the focus, else of all. The focus was chosen by latency: whatever else is slow in it would bend the
+/// slope.
+fn line(of: &OwnTime<'_>, counter: &Counter, everyone: &[u32]) -> Option<(f64, [f64; 2])> {
+    let (focus, reference) = of.cohorts;
+    let count = |id: u32| f64::from(counter.of(id));
+    if mean(focus, count) <= mean(reference, count) {
+        return None;
+    }
+    let fit = |ids: Vec<u32>| {
+        let some = points(of, counter, &sample(counter, ids));
+        slope(&some, of.options.seed).filter(|(_, [low, _])| *low > 0.0)
+    };
+    let others = everyone.iter().copied().filter(|id| focus.ids.binary_search(id).is_err()).collect();
+    fit(others).or_else(|| fit(everyone.to_vec()))
 }
 
 /// Messages of every number of events, as many of each as there is room for: chosen by the number alone, since a choice

@@ -115,6 +115,32 @@ pub struct Estimates {
     pub classes: Option<&'static str>,
 }
 
+/// The own time that an estimate is made of.
+struct OwnTime<'a> {
+    lifetimes: &'a Lifetimes,
+    options: &'a Options,
+    own: &'a OwnWork,
+    cohorts: (&'a Cohort, &'a Cohort),
+    /// All complete messages by (latency, id).
+    ranked: &'a [(u64, u32)],
+    /// What was moved from it before, by message, ns.
+    moved: &'a [i64],
+    /// The deviation of what is left, ns.
+    deviation: f64,
+}
+
+impl OwnTime<'_> {
+    /// A message's own time, less what was moved from it before, ns.
+    fn left(&self, id: u32) -> i64 {
+        self.own.ns(self.lifetimes, id) - self.moved[id as usize]
+    }
+
+    /// Moves that take `ns` of it.
+    fn moves(&self, id: u32, ns: i64, to: Slot) -> Vec<Move> {
+        self.own.moves(self.lifetimes, id, ns, self.moved[id as usize], to)
+    }
+}
+
 /// Moves the cost of events without a duration, one kind after the other, then the difference between classes of requests.
 /// `ranked`: all complete messages by (latency, id).
 pub fn estimate(
@@ -129,42 +155,39 @@ pub fn estimate(
     let own = OwnWork::new(lifetimes, classification, profile, options);
     let worked = |id: u32| own.ns(lifetimes, id);
     let excess = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
-    let deviation = excess(&worked);
-    if deviation <= options.granularity_ns as f64 {
-        return Estimates::default();
+    let all = excess(&worked);
+    let mut out = Estimates::default();
+    if all <= options.granularity_ns as f64 {
+        return out;
     }
-    let faults = matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
-    // A migration brings interrupts with it: it comes first.
-    let counters = faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, options.leg));
     // Own work that was moved before, by message.
     let mut moved = vec![0_i64; lifetimes.messages.len()];
-    let mut costs = vec![];
-    for mut counter in counters {
-        let left = deviation - excess(&|id| moved[id as usize]);
-        if left <= options.granularity_ns as f64 {
+    let left = |moved: &[i64]| all - excess(&|id| moved[id as usize]);
+    let matters = |deviation: f64| deviation > options.granularity_ns as f64;
+    let faults = matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
+    // A migration brings interrupts with it: it comes first.
+    for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, options.leg)) {
+        let deviation = left(&moved);
+        if !matters(deviation) {
             break;
         }
-        let taken = |id: u32| moved[id as usize];
-        let found = counted::apply(lifetimes, options, &own, &mut counter, profile, cohorts, ranked, left, &taken);
-        if let Some(cost) = found {
-            for (id, moved) in moved.iter_mut().enumerate() {
-                let id = id as u32;
+        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
+        if let Some(cost) = counted::apply(&of, &mut counter, profile) {
+            for (id, moved) in (0..).zip(&mut moved) {
                 if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
                     *moved += cost.of(&counter, id, worked(id) - *moved);
                 }
             }
-            costs.push((counter.note, cost));
+            out.costs.push((counter.note, cost));
         }
     }
-    let left = deviation - excess(&|id| moved[id as usize]);
+    let deviation = left(&moved);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
-    let classes = if same_run && left > options.granularity_ns as f64 {
-        let taken = |id: u32| moved[id as usize];
-        classes::apply(lifetimes, options, &own, profile, cohorts, ranked, left, &taken)
-    } else {
-        None
-    };
-    Estimates { costs, classes }
+    if same_run && matters(deviation) {
+        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
+        out.classes = classes::apply(&of, profile);
+    }
+    out
 }
 
 fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {

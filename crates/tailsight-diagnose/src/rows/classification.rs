@@ -37,7 +37,7 @@ impl<'a> Classification<'a> {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
             let (of, task) = (&self.lifetimes.owners[owner], self.tasks.as_ref().map(|tasks| tasks.of(owner)));
             let (app, symbols) = (&self.lifetimes.app, &self.lifetimes.symbols);
-            self.table.classify_as(of, &task.unwrap_or_default(), leg, role, app, symbols)
+            self.table.classify(of, &task.unwrap_or_default(), leg, role, app, symbols)
         })
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tailsight_lifetime::{Context, Lifetimes};
 
-use crate::categories::{As, shown};
+use crate::categories::{Task, shown};
 use crate::model::{ByThread, Who};
 use crate::rows::profile::{Profile, Slot};
 
@@ -113,14 +113,14 @@ impl<'a> TaskNames<'a> {
     }
 
     /// What an owner's task is called: its process; a thread of the application by its own name, or by that of its like.
-    pub fn of(&self, owner: usize) -> As<'_> {
+    pub fn of(&self, owner: usize) -> Task<'_> {
         let who = self.lifetimes.who(owner);
         let process = Some(who.process.as_str()).filter(|name| !name.is_empty());
         let name = match sibling(self.lifetimes, owner) {
             Some(thread) => self.alike.get(thread).map(String::as_str),
             None => process,
         };
-        As { name, recorder: process.map(|_| who.recorder) }
+        Task { name, recorder: process.map(|_| who.recorder) }
     }
 }
 

@@ -107,7 +107,7 @@ proptest! {
             let key = |c: &tailsight_diagnose::model::Cause| {
                 // What held the messages ahead does depend on which came before which.
                 let said = c.explanation.split("; what held those").next().unwrap_or_default().to_owned();
-                (c.category.clone(), c.name.clone(), c.role, c.deviation_ns, c.messages, c.paths.clone(), said)
+                (c.category, c.name.clone(), c.role, c.deviation_ns, c.messages, c.paths.clone(), said)
             };
             (d.causes.iter().map(key).collect::<Vec<_>>(), d.latency_ns)
         };

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use syscalls::Sysno;
+use tailsight_diagnose::categories::Task;
 use tailsight_diagnose::{Category, CategoryTable, Error};
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
@@ -74,7 +75,7 @@ proptest! {
         role in prop::sample::select(vec![Role::A, Role::R]),
     ) {
         let owner = Owner { context, frames };
-        let verdict = CategoryTable::default().classify(&owner, leg, role, "memcached", &["work_fn".into()]);
+        let verdict = CategoryTable::default().classify(&owner, &Task::default(), leg, role, "memcached", &["work_fn".into()]);
         prop_assert!(Category::ALL.contains(&verdict.category), "{verdict:?}");
         prop_assert!(!verdict.name.is_empty());
         prop_assert!(verdict.nested_from <= owner.frames.len());
@@ -196,7 +197,7 @@ fn default_table() {
     ];
     let table = CategoryTable::default();
     for (leg, role, owner, category, name) in cases {
-        let verdict = table.classify(&owner, leg, role, "memcached", &symbols);
+        let verdict = table.classify(&owner, &Task::default(), leg, role, "memcached", &symbols);
         assert_eq!((verdict.category.as_str(), verdict.name.as_str()), (category, name), "{leg:?} {role:?} {owner:?}");
     }
 }
@@ -271,11 +272,12 @@ fn waits_explained() {
     ];
     let table = CategoryTable::default();
     for (leg, owner, category, name) in cases {
-        let verdict = table.classify(&owner, leg, Role::A, "memcached", &symbols);
+        let verdict = table.classify(&owner, &Task::default(), leg, Role::A, "memcached", &symbols);
         assert_eq!((verdict.category.as_str(), verdict.name.as_str()), (category, name), "{leg:?} {owner:?}");
     }
     // Who ended the sleep may refine what the stack says; why a thread was waited for is no part of what it did.
-    let from = |owner: &Owner| table.classify(owner, Service, Role::A, "memcached", &symbols).nested_from;
+    let from =
+        |owner: &Owner| table.classify(owner, &Task::default(), Service, Role::A, "memcached", &symbols).nested_from;
     assert_eq!(from(&owner(Blocked, &[fsync, stack(4), woken])), 2);
     assert_eq!(from(&owner(sibling(), &[futex, sys(Sysno::write)])), 1);
 }
@@ -284,7 +286,9 @@ fn waits_explained() {
 #[test]
 fn names_are_only_names() {
     let table = CategoryTable::default();
-    let name = |comm: &str| table.classify(&owner(foreign(comm), &[]), Leg::Receive, Role::A, "memcached", &[]).name;
+    let name = |comm: &str| {
+        table.classify(&owner(foreign(comm), &[]), &Task::default(), Leg::Receive, Role::A, "memcached", &[]).name
+    };
     assert_eq!(name("{app}"), "{app}");
     assert_eq!(name("x\u{1b}[2Jy"), "x\u{fffd}[2Jy");
 }
@@ -329,7 +333,7 @@ fn user_table() {
     let text = "[[rule]]\ncategory = 'steal'\nname = 'thief {comm}'\ncomm = ['ngi*']\ncontext = ['foreign']\n";
     let table = CategoryTable::parse(text, "mine.toml").unwrap();
     let category = |comm: &str| {
-        let v = table.classify(&owner(foreign(comm), &[]), Leg::Receive, Role::A, "memcached", &[]);
+        let v = table.classify(&owner(foreign(comm), &[]), &Task::default(), Leg::Receive, Role::A, "memcached", &[]);
         (v.category, v.name)
     };
     assert_eq!(category("nginx"), (Category::Steal, "thief nginx".into()));

@@ -1,21 +1,22 @@
 //! The function table: what call stacks count to. The stacks are written from the source of Linux 6.18, innermost first.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::categories::functions::{
-    FunctionTable, category_of, category_of_wait, softirq, syscall, thread, vector,
-};
+use tailsight_diagnose::categories::functions::{FunctionTable, Verdict};
 use tailsight_diagnose::{Category, CategoryTable};
 use tailsight_trace::event::{SOFTIRQS, VECTORS};
 
+static TABLE: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
+
 /// `category/sub by function`, with `~` before a function that answers for a neighbour.
 fn said(stack: &str) -> String {
-    shown(category_of(&stack.split_whitespace().collect::<Vec<_>>()))
+    shown(TABLE.category_of(&stack.split_whitespace().collect::<Vec<_>>()))
 }
 
-fn shown(verdict: Option<tailsight_diagnose::categories::functions::Verdict<'_>>) -> String {
+fn shown(verdict: Option<Verdict<'_>>) -> String {
     verdict.map_or("none".into(), |v| {
         format!("{}/{} by {}{}", v.category, v.sub, if v.via_neighbour { "~" } else { "" }, v.function)
     })
@@ -235,7 +236,10 @@ fn waits_for_peers() {
         ),
     ]);
     // With the scheduler's frames left out by the recorder, the caller says that the thread sleeps.
-    assert_eq!(shown(category_of_wait(&["anon_pipe_read", "vfs_read"])), "app-processing/peer-wait by anon_pipe_read");
+    assert_eq!(
+        shown(TABLE.category_of_wait(&["anon_pipe_read", "vfs_read"])),
+        "app-processing/peer-wait by anon_pipe_read"
+    );
 }
 
 #[test]
@@ -335,7 +339,7 @@ fn running_functions() {
     ]);
 }
 
-/// A function that no rule names falls back on its callers, then on what it called, and the verdict says so.
+/// A function that no rule names falls back on its callers, and the verdict says so.
 #[test]
 fn neighbours_answer_for_unknown_functions() {
     assert_eq!(
@@ -345,16 +349,6 @@ fn neighbours_answer_for_unknown_functions() {
     assert_eq!(said("mystery_a mystery_b"), "none");
     assert_eq!(said("schedule __schedule"), "none");
     assert_eq!(said(""), "none");
-    let table = FunctionTable::default();
-    assert_eq!(
-        shown(table.category_in_tree(&["mystery_a"], &["memcpy", "futex_wait"])),
-        "lock-wait/futex by ~futex_wait"
-    );
-    assert_eq!(
-        shown(table.category_in_tree(&["mystery_a", "ip_rcv"], &["futex_wait"])),
-        "receive-processing/ip by ~ip_rcv"
-    );
-    assert_eq!(shown(table.category_in_tree(&["mystery_a"], &["mystery_b"])), "none");
 }
 
 /// Every category is known, and those that functions can name are named by one; the rest come from contexts.
@@ -377,12 +371,12 @@ fn table_is_whole() {
 fn calls_softirqs_vectors_and_threads() {
     let unknown: Vec<&str> = Sysno::iter()
         .map(|nr| nr.name())
-        .filter(|name| syscall(name, None).is_none())
+        .filter(|name| TABLE.syscall(name, None).is_none())
         .filter(|name| !UNUSED.contains(name))
         .collect();
     assert!(unknown.is_empty(), "no meaning for {unknown:?}");
     let of = |name: &str, uninterruptible| {
-        syscall(name, uninterruptible).map_or(String::new(), |m| format!("{}/{}", m.category, m.sub))
+        TABLE.syscall(name, uninterruptible).map_or(String::new(), |m| format!("{}/{}", m.category, m.sub))
     };
     for (name, uninterruptible, expected) in [
         ("futex", None, "lock-wait/futex"),
@@ -401,12 +395,12 @@ fn calls_softirqs_vectors_and_threads() {
         assert_eq!(of(name, uninterruptible), expected, "{name}");
     }
     for name in SOFTIRQS {
-        assert!(softirq(name).is_some(), "{name}");
+        assert!(TABLE.softirq(name).is_some(), "{name}");
     }
     for name in VECTORS {
-        assert!(vector(name).is_some(), "{name}");
+        assert!(TABLE.vector(name).is_some(), "{name}");
     }
-    let of = |comm: &str| thread(comm).map_or(String::new(), |m| format!("{}/{}", m.category, m.sub));
+    let of = |comm: &str| TABLE.thread(comm).map_or(String::new(), |m| format!("{}/{}", m.category, m.sub));
     for (comm, expected) in [
         ("ksoftirqd/1", "os-threads/softirq"),
         ("kworker/u8:2-events_unbound", "os-threads/workqueue"),
@@ -508,7 +502,7 @@ proptest! {
     #[test]
     fn any_stack_and_any_text(stack in prop::collection::vec("[a-z_.+ \\[\\]/0-9é]{0,20}", 0..8), text in "\\PC{0,200}") {
         let stack: Vec<&str> = stack.iter().map(String::as_str).collect();
-        if let Some(v) = category_of(&stack) {
+        if let Some(v) = TABLE.category_of(&stack) {
             prop_assert!(Category::ALL.contains(&v.category));
         }
         let _ = CategoryTable::parse(&text, "mine.toml");

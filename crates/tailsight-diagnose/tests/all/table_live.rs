@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use tailsight_diagnose::categories::functions::category_of_wait;
+use tailsight_diagnose::categories::functions::FunctionTable;
 
 /// The kernel's own word: threads of this test sleep in known ways, and the stacks that /proc shows of them land where they
 /// should. Only root may read these; without that right, and on kernels without /proc/PID/stack, there is nothing to check.
@@ -41,13 +41,14 @@ fn stacks_of_this_kernel() {
     start(&tids, "app-processing/peer-wait", move || drop(udp.recv(&mut [0])));
     start(&tids, "connection-setup/accept", move || drop(listener.accept()));
     drop(tids);
+    let table = FunctionTable::default();
     for (path, expected) in stacks {
         let mut said = String::new();
         // A thread may sleep on its way to the call that it is to sleep in.
         for _ in 0..2_000 {
             let text = std::fs::read_to_string(&path).unwrap();
             let frames: Vec<&str> = text.lines().filter_map(|l| l.split_once("] ").map(|(_, f)| f)).collect();
-            said = category_of_wait(&frames).map_or(text.clone(), |v| format!("{}/{}", v.category, v.sub));
+            said = table.category_of_wait(&frames).map_or(text.clone(), |v| format!("{}/{}", v.category, v.sub));
             if said == expected {
                 break;
             }

@@ -2,6 +2,7 @@
 //! of order.
 
 use syscalls::Sysno;
+use tailsight_diagnose::categories::Task;
 use tailsight_diagnose::{CategoryTable, Diagnosis, Facts, Options, diagnose};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Part, Role};
@@ -20,7 +21,7 @@ fn sibling() -> Context {
 
 fn counts_to(owner: &Owner, leg: Leg) -> (String, String) {
     let symbols = [String::new(), PEER.into(), "redis".into()];
-    let verdict = CategoryTable::default().classify(owner, leg, Role::A, "gosrv", &symbols);
+    let verdict = CategoryTable::default().classify(owner, &Task::default(), leg, Role::A, "gosrv", &symbols);
     (verdict.category.to_string(), verdict.name)
 }
 

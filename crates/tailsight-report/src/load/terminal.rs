@@ -5,6 +5,7 @@
 
 use tailsight_load::Complaint;
 use tailsight_measure::report::{Checked, Estimate, Known, Remark, Report, State, Summary, Verdict};
+use tailsight_measure::slo::Highest;
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, report::Against};
 use tailsight_stats::method::IntervalMethod;
@@ -375,94 +376,90 @@ pub fn sweep(sweep: &Sweep, style: &Style) -> String {
     let mut out = Text { out: String::new(), style: *style };
     out.line(&format!("{} at {}", sweep.protocol, sweep.target), DIM);
     out.line("", "");
-    if sweep.objective.is_none() {
-        out.line(
-            &format!(
-                "{:>10} {:>10} {:>11} {:>11} {:>23} {:>11}",
-                "asked/s", "sent/s", "p50", "asked for", "interval", "CPU/request"
-            ),
-            DIM,
-        );
-        for p in &sweep.points {
-            match &p.report.verdict {
-                Verdict::Number { percentiles } => {
-                    out.line(&point(p), "");
-                    // The row has the first; the others have lines of their own.
-                    for other in percentiles.iter().skip(1) {
-                        out.wrapped(&format!("{:>22} {}", "", number(other, latency_name(p.report.latency))), "");
-                    }
-                }
-                Verdict::NotAvailable { .. } => {
-                    out.wrapped(&point(p), WARN);
-                    known(&mut out, &p.report, &" ".repeat(24));
-                }
-            }
-        }
-        out.line("", "");
-        let rates = |r: f64| format!("{} requests/s", count(r.round() as u64));
-        let whose = match sweep.limited_by {
-            Some(Fate::Client) => " (the client's limit, not the server's)",
-            _ => "",
-        };
-        out.wrapped(
-            &match (sweep.highest_kept, sweep.lowest_missed) {
-                (None, Some(missed)) => format!("no load had a latency; the lowest tried: {}{whose}", rates(missed)),
-                (None, None) => "no load had a latency".into(),
-                (Some(kept), Some(missed)) => format!(
-                    "highest load with a latency: {}; the lowest above it that has none: {}{whose}",
-                    rates(kept),
-                    rates(missed)
-                ),
-                (Some(kept), None) => {
-                    format!("highest load with a latency: {}; saturation was not reached", rates(kept))
-                }
-            },
-            BOLD,
-        );
-    }
-    if let Some(found) = &sweep.objective {
-        for t in &found.tries {
-            let confidence = t.confidence.map_or("N/A".into(), percent_down);
-            let value = t.value_ns.map_or("N/A".into(), ns);
-            let note = t.reason.as_deref().unwrap_or(if t.confirms { "a run on its own for the answer" } else { "" });
-            out.wrapped(
-                &format!("{:>10}/s  {value:>10}  confidence {confidence:>7}  {note}", count(t.rate.round() as u64)),
-                DIM,
-            );
-        }
-        out.line("", "");
-        match (found.rate, found.confidence) {
-            (Some(rate), Some(confidence)) => {
-                let range = found.threshold.map_or(String::new(), |(a, b)| {
-                    format!(
-                        "; the threshold is believed between {} and {}",
-                        count(a.round() as u64),
-                        count(b.round() as u64)
-                    )
-                });
-                let bound = match found.bound.as_str() {
-                    "client" => "; above it the client, not the server, gives up",
-                    "limit" => "; higher rates were not allowed (--to)",
-                    _ => "",
-                };
-                out.wrapped(
-                    &format!(
-                        "{} holds up to {} requests/s (confidence {}{range}{bound})",
-                        found.objective,
-                        count(rate.round() as u64),
-                        percent_down(confidence)
-                    ),
-                    BOLD,
-                );
-            }
-            _ => {
-                let reason = found.reason.as_deref().unwrap_or("");
-                let name = if found.verdict == "not-met" { "NOT met" } else { "N/A" };
-                out.wrapped(&format!("{}: {name}: {reason}", found.objective), &format!("{BOLD};{WARN}"));
-            }
-        }
+    match &sweep.objective {
+        None => rates(&mut out, sweep),
+        Some(found) => objective(&mut out, found),
     }
     out.out
+}
+
+/// A line a rate, then saturation.
+fn rates(out: &mut Text, sweep: &Sweep) {
+    out.line(
+        &format!(
+            "{:>10} {:>10} {:>11} {:>11} {:>23} {:>11}",
+            "asked/s", "sent/s", "p50", "asked for", "interval", "CPU/request"
+        ),
+        DIM,
+    );
+    for p in &sweep.points {
+        match &p.report.verdict {
+            Verdict::Number { percentiles } => {
+                out.line(&point(p), "");
+                // The row has the first; the others have lines of their own.
+                for other in percentiles.iter().skip(1) {
+                    out.wrapped(&format!("{:>22} {}", "", number(other, latency_name(p.report.latency))), "");
+                }
+            }
+            Verdict::NotAvailable { .. } => {
+                out.wrapped(&point(p), WARN);
+                known(out, &p.report, &" ".repeat(24));
+            }
+        }
+    }
+    out.line("", "");
+    let rate = |r: f64| format!("{} requests/s", count(r.round() as u64));
+    let whose = match sweep.limited_by {
+        Some(Fate::Client) => " (the client's limit, not the server's)",
+        _ => "",
+    };
+    out.wrapped(
+        &match (sweep.highest_kept, sweep.lowest_missed) {
+            (None, Some(missed)) => format!("no load had a latency; the lowest tried: {}{whose}", rate(missed)),
+            (None, None) => "no load had a latency".into(),
+            (Some(kept), Some(missed)) => format!(
+                "highest load with a latency: {}; the lowest above it that has none: {}{whose}",
+                rate(kept),
+                rate(missed)
+            ),
+            (Some(kept), None) => {
+                format!("highest load with a latency: {}; saturation was not reached", rate(kept))
+            }
+        },
+        BOLD,
+    );
+}
+
+/// The tries for an objective, then what holds it.
+fn objective(out: &mut Text, found: &Highest) {
+    for t in &found.tries {
+        let confidence = t.confidence.map_or("N/A".into(), percent_down);
+        let value = t.value_ns.map_or("N/A".into(), ns);
+        let note = t.reason.as_deref().unwrap_or(if t.confirms { "a run on its own for the answer" } else { "" });
+        let rate = count(t.rate.round() as u64);
+        out.wrapped(&format!("{rate:>10}/s  {value:>10}  confidence {confidence:>7}  {note}"), DIM);
+    }
+    out.line("", "");
+    let (Some(rate), Some(confidence)) = (found.rate, found.confidence) else {
+        let reason = found.reason.as_deref().unwrap_or("");
+        let name = if found.verdict == "not-met" { "NOT met" } else { "N/A" };
+        out.wrapped(&format!("{}: {name}: {reason}", found.objective), &format!("{BOLD};{WARN}"));
+        return;
+    };
+    let range = found.threshold.map_or(String::new(), |(a, b)| {
+        let (a, b) = (count(a.round() as u64), count(b.round() as u64));
+        format!("; the threshold is believed between {a} and {b}")
+    });
+    let bound = match found.bound.as_str() {
+        "client" => "; above it the client, not the server, gives up",
+        "limit" => "; higher rates were not allowed (--to)",
+        _ => "",
+    };
+    let (rate, confidence) = (count(rate.round() as u64), percent_down(confidence));
+    out.wrapped(
+        &format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", found.objective),
+        BOLD,
+    );
 }
 
 fn point(p: &Point) -> String {

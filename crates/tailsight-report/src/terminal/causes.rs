@@ -109,90 +109,120 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     lay_out(&rows, style)
 }
 
-fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
-    let longest = |cell: &dyn Fn(&Row) -> usize, least: usize| rows.iter().map(cell).max().unwrap_or(0).max(least);
-    let chars = |s: &str| s.chars().count();
-    let share = |r: &Row| units::percent(r.share);
-    let rank_w = longest(&|r| chars(&r.rank), 1);
-    let share_w = longest(&|r| chars(&share(r)), 5);
-    let time_w = longest(&|r| chars(&r.time), 4);
-    let category_w = longest(&|r| if r.role.is_empty() { 0 } else { chars(&r.category) }, 5);
-    let hit_w = longest(&|r| chars(&r.hit), 3);
-    let name_full = longest(&|r| chars(&r.name), 4);
-    // On a narrow terminal the header says "core" and the column only which one, so that names have room.
-    let narrow = style.columns() < 100;
-    let role = |r: &Row| match r.role {
-        "application core" if narrow => "app",
-        other if narrow => other.trim_end_matches(" core"),
-        other => other,
-    };
-    let role_w = longest(&|r| chars(role(r)), 4);
+/// The widths of the columns.
+struct Widths {
+    rank: usize,
+    share: usize,
+    /// 0: no bars.
+    bar: usize,
+    time: usize,
+    role: usize,
+    category: usize,
+    /// 0: names stand below their category, whole.
+    name: usize,
+    hit: usize,
+    /// A narrow terminal: the header says "core" and the column only which one, so that names have room.
+    narrow: bool,
+    columns: usize,
+}
 
-    let fixed = 1 + rank_w + 1 + share_w + 2 + 2 + time_w + 2 + role_w + 2 + 2 + 2 + hit_w;
-    // Names come first: the bar gives way to them, and where even that is not enough they stand below their category, whole.
-    let free = style.columns().saturating_sub(fixed + category_w);
-    let least = name_full.min(LEAST_NAME);
-    let (name_w, bar_w) = match free.saturating_sub(6) {
-        room if room >= least => {
-            (name_full.min(room).max(4), free.saturating_sub(name_full.min(room).max(4)).clamp(4, 28))
-        }
-        // Without the bar, its two spaces are free too.
-        _ if free + 2 >= least => (name_full.min(free + 2), 0),
-        _ => (0, 0),
-    };
-    let below = name_w == 0;
-    let top = rows.iter().map(|r| r.share.abs()).fold(0.0, f64::max);
-
-    let gap = if bar_w > 0 { format!("{:bar_w$}  ", "") } else { String::new() };
-    let name_column = if below { String::new() } else { format!("{:name_w$}  ", "") };
-    let mut out = vec![paint(
-        style,
-        "2",
-        &format!(
-            " {:>rank_w$} {:>share_w$}  {gap}{:>time_w$}  {:role_w$}  {:category_w$}  {name_column}{:>hit_w$}",
-            "#", "share", "time", "core", "cause", "hit"
-        ),
-    )];
-    for (i, row) in rows.iter().enumerate() {
-        let length = if top > 0.0 { row.share.abs() / top } else { 0.0 };
-        let solid = bar(length, bar_w);
-        let drawn = if row.share < 0.0 { "░".repeat(solid.chars().count()) } else { solid };
-        let painted_bar = match (row.dim, i) {
-            (true, _) => paint(style, "2", &format!("{drawn:bar_w$}")),
-            (false, 0) => paint(style, "31", &format!("{drawn:bar_w$}")),
-            (false, _) => paint(style, "33", &format!("{drawn:bar_w$}")),
+impl Widths {
+    fn new(rows: &[Row], style: &Style) -> Widths {
+        let longest = |cell: &dyn Fn(&Row) -> usize, least: usize| rows.iter().map(cell).max().unwrap_or(0).max(least);
+        let chars = |s: &str| s.chars().count();
+        let mut widths = Widths {
+            rank: longest(&|r| chars(&r.rank), 1),
+            share: longest(&|r| chars(&units::percent(r.share)), 5),
+            bar: 0,
+            time: longest(&|r| chars(&r.time), 4),
+            role: 0,
+            category: longest(&|r| if r.role.is_empty() { 0 } else { chars(&r.category) }, 5),
+            name: 0,
+            hit: longest(&|r| chars(&r.hit), 3),
+            narrow: style.columns() < 100,
+            columns: style.columns(),
         };
-        let code = if row.dim {
-            "2"
-        } else if i == 0 {
-            "1"
-        } else {
-            "0"
-        };
-        let left = format!(" {:>rank_w$} {:>share_w$}", row.rank, share(row));
-        let (what_w, role_gap) = (if below { category_w } else { category_w + 2 + name_w }, role_w + 2);
-        let before = left.chars().count() + 2 + gap.chars().count() + time_w + 2 + role_gap;
-        let mut more: Vec<String> = Vec::new();
-        let what = if row.role.is_empty() {
-            // No core to name: the text takes the place of the three columns.
-            format!("{:w$}", cut(&row.category, role_gap + what_w), w = role_gap + what_w)
-        } else if below {
-            if !row.name.is_empty() {
-                let indent = before.min(style.columns() / 2);
-                let lines = wrap(&row.name, style.columns() - indent, "");
-                more.extend(lines.into_iter().map(|line| " ".repeat(indent) + &line));
+        widths.role = longest(&|r| chars(widths.role_of(r)), 4);
+        let Widths { rank, share, time, role, category, hit, .. } = widths;
+        let fixed = 1 + rank + 1 + share + 2 + 2 + time + 2 + role + 2 + 2 + 2 + hit;
+        // Names come first: the bar gives way to them, and where even that is not enough they stand below their category.
+        let free = widths.columns.saturating_sub(fixed + category);
+        let name = longest(&|r| chars(&r.name), 4);
+        let least = name.min(LEAST_NAME);
+        (widths.name, widths.bar) = match free.saturating_sub(6) {
+            room if room >= least => {
+                let name = name.min(room).max(4);
+                (name, free.saturating_sub(name).clamp(4, 28))
             }
-            format!("{:role_w$}  {:category_w$}", role(row), cut(&row.category, category_w))
-        } else {
-            // A name that is too long goes on below.
-            let lines = in_lines(&row.name, name_w);
-            let indent = " ".repeat(before + category_w + 2);
-            more.extend(lines.iter().skip(1).map(|line| format!("{indent}{line}")));
-            let name = lines.first().map_or("", String::as_str);
-            format!("{:role_w$}  {:category_w$}  {:name_w$}", role(row), row.category, name)
+            // Without the bar, its two spaces are free too.
+            _ if free + 2 >= least => (name.min(free + 2), 0),
+            _ => (0, 0),
         };
-        let right = format!("{:>time_w$}  {what}  {:>hit_w$}", row.time, row.hit);
-        let drawn = if bar_w > 0 { format!("{painted_bar}  ") } else { String::new() };
+        widths
+    }
+
+    /// Which core, in as many words as there is room for.
+    fn role_of<'a>(&self, row: &Row) -> &'a str {
+        match row.role {
+            "application core" if self.narrow => "app",
+            other if self.narrow => other.trim_end_matches(" core"),
+            other => other,
+        }
+    }
+
+    fn header(&self) -> String {
+        let Widths { rank, share, bar, time, role, category, name, hit, .. } = *self;
+        let gap = if bar > 0 { format!("{:bar$}  ", "") } else { String::new() };
+        let name = if name == 0 { String::new() } else { format!("{:name$}  ", "") };
+        format!(
+            " {:>rank$} {:>share$}  {gap}{:>time$}  {:role$}  {:category$}  {name}{:>hit$}",
+            "#", "share", "time", "core", "cause", "hit"
+        )
+    }
+
+    /// Core, cause and name of a row, and the lines that stand below them.
+    fn what(&self, row: &Row) -> (String, Vec<String>) {
+        let Widths { role: role_w, category: category_w, name: name_w, .. } = *self;
+        let (below, role) = (name_w == 0, self.role_of(row));
+        if row.role.is_empty() {
+            // No core to name: the text takes the place of the three columns.
+            let w = role_w + 2 + if below { category_w } else { category_w + 2 + name_w };
+            return (format!("{:w$}", cut(&row.category, w)), vec![]);
+        }
+        let bar = if self.bar > 0 { self.bar + 2 } else { 0 };
+        let before = 1 + self.rank + 1 + self.share + 2 + bar + self.time + 2 + role_w + 2;
+        if below {
+            let indent = before.min(self.columns / 2);
+            let lines = if row.name.is_empty() { vec![] } else { wrap(&row.name, self.columns - indent, "") };
+            let more = lines.into_iter().map(|line| " ".repeat(indent) + &line).collect();
+            return (format!("{role:role_w$}  {:category_w$}", cut(&row.category, category_w)), more);
+        }
+        // A name that is too long goes on below.
+        let lines = in_lines(&row.name, name_w);
+        let indent = " ".repeat(before + category_w + 2);
+        let more = lines.iter().skip(1).map(|line| format!("{indent}{line}")).collect();
+        let name = lines.first().map_or("", String::as_str);
+        (format!("{role:role_w$}  {:category_w$}  {name:name_w$}", row.category), more)
+    }
+}
+
+fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
+    let widths = Widths::new(rows, style);
+    let Widths { rank, share, bar: bar_w, time, hit, .. } = widths;
+    let top = rows.iter().map(|r| r.share.abs()).fold(0.0, f64::max);
+    let mut out = vec![paint(style, "2", &widths.header())];
+    for (i, row) in rows.iter().enumerate() {
+        let solid = bar(if top > 0.0 { row.share.abs() / top } else { 0.0 }, bar_w);
+        let drawn = if row.share < 0.0 { "░".repeat(solid.chars().count()) } else { solid };
+        let (bar_code, code) = match (row.dim, i) {
+            (true, _) => ("2", "2"),
+            (false, 0) => ("31", "1"),
+            (false, _) => ("33", "0"),
+        };
+        let drawn = if bar_w > 0 { paint(style, bar_code, &format!("{drawn:bar_w$}")) + "  " } else { String::new() };
+        let left = format!(" {:>rank$} {:>share$}", row.rank, units::percent(row.share));
+        let (what, more) = widths.what(row);
+        let right = format!("{:>time$}  {what}  {:>hit$}", row.time, row.hit);
         out.push(format!("{}  {drawn}{}", paint(style, code, &left), paint(style, code, right.trim_end())));
         out.extend(more.into_iter().map(|line| paint(style, code, &line)));
     }

@@ -18,14 +18,21 @@ const SMALL: f64 = 0.005;
 
 /// The message: head, path, deviation.
 pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str| {
-        out += text.trim_end();
-        out.push('\n');
-    };
+    let heading = |text: &str| vec![String::new(), paint(style, "1", text)];
+    let lines = [
+        about(m, style),
+        heading("Its way:"),
+        way(m, style),
+        heading("What of it is more than usual:"),
+        more_than_usual(m, d, style),
+    ];
+    lines.concat().iter().fold(String::new(), |out, line| out + line.trim_end() + "\n")
+}
+
+/// Which message it is, and where among the others.
+fn about(m: &Shown, style: &Style) -> Vec<String> {
     let leg = if m.leg == tailsight_lifetime::Leg::Total { "all legs".into() } else { format!("{} leg", m.leg.name()) };
     let head = format!("{}, message {}, {leg}: {}", clean(&m.app), m.id, units::duration(m.latency_ns));
-    line(&paint(style, "1", &head));
     let apart = units::signed_duration(m.latency_ns as i64 - m.reference_ns as i64);
     let place = format!(
         "slower than {} of {}; the messages it is compared with take {} (difference {apart})",
@@ -33,7 +40,6 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
         units::counted(m.messages, "message"),
         units::duration(m.reference_ns)
     );
-    wrap(&place, style.columns(), "").iter().for_each(|row| line(row));
     let ahead = match m.ahead.as_slice() {
         [] => "no message was taken ahead of it".to_owned(),
         ids => {
@@ -42,53 +48,52 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
             format!("{most}{} taken ahead of it: {}", units::counted(ids.len() as u64, "message"), list.join(", "))
         }
     };
-    let about =
+    let who =
         format!("{}, {} bytes, received by thread {}; {ahead}", clean(&m.flow), units::count(m.bytes.into()), m.tid);
-    wrap(&about, style.columns(), "").iter().for_each(|row| line(row));
+    let mut out = vec![paint(style, "1", &head)];
+    out.extend(wrap(&place, style.columns(), ""));
+    out.extend(wrap(&who, style.columns(), ""));
+    out
+}
 
-    line("");
-    line(&paint(style, "1", "Its way:"));
+/// Its stages and pieces in order.
+fn way(m: &Shown, style: &Style) -> Vec<String> {
     let time_w = units::duration(m.latency_ns).chars().count().max(7);
-    line(&paint(style, "2", &format!(" {:>time_w$}  {:>time_w$}  {:<7}  what", "at", "for", "core")));
-    for step in steps(m) {
-        match step {
-            Step::Mark(stage, at) => {
-                let text = format!(" {:>time_w$}  {:>time_w$}  {:<7}  ", units::duration(at), "", "");
-                line(&paint(style, "36", &format!("{text}─ {}", in_words(stage))));
-            }
-            Step::Run(run) => {
-                let core = run.cpu.map_or("none".to_owned(), |cpu| format!("{cpu} {:?}", run.role));
-                let text = format!(
-                    " {:>time_w$}  {:>time_w$}  {core:<7}  ",
-                    units::duration(run.at_ns),
-                    units::duration(run.ns)
-                );
-                let pieces =
-                    if run.pieces > 1 { format!(", {} pieces", units::count(run.pieces)) } else { String::new() };
-                let room = style.columns().saturating_sub(text.chars().count());
-                line(&(text + &cut(&format!("{}{pieces}", clean(&run.what)), room)));
-            }
+    let columns = |at: &str, ns: &str, core: &str| format!(" {at:>time_w$}  {ns:>time_w$}  {core:<7}  ");
+    let line = |step: Step<'_>| match step {
+        Step::Mark(stage, at) => {
+            let text = columns(&units::duration(at), "", "");
+            paint(style, "36", &format!("{text}─ {}", in_words(stage)))
         }
-    }
+        Step::Run(run) => {
+            let core = run.cpu.map_or("none".to_owned(), |cpu| format!("{cpu} {:?}", run.role));
+            let text = columns(&units::duration(run.at_ns), &units::duration(run.ns), &core);
+            let pieces = if run.pieces > 1 { format!(", {} pieces", units::count(run.pieces)) } else { String::new() };
+            let room = style.columns().saturating_sub(text.chars().count());
+            text + &cut(&format!("{}{pieces}", clean(&run.what)), room)
+        }
+    };
+    let mut out = vec![paint(style, "2", &(columns("at", "for", "core") + "what"))];
+    out.extend(steps(m).into_iter().map(line));
+    out
+}
 
-    line("");
-    line(&paint(style, "1", "What of it is more than usual:"));
+/// The rows that it has more of than the messages it is compared with.
+fn more_than_usual(m: &Shown, d: &Diagnosis, style: &Style) -> Vec<String> {
     let (more, less): (Vec<&Row>, Vec<&Row>) = m.rows.iter().partition(|r| r.more_ns > 0);
     let matters = |r: &&&Row| r.more_ns.unsigned_abs() as f64 >= SMALL * m.latency_ns as f64;
     let rows: Vec<&Row> = more.iter().filter(matters).take(ROWS).copied().collect();
-    for row in &rows {
-        line(&row_line(row, d, style));
-    }
+    let mut out: Vec<String> = rows.iter().map(|row| row_line(row, d, style)).collect();
     if rows.is_empty() {
-        line(" nothing");
+        out.push(" nothing".into());
     }
     let rest: i64 = more.iter().map(|r| r.more_ns).sum::<i64>() - rows.iter().map(|r| r.more_ns).sum::<i64>();
     if rest > 0 {
-        line(&paint(style, "2", &format!(" {:>8}  in smaller rows", plus(rest))));
+        out.push(paint(style, "2", &format!(" {:>8}  in smaller rows", plus(rest))));
     }
     let less: i64 = less.iter().map(|r| r.more_ns).sum();
     if less < 0 {
-        line(&paint(style, "2", &format!(" {:>8}  in rows that it has less of", plus(less))));
+        out.push(paint(style, "2", &format!(" {:>8}  in rows that it has less of", plus(less))));
     }
     out
 }
