@@ -172,7 +172,7 @@ pub fn run(args: &CaseStudyArgs) -> anyhow::Result<ExitCode> {
 
 /// The rounds, then the latencies.
 fn findings(study: &Study, args: &CaseStudyArgs) -> anyhow::Result<Findings> {
-    let machine = page::machine(&study.tailsight).into_iter().collect();
+    let machine = page::machine(&study.tailsight);
     let scratch = tempfile::Builder::new().prefix("tailsight-case-study-").tempdir()?;
     let mut rounds: Vec<Round> = Vec::new();
     let mut configs = vec![Config::default()];

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
 use tailsight_lab::marked::Marked;
 
 use super::decide::Cause;
 use super::figures::{self, NAMES};
 use super::{Findings, Round};
+use crate::machine::{host, said};
 
 /// The part of docs/case-study.md that is written here.
 pub const MARKED: Marked = Marked { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
@@ -20,29 +20,13 @@ const KNOWN: &[&str] = &["lab", "nginx", "memcached", "tailsight"];
 const SHOWN: usize = 5;
 
 /// What was measured on: (what, value).
-pub fn machine(tailsight: &Path) -> Vec<(&'static str, String)> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, name: &str, split: char| {
-        let line = text.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_once(split));
-        line.map_or_else(String::new, |(_, value)| value.trim().trim_matches('"').to_owned())
-    };
-    let first_line = |program: &Path, argument: &str| {
-        let output = Command::new(program).arg(argument).output().ok();
-        let text = output.map(|o| String::from_utf8_lossy(&[o.stdout, o.stderr].concat()).into_owned());
-        text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_else(|| "not there".to_owned())
-    };
-    let cpuinfo = read("/proc/cpuinfo");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let guest = if cpuinfo.contains(" hypervisor") { ", a virtual machine" } else { "" };
-    vec![
-        ("processor", format!("{}, {cores} cores{guest}", field(&cpuinfo, "model name", ':'))),
-        ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
-        ("userland", field(&read("/etc/os-release"), "PRETTY_NAME", '=')),
-        ("load average before", read("/proc/loadavg").split(' ').next().unwrap_or("?").to_owned()),
-        ("tailsight", first_line(tailsight, "--version")),
-        ("memcached", first_line(Path::new("memcached"), "--version")),
-        ("nginx", first_line(Path::new("/usr/sbin/nginx"), "-v")),
-    ]
+pub fn machine(tailsight: &Path) -> BTreeMap<&'static str, String> {
+    let programs = [
+        ("tailsight", said(&tailsight.to_string_lossy(), &["--version"])),
+        ("memcached", said("memcached", &["--version"])),
+        ("nginx", said("/usr/sbin/nginx", &["-v"])),
+    ];
+    host().into_iter().chain(programs).collect()
 }
 
 /// Replaces names that are not to be published, always by the same word.

@@ -5,7 +5,7 @@
 //! machine, so it runs in real time in every configuration: what happens to the servers must not delay its clock.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use tailsight_testbed::load::{self, Outcome, Proto, Workload};
-use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
+use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
-use tailsight_testbed::server::{NginxOpts, Server};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
 use super::Study;
 use super::decide::Config;
@@ -29,8 +29,6 @@ pub const CLIENT_CPU: usize = 1;
 const CLIENT_PRIORITY: i32 = 50;
 /// memcached's port.
 const PORT: u16 = 11211;
-/// How long memcached may take to accept.
-const START: Duration = Duration::from_secs(5);
 /// Load before what is measured or recorded.
 const WARM: Duration = Duration::from_millis(300);
 /// Connections to each server.
@@ -40,20 +38,9 @@ const WORKERS: usize = 2;
 /// Requests for pages come in bursts of so many.
 pub const PAGE_BURST: usize = 64;
 
-/// memcached; killed when dropped. `Server` does not know `-R`.
-struct Memcached(Child);
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        // It keeps nothing on disk: there is nothing that SIGTERM would save.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The servers come first, so that they end before their namespace goes.
 pub struct Rig<'a> {
-    memcached: Memcached,
+    memcached: Server,
     nginx: Server,
     pair: Pair,
     study: &'a Study,
@@ -67,7 +54,10 @@ impl<'a> Rig<'a> {
         study.check()?;
         let pair = Pair::create("case")?;
         let mut commands = Vec::new();
-        let memcached = memcached(&pair.server, config, &mut commands)?;
+        let threads = 1 + config.more_threads;
+        let opts = MemcachedOpts { port: PORT, threads, per_event: config.per_event, ..MemcachedOpts::default() };
+        commands.push(format!("memcached {}", opts.args(true).join(" ")));
+        let memcached = Server::memcached(&pair.server, opts)?;
         let nginx = Server::nginx(&pair.server, NginxOpts { workers: WORKERS, ..NginxOpts::default() })?;
         let mut rig = Self { memcached, nginx, pair, study, commands };
         rig.configure(config)?;
@@ -76,7 +66,7 @@ impl<'a> Rig<'a> {
 
     /// Makes what is made by process id, and the link.
     fn configure(&mut self, config: &Config) -> anyhow::Result<()> {
-        let memcached = self.memcached.0.id();
+        let memcached = self.memcached.pid();
         if config.apart {
             self.by_pid(&["taskset", "-acp", &SERVER_CPU.to_string()], memcached, "MEMCACHED")?;
             for pid in self.nginx.pids() {
@@ -184,7 +174,7 @@ impl<'a> Rig<'a> {
         }
         let words = run.with_extension("stderr");
         let mut command = Command::new(&self.study.tailsight);
-        command.args(["record", "--pid", &self.memcached.0.id().to_string(), "--duration"]);
+        command.args(["record", "--pid", &self.memcached.pid().to_string(), "--duration"]);
         command.arg(format!("{}ms", time.as_millis())).arg("--out").arg(run);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&words)?);
         let mut recorder = Recorder(spawn_tied(command, Some(CLIENT_CPU), Signal::SIGKILL)?);
@@ -203,35 +193,6 @@ impl<'a> Rig<'a> {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-}
-
-/// Starts memcached and waits until it accepts.
-fn memcached(ns: &Namespace, config: &Config, commands: &mut Vec<String>) -> anyhow::Result<Memcached> {
-    let (port, threads) = (PORT.to_string(), (1 + config.more_threads).to_string());
-    let mut words = vec!["-p", &port, "-U", "0", "-t", &threads, "-m", "64", "-c", "4096", "-u", "root"];
-    let per_event = config.per_event.map(|n| n.to_string());
-    if let Some(n) = &per_event {
-        words.extend(["-R", n]);
-    }
-    commands.push(format!("memcached {}", words.join(" ")));
-    let mut command = ns.command("memcached");
-    command.args(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let started = spawn_tied(command, None, Signal::SIGKILL);
-    let mut server = Memcached(started.context("is memcached installed? apt-get install memcached")?);
-    let deadline = Instant::now() + START;
-    let address = SocketAddr::new(SERVER_V4, PORT);
-    loop {
-        if let Some(status) = server.0.try_wait()? {
-            bail!("memcached ended with {status}");
-        }
-        if ns.run(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())? {
-            return Ok(server);
-        }
-        if Instant::now() > deadline {
-            bail!("memcached did not accept within {} s", START.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -13,17 +13,20 @@ pub struct MemcachedOpts {
     pub cpu: Option<usize>,
     /// Whether to answer on UDP too.
     pub udp: bool,
+    /// The most requests that it takes from a connection at a time (`-R`; its own default is 20).
+    pub per_event: Option<u32>,
 }
 
 impl Default for MemcachedOpts {
     fn default() -> Self {
-        Self { port: 11211, threads: 1, cpu: None, udp: false }
+        Self { port: 11211, threads: 1, cpu: None, udp: false, per_event: None }
     }
 }
 
 impl MemcachedOpts {
     /// The command line. Without `-l`, memcached listens on all IPv4 and IPv6 addresses.
-    pub(super) fn args(&self, is_root: bool) -> Vec<String> {
+    #[must_use]
+    pub fn args(&self, is_root: bool) -> Vec<String> {
         let udp_port = if self.udp { self.port } else { 0 };
         let mut args: Vec<String> = [
             "-p",
@@ -42,6 +45,9 @@ impl MemcachedOpts {
         if is_root {
             // It refuses to run as root unless told to; a change of user would also undo its death with us.
             args.extend(["-u".into(), "root".into()]);
+        }
+        if let Some(requests) = self.per_event {
+            args.extend(["-R".into(), requests.to_string()]);
         }
         args
     }
