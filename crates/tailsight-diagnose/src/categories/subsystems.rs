@@ -96,108 +96,32 @@ fn of_other_kernels(word: &'static str) -> Option<&'static str> {
     word.strip_prefix('~').or_else(|| end.map(|end| &word[..end]))
 }
 
-/// Beginnings of names, parts between underscores, and ends, of functions that no message meets: set-up, /proc, netlink and
-/// registration code, and what is generated beside a function of another name. No wildcard takes these.
-const UNMET: [&[&str]; 3] = [
-    &[
-        "__pfx_",
-        "__traceiter_",
-        "trace_event_raw",
-        "trace_raw_output",
-        "perf_trace_",
-        "__bpf_trace_",
-        "__probestub_",
-        "__ksym",
-        "__SCK__",
-        "__SCT__",
-        "bpf_dispatcher",
-        "event_class",
-        "print_fmt",
-        "__export",
-        "__UNIQUE",
-        "__warned",
-        "__compat_sys",
-        "compat_",
-        "set_feature",
-        "e820",
-        "early_",
-        "__early",
-        "__x64_sys_",
-        "__x64_compat_sys_",
-        "__ia32_sys_",
-        "__ia32_compat_sys_",
-        "__do_sys_",
-        "__do_compat_sys_",
-        "__se_sys_",
-        "__se_compat_sys_",
-    ],
-    &[
-        "init",
-        "show",
-        "store",
-        "register",
-        "unregister",
-        "seq_start",
-        "seq_stop",
-        "seq_next",
-        "seq_show",
-        "seq_open",
-        "sysctl",
-        "debugfs",
-        "sysfs",
-        "procfs",
-        "nlattr",
-        "dumpit",
-        "netlink",
-        "genl",
-        "fill_info",
-        "get_size",
-        "ioctl",
-        "setsockopt",
-        "getsockopt",
-        "module",
-        "driver",
-        "probe_pci",
-        "fill_super",
-        "mount",
-        "setup",
-        "selftest",
-        "kunit",
-        "func_proto",
-        "is_valid_access",
-        "convert_ctx_access",
-        "mem_usage",
-        "show_fdinfo",
-        "diag",
-        "ethtool",
-        "get_drvinfo",
-        "get_strings",
-        "get_sset_count",
-        "link_ksettings",
-        "ringparam",
-        "channels",
-        "coalesce",
-        "newlink",
-        "dellink",
-        "changelink",
-        "policy_init",
-        "stats64",
-        "get_stats",
-    ],
-    &["_exit_net", "_fini_net"],
-];
+/// What no message meets: set-up, /proc, netlink and registration code, and what is generated beside a function of another name.
+/// No wildcard takes these. Beginnings of names:
+const UNMET_BEGINS: &str = "
+__pfx_ __traceiter_ trace_event_raw trace_raw_output perf_trace_ __bpf_trace_ __probestub_ __ksym __SCK__ __SCT__
+bpf_dispatcher event_class print_fmt __export __UNIQUE __warned __compat_sys compat_ set_feature e820 early_ __early
+__x64_sys_ __x64_compat_sys_ __ia32_sys_ __ia32_compat_sys_ __do_sys_ __do_compat_sys_ __se_sys_ __se_compat_sys_";
+/// Parts of names, between underscores.
+const UNMET_PARTS: &str = "
+init show store register unregister seq_start seq_stop seq_next seq_show seq_open sysctl debugfs sysfs procfs nlattr
+dumpit netlink genl fill_info get_size ioctl setsockopt getsockopt module driver probe_pci fill_super mount setup
+selftest kunit func_proto is_valid_access convert_ctx_access mem_usage show_fdinfo diag ethtool get_drvinfo
+get_strings get_sset_count link_ksettings ringparam channels coalesce newlink dellink changelink policy_init stats64
+get_stats";
+/// Ends of names.
+const UNMET_ENDS: &str = "_exit_net _fini_net";
 
 fn is_unmet(name: &str) -> bool {
-    let [begins, parts, ends] = UNMET;
-    let is_part = |part: &&str| {
-        name.match_indices(*part).any(|(at, _)| {
+    let is_part = |part: &str| {
+        name.match_indices(part).any(|(at, _)| {
             let (before, after) = (&name[..at], &name[at + part.len()..]);
             (before.is_empty() || before.ends_with('_')) && (after.is_empty() || after.starts_with('_'))
         })
     };
-    begins.iter().any(|begin| name.starts_with(begin))
-        || parts.iter().any(is_part)
-        || ends.iter().any(|end| name.ends_with(end))
+    UNMET_BEGINS.split_whitespace().any(|begin| name.starts_with(begin))
+        || UNMET_PARTS.split_whitespace().any(is_part)
+        || UNMET_ENDS.split_whitespace().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]

@@ -2,91 +2,42 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)] // Their ids are described in docs/categories.md.
-pub enum Category {
-    Interference,
-    OsThreads,
-    ReceiveProcessing,
-    TransmitProcessing,
-    Interrupts,
-    HolBlocking,
-    AppProcessing,
-    BackendWait,
-    WakeupDelay,
-    NicDelay,
-    SoftirqDelay,
-    Paging,
-    LockWait,
-    DiskWait,
-    Throttled,
-    Stopped,
-    TcpRecovery,
-    ConnectionSetup,
-    Steal,
-    Profiler,
-    /// Time that has no known owner.
-    Unexplained,
-    /// The row that sums up what is no cause: rows whose interval holds 0. No rule can say so.
-    NotSignificant,
+macro_rules! categories {
+    ($($name:ident $id:literal,)*) => {
+        /// A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Category {
+            $(#[doc = $id] #[serde(rename = $id)] $name,)*
+            /// The row that sums up what is no cause: rows whose interval holds 0. No rule can say so.
+            #[serde(rename = "not-significant")]
+            NotSignificant,
+        }
+
+        impl Category {
+            /// Those that a rule can name.
+            pub const ALL: [Category; 21] = [$(Category::$name,)*];
+
+            /// Its id.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Category::$name => $id,)*
+                    Category::NotSignificant => "not-significant",
+                }
+            }
+        }
+    };
+}
+
+categories! {
+    Interference "interference", OsThreads "os-threads", ReceiveProcessing "receive-processing",
+    TransmitProcessing "transmit-processing", Interrupts "interrupts", HolBlocking "hol-blocking",
+    AppProcessing "app-processing", BackendWait "backend-wait", WakeupDelay "wakeup-delay", NicDelay "nic-delay",
+    SoftirqDelay "softirq-delay", Paging "paging", LockWait "lock-wait", DiskWait "disk-wait", Throttled "throttled",
+    Stopped "stopped", TcpRecovery "tcp-recovery", ConnectionSetup "connection-setup", Steal "steal",
+    Profiler "profiler", Unexplained "unexplained",
 }
 
 impl Category {
-    /// Those that a rule can name.
-    pub const ALL: [Category; 21] = [
-        Category::Interference,
-        Category::OsThreads,
-        Category::ReceiveProcessing,
-        Category::TransmitProcessing,
-        Category::Interrupts,
-        Category::HolBlocking,
-        Category::AppProcessing,
-        Category::BackendWait,
-        Category::WakeupDelay,
-        Category::NicDelay,
-        Category::SoftirqDelay,
-        Category::Paging,
-        Category::LockWait,
-        Category::DiskWait,
-        Category::Throttled,
-        Category::Stopped,
-        Category::TcpRecovery,
-        Category::ConnectionSetup,
-        Category::Steal,
-        Category::Profiler,
-        Category::Unexplained,
-    ];
-
-    /// Its id.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Category::Interference => "interference",
-            Category::OsThreads => "os-threads",
-            Category::ReceiveProcessing => "receive-processing",
-            Category::TransmitProcessing => "transmit-processing",
-            Category::Interrupts => "interrupts",
-            Category::HolBlocking => "hol-blocking",
-            Category::AppProcessing => "app-processing",
-            Category::BackendWait => "backend-wait",
-            Category::WakeupDelay => "wakeup-delay",
-            Category::NicDelay => "nic-delay",
-            Category::SoftirqDelay => "softirq-delay",
-            Category::Paging => "paging",
-            Category::LockWait => "lock-wait",
-            Category::DiskWait => "disk-wait",
-            Category::Throttled => "throttled",
-            Category::Stopped => "stopped",
-            Category::TcpRecovery => "tcp-recovery",
-            Category::ConnectionSetup => "connection-setup",
-            Category::Steal => "steal",
-            Category::Profiler => "profiler",
-            Category::Unexplained => "unexplained",
-            Category::NotSignificant => "not-significant",
-        }
-    }
-
     /// Whether it names a cause, and not what is left without one.
     pub fn is_named(self) -> bool {
         !matches!(self, Category::Unexplained | Category::NotSignificant)

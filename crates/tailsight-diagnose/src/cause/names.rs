@@ -189,124 +189,71 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn frame(kind: FrameKind, of: &str) -> NamedFrame {
-        NamedFrame { kind, of: Some(of.to_owned()).filter(|of| !of.is_empty()) }
+    /// Holds that these are the name that scripts rely on, and its words.
+    fn check(category: Category, subject: Subject, frames: &[(FrameKind, &str)], name: &str, words: &str) {
+        let of = |of: &str| Some(of.to_owned()).filter(|of| !of.is_empty());
+        let frames: Vec<NamedFrame> = frames.iter().map(|&(kind, what)| NamedFrame { kind, of: of(what) }).collect();
+        assert_eq!(full(&base(&subject), &frames), name);
+        assert_eq!(title(category, &subject, &frames), words);
     }
 
-    /// The name that scripts rely on, and its words.
     #[test]
-    fn chains_read_as_words() {
-        use FrameKind::{DiskSleep, IdleState, IoSleep, Packet, Sleep, Softirq, Stack, Syscall, TxDropped, TxQueued};
+    fn tasks_read_as_words_and_may_be_called_anything() {
+        use FrameKind::{DiskSleep, IoSleep, Sleep, Stack, Syscall};
         let task = |name: &str| Subject::Task { name: name.into() };
         let holder = |name: &str| Subject::Holder { name: name.into() };
-        let of = |frame| Subject::Frame { frame };
-        let work: Vec<NamedFrame> = ["a", "b", "c", "d", "e", "f"].map(|of| frame(FrameKind::Work, of)).into();
-        let cases: Vec<(Category, Subject, Vec<NamedFrame>, &str, &str)> = vec![
-            (Category::Interference, task("nginx"), vec![], "nginx", "nginx"),
-            (Category::LockWait, holder("lab-holder"), vec![], "lab-holder holds it", "held by lab-holder"),
-            (
-                Category::LockWait,
-                holder("lab-holder"),
-                vec![frame(Sleep, "clock_nanosleep")],
-                "lab-holder holds it/sleep:clock_nanosleep",
-                "held by lab-holder, which slept in clock_nanosleep",
-            ),
-            (
-                Category::LockWait,
-                holder("a"),
-                vec![frame(Syscall, "write"), frame(Stack, "journal")],
-                "a holds it/sys:write/in:journal",
-                "held by a, in write, at journal",
-            ),
-            (Category::LockWait, Subject::named("mmap_lock"), vec![], "mmap_lock", "mmap_lock"),
-            // Only what is held is: not a task that is called so.
-            (Category::Interference, task("who holds it"), vec![], "who holds it", "who holds it"),
-            (
-                Category::HolBlocking,
-                Subject::Application { name: "memcached".into() },
-                vec![frame(Syscall, "sendmsg"), frame(Softirq, "net_rx")],
-                "memcached/sys:sendmsg/softirq:net_rx",
-                "memcached, in sendmsg, in softirq net_rx",
-            ),
-            (
-                Category::DiskWait,
-                Subject::named("journal"),
-                vec![frame(FrameKind::WokenBy, "jbd2/vda1-8")],
-                "journal/woken-by:jbd2/vda1-8",
-                "journal, until jbd2/vda1-8 woke it",
-            ),
-            (
-                Category::AppProcessing,
-                Subject::OtherThread { name: "worker".into() },
-                vec![frame(IoSleep, "pread64")],
-                "worker (other thread)/io-sleep:pread64",
-                "worker (other thread), which waited for a disk in pread64",
-            ),
-            (
-                Category::ConnectionSetup,
-                task("w"),
-                vec![frame(DiskSleep, "exception")],
-                "w/disk-sleep:exception",
-                "w, which slept in an exception",
-            ),
-            (Category::AppProcessing, Subject::named("w"), vec![frame(Sleep, "")], "w/sleep:?", "w, asleep"),
-            (
-                Category::Paging,
-                Subject::named("page fault"),
-                vec![frame(Sleep, "exception")],
-                "page fault/sleep:exception",
-                "page fault",
-            ),
-            (
-                Category::TransmitProcessing,
-                Subject::named("queued"),
-                vec![frame(TxQueued, "")],
-                "queued/tx-queued",
-                "queued",
-            ),
-            (
-                Category::WakeupDelay,
-                Subject::named("idle"),
-                vec![frame(IdleState, "2"), frame(FrameKind::WakePending, "")],
-                "idle/idle-state:2/wake-pending",
-                "idle, in idle state 2, woken but not yet running",
-            ),
-            (
-                Category::HolBlocking,
-                Subject::Application { name: "m".into() },
-                work,
-                "m/work:a/work:b/work:c/work:d/work:e/work:f",
-                "m, doing a, … 2 more, doing d, doing e, doing f",
-            ),
-            (
-                Category::TransmitProcessing,
-                of(frame(TxDropped, "QDISC_DROP")),
-                vec![],
-                "tx-dropped:QDISC_DROP",
-                "dropped on its way out (QDISC_DROP)",
-            ),
-            // Slashes of tasks are theirs, and a task may be called like a frame.
-            (Category::OsThreads, task("irq/24-eth0"), vec![], "irq/24-eth0", "irq/24-eth0"),
-            (Category::Interference, task("a/sys:b"), vec![], "a/sys:b", "a/sys:b"),
-            (
-                Category::ReceiveProcessing,
-                of(frame(Packet, "nginx:8088")),
-                vec![],
-                "packet:nginx:8088",
-                "packet:nginx:8088",
-            ),
-            (
-                Category::AppProcessing,
-                Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()) },
-                vec![],
-                "waits in futex for jbd2/vda1-8",
-                "waits in futex for jbd2/vda1-8",
-            ),
-        ];
-        for (category, subject, frames, name, words) in cases {
-            assert_eq!(full(&base(&subject), &frames), name);
-            assert_eq!(title(category, &subject, &frames), words);
-        }
+        let thread = Subject::OtherThread { name: "w".into() };
+        let (interference, lock) = (Category::Interference, Category::LockWait);
+        check(interference, task("nginx"), &[], "nginx", "nginx");
+        // Slashes of tasks are theirs, only what is held is, and a task may be called like a frame.
+        check(Category::OsThreads, task("irq/24-eth0"), &[], "irq/24-eth0", "irq/24-eth0");
+        check(interference, task("who holds it"), &[], "who holds it", "who holds it");
+        check(interference, task("a/sys:b"), &[], "a/sys:b", "a/sys:b");
+        check(lock, holder("a"), &[], "a holds it", "held by a");
+        let slept = [(Sleep, "clock_nanosleep")];
+        let words = "held by a, which slept in clock_nanosleep";
+        check(lock, holder("a"), &slept, "a holds it/sleep:clock_nanosleep", words);
+        let chain = [(Syscall, "write"), (Stack, "journal")];
+        check(lock, holder("a"), &chain, "a holds it/sys:write/in:journal", "held by a, in write, at journal");
+        let words = "w (other thread), which waited for a disk in pread64";
+        check(Category::AppProcessing, thread, &[(IoSleep, "pread64")], "w (other thread)/io-sleep:pread64", words);
+        let fault = [(DiskSleep, "exception")];
+        let words = "w, which slept in an exception";
+        check(Category::ConnectionSetup, task("w"), &fault, "w/disk-sleep:exception", words);
+    }
+
+    #[test]
+    fn what_is_no_task_reads_as_words() {
+        use FrameKind::{IdleState, Packet, Sleep, Softirq, Syscall, TxDropped, TxQueued, WakePending, WokenBy, Work};
+        let named = |name: &str| Subject::named(name);
+        let frame = |kind, of: &str| Subject::Frame { frame: NamedFrame { kind, of: Some(of.into()) } };
+        let app = || Subject::Application { name: "m".into() };
+        let (transmit, queue) = (Category::TransmitProcessing, Category::HolBlocking);
+        check(Category::LockWait, named("mmap_lock"), &[], "mmap_lock", "mmap_lock");
+        check(transmit, named("queued"), &[(TxQueued, "")], "queued/tx-queued", "queued");
+        check(
+            Category::Paging,
+            named("page fault"),
+            &[(Sleep, "exception")],
+            "page fault/sleep:exception",
+            "page fault",
+        );
+        check(Category::AppProcessing, named("w"), &[(Sleep, "")], "w/sleep:?", "w, asleep");
+        let woken = [(WokenBy, "jbd2/vda1-8")];
+        check(Category::DiskWait, named("x"), &woken, "x/woken-by:jbd2/vda1-8", "x, until jbd2/vda1-8 woke it");
+        let idle = [(IdleState, "2"), (WakePending, "")];
+        let words = "idle, in idle state 2, woken but not yet running";
+        check(Category::WakeupDelay, named("idle"), &idle, "idle/idle-state:2/wake-pending", words);
+        let sends = [(Syscall, "sendmsg"), (Softirq, "net_rx")];
+        check(queue, app(), &sends, "m/sys:sendmsg/softirq:net_rx", "m, in sendmsg, in softirq net_rx");
+        let deep = ["a", "b", "c", "d", "e", "f"].map(|of| (Work, of));
+        let words = "m, doing a, … 2 more, doing d, doing e, doing f";
+        check(queue, app(), &deep, "m/work:a/work:b/work:c/work:d/work:e/work:f", words);
+        check(transmit, frame(TxDropped, "FULL"), &[], "tx-dropped:FULL", "dropped on its way out (FULL)");
+        check(Category::ReceiveProcessing, frame(Packet, "m:8088"), &[], "packet:m:8088", "packet:m:8088");
+        let wait = Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()) };
+        let name = "waits in futex for jbd2/vda1-8";
+        check(Category::AppProcessing, wait, &[], name, name);
     }
 
     proptest! {
