@@ -32,7 +32,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// In the lab's words: every key was set before, so a miss is an error.
+    /// Every key was set before, so a miss is an error.
     pub(super) fn new(workload: &Workload, measured: &tailsight_load::Outcome) -> Self {
         let counts = measured.counts;
         let good = measured.samples.iter().filter(|sample| sample.status() == Status::Ok);

@@ -1,4 +1,4 @@
-//! A workload as a plan of the load generator. In: a [`Workload`], a duration. Out: a [`Plan`]; errors in the lab's words.
+//! A workload as a plan of the load generator. In: a [`Workload`], a duration. Out: a [`Plan`]; errors as sentences about the workload.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ pub(super) fn preload_bytes(workload: &Workload) -> u64 {
     KEYS * bytes.len() as u64
 }
 
-/// Why a workload did not start, in the lab's words.
+/// Why a workload did not start, as an error of this crate.
 pub(super) fn refused(workload: &Workload, error: LoadError) -> Error {
     let setup = |action, reason: String| Error::Setup {
         workload: workload.name.clone(),
@@ -146,7 +146,7 @@ pub(super) fn refused(workload: &Workload, error: LoadError) -> Error {
     }
 }
 
-/// A reason without the question that some end with; the lab's error ends with its own.
+/// A reason without the question that some end with; this crate's error ends with its own.
 fn without_question(reason: &str) -> &str {
     reason.rsplit_once("; ").filter(|(_, end)| end.ends_with('?')).map_or(reason, |(reason, _)| reason)
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_lab_allows_can_be_run() {
+    fn whatever_a_workload_allows_can_be_run() {
         let addr = "[fd77::1]:80".parse().unwrap();
         for proto in [Proto::Memcached, Proto::MemcachedUdp, Proto::Resp, Proto::Http1] {
             let base = Workload { name: "n".repeat(64), ..Workload::new(proto, addr) };
