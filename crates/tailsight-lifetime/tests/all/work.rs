@@ -58,7 +58,7 @@ fn a_threads_time_is_divided_and_what_interrupts_it_is_none_of_its_own() {
 fn recorded_work_fits_into_the_recording() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for run in ["memcached-requests", "memcached-tcp", "memcached-udp", "nginx-2-workers", "redis-requests"] {
-        let analysis = Analysis::of(&mut Run::open(golden.join(run)).unwrap()).unwrap();
+        let analysis = Analysis::of(&mut Run::open(&golden.join(run)).unwrap()).unwrap();
         let work = analysis.work();
         let received = analysis.lifetimes.messages.iter().filter(|m| m.recv_ns != 0).count() as u64;
         assert_eq!(work.threads.iter().map(|t| t.messages).sum::<u64>(), received, "{run}");
