@@ -62,19 +62,19 @@ pub struct Ideal {
     pub out: Option<PathBuf>,
     /// With --model: who is served next: fifo, lifo, random-request, random-worker, connection:N (each of N connections belongs to one
     /// worker) or sharing:QUANTUM
-    #[arg(long, value_name = "ORDER", value_parser = |t: &str| t.parse::<Discipline>(), default_value = "fifo", requires = "model")]
+    #[arg(long, value_name = "ORDER", value_parser = |t: &str| t.parse::<Discipline>(), default_value = "fifo", conflicts_with_all = ["run", "calibrate"])]
     pub discipline: Discipline,
     /// The mean service time, such as 8us [default for a run: what its messages cost on cores]
     #[arg(long, value_name = "TIME", value_parser = service)]
     pub service: Option<u64>,
     /// With a model of recorded arrivals: a file of times, seconds, one a line
-    #[arg(long, value_name = "FILE", requires = "model")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"])]
     pub arrivals: Option<PathBuf>,
     /// With --model: how many requests to simulate
-    #[arg(long, requires = "model", value_name = "N", value_parser = requests, default_value = "10M")]
+    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", value_parser = requests, default_value = "10M")]
     pub requests: usize,
     /// With --model: seed of everything that is drawn
-    #[arg(long, requires = "model", value_name = "N", default_value_t = 1)]
+    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// These percentiles [default: p50,p90,p99,p99.9,p99.99]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]

@@ -208,7 +208,8 @@ pub fn inherent(messages: &[Message], ids: impl Iterator<Item = u32>, ideal: &[O
         sum += u128::from(latency);
         inherent += u128::from(latency.min(ideal));
     }
-    let mean = |sum: u128| sum.checked_div(n).map(|ns| ns as u64);
+    // Rounded, as the means of a diagnosis are.
+    let mean = |sum: u128| (sum + n / 2).checked_div(n).map(|ns| ns as u64);
     let (mean_ns, inherent_ns) = (mean(sum)?, mean(inherent)?);
     Some(Inherent { mean_ns, inherent_ns, excess_ns: mean_ns - inherent_ns })
 }

@@ -3,10 +3,10 @@
 //! In: a diagnosis of the total leg, and the run it is of. Out: its fields `ideal_ns`, `ideal` and each cause's `what_if`. Times
 //! in ns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{Analysis, Leg, Message, PathSpan};
+use tailsight_lifetime::{Analysis, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 use tailsight_queue::Sorted;
 
 use super::replay::{Recorded, Replay};
@@ -15,6 +15,7 @@ use crate::cause::Category;
 use crate::cohorts::focus::ranks;
 use crate::diagnose::CauseOf;
 use crate::model::{Cause, Diagnosis};
+use crate::rules::{As, CategoryTable};
 
 /// Percentiles of `ideal_ns` and `what_if`.
 const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -23,6 +24,8 @@ const MOST_CAUSES: usize = 12;
 /// Most messages of a run that is replayed: their paths are walked again.
 const MOST_MESSAGES: usize = 200_000;
 const SEED: u64 = 1;
+/// No server is without these: they are brought down to what the reference has of them, all others are taken out whole.
+const KEPT: [&str; 4] = ["app-processing", "receive-processing", "transmit-processing", "wakeup-delay"];
 
 /// The ideal beside a diagnosis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +53,8 @@ pub struct WhatIf {
     pub name: String,
     /// The cause's deviation over the focus's excess.
     pub of_excess: Option<f64>,
-    /// Percentiles of all complete messages, with the cause brought down to what the reference has of it.
+    /// Percentiles of all complete messages without the cause; the server's own work and wake-ups, without which none is, are
+    /// brought down to what the reference has of them.
     pub latency_ns: BTreeMap<String, u64>,
     /// Their 95 % bootstrap intervals.
     pub ci95_ns: BTreeMap<String, [u64; 2]>,
@@ -85,10 +89,16 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
     let messages = &analysis.lifetimes.messages;
     let recorded: Vec<Recorded> = messages.iter().filter_map(recorded).collect();
     let mut replay = Replay::new(recorded, diagnosis.causes.len());
+    let mut whose = Whose {
+        lifetimes: &analysis.lifetimes,
+        table: CategoryTable::default(),
+        known: causes.clone(),
+        others: BTreeSet::new(),
+    };
     analysis.paths(Leg::Total, |m, path| {
         for span in &path {
-            if let Some(cause) = causes.get(&(leg_of(m, span), span.role, span.owner)) {
-                replay.held(*cause, m.id, (span.from_ns, span.to_ns));
+            if let Some(cause) = whose.cause(&diagnosis.causes, (leg_of(m, span), span.role, span.owner)) {
+                replay.held(cause, m.id, (span.from_ns, span.to_ns));
             }
         }
     });
@@ -96,7 +106,8 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
     said.replayed_ns = keyed(&sorted, &PERCENTILES);
     let can = diagnosis.causes.iter_mut().enumerate().filter(|(_, cause)| replaceable(cause));
     for (i, cause) in can.take(MOST_CAUSES) {
-        let without = replay.without(i, cause.mean_ns[1].max(0) as u64, &PERCENTILES, SEED);
+        let usual_ns = if KEPT.contains(&cause.category.as_str()) { cause.mean_ns[1].max(0) as u64 } else { 0 };
+        let without = replay.without(i, usual_ns, &PERCENTILES, SEED);
         let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
         cause.what_if = Some(without.latency_ns.clone());
         said.what_if.push(WhatIf {
@@ -107,6 +118,38 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
             latency_ns: without.latency_ns,
             ci95_ns: without.ci95_ns,
         });
+    }
+}
+
+/// Which cause an owner's time counts to, also of owners that neither cohort met: another thread of the same intruder.
+struct Whose<'a> {
+    lifetimes: &'a Lifetimes,
+    table: CategoryTable,
+    known: CauseOf,
+    /// Owners that are no cause's.
+    others: BTreeSet<(Leg, Role, OwnerId)>,
+}
+
+impl Whose<'_> {
+    fn cause(&mut self, causes: &[Cause], owner: (Leg, Role, OwnerId)) -> Option<usize> {
+        if let Some(cause) = self.known.get(&owner) {
+            return Some(*cause);
+        }
+        if self.others.contains(&owner) {
+            return None;
+        }
+        let (leg, role, id) = owner;
+        let who = self.lifetimes.who(id as usize);
+        let as_ = As { name: Some(who.process.as_str()).filter(|name| !name.is_empty()), recorder: Some(who.recorder) };
+        let found = self.lifetimes.owners.get(id as usize).and_then(|owner| {
+            let verdict = self.table.classify_as(owner, &as_, leg, role, &self.lifetimes.app, &self.lifetimes.symbols);
+            causes.iter().position(|c| c.category == verdict.category && c.role == role && c.name == verdict.name)
+        });
+        match found {
+            Some(cause) => drop(self.known.insert(owner, cause)),
+            None => drop(self.others.insert(owner)),
+        }
+        found
     }
 }
 
