@@ -6,16 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{Analysis, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Analysis, LEGS, Leg, Message, OwnerId, PathSpan, Role};
 use tailsight_queue::Sorted;
 
 use super::replay::{Recorded, Replay};
 use super::{Fit, Inherent, Known, arrival, fit, inherent, keyed, latencies};
+use crate::categories::CategoryTable;
 use crate::cause::Category;
 use crate::cohorts::focus::ranks;
 use crate::diagnose::CauseOf;
 use crate::model::{Cause, Diagnosis};
-use crate::rules::{As, CategoryTable};
+use crate::rows::classification::Classification;
 
 /// Percentiles of `ideal_ns` and `what_if`.
 const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -25,7 +26,8 @@ const MOST_CAUSES: usize = 12;
 const MOST_MESSAGES: usize = 200_000;
 const SEED: u64 = 1;
 /// No server is without these: they are brought down to what the reference has of them, all others are taken out whole.
-const KEPT: [&str; 4] = ["app-processing", "receive-processing", "transmit-processing", "wakeup-delay"];
+const KEPT: [Category; 4] =
+    [Category::AppProcessing, Category::ReceiveProcessing, Category::TransmitProcessing, Category::WakeupDelay];
 
 /// The ideal beside a diagnosis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,9 +91,9 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
     let messages = &analysis.lifetimes.messages;
     let recorded: Vec<Recorded> = messages.iter().filter_map(recorded).collect();
     let mut replay = Replay::new(recorded, diagnosis.causes.len());
+    let table = CategoryTable::default();
     let mut whose = Whose {
-        lifetimes: &analysis.lifetimes,
-        table: CategoryTable::default(),
+        classification: Classification::new(&analysis.lifetimes, &table),
         known: causes.clone(),
         others: BTreeSet::new(),
     };
@@ -106,7 +108,7 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
     said.replayed_ns = keyed(&sorted, &PERCENTILES);
     let can = diagnosis.causes.iter_mut().enumerate().filter(|(_, cause)| replaceable(cause));
     for (i, cause) in can.take(MOST_CAUSES) {
-        let usual_ns = if KEPT.contains(&cause.category.as_str()) { cause.mean_ns[1].max(0) as u64 } else { 0 };
+        let usual_ns = if KEPT.contains(&cause.category) { cause.mean_ns[1].max(0) as u64 } else { 0 };
         let without = replay.without(i, usual_ns, &PERCENTILES, SEED);
         let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
         cause.what_if = Some(without.latency_ns.clone());
@@ -123,8 +125,7 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
 
 /// Which cause an owner's time counts to, also of owners that neither cohort met: another thread of the same intruder.
 struct Whose<'a> {
-    lifetimes: &'a Lifetimes,
-    table: CategoryTable,
+    classification: Classification<'a>,
     known: CauseOf,
     /// Owners that are no cause's.
     others: BTreeSet<(Leg, Role, OwnerId)>,
@@ -139,12 +140,10 @@ impl Whose<'_> {
             return None;
         }
         let (leg, role, id) = owner;
-        let who = self.lifetimes.who(id as usize);
-        let as_ = As { name: Some(who.process.as_str()).filter(|name| !name.is_empty()), recorder: Some(who.recorder) };
-        let found = self.lifetimes.owners.get(id as usize).and_then(|owner| {
-            let verdict = self.table.classify_as(owner, &as_, leg, role, &self.lifetimes.app, &self.lifetimes.symbols);
-            causes.iter().position(|c| c.category == verdict.category && c.role == role && c.name == verdict.name)
-        });
+        let segment = LEGS.iter().position(|l| *l == leg)?;
+        let verdict = self.classification.at(segment, role, id);
+        let is_it = |c: &Cause| c.category == verdict.category && c.role == role && c.name == verdict.name;
+        let found = causes.iter().position(is_it);
         match found {
             Some(cause) => drop(self.known.insert(owner, cause)),
             None => drop(self.others.insert(owner)),
