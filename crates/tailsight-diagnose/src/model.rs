@@ -258,8 +258,8 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
-    /// The percentiles of all messages had this cause been absent, keyed as `latency_ns`; their intervals are in
-    /// [`Diagnosis::ideal`]. Null where the replay cannot tell.
+    /// The focus percentiles had this cause been absent, keyed as `latency_ns`. Null until a replay that holds in the lab fills it;
+    /// the one there is writes to [`Diagnosis::ideal`].
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
     /// Commands or steps that remove it, filled in with this run's pids.

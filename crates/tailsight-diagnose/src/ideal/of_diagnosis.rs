@@ -1,7 +1,9 @@
 //! The ideal inside a diagnosis: which part of the focus's latency was inherent, and what the absence of each cause would buy.
 //!
-//! In: a diagnosis of the total leg, and the run it is of. Out: its fields `ideal_ns`, `ideal` and each cause's `what_if`. Times
-//! in ns.
+//! In: a diagnosis of the total leg, and the run it is of. Out: its fields `ideal_ns` and `ideal`. Times in ns.
+//!
+//! Causes have no `what_if` from here, and no output but the JSON shows one: `lab what-if` finds the predictions too high
+//! (docs/ideal.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +42,7 @@ pub struct OfDiagnosis {
     pub all: Inherent,
     /// Percentiles as replayed with nothing taken out: those that were measured.
     pub replayed_ns: BTreeMap<String, u64>,
-    /// What the absence of each cause would buy, by rank.
+    /// What the absence of each cause would buy at least, by rank: not proved, see docs/ideal.md.
     pub what_if: Vec<WhatIf>,
 }
 
@@ -87,9 +89,9 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf) {
 }
 
 /// Serves the messages again without each cause.
-fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
+fn replay(diagnosis: &Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
     let messages = &analysis.lifetimes.messages;
-    let recorded: Vec<Recorded> = messages.iter().filter_map(recorded).collect();
+    let recorded: Vec<Recorded> = messages.iter().filter_map(|m| recorded(m, &said.model)).collect();
     let mut replay = Replay::new(recorded, diagnosis.causes.len());
     let table = CategoryTable::default();
     let mut whose = Whose {
@@ -106,12 +108,11 @@ fn replay(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said
     });
     let sorted = Sorted::new(replay.latencies(None).into_iter().filter(|ns| *ns > 0).collect());
     said.replayed_ns = keyed(&sorted, &PERCENTILES);
-    let can = diagnosis.causes.iter_mut().enumerate().filter(|(_, cause)| replaceable(cause));
+    let can = diagnosis.causes.iter().enumerate().filter(|(_, cause)| replaceable(cause));
     for (i, cause) in can.take(MOST_CAUSES) {
         let usual_ns = if KEPT.contains(&cause.category) { cause.mean_ns[1].max(0) as u64 } else { 0 };
         let without = replay.without(i, usual_ns, &PERCENTILES, SEED);
         let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
-        cause.what_if = Some(without.latency_ns.clone());
         said.what_if.push(WhatIf {
             rank: cause.rank,
             category: cause.category,
@@ -159,11 +160,17 @@ fn replaceable(cause: &Cause) -> bool {
     !no_cause && !cause.inferred && cause.deviation_ns > 0
 }
 
-fn recorded(m: &Message) -> Option<Recorded> {
+/// Threads that outnumber their cores wait for each other: their messages have the core's queue.
+fn recorded(m: &Message, model: &Fit) -> Option<Recorded> {
+    let chain = match model.threads > model.workers {
+        true if model.workers == 1 => 0,
+        true => u32::from(m.recv_cpu),
+        false => m.tid,
+    };
     let latency = m.latency(Leg::Total)?;
     let arrival = arrival(m)?;
     let end = arrival + latency;
-    Some(Recorded { id: m.id, tid: m.tid, arrival, answered: m.send_ns.clamp(arrival, end), end })
+    Some(Recorded { id: m.id, chain, arrival, answered: m.send_ns.clamp(arrival, end), end })
 }
 
 /// The leg that a span of the total leg is part of.

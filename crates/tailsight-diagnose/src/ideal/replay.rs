@@ -42,8 +42,8 @@ pub struct Replay {
 pub struct Recorded {
     /// Its id.
     pub id: u32,
-    /// The thread that took it.
-    pub tid: u32,
+    /// What it queued for: a thread, or a core where several threads share one.
+    pub chain: u32,
     /// When it arrived, ns; above 0.
     pub arrival: u64,
     /// When its thread answered it, ns.
@@ -69,7 +69,7 @@ impl Replay {
     /// Of these messages and so many causes.
     #[must_use]
     pub fn new(mut messages: Vec<Recorded>, causes: usize) -> Self {
-        messages.sort_by_key(|m| (m.tid, m.answered, m.id));
+        messages.sort_by_key(|m| (m.chain, m.answered, m.id));
         let places = messages.iter().map(|m| m.id as usize + 1).max().unwrap_or(0);
         let mut out = Self {
             times: vec![(0, 0); places],
@@ -77,7 +77,7 @@ impl Replay {
             messages: messages.len(),
             ..Self::default()
         };
-        for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
+        for of_thread in messages.chunk_by(|a, b| a.chain == b.chain) {
             let mut before = 0;
             let mut served = Vec::with_capacity(of_thread.len());
             for m in of_thread {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn recorded(id: u32, tid: u32, arrival: u64, end: u64) -> Recorded {
-        Recorded { id, tid, arrival, answered: end, end }
+        Recorded { id, chain: tid, arrival, answered: end, end }
     }
 
     /// Three messages of 10 ns of work each; the first is held for 100 by a cause, the others queue up behind it.
@@ -246,7 +246,7 @@ mod tests {
             let mut messages = Vec::new();
             for (i, (gap, length, tid, ..)) in drawn.iter().enumerate() {
                 at += gap;
-                messages.push(Recorded { id: i as u32, tid: *tid, arrival: at, answered: at + length / 2, end: at + length });
+                messages.push(Recorded { id: i as u32, chain: *tid, arrival: at, answered: at + length / 2, end: at + length });
             }
             let mut replay = Replay::new(messages.clone(), 2);
             for (m, (_, _, _, part, cause)) in messages.iter().zip(&drawn) {

@@ -135,31 +135,6 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     if share(focus.excess_ns, focus.mean_ns) < 20.0 {
         say("This server is at its ideal: only less load, more cores or cheaper requests make its tail shorter", "  ");
     }
-    let Some(measured) = ideal.replayed_ns.get("p99") else { return out };
-    let rows = ideal.what_if.iter().filter_map(|w| {
-        let ([low, high], p99) = (w.ci95_ns.get("p99")?, w.latency_ns.get("p99")?);
-        // Who gains nothing is not listed.
-        let gains = *p99 as f64 <= 0.98 * *measured as f64;
-        gains.then(|| {
-            format!(
-                "{:>3} {:>9}  ({} to {})  without {} {}",
-                w.rank,
-                time(*p99),
-                time(*low),
-                time(*high),
-                w.category,
-                w.name
-            )
-        })
-    });
-    let rows: Vec<String> = rows.take(5).collect();
-    if !rows.is_empty() {
-        out += &format!(
-            "\nWhat if a cause were absent: p99 instead of {}, by replaying the arrivals (95 %)\n",
-            time(*measured)
-        );
-        rows.iter().for_each(|row| out += &format!("{}\n", super::text::clean(row)));
-    }
     out
 }
 
