@@ -180,7 +180,8 @@ pub struct Diagnose {
     /// Another run: the same slice of its messages is the reference
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
-    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core
+    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core; in the JSON also what
+    /// each cause's absence would buy (not proved: docs/ideal.md)
     #[arg(long)]
     pub more: bool,
     /// Print JSON (schema 1)

@@ -230,7 +230,7 @@ pub fn diagnose_against(
         }
         found => {
             let (mut diagnosis, causes) = found?;
-            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes);
+            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, options.more);
             Ok((diagnosis, causes))
         }
     }

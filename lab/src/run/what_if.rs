@@ -61,6 +61,7 @@ pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let (lab, mut state) = begin(args.tailsight.as_deref(), args.duration)?;
+    let lab = Lab { what_if: true, ..lab };
     let apart = cgroup::Apart::begin(&mut state);
     let mut rounds: Vec<Vec<Result<Round, String>>> = vec![Vec::new(); scenarios.len()];
     for seed in 1..=args.repeat {

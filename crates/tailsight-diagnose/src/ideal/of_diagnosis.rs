@@ -64,8 +64,9 @@ pub struct WhatIf {
     pub ci95_ns: BTreeMap<String, [u64; 2]>,
 }
 
-/// Fills in what the ideal says. Leaves a diagnosis of another leg, or of a run that no queue fits, as it is.
-pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf) {
+/// Fills in what the ideal says. Leaves a diagnosis of another leg, or of a run that no queue fits, as it is. `what_if`: also
+/// replays the messages without each cause, which takes many times as long as the diagnosis.
+pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, what_if: bool) {
     if diagnosis.leg != Leg::Total {
         return;
     }
@@ -82,7 +83,7 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf) {
     let complete = ranked.iter().filter_map(|(_, id)| by_id[*id as usize]);
     diagnosis.ideal_ns = Some(keyed(&Sorted::new(complete.collect()), &PERCENTILES));
     let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new() };
-    if ranked.len() <= MOST_MESSAGES {
+    if what_if && ranked.len() <= MOST_MESSAGES {
         replay(diagnosis, analysis, causes, &mut said);
     }
     diagnosis.ideal = Some(said);

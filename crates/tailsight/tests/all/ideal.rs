@@ -97,12 +97,15 @@ fn a_run_is_compared_with_the_ideal_of_its_arrivals() {
     assert!(ideal.as_u64() >= Some(service) && measured.as_u64() > ideal.as_u64(), "{said}");
     assert!(said["ccdf"]["measured"].as_array().is_some_and(|c| c.len() > 10), "{said}");
     // The same in the diagnosis.
-    let d = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
+    let d = json(&run(&["diagnose", &golden("memcached-requests"), "--json", "--more"]));
     assert_eq!(d["ideal_ns"]["p50"], said["ideal_ns"]["p50"], "{}", d["ideal_ns"]);
     let focus = &d["ideal"]["focus"];
     let sum = focus["inherent_ns"].as_u64().unwrap() + focus["excess_ns"].as_u64().unwrap();
     assert_eq!((Some(sum), &focus["mean_ns"]), (focus["mean_ns"].as_u64(), &d["focus"]["mean_ns"]));
     assert_eq!(d["ideal"]["replayed_ns"]["p50"], d["latency_ns"]["p50"], "nothing taken out is what was measured");
+    // The replay takes many times as long as the diagnosis, so it is asked for.
+    let short = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
+    assert_eq!((&short["ideal"]["focus"], short["ideal"]["what_if"].as_array().map(Vec::len)), (focus, Some(0)));
     // 240 messages carry no p99.
     fails(&["ideal", &golden("memcached-requests"), "--percentile", "p99"], 3, &[]);
     // With a service time that cannot be.
