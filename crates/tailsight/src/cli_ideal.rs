@@ -13,8 +13,8 @@ use tailsight_units::parse;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A model is ARRIVALS/SERVICE/WORKERS UTILISATION in Kendall's notation. Arrivals: M (Poisson), D (equal gaps), \
-lognormal:SIGMA,\npareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), M (exponential), \
-lognormal:SIGMA\nor bimodal:RATIO,SHARE. Without --service, times are in mean service times.\n\n\
+lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), M (exponential), \
+lognormal:SIGMA or bimodal:RATIO,SHARE. Without --service, times are in mean service times.\n\n\
 Examples:\n  tailsight ideal tailsight-run                             a recorded server beside its ideal\n  \
 tailsight ideal --calibrate memcached://localhost --pid $(pgrep -o memcached) -o peak.json\n  \
 tailsight ideal tailsight-run --calibration peak.json\n  \
@@ -23,7 +23,7 @@ tailsight ideal --model 'M/D/4 80%'\n  tailsight ideal --model 'M/M/1 50%' --ser
 tailsight ideal --model 'M/bimodal:10,0.1/8 90%' --discipline random-worker\n  \
 tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt --service 8us\n\n\
 Exit codes: 0 done, 1 failed, 2 wrong usage (a utilisation of 100 % or more is unstable), 3 N/A: too few messages for the \
-percentiles, a\nrun without replies, a server that was never saturated. How to read it: docs/ideal.md.",
+percentiles, a run without replies, a server that was never saturated. How to read it: docs/ideal.md.",
     group = clap::ArgGroup::new("of").required(true).multiple(true)
 )]
 pub struct Ideal {
