@@ -8,7 +8,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::layer::{Layer, Meaning};
+use super::layer::Layer;
+use super::meaning::Meaning;
 use super::subsystems::SUBSYSTEMS;
 use crate::Error;
 use crate::cause::Category;

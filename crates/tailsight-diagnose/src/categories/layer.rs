@@ -8,8 +8,9 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 use toml::{Table, Value};
 
-use super::parse;
+use super::meaning::Meaning;
 use super::subsystems::Subsystems;
+use super::values;
 use crate::cause::Category;
 use crate::{Error, glob};
 
@@ -17,15 +18,6 @@ use crate::{Error, glob};
 pub(super) const KINDS: [&str; 5] = ["functions", "syscalls", "softirqs", "vectors", "threads"];
 /// The key of the list of transparent functions.
 pub(super) const TRANSPARENT: &str = "transparent";
-
-/// A category with its finer name (NSight Table 1 has such: `Paging`, `NIC delay`, `Receive processing`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meaning {
-    /// The category.
-    pub category: Category,
-    /// The sub-category, e.g. `futex`, `mmap_lock`, `page-fault`.
-    pub sub: String,
-}
 
 /// Entries of one file; an earlier layer goes before a later one.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +105,7 @@ impl Layer {
     /// [`Error::Rule`] for an unknown or missing field, a wrong type, an unknown category, a name that is there twice.
     pub fn add(&mut self, table: &Table, file: &str) -> Result<(), Error> {
         if let Some(value) = table.get(TRANSPARENT) {
-            let names = parse::strings(value).ok_or_else(|| Error::Rule {
+            let names = values::strings(value).ok_or_else(|| Error::Rule {
                 file: file.into(),
                 rule: 0,
                 field: TRANSPARENT.into(),
@@ -140,7 +132,7 @@ impl Layer {
         Ok(())
     }
 
-    fn entry(&mut self, kind: usize, entry: &Table) -> Result<(), parse::Wrong> {
+    fn entry(&mut self, kind: usize, entry: &Table) -> Result<(), values::Wrong> {
         let Entry { meaning, mut conditional, weak } = Entry::parse(kind, entry)?;
         conditional.meaning = match self.meanings.iter().position(|m| *m == meaning) {
             Some(at) => at,
@@ -159,7 +151,7 @@ impl Layer {
     }
 
     /// Adds functions that mean something under no condition.
-    fn names(&mut self, of: Conditional) -> Result<(), parse::Wrong> {
+    fn names(&mut self, of: Conditional) -> Result<(), values::Wrong> {
         let (wild, exact): (Vec<String>, Vec<String>) = of.names.into_iter().partition(|n| n.contains(['*', '?']));
         for name in exact {
             if self.exact.contains_key(&name) {
@@ -183,7 +175,7 @@ struct Entry {
 
 impl Entry {
     /// Of one of [`KINDS`], by index.
-    fn parse(kind: usize, entry: &Table) -> Result<Entry, parse::Wrong> {
+    fn parse(kind: usize, entry: &Table) -> Result<Entry, values::Wrong> {
         let meaning = Meaning { category: Category::Unexplained, sub: String::new() };
         let mut out = Entry { meaning, conditional: Conditional::default(), weak: false };
         for (field, value) in entry {
@@ -205,23 +197,23 @@ impl Entry {
     fn set(&mut self, kind: usize, field: &str, value: &Value) -> Result<(), String> {
         let c = &mut self.conditional;
         let words = || value.as_str().map(|t| t.split_whitespace().map(str::to_owned).collect());
-        let list = || words().map_or_else(|| parse::list(value), Ok);
+        let list = || words().map_or_else(|| values::list(value), Ok);
         match (field, kind) {
-            ("category", _) => self.meaning.category = parse::text(value)?.parse()?,
-            ("sub", _) => parse::text(value)?.clone_into(&mut self.meaning.sub),
+            ("category", _) => self.meaning.category = values::text(value)?.parse()?,
+            ("sub", _) => values::text(value)?.clone_into(&mut self.meaning.sub),
             ("names", _) => c.names = list()?,
             ("under", 0) => c.under = list()?,
-            ("asleep", 0) => c.asleep = Some(parse::flag(value)?),
-            ("weak", 0) => self.weak = parse::flag(value)?,
+            ("asleep", 0) => c.asleep = Some(values::flag(value)?),
+            ("weak", 0) => self.weak = values::flag(value)?,
             // What only other kernels or builds have: said for the reader of the table.
-            ("inlined", 0) => drop(parse::flag(value)?),
+            ("inlined", 0) => drop(values::flag(value)?),
             ("since" | "until", 0) => {
-                let version = parse::text(value)?;
+                let version = values::text(value)?;
                 if version.split('.').any(|n| n.parse::<u32>().is_err()) {
                     return Err(format!("{version:?} is no version of a kernel, like 6.18"));
                 }
             }
-            ("uninterruptible", 1) => c.uninterruptible = Some(parse::flag(value)?),
+            ("uninterruptible", 1) => c.uninterruptible = Some(values::flag(value)?),
             _ => return Err("there is no such field".into()),
         }
         Ok(())

@@ -6,10 +6,12 @@
 
 pub mod functions;
 mod layer;
+mod meaning;
 mod parse;
 mod subsystems;
+mod values;
 
-pub use layer::Meaning;
+pub use meaning::Meaning;
 
 use tailsight_lifetime::model::syscall_name;
 use tailsight_lifetime::{Context, Frame, Leg, NamedFrame, Owner, Role};

@@ -5,6 +5,7 @@ use toml::{Table, Value};
 
 use super::functions::FunctionTable;
 use super::layer::{KINDS, TRANSPARENT};
+use super::values::{Wrong, flag, list, text};
 use super::{CONTEXTS, CategoryTable, Rule};
 use crate::Error;
 
@@ -49,9 +50,6 @@ impl CategoryTable {
         Ok(CategoryTable { rules, functions })
     }
 }
-
-/// A field and what is wrong with it.
-pub(super) type Wrong = (String, String);
 
 fn rule(entry: &Table) -> Result<Rule, Wrong> {
     let mut out = Rule::default();
@@ -116,22 +114,6 @@ impl Rule {
         }
         Ok(())
     }
-}
-
-pub(super) fn flag(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("true or false is needed, not {value}"))
-}
-
-pub(super) fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| format!("a text is needed, not {value}"))
-}
-
-pub(super) fn list(value: &Value) -> Result<Vec<String>, String> {
-    strings(value).ok_or_else(|| format!("a list of texts is needed, not {value}"))
-}
-
-pub(super) fn strings(value: &Value) -> Option<Vec<String>> {
-    value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
 fn known(text: &str, of: &[&'static str]) -> Result<&'static str, String> {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::layer::Meaning;
+use super::meaning::Meaning;
 use crate::glob;
 
 /// The kernel's subsystems in their order: the first that names a function has it.

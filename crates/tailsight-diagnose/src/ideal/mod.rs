@@ -7,6 +7,7 @@
 //! The service time is one number, as in the paper: what a message costs on average, on a core that does nothing else. Arrivals
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
+mod answer;
 mod fit;
 mod of_diagnosis;
 pub mod replay;
@@ -20,8 +21,9 @@ use tailsight_queue::predict::name;
 use tailsight_queue::{Discipline, Percentile, Request, Server, Sorted, rng, simulate};
 
 use crate::Error;
+pub use answer::{OfDiagnosis, WhatIf};
 pub use fit::{Fit, Known, Queues, fit};
-pub use of_diagnosis::{OfDiagnosis, WhatIf, fill};
+pub use of_diagnosis::fill;
 
 /// Measured against ideal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

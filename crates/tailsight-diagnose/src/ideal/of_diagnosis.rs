@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use tailsight_lifetime::{Analysis, LEGS, Leg, Message, OwnerId, PathSpan, Role};
 use tailsight_queue::Sorted;
 
+use super::answer::{OfDiagnosis, WhatIf};
 use super::replay::{Recorded, Replay};
-use super::{Fit, Inherent, Known, arrival, fit, inherent, keyed, latencies};
+use super::{Fit, Known, arrival, fit, inherent, keyed, latencies};
 use crate::categories::CategoryTable;
 use crate::cause::Category;
 use crate::cohorts::focus::ranks;
@@ -30,39 +30,6 @@ const SEED: u64 = 1;
 /// No server is without these: they are brought down to what the reference has of them, all others are taken out whole.
 const KEPT: [Category; 4] =
     [Category::AppProcessing, Category::ReceiveProcessing, Category::TransmitProcessing, Category::WakeupDelay];
-
-/// The ideal beside a diagnosis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OfDiagnosis {
-    /// The queue that fits the server.
-    pub model: Fit,
-    /// Of the focus's mean latency: inherent and excess.
-    pub focus: Inherent,
-    /// Of the mean latency of all complete messages.
-    pub all: Inherent,
-    /// Percentiles as replayed with nothing taken out: those that were measured.
-    pub replayed_ns: BTreeMap<String, u64>,
-    /// What the absence of each cause would buy at least, by rank: not proved, see docs/ideal.md.
-    pub what_if: Vec<WhatIf>,
-}
-
-/// The latencies had a cause been absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WhatIf {
-    /// Of the cause.
-    pub rank: u32,
-    /// Of the cause.
-    pub category: Category,
-    /// Of the cause.
-    pub name: String,
-    /// The cause's deviation over the focus's excess.
-    pub of_excess: Option<f64>,
-    /// Percentiles of all complete messages without the cause; the server's own work and wake-ups, without which none is, are
-    /// brought down to what the reference has of them.
-    pub latency_ns: BTreeMap<String, u64>,
-    /// Their 95 % bootstrap intervals.
-    pub ci95_ns: BTreeMap<String, [u64; 2]>,
-}
 
 /// Fills in what the ideal says. Leaves a diagnosis of another leg, or of a run that no queue fits, as it is. `what_if`: also
 /// replays the messages without each cause, which takes many times as long as the diagnosis.

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-use tailsight_load::{Arrivals, LoadError, Plan, Rate, Target, Trust};
+use tailsight_load::{Arrivals, Plan, Rate, Target, Trust};
 use tailsight_measure::capacity::Calibration;
 use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
 use tailsight_report::load as shown;
@@ -12,6 +11,7 @@ use crate::cli_load::{Load, Traffic};
 use crate::commands::ideal::calibrate;
 use crate::commands::live::Live;
 use crate::commands::source::Source;
+use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
 use crate::{Verdict, terminal};
 
@@ -177,28 +177,6 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
         None => Trust::System,
     };
     Ok(plan)
-}
-
-/// What contradicts itself is wrong usage: exit 2, as clap's own.
-pub fn or_usage<T>(result: Result<T, Error>) -> anyhow::Result<T> {
-    match result {
-        Err(
-            error @ (Error::Contradiction(_)
-            | Error::Question(_)
-            | Error::Load(LoadError::Plan(_) | LoadError::Parse { .. })),
-        ) => {
-            // With the usage of the command that was given, not of the whole program.
-            let mut cli = crate::cli::Cli::command();
-            cli.build();
-            let given = std::env::args().nth(1).unwrap_or_default();
-            let kind = clap::error::ErrorKind::ValueValidation;
-            match cli.find_subcommand_mut(&given) {
-                Some(command) => command.error(kind, error).exit(),
-                None => cli.error(kind, error).exit(),
-            }
-        }
-        other => Ok(other?),
-    }
 }
 
 /// FILE.parquet itself, or `name` in a folder, which is made.

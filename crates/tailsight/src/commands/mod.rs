@@ -14,3 +14,4 @@ pub mod report;
 pub mod show;
 pub mod source;
 pub mod sweep;
+pub mod usage;

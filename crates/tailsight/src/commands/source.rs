@@ -10,7 +10,7 @@ use tailsight_load::Plan;
 use tailsight_measure::{Error, Load, Local};
 
 use crate::cli_load::Agents;
-use crate::commands::load::or_usage;
+use crate::commands::usage::or_usage;
 
 /// The agents' token, where no file has it: a command line would show it to every user of the host.
 const TOKEN_VARIABLE: &str = "TAILSIGHT_AGENT_TOKEN";

@@ -11,8 +11,9 @@ use tailsight_report::load::terminal as shown;
 
 use crate::cli_load::Sweep as Args;
 use crate::commands::live::Live;
-use crate::commands::load::{asked, or_usage, plan};
+use crate::commands::load::{asked, plan};
 use crate::commands::source::Source;
+use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
 use crate::{Verdict, terminal};
 

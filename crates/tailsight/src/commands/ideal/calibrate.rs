@@ -8,7 +8,7 @@ use tailsight_measure::Address;
 use tailsight_measure::capacity::{Calibration, Found, calibrate};
 
 use crate::cli_ideal::Ideal;
-use crate::commands::load::or_usage;
+use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
 
 /// Finds the peak of a target; `None` when there is none, and that was said.
