@@ -5,7 +5,7 @@
 
 use tailsight_diagnose::model::Slice;
 
-pub use tailsight_units::format::{count, duration, signed_duration};
+pub use tailsight_units::format::{count, duration, signed_duration, three_digits};
 
 /// A number with its noun, in the plural where it is not one: `1 message`, `20,012 messages`.
 pub fn counted(n: u64, noun: &str) -> String {

@@ -37,7 +37,8 @@ pub fn count(n: u64) -> String {
     out
 }
 
-fn three_digits(value: f64) -> String {
+/// A number that is not negative with three significant digits: `1.39`, `12.3`, `451`.
+pub fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")
     } else if value < 99.95 {

@@ -23,7 +23,7 @@ pub fn model(p: &Prediction, style: &Style) -> String {
     keys.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
     let show = |units: f64| match p.service_ns {
         Some(ns) => units::duration((units * ns).round() as u64),
-        None => digits(units),
+        None => units::three_digits(units),
     };
     let value = |key: &String| p.in_service_times.get(key).map_or("N/A".to_owned(), |v| show(*v));
     let within = |key: &String| match (p.ci95.get(key), p.in_service_times.get(key)) {
@@ -87,7 +87,8 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     let times = |of: &BTreeMap<String, u64>| -> Vec<String> {
         keys.iter().map(|k| of.get(*k).map_or("N/A".to_owned(), |ns| units::duration(*ns))).collect()
     };
-    let ratio = keys.iter().map(|k| ideal.ratio.get(*k).map_or("N/A".to_owned(), |r| format!("{} x", digits(*r))));
+    let ratio =
+        keys.iter().map(|k| ideal.ratio.get(*k).map_or("N/A".to_owned(), |r| format!("{} x", units::three_digits(*r))));
     let mut rows = vec![
         ("", keys.iter().map(|k| (*k).clone()).collect()),
         ("measured", times(&ideal.measured_ns)),
@@ -186,15 +187,4 @@ pub(super) fn table(rows: &[(&str, Vec<String>)], style: &Style) -> String {
 /// The mean first, percentiles by their number.
 fn rank(key: &str) -> f64 {
     key.strip_prefix('p').and_then(|n| n.parse().ok()).unwrap_or(-1.0)
-}
-
-/// Three significant digits.
-fn digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
 }
