@@ -56,6 +56,18 @@ impl Outcome {
         self.verdict != Verdict::NotRun
     }
 
+    /// Whether the first cause is an expected one or, where none is expected, one that may be named. A clean run asks for
+    /// more than that to be right: that no other cause has 5 % or more.
+    pub fn first_is_right(&self) -> bool {
+        let Some(may) = &self.may else { return self.verdict == Verdict::Right };
+        if !matches!(self.verdict, Verdict::Right | Verdict::Wrong) {
+            return false;
+        }
+        let right = if self.expected.is_empty() { may } else { &self.expected };
+        let is_right = |first: &Named| right.iter().any(|cause| cause.is(&first.category, &first.name));
+        self.causes.first().map_or(self.expected.is_empty(), is_right)
+    }
+
     /// A run without a result.
     pub fn without(scenario: &Scenario, repeat: u32, verdict: Verdict, reason: String) -> Self {
         Self {

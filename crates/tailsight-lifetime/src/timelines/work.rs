@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, Message};
 use crate::scan::Scan;
+use crate::timelines::cores::Core;
 use crate::timelines::threads::is_interrupt_level;
+use crate::timelines::tree::NodeId;
 
 /// A thread that received messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,40 +52,63 @@ enum Kind {
     Nothing,
 }
 
-/// Sums the timelines.
+/// Sums the timelines, each core's on whichever processor is free.
 pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
     let mut threads: BTreeMap<u32, ThreadWork> = BTreeMap::new();
     for m in messages.iter().filter(|m| m.recv_ns != 0) {
         let thread = threads.entry(m.tid).or_insert_with(|| ThreadWork { tid: m.tid, ..ThreadWork::default() });
         thread.messages += 1;
     }
-    let mut kinds: FxHashMap<u32, Kind> = FxHashMap::default();
+    let kinds: Vec<Kind> =
+        (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &threads)).collect();
+    let cores: Vec<CoreWork> = scan.cores.par_iter().map(|core| CoreWork::of(core, scan.end_ns, &kinds)).collect();
     let mut receive = BTreeMap::new();
-    for (cpu, core) in (0u16..).zip(&scan.cores) {
-        let (mut own, mut other, mut poll) = (0_u64, 0_u64, 0_u64);
-        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
-        for (segment, end) in core.segments.iter().zip(ends) {
-            let ns = end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
-            let kind = *kinds.entry(segment.node).or_insert_with(|| kind(scan, segment.node, &threads));
-            match kind {
-                Kind::User(tid) | Kind::Kernel(tid) => {
-                    let Some(thread) = threads.get_mut(&tid) else { continue };
-                    let part = if kind == Kind::User(tid) { &mut thread.user_ns } else { &mut thread.kernel_ns };
-                    *part += ns;
-                    *thread.cpus.entry(cpu).or_default() += ns;
-                }
-                Kind::OwnPacket => own += ns,
-                Kind::OtherPacket => other += ns,
-                Kind::Poll => poll += ns,
-                Kind::Nothing => {}
-            }
+    for (cpu, work) in (0u16..).zip(cores) {
+        for (tid, (user_ns, kernel_ns)) in work.threads {
+            let Some(thread) = threads.get_mut(&tid) else { continue };
+            thread.user_ns += user_ns;
+            thread.kernel_ns += kernel_ns;
+            *thread.cpus.entry(cpu).or_default() += user_ns + kernel_ns;
         }
-        if own > 0 {
-            let share = own as f64 / (own + other) as f64;
-            receive.insert(cpu, own + (poll as f64 * share) as u64);
+        if work.own > 0 {
+            let share = work.own as f64 / (work.own + work.other) as f64;
+            receive.insert(cpu, work.own + (work.poll as f64 * share) as u64);
         }
     }
     Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive }
+}
+
+/// The work of one core, ns.
+#[derive(Default)]
+struct CoreWork {
+    /// In user space and in the kernel, by thread.
+    threads: FxHashMap<u32, (u64, u64)>,
+    /// Of the application's packets.
+    own: u64,
+    /// Of other packets.
+    other: u64,
+    /// Of the softirq between packets.
+    poll: u64,
+}
+
+impl CoreWork {
+    /// `kinds` is by node of the scan's tree.
+    fn of(core: &Core, end_ns: u64, kinds: &[Kind]) -> CoreWork {
+        let mut work = CoreWork::default();
+        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([end_ns]);
+        for (segment, end) in core.segments.iter().zip(ends) {
+            let ns = end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
+            match kinds[segment.node as usize] {
+                Kind::User(tid) => work.threads.entry(tid).or_default().0 += ns,
+                Kind::Kernel(tid) => work.threads.entry(tid).or_default().1 += ns,
+                Kind::OwnPacket => work.own += ns,
+                Kind::OtherPacket => work.other += ns,
+                Kind::Poll => work.poll += ns,
+                Kind::Nothing => {}
+            }
+        }
+        work
+    }
 }
 
 fn kind(scan: &Scan, node: u32, threads: &BTreeMap<u32, ThreadWork>) -> Kind {
