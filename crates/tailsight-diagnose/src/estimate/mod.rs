@@ -9,8 +9,9 @@ pub mod classes;
 pub mod counted;
 pub mod later_arrivals;
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
+use rayon::prelude::*;
 use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
 
 use crate::Options;
@@ -26,7 +27,7 @@ pub struct OwnWork {
     owners: usize,
     leg: Leg,
     /// What each message has of it, ns; looked at when all messages are asked for.
-    each: OnceCell<Vec<i64>>,
+    each: OnceLock<Vec<i64>>,
 }
 
 impl OwnWork {
@@ -45,7 +46,7 @@ impl OwnWork {
             Source::Derived(_) => false,
         };
         let slots = (0..profile.focus.len()).map(own).collect();
-        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceCell::new() }
+        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceLock::new() }
     }
 
     /// A message's own work by slot, largest first.
@@ -63,7 +64,8 @@ impl OwnWork {
 
     /// Every message's own work, ns.
     pub fn each(&self, lifetimes: &Lifetimes) -> &[i64] {
-        self.each.get_or_init(|| (0..lifetimes.messages.len() as u32).map(|id| self.sum(lifetimes, id)).collect())
+        let every = 0..lifetimes.messages.len() as u32;
+        self.each.get_or_init(|| every.into_par_iter().map(|id| self.sum(lifetimes, id)).collect())
     }
 
     /// A message's own work, ns.

@@ -1,6 +1,7 @@
 //! The stages that follow from the thread timelines: when the thread was woken, when it got its core, and how many
 //! messages it took in between.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::scan::Scan;
@@ -14,17 +15,19 @@ pub fn complete(scan: &mut Scan) {
     }
     #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
     received.values_mut().for_each(|times| times.sort());
-    let mut wakes: FxHashMap<u32, Vec<Option<u32>>> = FxHashMap::default();
-    for m in &mut scan.messages {
+    let Scan { messages, threads, .. } = scan;
+    let wakes: FxHashMap<u32, Vec<Option<u32>>> = (received.par_iter())
+        .filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.stretches))))
+        .collect();
+    messages.par_iter_mut().for_each(|m| {
         // Received by the same thread after this one's hand-off and before its own receive call.
         if let Some(times) = received.get(&m.tid) {
             let after = times.partition_point(|&t| t <= m.handoff_ns);
             let before = times.partition_point(|&t| t < m.recv_enter_ns.max(m.handoff_ns));
             m.ahead = before.saturating_sub(after) as u32;
         }
-        let Some(thread) = scan.threads.get(m.tid) else { continue };
-        let Some(last) = thread.at(m.recv_ns) else { continue };
-        let wakes = wakes.entry(m.tid).or_insert_with(|| last_wakes(&thread.stretches));
+        let Some((thread, wakes)) = threads.get(m.tid).zip(wakes.get(&m.tid)) else { return };
+        let Some(last) = thread.at(m.recv_ns) else { return };
         let woken = wakes[last].map(|i| i as usize).filter(|&i| thread.stretches[i].from > m.handoff_ns);
         if let Some(i) = woken {
             m.wake_ns = thread.stretches[i].from;
@@ -34,7 +37,7 @@ pub fn complete(scan: &mut Scan) {
         let running = |s: &&Stretch| matches!(s.state, State::Running { .. });
         let on = thread.stretches[from..=last].iter().find(running);
         m.on_cpu_ns = on.map_or(after, |s| s.from.max(after));
-    }
+    });
 }
 
 /// For each stretch, the last one up to it that a wake-up began.
