@@ -55,6 +55,8 @@ pub struct Profile {
     pub focus: Vec<Sum>,
     /// Sums of the reference.
     pub reference: Vec<Sum>,
+    /// Slots that a message of either has a part in, also where all of its time was moved away since.
+    met: Vec<bool>,
     derived: Vec<Derived>,
     moves: FxHashMap<u32, Vec<Move>>,
 }
@@ -91,11 +93,14 @@ impl Profile {
     /// Sums up the two cohorts over the leg.
     pub fn new(lifetimes: &Lifetimes, leg: Leg, focus: &Cohort, reference: &Cohort) -> Profile {
         let owners = lifetimes.owners.len();
-        let sums = |cohort: &Cohort| {
+        let mut met = vec![false; LEGS.len() * 2 * owners];
+        let mut sums = |cohort: &Cohort| {
             let mut out = vec![Sum::default(); LEGS.len() * 2 * owners];
             for &id in &cohort.ids {
                 each_part(lifetimes, id, leg, |segment, part| {
-                    let sum = &mut out[slot(owners, segment, part)];
+                    let slot = slot(owners, segment, part);
+                    met[slot] = true;
+                    let sum = &mut out[slot];
                     sum.ns += part.ns as i64;
                     sum.count += u64::from(part.count);
                 });
@@ -103,13 +108,12 @@ impl Profile {
             out
         };
         let (focus, reference) = (sums(focus), sums(reference));
-        Profile { owners, leg, focus, reference, derived: vec![], moves: FxHashMap::default() }
+        Profile { owners, leg, focus, reference, met, derived: vec![], moves: FxHashMap::default() }
     }
 
     /// Slots that either cohort met.
     pub fn occupied(&self) -> impl Iterator<Item = Slot> + '_ {
-        let some = |s: &Sum| s.ns != 0 || s.count != 0;
-        (0..self.focus.len()).filter(move |&s| some(&self.focus[s]) || some(&self.reference[s]))
+        (0..self.met.len()).filter(|&slot| self.met[slot])
     }
 
     /// Whose time a slot holds.
@@ -134,6 +138,7 @@ impl Profile {
         self.derived.push(derived);
         self.focus.push(Sum::default());
         self.reference.push(Sum::default());
+        self.met.push(false);
         self.focus.len() - 1
     }
 
@@ -143,6 +148,7 @@ impl Profile {
         for m in moves {
             sums[m.from].ns -= m.ns;
             sums[m.to].ns += m.ns;
+            self.met[m.to] = true;
         }
         if let Some(m) = moves.first() {
             sums[m.to].count += count;
