@@ -46,70 +46,12 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         Some(cores) => Machine { cores, ..Machine::default() },
         None => run.before.until_now(&run.question.plan.target),
     };
-    let mut verdict = match method_verdict.as_ref().map(|v| &v.outcome) {
-        Some(Outcome::Number(number)) => {
-            Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
-        }
-        Some(Outcome::NotAvailable(refusal)) => {
-            let missing: Vec<_> = refusal.missing.iter().map(unknown).collect();
-            Verdict::NotAvailable {
-                failed: (&refusal.failed).into(),
-                reason: refusal.reason.clone(),
-                hint: hint::words(refusal.advice, &run.question.plan, &machine),
-                passed: refusal.passed.iter().map(Known::from).collect(),
-                bounds: refusal.bounds.iter().map(Known::from).collect(),
-                no_bounds_because: sentence(&missing),
-                missing,
-            }
-        }
-        None => refused(
-            Na::Client,
-            run.question,
-            None,
-            ("the method ended", None, None, 0),
-            "the measurement ended without a verdict",
-            "please report it",
-        ),
-    };
-    let deepest = run.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
-    let context = Context { question: run.question, verdict: &verdict, machine: &machine, counts: &counts };
-    let spoiled = spoiled(&context, endings, stamped, deepest).filter(|worse| overrides(worse, &verdict));
-    // A load that ended by itself has its reason in the client's accounts; one that we ended has not.
-    let worse = match halt {
-        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(&context, halt).or(spoiled),
-        _ => spoiled.or_else(|| halted(&context, halt)),
-    };
-    verdict = worse.unwrap_or(verdict);
-    if let Verdict::NotAvailable { reason, .. } = &mut verdict {
-        // What the server did is the reason for what the method found.
-        let complaints = endings.iter().flat_map(|e| &e.complaints);
-        let mut given_up = complaints.filter(|c| matches!(c, Complaint::GivenUp { .. }) && !c.spoils());
-        if let Some(complaint) = given_up.next() {
-            *reason = format!("{reason}; meanwhile {complaint}");
-        }
-    }
+    let judged = by_method(method_verdict.as_ref().map(|v| &v.outcome), run.question, &machine);
+    let context = Context { question: run.question, verdict: &judged, machine: &machine, counts: &counts };
+    let verdict = by_accounts(&context, halt, endings, stamped);
     let accepted = run.method.accepted().filter(|_| bears(&verdict));
     let bearing: &[&Row] = if accepted.is_some() { &good } else { &[] };
-    let mut response_ns = summary(bearing, Latency::Response, run.question);
-    let mut service_ns = summary(bearing, Latency::Service, run.question);
-    if accepted.is_some() {
-        // The latency under study has its intervals from the method, as the verdict has.
-        let asked = match run.question.latency {
-            Latency::Response => &mut response_ns,
-            Latency::Service => &mut service_ns,
-        };
-        let known = run.method.percentiles(&run.question.percentiles, LEVEL);
-        for (q, known) in run.question.percentiles.iter().zip(known) {
-            let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
-            asked.percentiles.insert(name(*q), estimate);
-        }
-        {
-            for p in known_of(&verdict) {
-                let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
-                asked.percentiles.insert(p.percentile.clone(), Some(estimate));
-            }
-        }
-    }
+    let [response_ns, service_ns] = summaries(&run, bearing, accepted.is_some(), &verdict);
     let checks: Vec<Checked> =
         method_verdict.as_ref().map_or_else(Vec::new, |v| v.checks.iter().map(Checked::from).collect());
     let closed = run.question.plan.arrivals.is_closed();
@@ -149,6 +91,80 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         verdict,
     };
     Measurement { report, rows: run.rows, intervals: run.intervals, accepted, start_ns: run.start_ns }
+}
+
+/// The verdict of the method: a number, or why there is none and what is known all the same.
+fn by_method(outcome: Option<&Outcome>, question: &Question, machine: &Machine) -> Verdict {
+    match outcome {
+        Some(Outcome::Number(number)) => {
+            Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
+        }
+        Some(Outcome::NotAvailable(refusal)) => {
+            let missing: Vec<_> = refusal.missing.iter().map(unknown).collect();
+            Verdict::NotAvailable {
+                failed: (&refusal.failed).into(),
+                reason: refusal.reason.clone(),
+                hint: hint::words(refusal.advice, &question.plan, machine),
+                passed: refusal.passed.iter().map(Known::from).collect(),
+                bounds: refusal.bounds.iter().map(Known::from).collect(),
+                no_bounds_because: sentence(&missing),
+                missing,
+            }
+        }
+        None => refused(
+            Na::Client,
+            question,
+            None,
+            ("the method ended", None, None, 0),
+            "the measurement ended without a verdict",
+            "please report it",
+        ),
+    }
+}
+
+/// The method's verdict, or what the client's accounts and an early end make of it.
+fn by_accounts(context: &Context<'_>, halt: Option<&Halt>, endings: &[Ending], stamped: f64) -> Verdict {
+    let deepest = context.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
+    let spoiled = spoiled(context, endings, stamped, deepest).filter(|worse| overrides(worse, context.verdict));
+    // A load that ended by itself has its reason in the client's accounts; one that we ended has not.
+    let worse = match halt {
+        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(context, halt).or(spoiled),
+        _ => spoiled.or_else(|| halted(context, halt)),
+    };
+    let mut verdict = worse.unwrap_or_else(|| context.verdict.clone());
+    if let Verdict::NotAvailable { reason, .. } = &mut verdict {
+        // What the server did is the reason for what the method found.
+        let complaints = endings.iter().flat_map(|e| &e.complaints);
+        let mut given_up = complaints.filter(|c| matches!(c, Complaint::GivenUp { .. }) && !c.spoils());
+        if let Some(complaint) = given_up.next() {
+            *reason = format!("{reason}; meanwhile {complaint}");
+        }
+    }
+    verdict
+}
+
+/// The response and the service latency of the samples that bear the result. The latency under study has its intervals from the
+/// method, as the verdict has.
+fn summaries(run: &Run, bearing: &[&Row], accepted: bool, verdict: &Verdict) -> [Summary; 2] {
+    let question = run.question;
+    let mut response_ns = summary(bearing, Latency::Response, question);
+    let mut service_ns = summary(bearing, Latency::Service, question);
+    if accepted {
+        let asked = match question.latency {
+            Latency::Response => &mut response_ns,
+            Latency::Service => &mut service_ns,
+        };
+        let known = run.method.percentiles(&question.percentiles, LEVEL);
+        for (q, known) in question.percentiles.iter().zip(known) {
+            let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
+            asked.percentiles.insert(name(*q), estimate);
+        }
+        for p in known_of(verdict) {
+            let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
+            asked.percentiles.insert(p.percentile.clone(), Some(estimate));
+        }
+    }
+    [response_ns, service_ns]
 }
 
 /// What the verdict knows of percentiles, as narrowly as asked or less.
