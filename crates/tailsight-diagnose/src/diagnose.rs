@@ -169,6 +169,7 @@ impl<'a> Summary<'a> {
 /// The comparison of two cohorts, from their profiles to intervals.
 struct Analysis<'a> {
     lifetimes: &'a Lifetimes,
+    classification: &'a Classification<'a>,
     ranked: &'a [(u64, u32)],
     options: &'a Options,
     facts: &'a Facts,
@@ -203,6 +204,7 @@ impl<'a> Analysis<'a> {
         let intervals = draws.as_ref().map(Draws::intervals);
         Analysis {
             lifetimes,
+            classification,
             ranked,
             options,
             facts,
@@ -244,9 +246,7 @@ impl<'a> Analysis<'a> {
         let roots = LazyCell::new(|| {
             let (focus, reference) = self.cohorts.both();
             let granularity_ns = self.options.granularity_ns;
-            // Roots are called as threads.
-            let classification = Classification::by_thread(self.lifetimes, &self.options.categories);
-            root::roots(self.lifetimes, &classification, granularity_ns, mine, &ahead, &focus.ids, reference)
+            root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, &focus.ids, reference)
         });
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in self.rows.rounded(total_ns).into_iter().enumerate() {

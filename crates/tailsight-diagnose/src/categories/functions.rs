@@ -73,22 +73,6 @@ impl FunctionTable {
         self.layers.iter().find_map(|l| l.other("syscalls", name, uninterruptible))
     }
 
-    /// What a softirq means, by its name in frames (`net_rx`).
-    pub fn softirq(&self, name: &str) -> Option<&Meaning> {
-        self.layers.iter().find_map(|l| l.other("softirqs", name, None))
-    }
-
-    /// What a system vector means, by its name in frames (`local_timer`).
-    pub fn vector(&self, name: &str) -> Option<&Meaning> {
-        self.layers.iter().find_map(|l| l.other("vectors", name, None))
-    }
-
-    /// What a kernel thread works at: `ksoftirqd/1`, `kworker/u8:2-events`, `jbd2/vda1-8`, `irq/24-eth0`.
-    pub fn thread(&self, comm: &str) -> Option<&Meaning> {
-        let name = comm.split('/').next().unwrap_or(comm);
-        self.layers.iter().find_map(|l| l.other("threads", name, None))
-    }
-
     /// What a user's table says, before any rule, of the handler that is the innermost frame (as paths name it).
     pub(super) fn user_handler(&self, frame: &str) -> Option<&Meaning> {
         let user = self.user()?;

@@ -15,29 +15,24 @@ use crate::categories::{CategoryTable, Verdict};
 pub struct Classification<'a> {
     lifetimes: &'a Lifetimes,
     table: &'a CategoryTable,
-    tasks: Option<TaskNames<'a>>,
+    tasks: TaskNames<'a>,
     verdicts: Vec<OnceCell<Verdict>>,
 }
 
 impl<'a> Classification<'a> {
     /// Of every owner of the run, tasks by the names of their processes.
     pub fn new(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
-        Classification { tasks: Some(TaskNames::new(lifetimes)), ..Classification::by_thread(lifetimes, table) }
-    }
-
-    /// The same, but each thread of another process by its own name, and the recorder by its name alone.
-    pub fn by_thread(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
         let verdicts = vec![OnceCell::new(); LEGS.len() * 2 * lifetimes.owners.len()];
-        Classification { lifetimes, table, tasks: None, verdicts }
+        Classification { lifetimes, table, tasks: TaskNames::new(lifetimes), verdicts }
     }
 
     /// What a slot of an owner counts to.
     pub fn of(&self, slot: Slot) -> &Verdict {
         self.verdicts[slot].get_or_init(|| {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
-            let (of, task) = (&self.lifetimes.owners[owner], self.tasks.as_ref().map(|tasks| tasks.of(owner)));
+            let (of, task) = (&self.lifetimes.owners[owner], self.tasks.of(owner));
             let (app, symbols) = (&self.lifetimes.app, &self.lifetimes.symbols);
-            self.table.classify(of, &task.unwrap_or_default(), leg, role, app, symbols)
+            self.table.classify(of, &task, leg, role, app, symbols)
         })
     }
 

@@ -107,7 +107,7 @@ fn the_recorder_is_no_name() {
     assert_eq!(found, [("interference", "tailsight", 10_000), ("profiler", "ts-link", 10_000)]);
 }
 
-/// Only tests read `[[softirqs]]`, `[[vectors]]` and `[[threads]]` of a user's table: they go before the rules.
+/// `[[softirqs]]`, `[[vectors]]` and `[[threads]]` of a user's table go before the rules.
 #[test]
 fn a_users_handlers_and_threads_count() {
     let table = "[[softirqs]]\ncategory = 'disk-wait'\nsub = 'my-array'\nnames = ['block']\n\
