@@ -18,6 +18,7 @@ mod recorder;
 mod rig;
 mod roundtrip;
 mod table;
+mod tales;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tailsight_lab::faults::{self, FaultArgs};
 use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_units::parse;
 
@@ -46,9 +48,14 @@ struct Cli {
 enum Command {
     /// Diagnose memcached beside nginx, change what the diagnosis says, measure what it gave (root).
     CaseStudy(case_study::CaseStudyArgs),
+    /// Repeat an experiment of Tales of the Tail: background processes, order of service, workers, receive cores (root).
+    Tales(tales::TalesArgs),
     /// Be a test server until killed: the client's figures start this program as their ideal server.
     #[command(hide = true)]
     Serve(ServeArgs),
+    /// Be a fault until killed: the experiments start this program as their background process.
+    #[command(hide = true)]
+    Fault(FaultArgs),
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +138,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Some(Command::CaseStudy(args)) => case_study::run(args),
+        Some(Command::Tales(args)) => tales::run(args),
+        Some(Command::Fault(args)) => faults::run(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Command::Serve(args)) => servers::serve(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         None => run(&cli.figures),
     };

@@ -108,7 +108,7 @@ impl<'a> Rig<'a> {
 }
 
 /// All time and idle time of a core since boot, in ticks of /proc/stat.
-fn core_times(cpu: usize) -> anyhow::Result<(u64, u64)> {
+pub fn core_times(cpu: usize) -> anyhow::Result<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let name = format!("cpu{cpu} ");
     let line = text.lines().find(|line| line.starts_with(&name)).context("/proc/stat does not have the core")?;
@@ -118,7 +118,7 @@ fn core_times(cpu: usize) -> anyhow::Result<(u64, u64)> {
     Ok((ticks.iter().sum(), idle))
 }
 
-/// CPU time of the programs that are not ours, at one moment.
+/// CPU time of the programs that are not ours, and what the hypervisor took, at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Others {
     ticks: u64,

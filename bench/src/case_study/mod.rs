@@ -26,6 +26,7 @@ use tailsight_units::parse;
 use decide::{Cause, Config, Passed, Step};
 use figures::Repeat;
 use rig::Rig;
+pub use rig::become_client;
 
 /// `bench case-study`.
 #[derive(Debug, Args)]

@@ -86,13 +86,9 @@ impl<'a> Rig<'a> {
         if config.steered {
             let mask = format!("{:x}", 1_u64 << CLIENT_CPU);
             for (ns, device) in [(&self.pair.server, "veth-s"), (&self.pair.client, "veth-c")] {
-                let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
-                // A namespace's own devices are seen in a sysfs that was mounted inside it.
-                let script = format!("mount -t sysfs none /sys && printf %s {mask} > {file}");
-                let mut command = ns.command("unshare");
-                command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-                output(command, &format!("write {file}"))?;
-                self.commands.push(format!("echo {mask} > {file}"));
+                let file = format!("class/net/{device}/queues/rx-0/rps_cpus");
+                ns.write_sysfs(&file, &mask)?;
+                self.commands.push(format!("echo {mask} > /sys/{file}"));
             }
         }
         Ok(())
@@ -197,7 +193,7 @@ impl<'a> Rig<'a> {
 }
 
 /// Puts the calling thread on the client's core, before all others there.
-fn become_client() -> anyhow::Result<()> {
+pub fn become_client() -> anyhow::Result<()> {
     pin_thread(CLIENT_CPU)?;
     let parameters = libc::sched_param { sched_priority: CLIENT_PRIORITY };
     // SAFETY: `parameters` lives over the call; 0 is the calling thread.

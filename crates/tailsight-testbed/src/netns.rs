@@ -100,6 +100,26 @@ impl Namespace {
         })
     }
 
+    /// Writes to a file of sysfs (`file`: its path below `/sys`) as this namespace has it: its own devices are seen only in a
+    /// sysfs that was mounted inside it, which is done for this one write, out of everybody's sight.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with what the kernel said, [`Error::Io`].
+    pub fn write_sysfs(&self, file: &str, text: &str) -> Result<()> {
+        let script = format!("mount -t sysfs none /sys && printf %s '{text}' > '/sys/{file}'");
+        let mut command = self.command("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        let output = command.output().map_err(|e| Error::io("run unshare", e))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Error::Command {
+            command: format!("echo {text} > /sys/{file}"),
+            status: output.status.to_string(),
+            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
     /// A command that will run inside this namespace.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

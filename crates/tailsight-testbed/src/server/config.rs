@@ -98,6 +98,7 @@ http {{
     listen 0.0.0.0:{port} backlog=4096; {listen_v6}
     location / {{ return 200 \"hello from the tailsight lab\\n\"; }}
     location = /file {{ root {root}; }}
+    location = /page {{ root {root}; }}
   }}
 }}
 "

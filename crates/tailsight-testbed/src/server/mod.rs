@@ -46,7 +46,7 @@ impl Server {
     }
 
     /// Starts nginx with a configuration of ours: `/` answers 200 with a short text, `/file` sends
-    /// 64 KiB. Connections are kept alive for good.
+    /// 64 KiB, `/page` 849 bytes (the file of Tales of the Tail). Connections are kept alive for good.
     ///
     /// # Errors
     /// [`Error::MissingProgram`], [`Error::ServerStart`] with what nginx wrote, [`Error::Io`].
@@ -59,6 +59,7 @@ impl Server {
             std::fs::write(&path, bytes).map_err(|e| Error::io(format!("write {}", path.display()), e))
         };
         write("file", &vec![b'x'; 64 << 10])?;
+        write("page", &[b'x'; 849])?;
         let is_root = nix::unistd::geteuid().is_root();
         let text = opts.config(root, is_root, crate::netns::has_ipv6());
         write("nginx.conf", text.as_bytes())?;

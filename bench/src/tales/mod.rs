@@ -1,0 +1,268 @@
+//! `bench tales FIGURE`: the experiments of Tales of the Tail (Li et al. 2014, §4) on this machine, as far as two cores go.
+//!
+//! In: an experiment, root, the tailsight binary, a machine that does nothing else. Out: on stdout the page as Markdown; in the
+//! output folder `tales-N.json` (every round) and the page with its pictures; with `--write` the same in docs/. Each set-up of
+//! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
+//! a core is measured again, twice at most, and does not count when it stays so. Exit 0 done, 1 failed, 3 when a set-up has no
+//! round that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
+//!
+//! Latencies are those inside the server's host (the total leg of `tailsight record`), for the client is no other machine here.
+//! The recorder costs time too, so the peak that loads and ideals come from is the peak of the recorded server.
+
+mod figure;
+mod page;
+mod plot;
+mod rig;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use tailsight_units::parse;
+
+use figure::{App, Experiment, Figure, Setup};
+use rig::Rig;
+
+/// `bench tales`.
+#[derive(Debug, Args)]
+pub struct TalesArgs {
+    /// Which experiment.
+    #[arg(value_enum)]
+    experiment: Experiment,
+    /// Rounds; each has every set-up of every server once.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// How long each recording is.
+    #[arg(long, value_parser = parse::duration, default_value = "2s")]
+    window: Duration,
+    /// Only these servers.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<App>,
+    /// Where results go.
+    #[arg(long, value_name = "DIR", default_value = "tales-out")]
+    out: PathBuf,
+    /// Also put the page into docs/results and its pictures into docs/images.
+    #[arg(long)]
+    write: bool,
+    /// The binary of tailsight [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    tailsight: Option<PathBuf>,
+}
+
+/// What every step needs.
+pub struct Tales {
+    tailsight: PathBuf,
+    /// This program, which is also the null-RPC server and the background process.
+    program: PathBuf,
+    scratch: tempfile::TempDir,
+    window: Duration,
+    stop: Arc<AtomicBool>,
+}
+
+/// Of one core: more of it by other programs and the hypervisor spoils a round.
+const OTHERS: f64 = 0.01;
+/// How often a round is measured again for that.
+const AGAIN: u32 = 2;
+/// Closed loops whose median is a peak.
+const PEAKS: usize = 3;
+
+/// A set-up of a server, measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    app: App,
+    setup: Setup,
+    /// The most that it serves, recorded and without the background process, requests/s.
+    peak_per_s: f64,
+    /// How busy the server's core was then, 0 to 1: at less than all of it, the peak may be the client's.
+    peak_busy: f64,
+    /// The load, requests/s.
+    rate_per_s: f64,
+    rounds: Vec<Round>,
+}
+
+/// One round.
+#[derive(Debug, Clone, Serialize)]
+pub struct Round {
+    served_per_s: f64,
+    /// What other programs and the hypervisor had of one core meanwhile.
+    others: f64,
+    /// Messages with a reply.
+    messages: u64,
+    /// Total leg, by `p50`, `p99`, …
+    measured_ns: BTreeMap<String, u64>,
+    /// The ideal on the same arrivals.
+    ideal_ns: BTreeMap<String, u64>,
+    /// Messages before which a later arrival was served, where that is counted.
+    out_of_order: Option<u64>,
+    /// Points (latency ns, share of messages above it).
+    #[serde(skip)]
+    ccdf: Vec<(u64, f64)>,
+    #[serde(skip)]
+    ideal_ccdf: Vec<(u64, f64)>,
+}
+
+impl Round {
+    /// Whether nobody else disturbed it.
+    pub fn counts(&self) -> bool {
+        self.others <= OTHERS
+    }
+}
+
+impl Tales {
+    /// Fails when Ctrl-C was pressed; called between all steps.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    /// `tailsight ARGUMENTS RUN --json`.
+    fn json(&self, arguments: &[&str], run: &Path) -> anyhow::Result<Value> {
+        let mut command = Command::new(&self.tailsight);
+        command.args(arguments).arg(run).arg("--json").stdin(Stdio::null());
+        let output = command.output().context("cannot run tailsight")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            bail!("tailsight {} ended with {}: {said}", arguments.join(" "), output.status);
+        }
+        serde_json::from_slice(&output.stdout).context("what tailsight printed is not JSON")
+    }
+}
+
+/// Runs an experiment.
+pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
+    if !tailsight_testbed::netns::permitted() {
+        bail!("the experiments record and make network namespaces, which needs root: run this with sudo");
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        bail!("the experiments need two cores: one for the server, one for the client");
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let tailsight = args.tailsight.clone().unwrap_or_else(|| program.with_file_name("tailsight"));
+    let tailsight = std::path::absolute(tailsight)?;
+    if !tailsight.is_file() {
+        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
+    }
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    let scratch = tempfile::Builder::new().prefix("tailsight-tales-").tempdir()?;
+    let tales = Tales { tailsight, program, scratch, window: args.window, stop };
+    let figure = args.experiment.figure();
+    let measured = match measure(&tales, &figure, args) {
+        Err(_) if tales.check().is_err() => {
+            eprintln!("bench: interrupted; servers and namespaces are gone, nothing was written");
+            return Ok(ExitCode::from(130));
+        }
+        other => other?,
+    };
+    let raw = args.out.join(format!("tales-{}.json", figure.number));
+    std::fs::write(&raw, serde_json::to_string_pretty(&measured)?)?;
+    let command = command(args);
+    page::write(&args.out, &args.out, &figure, &measured, &command)?;
+    if args.write {
+        page::write(Path::new("docs/results"), Path::new("docs/images"), &figure, &measured, &command)?;
+    }
+    print!("{}", page::page(&figure, &measured, &command, ""));
+    let whole = measured.iter().all(|one| one.rounds.iter().any(Round::counts));
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn command(args: &TalesArgs) -> String {
+    let name = clap::ValueEnum::to_possible_value(&args.experiment);
+    let name = name.as_ref().map_or("", |name| name.get_name());
+    format!("bench tales {name} --rounds {} --window {}ms", args.rounds, args.window.as_millis())
+}
+
+/// The peaks, then the rounds.
+fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for app in figure.apps.iter().filter(|app| args.only.is_empty() || args.only.contains(app)) {
+        let mut peaks: Vec<(Setup, (f64, f64))> = Vec::new();
+        for setup in figure.setups(*app) {
+            let undisturbed = setup.undisturbed();
+            let (peak_per_s, peak_busy) = match peaks.iter().find(|(known, _)| *known == undisturbed) {
+                Some((_, peak)) => *peak,
+                None => peak(tales, *app, &undisturbed)?,
+            };
+            peaks.push((undisturbed, (peak_per_s, peak_busy)));
+            let of = if figure.own_peak { peak_per_s } else { peaks[0].1.0 };
+            let rate_per_s = of * figure.utilisation;
+            let (app_name, busy) = (app.words(), peak_busy * 100.0);
+            eprintln!("{app_name}, {}: peak {peak_per_s:.0}/s ({busy:.0} % busy), load {rate_per_s:.0}/s", setup.name);
+            all.push(Measured { app: *app, setup: *setup, peak_per_s, peak_busy, rate_per_s, rounds: Vec::new() });
+        }
+    }
+    let n = all.len();
+    for number in 0..args.rounds as usize {
+        for turn in 0..n {
+            let one = &mut all[(turn + number) % n];
+            // The same arrivals for all set-ups of a round.
+            let mut round = once(tales, figure, one, 100 + number as u64)?;
+            for _ in 0..AGAIN {
+                if !round.counts() {
+                    round = once(tales, figure, one, 100 + number as u64)?;
+                }
+            }
+            let us = |key: &str| round.measured_ns.get(key).map_or("N/A".to_owned(), |ns| page::us(*ns));
+            let spoiled = if round.counts() { "" } else { " (disturbed)" };
+            eprintln!(
+                "round {}: {}, {}: p50 {}, p99 {}, p99.9 {} us{spoiled}",
+                number + 1,
+                one.app.words(),
+                one.setup.name,
+                us("p50"),
+                us("p99"),
+                us("p99.9"),
+            );
+            one.rounds.push(round);
+        }
+    }
+    Ok(all)
+}
+
+/// The median of some closed loops, requests/s, and how busy the server's core was in it.
+fn peak(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<(f64, f64)> {
+    let run = tales.scratch.path().join("peak");
+    let mut served = Vec::new();
+    for _ in 0..PEAKS {
+        served.push(Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?);
+    }
+    served.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
+    let middle = served[served.len() / 2];
+    Ok((middle.per_s, middle.busy))
+}
+
+/// One recording under load, and what the product makes of it.
+fn once(tales: &Tales, figure: &Figure, of: &Measured, seed: u64) -> anyhow::Result<Round> {
+    let run = tales.scratch.path().join("run");
+    let served = Rig::new(tales, of.app, &of.setup)?.load(of.rate_per_s, seed, tales.window, &run)?;
+    let workers = of.setup.cores();
+    let service = format!("{:.0}ns", workers as f64 * 1e9 / of.peak_per_s);
+    let ideal = tales.json(&["ideal", "--service", &service, "--workers", &workers.to_string()], &run)?;
+    let out_of_order = match figure.order {
+        true => tales.json(&["diagnose"], &run)?["messages"]["out_of_order"].as_u64(),
+        false => None,
+    };
+    let by_percentile = |key: &str| serde_json::from_value(ideal[key].clone()).context("percentiles");
+    let curve = |key: &str| serde_json::from_value(ideal["ccdf"][key].clone()).context("a curve");
+    Ok(Round {
+        served_per_s: served.per_s,
+        others: served.others,
+        messages: ideal["complete"].as_u64().unwrap_or(0),
+        measured_ns: by_percentile("measured_ns")?,
+        ideal_ns: by_percentile("ideal_ns")?,
+        out_of_order,
+        ccdf: curve("measured")?,
+        ideal_ccdf: curve("ideal")?,
+    })
+}

@@ -1,0 +1,292 @@
+//! One server of the paper, set up, under load and recorded, in namespaces of its own. In: an [`App`], a [`Setup`], a rate. Out:
+//! what was served, and the run. Everything is gone when the rig is dropped, also when we are killed.
+//!
+//! A server of one core has core 0, and the client polls on core 1. A server of two cores shares core 1 with the client, which then
+//! sleeps between requests and goes first, in real time. When the client sends is up to it: latencies count from when the
+//! server's host received a request, and so does the ideal.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
+use tailsight_load::{Arrivals, Driver, Plan, Protocol, Rate, Receive, Size, Target, Wait, Workload};
+use tailsight_testbed::netns::{Pair, SERVER_V4};
+use tailsight_testbed::process::{pin_thread, spawn_tied};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
+
+use super::Tales;
+use super::figure::{App, Place, Priority, Setup};
+use crate::case_study::become_client;
+use crate::rig::{LOAD_CPU, Others, SERVER_CPU, core_times};
+
+/// Connections (memcached: sockets of the client).
+pub const CONNECTIONS: usize = 16;
+/// The null-RPC server's port.
+const PORT: u16 = 7000;
+/// What the background process does: the lab's hog, 8 % of a core.
+const BACKGROUND: [&str; 4] = ["fault", "hog", "--schedule", "4ms/50ms"];
+/// Load before anything is measured.
+const WARM: Duration = Duration::from_millis(300);
+/// Time for a recorder to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Outstanding requests on each connection of a closed loop.
+const OUTSTANDING: u32 = 4;
+
+/// What ran while it was recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    /// Replies a second.
+    pub per_s: f64,
+    /// What the machine's other programs and the hypervisor had meanwhile, of one core.
+    pub others: f64,
+    /// How busy the server's core was (core 0), 0 to 1.
+    pub busy: f64,
+}
+
+/// A server under load. Fields end in this order: what disturbs first, then the server, then its namespace.
+pub struct Rig<'a> {
+    background: Option<Own>,
+    server: Program,
+    pair: Pair,
+    app: App,
+    cores: usize,
+    tales: &'a Tales,
+}
+
+enum Program {
+    Real(Server),
+    Own(Own),
+}
+
+/// A program of ours that is killed when it is not needed any more.
+struct Own(Child);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl<'a> Rig<'a> {
+    /// Starts the server and sets it up.
+    pub fn new(tales: &'a Tales, app: App, setup: &Setup) -> anyhow::Result<Self> {
+        tales.check()?;
+        let pair = Pair::create("tales")?;
+        let cpu = (setup.cores() == 1).then_some(SERVER_CPU);
+        let server = match app {
+            App::NullRpc => {
+                let mut command = pair.server.command(&tales.program);
+                command.args(["serve", "rpc", "--port", &PORT.to_string()]);
+                Program::Own(ready(command, cpu)?)
+            }
+            App::Memcached => {
+                let opts = MemcachedOpts { udp: true, cpu, threads: setup.cores(), ..MemcachedOpts::default() };
+                Program::Real(Server::memcached(&pair.server, opts)?)
+            }
+            App::Nginx => {
+                let workers = if setup.worker_each { CONNECTIONS } else { setup.cores() };
+                Program::Real(Server::nginx(&pair.server, NginxOpts { cpu, workers, ..NginxOpts::default() })?)
+            }
+        };
+        let mut rig = Self { background: None, server, pair, app, cores: setup.cores(), tales };
+        // The client's own packets are received on its core, as on another machine.
+        let mask = |cpu: usize| format!("{:x}", 1_u64 << cpu);
+        rig.pair.client.write_sysfs("class/net/veth-c/queues/rx-0/rps_cpus", &mask(LOAD_CPU))?;
+        if let Some(cpu) = core(setup.receive) {
+            rig.pair.server.write_sysfs("class/net/veth-s/queues/rx-0/rps_cpus", &mask(cpu))?;
+        }
+        rig.schedule(setup.priority)?;
+        if let Some(cpu) = core(setup.background) {
+            let mut command = Command::new(&tales.program);
+            command.args(BACKGROUND);
+            rig.background = Some(ready(command, Some(cpu))?);
+        }
+        Ok(rig)
+    }
+
+    /// The server's process.
+    fn pid(&self) -> u32 {
+        match &self.server {
+            Program::Real(server) => server.pid(),
+            Program::Own(own) => own.0.id(),
+        }
+    }
+
+    /// The server's processes and ours, which are no other programs.
+    fn pids(&self) -> Vec<u32> {
+        let mut pids = match &self.server {
+            Program::Real(server) => server.pids(),
+            Program::Own(own) => vec![own.0.id()],
+        };
+        pids.extend(self.background.as_ref().map(|own| own.0.id()));
+        pids
+    }
+
+    /// Gives every thread of the server its priority; threads that it starts later have it from those.
+    fn schedule(&self, priority: Priority) -> anyhow::Result<()> {
+        let words: &[&str] = match priority {
+            Priority::Default => return Ok(()),
+            Priority::Nice => &["renice", "-n", "-20", "-p"],
+            Priority::RealTime => &["chrt", "-f", "-p", "1"],
+        };
+        for pid in self.pids() {
+            for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+                let mut command = Command::new(words[0]);
+                command.args(&words[1..]).arg(task.file_name()).stdin(Stdio::null());
+                let output = command.output().with_context(|| format!("cannot run {}", words[0]))?;
+                if !output.status.success() {
+                    bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The paper's requests to this server.
+    fn plan(&self, arrivals: Arrivals, per_s: f64, seed: u64, time: Duration) -> Plan {
+        let (target, protocol, workload) = match self.app {
+            App::NullRpc => {
+                let size = Workload { value_size: Size::Fixed(128), ..Workload::default() };
+                (Target::Tcp(SocketAddr::new(SERVER_V4, PORT).to_string()), Protocol::Echo, size)
+            }
+            App::Memcached => {
+                let keys = Workload {
+                    key_size: Size::Fixed(64),
+                    value_size: Size::Fixed(1024),
+                    sets: 0.1,
+                    ..Workload::default()
+                };
+                let address = SocketAddr::new(SERVER_V4, MemcachedOpts::default().port);
+                (Target::Udp(address.to_string()), Protocol::MemcachedText, keys)
+            }
+            App::Nginx => {
+                let address = SocketAddr::new(SERVER_V4, NginxOpts::default().port);
+                let page = Workload { path: "/page".into(), ..Workload::default() };
+                (Target::Tcp(address.to_string()), Protocol::Http1, page)
+            }
+        };
+        let mut plan = Plan::new(target, protocol);
+        plan.workload = workload;
+        plan.outstanding = match arrivals {
+            Arrivals::Closed(n) => n,
+            _ => 1024,
+        };
+        plan.arrivals = arrivals;
+        plan.rate = Rate::Constant(per_s);
+        plan.seed = seed;
+        plan.duration_ns = Some(time.as_nanos() as u64);
+        plan.connections = CONNECTIONS as u32;
+        plan.wait = if self.cores == 1 { Wait::Spin } else { Wait::Sleep };
+        plan.receive = Receive::Eager;
+        plan.stamps = false;
+        plan.pin = false;
+        plan.max_samples = 1;
+        plan.max_sends = 1;
+        plan.task = "lab-client".to_owned();
+        plan
+    }
+
+    /// A closed loop that keeps the server busy, recorded into `run` for `time`.
+    pub fn saturate(&self, time: Duration, run: &Path) -> anyhow::Result<Served> {
+        self.recorded(&self.plan(Arrivals::Closed(OUTSTANDING), 1.0, 1, Duration::from_secs(30)), time, run)
+    }
+
+    /// Poisson arrivals, recorded into `run` for `time`.
+    pub fn load(&self, per_s: f64, seed: u64, time: Duration, run: &Path) -> anyhow::Result<Served> {
+        self.recorded(&self.plan(Arrivals::EXPONENTIAL, per_s, seed, Duration::from_secs(30)), time, run)
+    }
+
+    /// Runs the load from before the recording begins until after it has ended.
+    fn recorded(&self, plan: &Plan, time: Duration, run: &Path) -> anyhow::Result<Served> {
+        let prepared = self.pair.client.run(|| {
+            if self.cores == 1 {
+                pin_thread(LOAD_CPU)?;
+            } else {
+                become_client()?;
+            }
+            anyhow::Ok(Driver::prepare(plan.clone())?)
+        })??;
+        let driver = prepared.go(0);
+        std::thread::sleep(WARM);
+        let _ = std::fs::remove_dir_all(run);
+        let mut command = Command::new(&self.tales.tailsight);
+        command.args(["record", "--pid", &self.pid().to_string(), "--duration", &format!("{}ms", time.as_millis())]);
+        command.arg("--out").arg(run).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut recorder = Own(spawn_tied(command, None, Signal::SIGKILL)?);
+        let ours = [self.pids(), vec![recorder.0.id()]].concat();
+        let words = recorder.0.stderr.take().context("the recorder's stderr")?;
+        let mut said = Vec::new();
+        let mut lines = BufReader::new(words).lines();
+        let began = loop {
+            match lines.next() {
+                Some(Ok(line)) if line.contains("recording for") => break (Instant::now(), driver.progress()),
+                Some(Ok(line)) => said.push(line),
+                _ => bail!("tailsight record did not begin: {}", said.join("; ")),
+            }
+        };
+        let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, core_times(SERVER_CPU)?);
+        std::thread::sleep(time.saturating_sub(Duration::from_millis(20)));
+        let (now, progress) = (Instant::now(), driver.progress());
+        let stolen = (stolen_s()? - stolen) / (now - began.0).as_secs_f64();
+        let others = Others::now(&ours)?.since(&others)? + stolen;
+        let after = core_times(SERVER_CPU)?;
+        let busy = 1.0 - (after.1 - before.1) as f64 / ((after.0 - before.0) as f64).max(1.0);
+        if progress.ended {
+            bail!("the load ended by itself: {:?}", driver.wait().complaints);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = recorder.0.try_wait()? {
+                break status;
+            }
+            self.tales.check()?;
+            if Instant::now() > deadline {
+                bail!("tailsight record did not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        said.extend(lines.map_while(Result::ok));
+        drop(driver.stop());
+        if !status.success() {
+            bail!("tailsight record ended with {status}: {}", said.join("; "));
+        }
+        let replies = progress.answered - began.1.answered;
+        Ok(Served { per_s: replies as f64 / (now - began.0).as_secs_f64(), others, busy })
+    }
+}
+
+/// Stolen time of all cores since boot, s.
+fn stolen_s() -> anyhow::Result<f64> {
+    let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    // cpu user nice system idle iowait irq softirq steal
+    let ticks = text.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
+    let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
+    Ok(ticks.context("/proc/stat does not begin with the sum of all cores")? / ticks_per_s)
+}
+
+/// The core of a place.
+fn core(place: Place) -> Option<usize> {
+    match place {
+        Place::Absent => None,
+        Place::ServerCore => Some(SERVER_CPU),
+        Place::OtherCore => Some(LOAD_CPU),
+    }
+}
+
+/// Starts a program of ours and waits until it says that it is ready.
+fn ready(mut command: Command, cpu: Option<usize>) -> anyhow::Result<Own> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut own = Own(spawn_tied(command, cpu, Signal::SIGKILL)?);
+    let out = own.0.stdout.take().context("the program's stdout")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    if !line.starts_with("ready") {
+        bail!("a program of ours did not begin; it said `{}`", line.trim());
+    }
+    Ok(own)
+}
