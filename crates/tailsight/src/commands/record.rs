@@ -1,5 +1,6 @@
 //! `tailsight record`: records a running server into a run directory.
 
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, TxStamps, Until};
@@ -79,7 +80,10 @@ fn selector(args: &Record) -> Selector {
     if let Some(pid) = args.pid {
         Selector::Pid(pid)
     } else if let Some(comm) = &args.comm {
-        Selector::Comm(comm.clone())
+        Selector::Comm(match comm.to_str() {
+            Some(text) => text.to_owned(),
+            None => tailsight_units::name::from_bytes(comm.as_bytes()),
+        })
     } else if let Some(path) = &args.cgroup {
         Selector::Cgroup(path.clone())
     } else if let Some(port) = args.port {
