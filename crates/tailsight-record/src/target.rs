@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tailsight_units::name;
+use tailsight_units::{Untrusted, name};
 
 use crate::error::Error;
 use crate::procfs::{self, Process, Socket};
@@ -76,7 +76,7 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
             if process.kernel {
                 return Err(Error::NoTarget {
                     tried: selector.to_string(),
-                    why: format!("{} is a kernel thread", process.comm),
+                    why: format!("{} is a kernel thread", Untrusted(&process.comm)),
                     next: "give the pid of a server process".into(),
                 });
             }
@@ -134,7 +134,7 @@ fn no_such_comm(selector: &Selector, name: &str, all: &[Process]) -> Error {
 /// A name for a shell: in quotes where it holds more than letters and the like.
 fn shell_word(text: &str) -> String {
     let plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-/:,+@=".contains(c));
-    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if plain { text.to_owned() } else { format!("'{}'", Untrusted(text.replace('\'', r"'\''"))) }
 }
 
 /// Whether a name is the given one as the kernel cuts it: at 15 bytes, also inside a character.

@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
     let mut run = Run::open(path)?;
     let analysis = Analysis::of(&mut run)?;
     for why in &run.partial {
-        eprintln!("note: partial run: {why}");
+        say!("note: partial run: {why}");
     }
     Ok(Opened { run, analysis })
 }
@@ -240,7 +240,7 @@ pub fn diagnose_against(
 pub fn verdict(diagnosis: &Diagnosis) -> Verdict {
     match &diagnosis.not_available {
         Some(why) => {
-            eprintln!("tailsight: {why}");
+            say!("tailsight: {why}");
             Verdict::NotAvailable
         }
         None => Verdict::Done,

@@ -45,7 +45,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         progress.show(p);
     })?;
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&outcome.meta)? + "\n"))?;
+        terminal::print_json(&outcome.meta)?;
     } else {
         let run = args.out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style());
@@ -59,7 +59,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         terminal::print(&text)?;
     }
     if let Some(error) = outcome.error {
-        eprintln!("tailsight: {error}");
+        say!("tailsight: {error}");
         return Ok(Verdict::Failed);
     }
     Ok(Verdict::Done)
