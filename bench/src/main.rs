@@ -7,6 +7,8 @@
 //! is but one could not be judged, because something else used the machine. Servers, namespaces,
 //! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of this repository, run from its scripts")]
+
 mod analysis;
 mod case_study;
 mod client;

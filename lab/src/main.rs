@@ -2,6 +2,8 @@
 //! in us or, with `--json`, one object a workload with times in ns. `lab run`: scenarios with known causes, judged, see [`run`].
 //! Exit 0 done, 1 failed, 2 usage; `run` also 4 and 130.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of this repository, run from its scripts")]
+
 mod run;
 
 use std::io::Write;

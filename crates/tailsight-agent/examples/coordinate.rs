@@ -2,6 +2,8 @@
 //!
 //! `coordinate TOKEN_FILE TARGET PROTOCOL RATE SECONDS SAMPLING AGENT…`, each agent as it printed itself.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::time::Duration;
 
 use tailsight_agent::coordinator::{self, Credentials, Options};

@@ -3,6 +3,8 @@
 //! In: nothing; it makes 200,000 messages (unless told) with 12 parts each over 400 owners. Out: ms of five diagnoses, whole
 //! and without the bootstrap, on stdout.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::time::Instant;
 
 use tailsight_diagnose::rows::bootstrap::SplitMix;

@@ -1,6 +1,7 @@
 //! What can go wrong in a diagnosis; each error says what was tried, on what, and what to do next.
 
 use tailsight_lifetime::Leg;
+use tailsight_units::Untrusted;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +44,7 @@ pub enum Error {
         advice: String,
     },
     /// No message has the leg complete: there is nothing to diagnose.
-    #[error("no message of {app} has its {} leg complete ({reasons}): {advice}", .leg.name())]
+    #[error("no message of {} has its {} leg complete ({reasons}): {advice}", Untrusted(app), .leg.name())]
     NoMessages {
         /// The application.
         app: String,
@@ -65,7 +66,7 @@ pub enum Error {
         slowest: String,
     },
     /// The run has nothing that the ideal of a server could be computed from: N/A, not a failure.
-    #[error("N/A: no ideal for {app}: {why}")]
+    #[error("N/A: no ideal for {}: {why}", Untrusted(app))]
     NoIdeal {
         /// The application.
         app: String,

@@ -1,6 +1,8 @@
 //! Prints the host report of this machine as a table, or as JSON with `--json`; `-p PID` adds a process.
 //!
 //! In: the live host. Out: text on stdout.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 #![warn(missing_docs)]
 
 use tailsight_host::{HostReport, Root};

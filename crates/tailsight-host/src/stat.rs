@@ -6,10 +6,10 @@ use std::str::FromStr;
 /// A line of `/proc/PID/stat`: `pid (comm) state ppid …`. The name may hold spaces, parentheses, and bytes that are no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    text: String,
-    /// Where the parentheses of the name are.
-    open: usize,
-    close: usize,
+    pid: String,
+    comm: String,
+    /// What follows the name.
+    rest: String,
 }
 
 impl Stat {
@@ -26,33 +26,35 @@ impl Stat {
     }
 
     fn read(path: &str) -> Option<Self> {
-        Self::parse(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+        Self::parse(std::fs::read(path).ok()?)
     }
 
-    /// Of the file's text; `None` for what is no such line.
+    /// Of the file's bytes; `None` for what is no such line.
     #[must_use]
-    pub fn parse(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
-        let (open, close) = (text.find('(')?, text.rfind(')')?);
-        (open < close).then_some(Self { text, open, close })
+    pub fn parse(bytes: impl AsRef<[u8]>) -> Option<Self> {
+        let bytes = bytes.as_ref();
+        let (open, close) = (bytes.iter().position(|b| *b == b'(')?, bytes.iter().rposition(|b| *b == b')')?);
+        let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        let comm = tailsight_units::name::from_bytes(bytes.get(open + 1..close)?);
+        Some(Self { pid: text(&bytes[..open]), comm, rest: text(&bytes[close + 1..]) })
     }
 
     /// The process' or the thread's id.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.text[..self.open].trim().parse().ok()
+        self.pid.trim().parse().ok()
     }
 
-    /// Its name.
+    /// Its name, as [`tailsight_units::name`] writes its bytes.
     #[must_use]
     pub fn comm(&self) -> &str {
-        &self.text[self.open + 1..self.close]
+        &self.comm
     }
 
     /// A field by its number, from 3 (the state) on.
     #[must_use]
     pub fn field<T: FromStr>(&self, number: usize) -> Option<T> {
-        self.text[self.close + 1..].split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+        self.rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
     }
 
     /// `R`, `S`, `Z` …
@@ -101,6 +103,13 @@ mod tests {
         let cut = Stat::parse("42 (a) S 1").unwrap();
         assert_eq!((cut.parent(), cut.started()), (Some(1), None));
         assert!(Stat::parse("42 (a)").unwrap().is_zombie() && Stat::parse("42 (a) Z 1").unwrap().is_zombie());
+    }
+
+    /// The kernel cuts a name at 15 bytes, also inside a character: such a process was invisible to `record`.
+    #[test]
+    fn a_name_that_is_no_text_is_read_without_loss() {
+        let stat = Stat::parse(b"42 (\xe3\x82\xb5\xe3\x83) \xff) S 7 42 42 0 -1").unwrap();
+        assert_eq!((stat.comm(), stat.state(), stat.parent()), (r"サ\xe3\x83) \xff", Some('S'), Some(7)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::{Fact, HostReport, Setting};
 use std::fmt::Write as _;
+use tailsight_units::Untrusted;
 
 mod sections;
 
@@ -65,7 +66,7 @@ impl Table {
     fn row(&mut self, mark: Mark, label: &str, text: &str) {
         let indent = 4 + LABEL.max(label.chars().count() + 2);
         let lines = wrap(text, self.width - indent);
-        let mark = self.mark(mark);
+        let (mark, label) = (self.mark(mark), Untrusted(label));
         for (i, line) in lines.iter().enumerate() {
             let _ = match i {
                 0 => writeln!(self.out, "  {mark} {label:<w$}{line}", w = indent - 4),
@@ -88,7 +89,7 @@ impl Table {
     /// A setting in full: value, why, and the commands.
     fn advice(&mut self, mark: Mark, s: &Setting) {
         let mark = self.mark(mark);
-        let title = self.paint("1", &s.title);
+        let title = self.paint("1", &Untrusted(&s.title).to_string());
         let value = wrap(&s.value, self.width.saturating_sub(6 + s.title.chars().count()).max(20));
         let _ = writeln!(self.out, "  {mark} {title}  {}", value.join(&format!("\n{:8}", "")));
         for line in wrap(&s.why, self.width - 6) {
@@ -97,7 +98,7 @@ impl Table {
         for (label, code, commands) in [("change", "36", &s.change), ("undo", "2", &s.undo)] {
             for (i, command) in commands.iter().enumerate() {
                 let label = if i == 0 { label } else { "" };
-                let command = self.paint(code, command);
+                let command = self.paint(code, &Untrusted(command).to_string());
                 let _ = writeln!(self.out, "      {label:<8}{command}");
             }
         }
@@ -119,6 +120,8 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     // Not split_whitespace: a no-break space keeps an item together.
     for word in text.split([' ', '\n', '\t']).filter(|w| !w.is_empty()).flat_map(|w| cut(w, width)) {
+        // Names of devices and processes are anybody's.
+        let word = Untrusted(word).to_string();
         let word = word.as_str();
         let last = lines.last_mut().expect("there is always a line");
         if last.is_empty() {

@@ -5,6 +5,8 @@
 //! Every name of a task that is not the lab's own or the kernel's becomes `task-N`, sockets that are not the server's
 //! are left out, and the kernel's build name goes: a run shows nothing else of the machine than its processor.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! Prints the legs of a run, and the path of the median and the slowest message of each, span by span: `paths RUN`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use tailsight_lifetime::*;
 fn main() {
     let t0 = std::time::Instant::now();

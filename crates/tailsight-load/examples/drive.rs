@@ -3,6 +3,8 @@
 //! `drive TARGET PROTOCOL RATE SECONDS [NAME=VALUE…]`, names: arrivals, workload (`|` for `;`), connections, outstanding,
 //! burst, over (connections), threads, sampling, stamps, wait, receive, pin, seed, cpus, trust (anyone). Times in µs.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::sync::atomic::AtomicBool;
 
 use tailsight_load::{BurstOver, Plan, Receive, Sample, Trust, run};

@@ -4,6 +4,8 @@
 //! In: a folder. Out: `figure-1.svg` to `figure-4.svg` there, CCDFs with the latency in us and the share of the requests above it
 //! on a log axis; the comparison on standard output. Service takes 50 us in all of them, as in the paper.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::error::Error;
 use std::path::Path;
 

@@ -4,6 +4,8 @@
 //! file, the first 200,000 requests of the series are written to it, `ARRIVAL SERVICE` in ns a line, and the mean and p99
 //! that FIFO gives them are printed, for `scripts/queue-peers.py` to run simulators from PyPI on the same.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::io::Write as _;
 use std::time::Instant;
 

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tailsight_host::Stat;
 use tailsight_trace::FlowKey;
 use tailsight_trace::tables::{SocketRow, TaskRow};
+use tailsight_units::name;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Process {
     pub pid: u32,
     /// Parent's process id.
     pub parent: u32,
-    /// Command name.
+    /// Command name, as [`tailsight_units::name`] writes its bytes.
     pub comm: String,
     /// A kernel thread (kthreadd or its child).
     pub kernel: bool,
@@ -84,7 +85,18 @@ pub fn threads(pid: u32) -> Vec<u32> {
 
 /// The control group of a process; empty when that cannot be read.
 pub fn cgroup(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().and_then(|text| parse_cgroup(&text)).unwrap_or_default()
+    let text = fs::read(format!("/proc/{pid}/cgroup")).ok().map(|bytes| path_text(&bytes));
+    text.and_then(|text| parse_cgroup(&text)).unwrap_or_default()
+}
+
+/// Lines with paths as text: each line without loss.
+fn path_text(bytes: &[u8]) -> String {
+    bytes.split(|b| *b == b'\n').map(name::from_bytes).collect::<Vec<_>>().join("\n")
+}
+
+/// The name in a comm file, which ends with a line feed of the kernel's.
+fn comm_of_file(bytes: &[u8]) -> String {
+    name::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
 }
 
 /// Parses /proc/PID/cgroup: the group of version 2 (`0::`) where it says more than the root, else that of the hierarchy of
@@ -114,8 +126,8 @@ pub fn tasks(is_target: impl Fn(u32) -> bool) -> Vec<TaskRow> {
             let comm = if tid == process.pid {
                 process.comm.clone()
             } else {
-                match fs::read_to_string(format!("/proc/{}/task/{tid}/comm", process.pid)) {
-                    Ok(comm) => comm.trim_end_matches('\n').to_owned(),
+                match fs::read(format!("/proc/{}/task/{tid}/comm", process.pid)) {
+                    Ok(bytes) => comm_of_file(&bytes),
                     Err(_) => continue,
                 }
             };
@@ -273,6 +285,32 @@ mod tests {
         assert!(killed.is_ok() && waited.is_ok());
         assert_eq!(found.iter().map(|p| p.pid).collect::<Vec<_>>(), [std::process::id(), child.id()]);
         assert!(found[0].started <= found[1].started && found[0].started > 0, "{found:?}");
+    }
+
+    /// A thread whose name the kernel had cut inside a character was none of the host's: as a cause it was `tid N`.
+    #[test]
+    fn a_thread_whose_name_is_no_text_is_there_with_its_bytes() {
+        let bytes = b"wrk-\xe3\x82\xb5\xe3\x83\xbc\xe3\x83\n\xff";
+        let (send, tid) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut name = bytes.to_vec();
+            name.push(0);
+            // SAFETY: a name that ends with a zero byte, for the calling thread.
+            let rc = unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            // SAFETY: no arguments.
+            send.send((rc, unsafe { libc::gettid() })).unwrap();
+            let _ = wait.recv();
+        });
+        let (rc, tid) = tid.recv().unwrap();
+        let me = std::process::id();
+        let found = tasks(|pid| pid == me).into_iter().find(|t| t.tid == tid.cast_unsigned());
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(rc, 0);
+        let found = found.expect("the thread is listed");
+        assert_eq!(found.comm, r"wrk-サー\xe3\x83\x0a\xff");
+        assert_eq!(name::to_bytes(&found.comm), bytes);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tailsight_units::{Untrusted, name};
+
 use crate::error::Error;
 use crate::procfs::{self, Process, Socket};
 
@@ -13,7 +15,8 @@ use crate::procfs::{self, Process, Socket};
 pub enum Selector {
     /// `-p PID`: that process, its threads and its descendants.
     Pid(u32),
-    /// `--comm NAME`: every process of that command name, and descendants.
+    /// `--comm NAME`: every process of that command name, and descendants. The name is as [`tailsight_units::name`] writes it, or
+    /// the bytes themselves where they are text.
     Comm(String),
     /// `--cgroup PATH`: every process in that cgroup and those below it.
     Cgroup(PathBuf),
@@ -73,7 +76,7 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
             if process.kernel {
                 return Err(Error::NoTarget {
                     tried: selector.to_string(),
-                    why: format!("{} is a kernel thread", process.comm),
+                    why: format!("{} is a kernel thread", Untrusted(&process.comm)),
                     next: "give the pid of a server process".into(),
                 });
             }
@@ -81,7 +84,7 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
         }
         Selector::Comm(name) => {
             let found: Vec<u32> =
-                all.iter().filter(|p| p.comm == *name && p.pid != me && !p.kernel).map(|p| p.pid).collect();
+                all.iter().filter(|p| is_called(p, name) && p.pid != me && !p.kernel).map(|p| p.pid).collect();
             if found.is_empty() {
                 return Err(no_such_comm(selector, name, &all));
             }
@@ -100,26 +103,43 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
 
 /// A thread id given as a pid: the process it belongs to.
 fn thread_group(tid: u32) -> Option<Process> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    // The first line is a name, of any bytes.
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
     let tgid = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()?;
     procfs::process(tgid)
+}
+
+/// Whether a process has that name: its bytes are the ones given, or the ones that the given text stands for.
+fn is_called(process: &Process, name: &str) -> bool {
+    process.comm == name || process.comm == name::from_bytes(name.as_bytes())
 }
 
 fn no_such_comm(selector: &Selector, name: &str, all: &[Process]) -> Error {
     let lower = name.to_lowercase();
     let near: BTreeSet<&str> = all
         .iter()
-        .filter(|p| {
-            !p.kernel && (p.comm.to_lowercase().contains(&lower) || (name.len() > 15 && name.starts_with(&p.comm)))
-        })
+        .filter(|p| !p.kernel && (p.comm.to_lowercase().contains(&lower) || (name.len() > 15 && is_cut(name, &p.comm))))
         .map(|p| p.comm.as_str())
         .collect();
     let next = if near.is_empty() {
-        "command names are at most 15 characters; `ps -e -o comm` lists them, --port PORT chooses by port".to_owned()
+        "command names are at most 15 bytes; `ps -e -o comm` lists them, --port PORT chooses by port".to_owned()
     } else {
-        format!("did you mean --comm {}?", near.into_iter().collect::<Vec<_>>().join(" or --comm "))
+        let near: Vec<String> = near.into_iter().map(shell_word).collect();
+        format!("did you mean --comm {}?", near.join(" or --comm "))
     };
     Error::NoTarget { tried: selector.to_string(), why: "no process has that command name".into(), next }
+}
+
+/// A name for a shell: in quotes where it holds more than letters and the like.
+fn shell_word(text: &str) -> String {
+    let plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-/:,+@=".contains(c));
+    if plain { text.to_owned() } else { format!("'{}'", Untrusted(text.replace('\'', r"'\''"))) }
+}
+
+/// Whether a name is the given one as the kernel cuts it: at 15 bytes, also inside a character.
+fn is_cut(given: &str, comm: &str) -> bool {
+    given.as_bytes().starts_with(&name::to_bytes(comm))
 }
 
 fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
@@ -253,6 +273,35 @@ mod tests {
         assert!(!server_ports(&[std::process::id()]).contains(&asks.local_addr().unwrap().port()));
         assert_eq!(given_ports("32768\t60999\n"), 32768..61_000);
         assert!(given_ports("").is_empty());
+    }
+
+    /// `--comm` found none of these, and `-p` refused them.
+    #[test]
+    fn a_process_whose_name_is_no_text_is_found_by_its_bytes_its_text_and_its_id() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        // Fifteen bytes of a longer name, the last ones the begin of a character.
+        let whole = "l遅延テスト";
+        let file = dir.path().join(std::ffi::OsStr::from_bytes(whole.as_bytes()));
+        tailsight_testing::copy_program("/bin/sleep", &file);
+        let mut child = std::process::Command::new(&file).arg("60").spawn().unwrap();
+        let pid = child.id();
+        let begun = std::time::Instant::now();
+        while procfs::process(pid).is_none_or(|p| !p.comm.starts_with("l遅")) && begun.elapsed().as_secs() < 10 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let comm = procfs::process(pid).map(|p| p.comm);
+        let found: Vec<_> =
+            [Selector::Pid(pid), Selector::Comm(comm.clone().unwrap_or_default())].iter().map(processes).collect();
+        let suggested = processes(&Selector::Comm(whole.into()));
+        let (killed, waited) = (child.kill(), child.wait());
+        assert!(killed.is_ok() && waited.is_ok());
+        assert_eq!(comm.as_deref(), Some(r"l遅延テス\xe3\x83"));
+        for found in found {
+            assert_eq!(found.unwrap(), (r"l遅延テス\xe3\x83".to_owned(), vec![pid]));
+        }
+        let error = suggested.unwrap_err().to_string();
+        assert!(error.contains("did you mean --comm 'l遅延テス\\xe3\\x83'?"), "{error}");
     }
 
     #[test]

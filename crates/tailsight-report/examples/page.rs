@@ -1,5 +1,7 @@
 //! Writes a report of a made-up run: `cargo run -p tailsight-report --example page -- FILE.html [MESSAGES]`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 

@@ -2,6 +2,8 @@
 //! `cargo run -p tailsight-report --example run -- RUN [FROM TO] [WIDTH] [FILE.html] [AGAINST]`. FROM and TO are quantiles of the
 //! focus. For looking at the output on small runs that the command line would refuse.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use tailsight_diagnose::{Facts, Inputs, Options, diagnose_with};
 use tailsight_lifetime::{Analysis, Leg};
 use tailsight_report::{html, terminal};

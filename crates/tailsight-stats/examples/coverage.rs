@@ -4,6 +4,8 @@
 //!
 //! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late|shared] [--only TEXT]`
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 #[path = "support/sim.rs"]
 mod sim;
 

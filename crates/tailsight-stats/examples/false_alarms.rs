@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p tailsight-stats --example false_alarms -- [--runs 2000] [--only TEXT]`
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use serde_json::json;
 use tailsight_stats::adf::{Lags, Trend, adf};
 use tailsight_stats::distributions::{Inverse, Lognormal, Pareto};

@@ -1,6 +1,8 @@
 //! The demo's situation without the recording: memcached pinned to core 0, first alone and then sharing it with nginx,
 //! loaded from core 1. In: nothing (root). Out: two tables of latency in us and how late the client itself was.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
+
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

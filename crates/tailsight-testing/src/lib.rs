@@ -5,6 +5,8 @@
 //! end. A test asks what it needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and
 //! skips; once it has begun, whatever fails is a failure of the test.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
+
 use std::fmt::Display;
 use std::panic::Location;
 use std::path::{Path, PathBuf};

@@ -271,13 +271,14 @@ impl Event {
         bytes[..8].copy_from_slice(&self.b.to_le_bytes());
         bytes[8..].copy_from_slice(&self.c.to_le_bytes());
         let end = bytes.iter().position(|&x| x == 0).unwrap_or(16);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+        tailsight_units::name::from_bytes(&bytes[..end])
     }
     /// `b` and `c` from text, cut to 15 bytes; the reverse of [`Event::text`].
     pub fn pack_text(text: &str) -> (u64, u64) {
         let mut bytes = [0u8; 16];
-        let n = text.len().min(15);
-        bytes[..n].copy_from_slice(&text.as_bytes()[..n]);
+        let name = tailsight_units::name::to_bytes(text);
+        let n = name.len().min(15);
+        bytes[..n].copy_from_slice(&name[..n]);
         let half = |r: std::ops::Range<usize>| bytes[r].iter().rev().fold(0u64, |acc, &x| acc << 8 | u64::from(x));
         (half(0..8), half(8..16))
     }

@@ -95,9 +95,9 @@ pub struct Record {
     /// The process, its threads and its descendants
     #[arg(short, long, value_name = "PID", group = "target")]
     pub pid: Option<u32>,
-    /// Every process of that command name
+    /// Every process of that command name; bytes that are no text as they are, or as \xNN
     #[arg(long, value_name = "NAME", group = "target")]
-    pub comm: Option<String>,
+    pub comm: Option<std::ffi::OsString>,
     /// Every process of that cgroup and those below it
     #[arg(long, value_name = "PATH", group = "target")]
     pub cgroup: Option<PathBuf>,

@@ -1,5 +1,8 @@
 //! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
 
+#[macro_use]
+mod terminal;
+
 mod cli;
 mod cli_agent;
 mod cli_fix;
@@ -8,7 +11,6 @@ mod cli_load;
 mod commands;
 mod pipeline;
 mod stop;
-mod terminal;
 
 use std::process::ExitCode;
 
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
         Ok(Verdict::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tailsight: {error:#}");
+            say!("tailsight: {error:#}");
             ExitCode::from(1)
         }
     }

@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
     let mut run = Run::open(path)?;
     let analysis = Analysis::of(&mut run)?;
     for why in &run.partial {
-        eprintln!("note: partial run: {why}");
+        say!("note: partial run: {why}");
     }
     Ok(Opened { run, analysis })
 }
@@ -161,10 +161,10 @@ fn limiting_hooks(run: &Run) -> Vec<String> {
 /// are to be run here and now.
 fn cgroup(meta: &tailsight_trace::RunMeta) -> Option<String> {
     let pid = meta.target.pids.first()?;
-    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let comm = tailsight_host::Stat::of_process(*pid)?.comm().to_owned();
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = text.lines().find_map(|l| l.strip_prefix("0::"))?;
-    (comm.trim() == meta.target.app && path != "/").then(|| path.to_owned())
+    (comm == meta.target.app && path != "/").then(|| path.to_owned())
 }
 
 /// So many messages were on their way while events were lost that the slice cannot be judged: the slowest are the likeliest
@@ -240,7 +240,7 @@ pub fn diagnose_against(
 pub fn verdict(diagnosis: &Diagnosis) -> Verdict {
     match &diagnosis.not_available {
         Some(why) => {
-            eprintln!("tailsight: {why}");
+            say!("tailsight: {why}");
             Verdict::NotAvailable
         }
         None => Verdict::Done,

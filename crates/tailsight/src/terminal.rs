@@ -1,11 +1,17 @@
-//! What the terminal can do: colours, width; and the progress line on standard error.
+//! What the terminal can do: colours, width; everything that is written to standard output and standard error; and the progress
+//! line on standard error.
+//!
+//! Nothing else in this program prints (clippy's `print_stdout` and `print_stderr` see to it): a standard error that is closed or
+//! full is no reason to end a recording, and no text from outside reaches a terminal with characters that it acts on.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tailsight_record::{Progress, Until};
 use tailsight_report::terminal::Style;
+use tailsight_units::{Untrusted, untrusted};
 
 /// How results are to look on standard output.
 pub fn style() -> Style {
@@ -27,10 +33,28 @@ fn width(tty: bool) -> usize {
 
 /// Writes to standard output; a closed pipe is an error that `main` takes as the end.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write_out(&untrusted::lines(text, style().color))
+}
+
+/// Writes a value as JSON to standard output.
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    write_out(&(untrusted::json(&serde_json::to_string_pretty(value)?) + "\n"))
+}
+
+fn write_out(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Writes a line to standard error, formatted as by `format!`. Nobody may be reading there: that is no error.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::terminal::say(&format!("{}\n", format_args!($($words)*))) };
+}
+
+/// Writes to standard error, for [`say!`] and for what ends without a line feed.
+pub fn say(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(untrusted::lines(text, false).as_bytes()).and_then(|()| err.flush());
 }
 
 /// The progress of a recording, on standard error: a bar on a terminal, two lines elsewhere.
@@ -74,9 +98,10 @@ impl Recording {
         match progress {
             Progress::Loading { app, pids, ports } => {
                 let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-                let who = if pids.is_empty() { app } else { format!("{app} ({})", processes(&pids)) };
+                let app = Untrusted(app);
+                let who = if pids.is_empty() { app.to_string() } else { format!("{app} ({})", processes(&pids)) };
                 let place = if ports.is_empty() { String::new() } else { format!(", port {ports}") };
-                eprintln!("target: {who}{place}");
+                say!("target: {who}{place}");
             }
             Progress::Recording { elapsed, events, lost, messages } => {
                 let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
@@ -95,7 +120,7 @@ impl Recording {
                     None => format!("{events} events{lost}"),
                 });
                 if !self.said && self.bar.is_hidden() {
-                    eprintln!("recording {}", self.length());
+                    say!("recording {}", self.length());
                 }
                 self.said = true;
             }

@@ -4,6 +4,8 @@
 //! and a name with characters that cannot be shown fills nothing. A value that the run does not know is shown as a word in
 //! capitals, with how to find it.
 
+use tailsight_units::name;
+
 /// The values of one cause.
 #[derive(Default)]
 pub struct Fill<'a> {
@@ -95,7 +97,7 @@ impl Fill<'_> {
         let unknown = |word: &'static str, how: &'static str| Value::Unknown(word, how);
         match key {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
-            "comm" => printable(self.base).map(quote).into(),
+            "comm" => printable(self.base).map(quote_name).into(),
             "threads" => self.threads(),
             "key" => Value::Known(file_name(self.base)),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
@@ -132,8 +134,11 @@ impl Fill<'_> {
     /// A shell's command that prints the threads of the cause's process; of several, of those that are called so.
     fn threads(&self) -> Value {
         let named = |what: &str, field: u8| {
-            let name = printable(self.base).map(quote)?;
-            Some(format!("grep -lsFx -e {name} /proc/[0-9]*/{what}comm | cut -d/ -f{field}"))
+            let name = printable(self.base)?;
+            // Bytes that are no text are found by a grep that looks at bytes.
+            let locale = if is_text(name) { "" } else { "LC_ALL=C " };
+            let name = quote_name(name);
+            Some(format!("{locale}grep -lsFx -e {name} /proc/[0-9]*/{what}comm | cut -d/ -f{field}"))
         };
         match self.who {
             Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
@@ -210,6 +215,22 @@ pub fn quote(text: &str) -> String {
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
+}
+
+/// Whether a name's bytes are its text.
+fn is_text(text: &str) -> bool {
+    name::to_bytes(text) == text.as_bytes()
+}
+
+/// A task's name for a shell: its bytes, where they are no text by way of printf.
+fn quote_name(text: &str) -> String {
+    if is_text(text) {
+        return quote(text);
+    }
+    let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:,+@= ".contains(&byte);
+    let bytes = name::to_bytes(text).into_iter();
+    let octal = |byte| if safe(byte) { char::from(byte).to_string() } else { format!("\\0{byte:03o}") };
+    format!("\"$(printf %b '{}')\"", bytes.map(octal).collect::<String>())
 }
 
 /// A name as a part of a file's name.
@@ -305,6 +326,28 @@ mod tests {
             text(&fill, "{threads}", None),
             "grep -lsFx -e 'lto cgu.01' /proc/[0-9]*/task/[0-9]*/comm | cut -d/ -f5"
         );
+    }
+
+    /// The kernel cuts names inside a character: the command is to find such a thread, and no other.
+    #[test]
+    fn a_name_that_is_no_text_is_matched_by_its_bytes() {
+        let bytes = b"-l'\xe3\x82\xb5 %s\xe3\x83";
+        let comm = name::from_bytes(bytes);
+        let fill = Fill { who: None, name: &comm, base: &comm, ..none() };
+        let words = text(&fill, "printf %s {comm}", None);
+        let out = std::process::Command::new("sh").args(["-c", &words]).output().unwrap();
+        assert_eq!(out.stdout, bytes, "{words}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [&bytes[..], b"\n"].concat()).unwrap();
+        let find =
+            text(&fill, "{threads}", None).replace("/proc/[0-9]*/task/[0-9]*/comm", &file.path().display().to_string());
+        let found = |command: &str| {
+            let out = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
+            out.stdout.iter().filter(|b| **b == b'\n').count()
+        };
+        assert_eq!(found(&find.replace("| cut -d/ -f5", "")), 1, "{find}");
+        std::fs::write(file.path(), b"-l'\xe3\x82\xb5 %s\xe3\x82\n").unwrap();
+        assert_eq!(found(&find.replace("| cut -d/ -f5", "")), 0, "another name: {find}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Target {
         let tids = root.names(&format!("/proc/{pid}/task"));
         Target {
             pid,
-            comm: root.text(&format!("/proc/{pid}/comm")).unwrap_or_default(),
+            comm: root.bytes(&format!("/proc/{pid}/comm")).map(|b| comm(&b)).unwrap_or_default(),
             threads: tids.iter().filter_map(|t| thread(root, pid, t.parse().ok()?)).collect(),
             swapped_kib: status_field(&status, "VmSwap").and_then(|v| v.split_whitespace().next()?.parse().ok()),
         }
@@ -66,6 +66,11 @@ impl Target {
     }
 }
 
+/// The name in a comm file, which ends with a line feed of the kernel's.
+fn comm(bytes: &[u8]) -> String {
+    tailsight_units::name::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
+}
+
 fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key).map(|(_, v)| v.trim())
 }
@@ -73,7 +78,7 @@ fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
 fn thread(root: &Root, pid: u32, tid: u32) -> Option<Thread> {
     let dir = format!("/proc/{pid}/task/{tid}");
     let status = root.text(&format!("{dir}/status")).ok()?;
-    let stat = crate::Stat::parse(root.text(&format!("{dir}/stat")).ok()?)?;
+    let stat = crate::Stat::parse(root.bytes(&format!("{dir}/stat")).ok()?)?;
     Some(Thread {
         tid,
         cpus_allowed: cpu_list(status_field(&status, "Cpus_allowed_list")?),

@@ -9,6 +9,7 @@ use tailsight_measure::slo::Highest;
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, report::Against};
 use tailsight_stats::method::IntervalMethod;
+use tailsight_units::Untrusted;
 
 use crate::terminal::Style;
 use crate::units::{count, counted, duration, percent};
@@ -505,7 +506,7 @@ struct Text {
 impl Text {
     fn line(&mut self, text: &str, code: &str) {
         // Names of hosts and agents, and what servers answer, come from others.
-        let clean: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let clean = Untrusted(text).to_string();
         let clean = clean.trim_end();
         if self.style.color && !code.is_empty() && !clean.is_empty() {
             self.out += &format!("\x1b[{code}m{clean}\x1b[0m");

@@ -7,6 +7,7 @@ use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::ideal::{Ideal, Queues};
 use tailsight_measure::capacity::Calibration;
 use tailsight_queue::predict::Prediction;
+use tailsight_units::Untrusted;
 
 use super::text::{paint, wrap};
 use super::{Style, units};
@@ -53,7 +54,7 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     let (m, count) = (&ideal.model, units::count);
     let head = format!(
         "{}: {} messages, {} with a reply; the ideal of the same arrivals",
-        ideal.app,
+        Untrusted(&ideal.app),
         count(ideal.arrivals),
         count(ideal.complete)
     );

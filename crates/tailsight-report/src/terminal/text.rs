@@ -2,15 +2,13 @@
 //!
 //! Widths are counted in characters, one column each; ANSI sequences that [`paint`] added count as none.
 
+use tailsight_units::Untrusted;
+
 use super::Style;
 
-/// Text without control, bidirectional-override and zero-width characters: each becomes `?`.
+/// Text as [`Untrusted`] shows it.
 pub(super) fn clean(text: &str) -> String {
-    let hostile = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars().map(|c| if hostile(c) { '?' } else { c }).collect()
+    Untrusted(text).to_string()
 }
 
 /// The text between an SGR sequence and its reset when the style has colours.

@@ -1,14 +1,13 @@
 //! `agent`: generates load for a coordinator on another machine, within what its operator allows.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tailsight_agent::{Agent, Allow, Config, Identity, Policy, Token};
 
-use crate::Verdict;
 use crate::cli_agent::Agent as Args;
 use crate::stop::on_interrupt;
+use crate::{Verdict, terminal};
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
@@ -38,16 +37,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     })?;
     let stop = on_interrupt();
     if args.token_file.is_none() {
-        eprintln!("token: {}", token.reveal());
+        say!("token: {}", token.reveal());
     }
     say(&format!(
         "allows {allowed}; at most {} requests/s for {:?} over {} connections",
         args.max_rate, args.max_duration, args.max_connections
     ));
-    let mut out = std::io::stdout();
-    writeln!(out, "{}#{}", agent.address(), agent.fingerprint())
-        .and_then(|()| out.flush())
-        .context("print the agent's address")?;
+    terminal::print(&format!("{}#{}\n", agent.address(), agent.fingerprint())).context("print the agent's address")?;
     agent.serve(&stop, Arc::new(say))?;
     Ok(Verdict::Done)
 }
@@ -57,7 +53,5 @@ fn say(text: &str) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seconds = now.as_secs() % 86_400;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    // A log that nobody reads (`2>&-`) is no reason to end a load.
-    let _ =
-        writeln!(std::io::stderr(), "{hours:02}:{minutes:02}:{seconds:02}.{:03}Z agent: {text}", now.subsec_millis());
+    say!("{hours:02}:{minutes:02}:{seconds:02}.{:03}Z agent: {text}", now.subsec_millis());
 }

@@ -55,7 +55,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = stop::on_interrupt();
 
-    eprintln!("starting memcached and nginx on core {SERVER_CPU}, a load on both from core {LOAD_CPU}");
+    say!("starting memcached and nginx on core {SERVER_CPU}, a load on both from core {LOAD_CPU}");
     let pair = Pair::create("demo")?;
     let memcached = Server::memcached(
         &pair.server,
@@ -84,11 +84,11 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         let mut progress = terminal::Recording::new(Some(args.duration), None);
         let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
         if let Some(error) = &outcome.error {
-            eprintln!("tailsight: {error}");
+            say!("tailsight: {error}");
             return Ok(Verdict::Failed);
         }
         if stop.load(Ordering::Relaxed) {
-            eprintln!("interrupted: servers, namespaces and load are gone; {} holds what was recorded", run.display());
+            say!("interrupted: servers, namespaces and load are gone; {} holds what was recorded", run.display());
             return Ok(Verdict::Failed);
         }
         let opened = pipeline::open(&run)?;
@@ -98,13 +98,13 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
             Err(error) => return not_available_or(error),
         };
         match again(recording, &diagnosis.causes) {
-            Some(why) => eprintln!("{why}; recording once more ({} of {RECORDINGS})", recording + 1),
+            Some(why) => say!("{why}; recording once more ({} of {RECORDINGS})", recording + 1),
             None => break (outcome, opened, diagnosis, causes),
         }
         recording += 1;
     };
     for line in load.finish()?.lines() {
-        eprintln!("load: {line}");
+        say!("load: {line}");
     }
     let style = terminal::style();
     terminal::print(&record_summary(&outcome.meta, &style))?;

@@ -20,13 +20,13 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
         Ok((diagnosis, _)) => diagnosis,
         Err(error) => {
             for warning in &opened.run.meta.warnings {
-                eprintln!("note: {warning}");
+                say!("note: {warning}");
             }
             return not_available_or(error);
         }
     };
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
+        terminal::print_json(&diagnosis)?;
     } else {
         let style = terminal::style();
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
@@ -41,11 +41,11 @@ pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
     let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
     match error.downcast_ref::<Error>() {
         _ if lost => {
-            eprintln!("tailsight: {error}");
+            say!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }
         Some(Error::NotEnough { .. } | Error::NoMessages { .. }) => {
-            eprintln!("tailsight: {error}");
+            say!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }
         _ => Err(error),

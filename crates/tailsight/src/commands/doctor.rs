@@ -19,7 +19,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<Verdict> {
             Ok(hooks) => hooks.iter().map(hook_json).collect(),
             Err(e) => serde_json::json!({ "unknown": e.to_string() }),
         };
-        terminal::print(&(serde_json::to_string_pretty(&value)? + "\n"))?;
+        terminal::print_json(&value)?;
     } else {
         let style = terminal::style();
         let mut text = host.table(style.color, style.width);

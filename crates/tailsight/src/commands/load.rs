@@ -53,15 +53,15 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
     }
     if let Some(path) = &out {
         samples::write(&measurement, path)?;
-        eprintln!("{} samples: {}", measurement.rows.len(), path.display());
+        say!("{} samples: {}", measurement.rows.len(), path.display());
     }
     if let Some(path) = &args.html {
         std::fs::write(path, shown::page(&measurement))
             .map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
-        eprintln!("page: {}", path.display());
+        say!("page: {}", path.display());
     }
     if args.traffic.json {
-        terminal::print(&(serde_json::to_string_pretty(&measurement.report)? + "\n"))?;
+        terminal::print_json(&measurement.report)?;
     } else {
         terminal::print(&shown::terminal::measurement(&measurement.report, &terminal::style()))?;
     }

@@ -1,5 +1,6 @@
 //! `tailsight record`: records a running server into a run directory.
 
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, TxStamps, Until};
@@ -44,7 +45,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         progress.show(p);
     })?;
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&outcome.meta)? + "\n"))?;
+        terminal::print_json(&outcome.meta)?;
     } else {
         let run = args.out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style());
@@ -58,7 +59,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         terminal::print(&text)?;
     }
     if let Some(error) = outcome.error {
-        eprintln!("tailsight: {error}");
+        say!("tailsight: {error}");
         return Ok(Verdict::Failed);
     }
     Ok(Verdict::Done)
@@ -79,7 +80,10 @@ fn selector(args: &Record) -> Selector {
     if let Some(pid) = args.pid {
         Selector::Pid(pid)
     } else if let Some(comm) = &args.comm {
-        Selector::Comm(comm.clone())
+        Selector::Comm(match comm.to_str() {
+            Some(text) => text.to_owned(),
+            None => tailsight_units::name::from_bytes(comm.as_bytes()),
+        })
     } else if let Some(path) = &args.cgroup {
         Selector::Cgroup(path.clone())
     } else if let Some(port) = args.port {

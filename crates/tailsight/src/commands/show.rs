@@ -30,7 +30,7 @@ pub fn run(args: &Show) -> anyhow::Result<Verdict> {
     let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
     let shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
+        terminal::print_json(&shown)?;
     } else {
         terminal::print(&message_of(&shown, &diagnosis, &terminal::style()))?;
     }

@@ -40,7 +40,7 @@ impl Source {
             Err(error) => return Err(error.into()),
         };
         for agent in load.reports() {
-            eprintln!(
+            say!(
                 "agent {} ({} on {}, {} cores, {}): clock known to {:.1} us",
                 agent.agent,
                 agent.role,

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         return Err(error.into());
     }
     if args.traffic.json {
-        terminal::print(&(serde_json::to_string_pretty(&sweep)? + "\n"))?;
+        terminal::print_json(&sweep)?;
     } else {
         terminal::print(&shown::sweep(&sweep, &terminal::style()))?;
     }

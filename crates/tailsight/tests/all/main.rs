@@ -1,5 +1,7 @@
 //! The command line as a user meets it: bad input everywhere, live recordings of real servers where BPF is permitted.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests say what they measured")]
+
 mod agents_live;
 mod bad_input;
 mod fixes_live;
@@ -10,6 +12,7 @@ mod live;
 mod load_live;
 mod lost_nothing;
 mod nic_live;
+mod outputs;
 mod sent_live;
 mod support;
 mod waits_live;

@@ -13,7 +13,7 @@ use super::Here;
 use crate::terminal;
 
 fn print(value: &Value) -> anyhow::Result<()> {
-    terminal::print(&(serde_json::to_string_pretty(value)? + "\n"))
+    terminal::print_json(value)
 }
 
 fn of(cause: &Cause) -> Value {

@@ -4,7 +4,7 @@
 //! could be asked, 3 nothing that can be done here.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 
 use tailsight_diagnose::model::{Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
@@ -12,6 +12,7 @@ use tailsight_fix::{
     About, Applied, Error, FileStore, Identity, Known, Live, Outcome, Place, Plan, Put, System, default_folder,
 };
 use tailsight_trace::RunMeta;
+use tailsight_units::Untrusted;
 
 mod json;
 
@@ -47,7 +48,7 @@ fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
     let known = known(&opened.run.meta);
     let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
-        eprintln!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
+        say!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
         return Ok(Verdict::NotAvailable);
     };
     if args.shell {
@@ -122,7 +123,7 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> 
     }
     terminal::print(&out)?;
     if numbered.is_empty() {
-        eprintln!("tailsight: this run has {}", fixes(d));
+        say!("tailsight: this run has {}", fixes(d));
         return Ok(Verdict::NotAvailable);
     }
     Ok(Verdict::Done)
@@ -175,7 +176,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("tailsight: {error}");
+            say!("tailsight: {error}");
             return Ok(Verdict::NotAvailable);
         }
     };
@@ -190,15 +191,14 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
     if !args.yes {
         if !std::io::stdin().is_terminal() {
             // As other wrong usage: what was asked for cannot be meant.
-            eprintln!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
+            say!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
             std::process::exit(2);
         }
-        eprint!("\nApply? [y/N] ");
-        std::io::stderr().flush()?;
+        terminal::say("\nApply? [y/N] ");
         let mut answer = String::new();
         std::io::stdin().lock().read_line(&mut answer)?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-            eprintln!("nothing is changed");
+            say!("nothing is changed");
             return Ok(Verdict::Done);
         }
     }
@@ -256,7 +256,7 @@ fn undo(force: bool, as_json: bool) -> anyhow::Result<Verdict> {
         if as_json {
             json::undone(&[], 0)?;
         }
-        eprintln!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
+        say!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
         return Ok(Verdict::NotAvailable);
     }
     let mut journal = FileStore::open(&folder)?;
@@ -381,7 +381,7 @@ fn utc(seconds: u64) -> String {
 
 /// Without what could move the cursor: a task may be called anything.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    Untrusted(text).to_string()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
         args.window.as_nanos() as u64,
         || pid.and_then(cpu_ns),
         &stop,
-        |outstanding, per_s| eprintln!("{outstanding:>5} outstanding on each connection: {per_s:.0} requests/s"),
+        |outstanding, per_s| say!("{outstanding:>5} outstanding on each connection: {per_s:.0} requests/s"),
     );
     match or_usage(found)? {
         Found::Peak(peak) => {
@@ -44,7 +44,7 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
             Ok(Some(*peak))
         }
         Found::Never(why) => {
-            eprintln!("tailsight: N/A: {why}");
+            say!("tailsight: N/A: {why}");
             Ok(None)
         }
     }

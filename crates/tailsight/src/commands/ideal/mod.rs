@@ -30,12 +30,11 @@ pub fn run(args: &Ideal) -> anyhow::Result<Verdict> {
         return of_run::run(args, dir, calibration.as_ref());
     }
     if let Some(peak) = &calibration {
-        let text = if args.json {
-            serde_json::to_string_pretty(peak)? + "\n"
+        if args.json {
+            terminal::print_json(peak)?;
         } else {
-            shown::calibration(peak, &terminal::style())
-        };
-        terminal::print(&text)?;
+            terminal::print(&shown::calibration(peak, &terminal::style()))?;
+        }
     }
     Ok(Verdict::Done)
 }

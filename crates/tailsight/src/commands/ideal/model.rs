@@ -24,7 +24,7 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
         percentiles: args.percentiles(),
     }));
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&prediction)? + "\n"))?;
+        terminal::print_json(&prediction)?;
     } else {
         terminal::print(&ideal::model(&prediction, &terminal::style()))?;
     }

@@ -29,13 +29,13 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
             or_usage::<Found>(Err(error))
         }
         Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
-            eprintln!("tailsight: {error}");
+            say!("tailsight: {error}");
             return Ok(Verdict::NotAvailable);
         }
         Err(error) => return Err(error.into()),
     };
     if args.json {
-        terminal::print(&(serde_json::to_string_pretty(&found)? + "\n"))?;
+        terminal::print_json(&found)?;
     } else {
         terminal::print(&shown::of_run(&found, &terminal::style()))?;
     }
