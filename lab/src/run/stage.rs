@@ -320,7 +320,7 @@ impl Rig<'_> {
             match step {
                 Step::ReceiveOnServer => {
                     let mask = format!("{:x}", 1 << SERVER_CPU);
-                    in_sysfs(&self.pair.server, &[("class/net/veth-s/queues/rx-0/rps_cpus", &mask)])?;
+                    self.pair.server.write_sysfs("class/net/veth-s/queues/rx-0/rps_cpus", &mask)?;
                 }
                 Step::ThreadedNapi => threaded_napi(&self.pair)?,
                 Step::Firewall(rules) => firewall(&self.pair.server, *rules)?,
@@ -524,20 +524,6 @@ fn diagnose(lab: &Lab, run: &Path, leg: &str, folder: &Path) -> anyhow::Result<(
     Ok((diagnosis, said))
 }
 
-/// Writes to files of the namespace's own sysfs, which is mounted for that in a mount namespace of its own.
-fn in_sysfs(ns: &Namespace, files: &[(&str, &str)]) -> anyhow::Result<()> {
-    for (file, text) in files {
-        let script = format!("mount -t sysfs none /sys && printf %s '{text}' > '/sys/{file}'");
-        let mut command = ns.command("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-        let output = command.output().context("cannot run unshare")?;
-        if !output.status.success() {
-            bail!("cannot write {text} to /sys/{file}: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-    }
-    Ok(())
-}
-
 /// Holds datagrams to the flood's port against so many rules of nftables, none of which fits. All else is let through at
 /// the first rule. The rules go with the namespace.
 fn firewall(ns: &Namespace, rules: usize) -> anyhow::Result<()> {
@@ -561,7 +547,7 @@ fn threaded_napi(pair: &Pair) -> anyhow::Result<()> {
     // NAPI of a veth device is on with GRO, and its peer's packets go through it unless the peer segments them late.
     pair.client.run(|| ethtool("veth-c", ETHTOOL_STSO, 0))??;
     pair.server.run(|| ethtool("veth-s", ETHTOOL_SGRO, 1))??;
-    in_sysfs(&pair.server, &[("class/net/veth-s/threaded", "1")])?;
+    pair.server.write_sysfs("class/net/veth-s/threaded", "1")?;
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
