@@ -1,7 +1,7 @@
 //! `bench tales FIGURE`: the experiments of Tales of the Tail (Li et al. 2014, §4) on this machine, as far as two cores go.
 //!
 //! In: an experiment, root, the tailsight binary, a machine that does nothing else. Out: on stdout the page as Markdown; in the
-//! output folder `tales-N.json` (every round) and the page with its pictures; with `--write` the same in docs/. Each set-up of
+//! output folder `tales-FIGURE.json` (every round) and the page with its pictures; with `--write` the same in docs/. Each set-up of
 //! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
 //! a core is measured again, twice at most, and does not count when it stays so. Exit 0 done, 1 failed, 3 when a set-up has no
 //! round that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
@@ -165,7 +165,7 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    let raw = args.out.join(format!("tales-{}.json", figure.number));
+    let raw = args.out.join(format!("tales-{}.json", figure.file()));
     std::fs::write(&raw, serde_json::to_string_pretty(&measured)?)?;
     let command = command(args);
     page::write(&args.out, &args.out, &figure, &measured, &command)?;

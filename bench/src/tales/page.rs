@@ -33,7 +33,7 @@ pub fn write(
             .with_context(|| format!("cannot draw {}", path.display()))?;
     }
     let beside = if pages == pictures { "" } else { "../images/" };
-    let path = pages.join(format!("tales-figure-{}.md", figure.number));
+    let path = pages.join(format!("tales-{}.md", figure.file()));
     let text = page(figure, measured, command, beside);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -41,8 +41,11 @@ pub fn write(
 /// The page; `beside`: the way from it to its pictures.
 pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str) -> String {
     let mut text = format!(
-        "# Tales of the Tail, Figure {}: {}\n\nThe paper: {}\n\nHere: {}\n\n",
-        figure.number, figure.title, figure.paper, figure.here
+        "# Tales of the Tail, {}: {}\n\nThe paper: {}\n\nHere: {}\n\n",
+        figure.name(),
+        figure.title,
+        figure.paper,
+        figure.here
     );
     let rounds = measured.iter().flat_map(|one| &one.rounds);
     let (all, spoiled) = (rounds.clone().count(), rounds.filter(|round| !round.counts()).count());
@@ -126,7 +129,7 @@ fn picture(figure: &Figure, app: App) -> String {
         App::Memcached => "memcached",
         App::Nginx => "nginx",
     };
-    format!("tales-figure-{}-{name}.svg", figure.number)
+    format!("tales-{}-{name}.svg", figure.file())
 }
 
 #[cfg(test)]
