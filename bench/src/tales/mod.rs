@@ -70,7 +70,7 @@ pub struct Tales {
 const OTHERS: f64 = 0.01;
 /// How often a round is measured again for that.
 const AGAIN: u32 = 2;
-/// Closed loops whose median is a peak.
+/// Loads whose median is a peak.
 const PEAKS: usize = 3;
 
 /// A set-up of a server, measured.
@@ -230,12 +230,18 @@ fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<V
     Ok(all)
 }
 
-/// The median of some closed loops, requests/s, and how busy the server's core was in it.
+/// The median of some loads that keep the server busy, requests/s, and how busy the server's core was in it.
 fn peak(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<(f64, f64)> {
     let run = tales.scratch.path().join("peak");
     let mut served = Vec::new();
     for _ in 0..PEAKS {
-        served.push(Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?);
+        let mut one = Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?;
+        for _ in 0..AGAIN {
+            if one.others > OTHERS {
+                one = Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?;
+            }
+        }
+        served.push(one);
     }
     served.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
     let middle = served[served.len() / 2];

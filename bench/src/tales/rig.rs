@@ -33,6 +33,10 @@ const BACKGROUND: [&str; 4] = ["fault", "hog", "--schedule", "4ms/50ms"];
 const WARM: Duration = Duration::from_millis(300);
 /// Time for a recorder to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests a second, more than any of the servers serves on two cores.
+const TOO_MANY: f64 = 500_000.0;
+/// When a datagram of such a load is given up.
+const LOST_AFTER_NS: u64 = 5_000_000;
 /// Outstanding requests on each connection of a closed loop.
 const OUTSTANDING: u32 = 4;
 
@@ -191,9 +195,16 @@ impl<'a> Rig<'a> {
         plan
     }
 
-    /// A closed loop that keeps the server busy, recorded into `run` for `time`.
+    /// A load that keeps the server busy, recorded into `run` for `time`: a closed loop or, over datagrams, of which some are then
+    /// lost, more than the server can serve.
     pub fn saturate(&self, time: Duration, run: &Path) -> anyhow::Result<Served> {
-        self.recorded(&self.plan(Arrivals::Closed(OUTSTANDING), 1.0, 1, Duration::from_secs(30)), time, run)
+        let arrivals = match self.app {
+            App::Memcached => Arrivals::FIXED,
+            App::NullRpc | App::Nginx => Arrivals::Closed(OUTSTANDING),
+        };
+        let mut plan = self.plan(arrivals, TOO_MANY, 1, Duration::from_secs(30));
+        plan.lost_after_ns = LOST_AFTER_NS;
+        self.recorded(&plan, time, run)
     }
 
     /// Poisson arrivals, recorded into `run` for `time`.
