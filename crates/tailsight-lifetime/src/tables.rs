@@ -12,6 +12,7 @@ use arrow_schema::{Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
+use rustc_hash::FxHashMap;
 
 use crate::model::{Leg, Message, Role, Sent, flags};
 use crate::{LEGS, Lifetimes};
@@ -94,8 +95,22 @@ fn sent(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
     )
 }
 
-/// Writes batches of the same columns as one file.
+/// Writes batches of the same columns as one file: beside its place, and there when it is whole.
 fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>) -> Result<(), Error> {
+    let beside = path.with_extension("parquet.tmp");
+    // Never through a link that somebody put there.
+    let _ = std::fs::remove_file(&beside);
+    let written = batches_to(path, &beside, batches).and_then(|()| {
+        std::fs::rename(&beside, path).map_err(|e| Error::Write { path: path.into(), why: e.to_string() })
+    });
+    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
+}
+
+fn batches_to(
+    path: &Path,
+    beside: &Path,
+    batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>,
+) -> Result<(), Error> {
     let fail = |e: &dyn std::fmt::Display| Error::Write { path: path.into(), why: e.to_string() };
     let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
     for columns in batches {
@@ -103,7 +118,7 @@ fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)
             let field = |name: &str, c: &ArrayRef| Field::new(name, c.data_type().clone(), NULLABLE.contains(&name));
             let fields: Vec<Field> = columns.iter().map(|(name, c)| field(name, c)).collect();
             let schema = Arc::new(Schema::new(fields));
-            let file = File::create(path).map_err(|e| fail(&e))?;
+            let file = File::create_new(beside).map_err(|e| fail(&e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
             let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| fail(&e))?;
             open = Some((schema, writer));
@@ -191,8 +206,15 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
     )
 }
 
+/// For each owner the first one of its name.
+fn first_of_name(paths: &[String]) -> Vec<usize> {
+    let mut first: FxHashMap<&str, usize> = FxHashMap::default();
+    paths.iter().enumerate().map(|(i, path)| *first.entry(path.as_str()).or_insert(i)).collect()
+}
+
 fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
     let paths: Vec<String> = lifetimes.owners.iter().map(|o| o.path(&lifetimes.symbols)).collect();
+    let same = first_of_name(&paths);
     table(
         path,
         chunks(lifetimes.messages.len()).map(|range| {
@@ -203,13 +225,26 @@ fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
             let (mut ns, mut count) = (UInt64Builder::new(), UInt32Builder::new());
             for m in &lifetimes.messages[range] {
                 for leg in LEGS {
+                    // Owners that differ in what their names do not say are one row.
+                    let mut rows: Vec<(&str, usize, u64, u32)> = Vec::new();
                     for part in lifetimes.part_slice(m.id, leg) {
+                        let role = if part.role == Role::R { "R" } else { "A" };
+                        let owner = same[part.owner as usize];
+                        match rows.iter_mut().find(|(r, o, ..)| (*r, *o) == (role, owner)) {
+                            Some((_, _, ns, count)) => {
+                                *ns += part.ns;
+                                *count = count.saturating_add(u32::from(part.count));
+                            }
+                            None => rows.push((role, owner, part.ns, u32::from(part.count))),
+                        }
+                    }
+                    for (role, owner, time, begun) in rows {
                         message.append_value(m.id);
                         leg_names.append_value(leg.name());
-                        roles.append_value(if part.role == Role::R { "R" } else { "A" });
-                        owners.append_value(&paths[part.owner as usize]);
-                        ns.append_value(part.ns);
-                        count.append_value(u32::from(part.count));
+                        roles.append_value(role);
+                        owners.append_value(&paths[owner]);
+                        ns.append_value(time);
+                        count.append_value(begun);
                     }
                 }
             }
@@ -223,4 +258,74 @@ fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
             ]
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+    fn golden() -> Lifetimes {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/memcached-requests");
+        crate::Analysis::of(&mut tailsight_trace::Run::open(Path::new(path)).unwrap()).unwrap().lifetimes
+    }
+
+    /// 2,967 rows of a run had the message, leg, role and owner of another one.
+    #[test]
+    fn a_message_leg_role_and_owner_is_one_row_and_the_rows_still_sum_to_the_leg() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut lifetimes = golden();
+        // Every second owner is called like the one before it.
+        for i in (1..lifetimes.owners.len()).step_by(2) {
+            lifetimes.owners[i] = lifetimes.owners[i - 1].clone();
+        }
+        write(dir.path(), &lifetimes).unwrap();
+        let file = File::open(dir.path().join("lifetimes.parquet")).unwrap();
+        let (mut seen, mut sums) = (std::collections::HashSet::new(), std::collections::HashMap::new());
+        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            let text = |name: &str| {
+                let column = batch.column_by_name(name).unwrap();
+                let column = column.as_dictionary::<UInt16Type>();
+                let values = column.values().as_string::<i32>().clone();
+                column.keys().iter().map(|k| values.value(usize::from(k.unwrap())).to_owned()).collect::<Vec<_>>()
+            };
+            let message = batch.column(0).as_primitive::<arrow_array::types::UInt32Type>().values().to_vec();
+            let ns =
+                batch.column_by_name("ns").unwrap().as_primitive::<arrow_array::types::UInt64Type>().values().to_vec();
+            let (leg, role, owner) = (text("leg"), text("role"), text("owner"));
+            for i in 0..batch.num_rows() {
+                let key = (message[i], leg[i].clone(), role[i].clone(), owner[i].clone());
+                assert!(seen.insert(key), "message {} {} {} {} twice", message[i], leg[i], role[i], owner[i]);
+                *sums.entry((message[i], leg[i].clone())).or_insert(0) += ns[i];
+            }
+        }
+        assert!(seen.len() > 1000, "{}", seen.len());
+        for m in &lifetimes.messages {
+            for leg in LEGS {
+                let parts: u64 = lifetimes.part_slice(m.id, leg).iter().map(|p| p.ns).sum();
+                assert_eq!(sums.get(&(m.id, leg.name().to_owned())).copied().unwrap_or(0), parts, "message {}", m.id);
+            }
+        }
+    }
+
+    /// A disk that filled up left half a file, in the place of the whole one of before.
+    #[test]
+    fn a_table_that_cannot_be_written_leaves_the_one_of_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("messages.parquet");
+        std::fs::write(&path, "before").unwrap();
+        std::fs::create_dir(dir.path().join("messages.parquet.tmp")).unwrap();
+        assert!(messages(&path, &golden()).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
+        let columns = |n: u32| vec![("id", Arc::new(UInt32Array::from_iter_values(0..n)) as ArrayRef)];
+        let other = dir.path().join("sent.parquet");
+        // The second batch has other columns: the writing fails in the middle.
+        let broken = [columns(5), vec![("id", Arc::new(StringArray::from(vec!["x"])) as ArrayRef)]];
+        assert!(table(&other, broken.into_iter()).is_err());
+        assert!(!other.exists() && !dir.path().join("sent.parquet.tmp").exists());
+        table(&other, [columns(5)].into_iter()).unwrap();
+        assert!(other.exists());
+    }
 }

@@ -52,6 +52,16 @@ pub enum Error {
         /// Whether the file system was out of space or quota.
         full: bool,
     },
+    /// The output directory can be written by somebody else.
+    #[error(
+        "{path} {why}: what is recorded there could be read or replaced by others\n  remove it (record makes it anew), give another -o DIR, or say --into-shared to write there all the same"
+    )]
+    SharedOutput {
+        /// The directory.
+        path: PathBuf,
+        /// Who can write to it.
+        why: String,
+    },
     /// The output directory exists and is not empty.
     #[error("{path} exists and is not a previous run of tailsight\n  give another -o DIR, or remove it first")]
     OutputExists {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::event::Event;
 use crate::read::{Batches, event_rows};
+use crate::seal::Seals;
 
 /// Events held back: more than can be nested in one interruption.
 const HELD_BACK: usize = 8192;
@@ -32,8 +33,8 @@ pub struct EventStream {
 
 impl EventStream {
     /// Opens one core's file.
-    pub(crate) fn open(cpu: u32, path: PathBuf) -> Result<EventStream, Error> {
-        let batches = Batches::open(path.clone())?;
+    pub(crate) fn open(cpu: u32, path: PathBuf, seals: &Seals) -> Result<EventStream, Error> {
+        let batches = Batches::open(path.clone(), &format!("events/cpu-{cpu}.arrow"), seals)?;
         Ok(EventStream { cpu, path, batches, window: Vec::new(), ready: 0, upto: 0, taken: 0 })
     }
 

@@ -15,9 +15,11 @@ pub mod error;
 pub mod event;
 pub mod event_stream;
 pub mod flow;
+mod folder;
 pub mod meta;
 pub mod read;
 pub mod schema_page;
+mod seal;
 mod stream;
 pub mod tables;
 pub mod write;
@@ -31,4 +33,4 @@ pub use read::Run;
 pub use write::RunWriter;
 
 /// The version of the run directory that this crate writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

@@ -61,6 +61,23 @@ pub struct RunMeta {
     pub stacks: Vec<String>,
     /// What a reader of the results should know.
     pub warnings: Vec<String>,
+    /// The files of the run as they were written; empty while it is recorded, and in runs of version 1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<RunFile>,
+    /// SHA-256 of this file as it is without these 64 digits; empty in runs of version 1.
+    pub digest: String,
+}
+
+/// A file of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFile {
+    /// Its name, from the run's folder on: `events/cpu-0.arrow`.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Their SHA-256, 64 hexadecimal digits.
+    pub sha256: String,
 }
 
 /// The process that recorded.

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
+use crate::seal::Seals;
 use crate::stream;
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 use crate::write::event_schema;
@@ -39,6 +40,9 @@ pub struct Run {
     pub nic_clocks: Vec<NicClockRow>,
     /// Why the run is not whole; empty when it is.
     pub partial: Vec<String>,
+    /// What else a reader should know: the run is older than checksums.
+    pub notes: Vec<String>,
+    seals: Seals,
 }
 
 /// The events of one core, in time order.
@@ -66,6 +70,12 @@ impl Run {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(not("it has no run.json".into()));
             }
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(Error::read(
+                    &path,
+                    format!("{e}\n  a run is readable by the user who recorded it: try sudo"),
+                ));
+            }
             Err(e) => return Err(Error::read(&path, e)),
         };
         // The version comes first: a newer run.json may hold what this version cannot parse.
@@ -82,7 +92,7 @@ impl Run {
                 supported: FORMAT_VERSION,
             });
         }
-        let meta: RunMeta =
+        let mut meta: RunMeta =
             serde_json::from_value(value).map_err(|e| not(format!("its run.json is not understood: {e}")))?;
         let mut partial = Vec::new();
         match meta.state {
@@ -90,14 +100,26 @@ impl Run {
             State::Recording => partial.push("the recording was killed before it ended".into()),
             State::Partial => partial.push(meta.partial.clone().unwrap_or_else(|| "the recording ended early".into())),
         }
-        let tasks = read_table(dir, "tasks.arrow", &mut partial, task_rows);
-        let sockets = read_table(dir, "sockets.arrow", &mut partial, socket_rows);
-        let clocks = read_table(dir, "clocks.arrow", &mut partial, clock_rows);
+        limit(&mut meta, &mut partial);
+        let seals = Seals::of(dir, &text, &meta, &mut partial);
+        let notes = match seals.is_old() {
+            true => {
+                vec![format!("this run has format version {} and no checksums: damage may not be seen", meta.version)]
+            }
+            false => vec![],
+        };
+        let tables = Tables { dir, seals: &seals };
+        let tasks = tables.read("tasks.arrow", &mut partial, task_rows);
+        let sockets = tables.read("sockets.arrow", &mut partial, socket_rows);
+        let clocks = tables.read("clocks.arrow", &mut partial, clock_rows);
         // Only where a NIC stamps is there such a table.
         let has_nic_clocks = !meta.nic.devices.is_empty() || dir.join("nic_clocks.arrow").exists();
         let nic_clocks =
-            if has_nic_clocks { read_table(dir, "nic_clocks.arrow", &mut partial, nic_clock_rows) } else { Vec::new() };
-        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, partial })
+            if has_nic_clocks { tables.read("nic_clocks.arrow", &mut partial, nic_clock_rows) } else { Vec::new() };
+        for core in unknown_cores(dir, &seals, &meta)? {
+            partial.push(format!("{core} is not of this run and is not read"));
+        }
+        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, partial, notes, seals })
     }
 
     /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.
@@ -105,22 +127,9 @@ impl Run {
     /// # Errors
     /// [`Error::Read`] when the events folder cannot be listed or a stream cannot be opened.
     pub fn streams(&self) -> Result<Vec<EventStream>, Error> {
-        let folder = self.dir.join("events");
-        let mut files: Vec<(u32, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(|e| Error::read(&folder, e))? {
-            let path = entry.map_err(|e| Error::read(&folder, e))?.path();
-            let cpu = path
-                .file_stem()
-                .and_then(|s| s.to_str())
-                .and_then(|s| s.strip_prefix("cpu-"))
-                .and_then(|s| s.parse().ok().filter(|n: &u16| n.to_string() == s))
-                .map(u32::from);
-            if let (Some(cpu), Some("arrow")) = (cpu, path.extension().and_then(|e| e.to_str())) {
-                files.push((cpu, path));
-            }
-        }
-        files.sort();
-        files.into_iter().map(|(cpu, path)| EventStream::open(cpu, path)).collect()
+        let files = core_files(&self.dir)?.into_iter();
+        let known = files.filter(|(cpu, _)| is_core_of(*cpu, &self.seals, &self.meta));
+        known.map(|(cpu, path)| EventStream::open(cpu, path, &self.seals)).collect()
     }
 
     /// Notes in `partial` what streams that were read to their ends lacked.
@@ -156,6 +165,64 @@ impl Run {
         self.conclude(&streams);
         Ok(all)
     }
+}
+
+/// Cores that a kernel can have, as far as the recorder goes.
+const MAX_CPUS: u32 = 1024;
+
+/// Counts of run.json that others make tables by: no larger than anything that was ever recorded.
+fn limit(meta: &mut RunMeta, partial: &mut Vec<String>) {
+    if meta.host.cpus > MAX_CPUS {
+        partial.push(format!("run.json says {} cores, which no recorder writes; taken for {MAX_CPUS}", meta.host.cpus));
+        meta.host.cpus = MAX_CPUS;
+    }
+    let cores = meta.cpus.len();
+    meta.cpus.retain(|c| c.cpu < MAX_CPUS);
+    meta.cpus.truncate(MAX_CPUS as usize);
+    if meta.cpus.len() < cores {
+        partial.push(format!("run.json lists {cores} cores, some of which there cannot be"));
+    }
+}
+
+/// Files of events by the cores that they are named for.
+fn core_files(dir: &Path) -> Result<Vec<(u32, PathBuf)>, Error> {
+    let folder = dir.join("events");
+    let mut files: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|e| Error::read(&folder, e))? {
+        let path = entry.map_err(|e| Error::read(&folder, e))?.path();
+        let cpu = path
+            .file_stem()
+            .and_then(|s| s.to_str())
+            .and_then(|s| s.strip_prefix("cpu-"))
+            .and_then(|s| s.parse().ok().filter(|n: &u16| n.to_string() == s))
+            .map(u32::from);
+        if let (Some(cpu), Some("arrow")) = (cpu, path.extension().and_then(|e| e.to_str())) {
+            files.push((cpu, path));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whether a core's file belongs to the run: it is known by its checksums; of a run without them, by the cores that it lists and,
+/// when it was killed before it listed any, by those that the host had.
+fn is_core_of(cpu: u32, seals: &Seals, meta: &RunMeta) -> bool {
+    if !seals.is_old() {
+        return seals.knows(&format!("events/cpu-{cpu}.arrow"));
+    }
+    let had = if meta.host.cpus == 0 { MAX_CPUS } else { meta.host.cpus };
+    match meta.state {
+        State::Complete if !meta.cpus.is_empty() => meta.cpus.iter().any(|c| c.cpu == cpu),
+        _ => cpu < had,
+    }
+}
+
+/// Files of cores that are not the run's; a few are enough to say.
+fn unknown_cores(dir: &Path, seals: &Seals, meta: &RunMeta) -> Result<Vec<String>, Error> {
+    // A folder that is not there is said where its events are read.
+    let files = core_files(dir).unwrap_or_default().into_iter();
+    let unknown = files.filter(|(cpu, _)| !is_core_of(*cpu, seals, meta));
+    Ok(unknown.take(8).map(|(cpu, _)| format!("events/cpu-{cpu}.arrow")).collect())
 }
 
 /// run.json takes some KiB; a file beyond this is something else.
@@ -195,12 +262,14 @@ pub(crate) struct Batches {
 const DAMAGED: &str = "damaged data";
 
 impl Batches {
-    /// Opens a stream and checks how far it can be read.
-    pub fn open(path: PathBuf) -> Result<Batches, Error> {
+    /// Opens a stream and checks how far it is as it was written, and can be read. `name`: in the run.
+    pub fn open(path: PathBuf, name: &str, seals: &Seals) -> Result<Batches, Error> {
         let mut file = open_file(&path)?;
-        let readable = stream::readable(&file).map_err(|e| Error::read(&path, e))?;
+        let (whole, damage) = seals.check(name, &file).map_err(|e| Error::read(&path, e))?;
         file.seek(SeekFrom::Start(0)).map_err(|e| Error::read(&path, e))?;
-        let mut out = Batches { path, reader: None, rows: readable.rows, cut: readable.cut };
+        let readable = stream::readable(&file, whole).map_err(|e| Error::read(&path, e))?;
+        file.seek(SeekFrom::Start(0)).map_err(|e| Error::read(&path, e))?;
+        let mut out = Batches { path, reader: None, rows: readable.rows, cut: damage.or(readable.cut) };
         if readable.bytes == 0 {
             out.cut.get_or_insert_with(|| "it is empty".into());
             return Ok(out);
@@ -234,23 +303,31 @@ impl Batches {
     }
 }
 
-fn read_table<T>(
-    dir: &Path,
-    name: &str,
-    partial: &mut Vec<String>,
-    rows: impl Fn(&RecordBatch) -> Result<Vec<T>, String>,
-) -> Vec<T> {
-    let mut all = Vec::new();
-    let taken = Batches::open(dir.join(name)).and_then(|mut batches| {
-        while batches.next(|batch| rows(batch).map(|rows| all.extend(rows)))? {}
-        Ok(batches.cut)
-    });
-    match taken {
-        Ok(None) => {}
-        Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
-        Err(e) => partial.push(e.to_string()),
+/// The tables of a run.
+struct Tables<'a> {
+    dir: &'a Path,
+    seals: &'a Seals,
+}
+
+impl Tables<'_> {
+    fn read<T>(
+        &self,
+        name: &str,
+        partial: &mut Vec<String>,
+        rows: impl Fn(&RecordBatch) -> Result<Vec<T>, String>,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        let taken = Batches::open(self.dir.join(name), name, self.seals).and_then(|mut batches| {
+            while batches.next(|batch| rows(batch).map(|rows| all.extend(rows)))? {}
+            Ok(batches.cut)
+        });
+        match taken {
+            Ok(None) => {}
+            Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
+            Err(e) => partial.push(e.to_string()),
+        }
+        all
     }
-    all
 }
 
 macro_rules! primitive {

@@ -19,12 +19,20 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\
 | `clocks.arrow` | comparisons of the clocks of the system |\n\
 | `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
+| `checksums` | a line for each part of a file, written before the part: `FILE FROM TO CRC32` (bytes; 8 hexadecimal digits) |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
 | `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\
 | `sent.parquet` | derived, when there are any: one row for each send call that answers no received message |\n\n\
-A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` ended early and says why.\n\n\
+A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` was interrupted or could not be\n\
+written to its end, and says why.\n\n\
 ## Compatibility\n\n\
 A reader opens every format version up to its own and refuses newer ones by name. Kinds and columns are only added.\n\n\
+## Damage\n\n\
+Since version 2, `files` in `run.json` lists every file that was recorded with its bytes and SHA-256, and `digest` is the SHA-256 of\n\
+run.json as it is without these 64 digits. `sha256sum` checks the files; every command checks the parts and says what differs, reads a\n\
+file as far as it is as it was written, and leaves out files that the run does not know. A run that was killed has no list, and the\n\
+checksums all the same. Runs of version 1 have neither: they are read with a note. This finds damage and mix-ups, not forgery.\n\n\
+A run is written for its owner only (folders 0700, files 0600), for it may hold payload.\n\n\
 ## events/cpu-N.arrow\n\n\
 | column | type | unit and meaning |\n|---|---|---|\n\
 | `ts` | uint64 | ns, CLOCK_MONOTONIC |\n\

@@ -35,9 +35,8 @@ const SLACK: u64 = 4096;
 /// Why reading stops: the text says it.
 type Checked<T> = Result<T, String>;
 
-/// Goes over the messages of a stream without decoding them.
-pub(crate) fn readable(file: &File) -> std::io::Result<Readable> {
-    let size = file.metadata()?.len();
+/// Goes over the messages of a stream without decoding them, as far as its first `size` bytes.
+pub(crate) fn readable(file: &File, size: u64) -> std::io::Result<Readable> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let mut out = Readable::default();
     let mut columns = None;

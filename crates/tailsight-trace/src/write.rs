@@ -4,10 +4,9 @@
 //! until [`RunWriter::finish`]; a reader that finds it so knows that the run is partial.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{
     ArrayRef, BooleanArray, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
@@ -18,7 +17,9 @@ use arrow_schema::{DataType, Field, Schema};
 
 use crate::error::Error;
 use crate::event::Event;
+use crate::folder::{Folder, Others};
 use crate::meta::{RunMeta, State};
+use crate::seal::{self, SealedFile, Sealer};
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 
 /// Events in one Arrow batch: what a kill can cost at most of what was drained.
@@ -27,10 +28,17 @@ pub const BATCH_EVENTS: usize = 65_536;
 /// Space held back from the events, so that on a full disk the small tables and the last `run.json` still fit.
 const RESERVE_BYTES: usize = 256 << 10;
 const RESERVE: &str = ".reserve";
+/// The folder of the events.
+const EVENTS: &str = "events";
+/// What a file's name ends with until it is whole.
+const TEMPORARY: &str = ".tmp";
 
 /// Writes one run.
 pub struct RunWriter {
-    dir: PathBuf,
+    folder: Folder,
+    /// The folder of the events.
+    events: Folder,
+    sealer: Arc<Mutex<Sealer>>,
     streams: BTreeMap<u32, EventStream>,
     /// Events of cores whose stream could not be written any more.
     broken: BTreeMap<u32, u64>,
@@ -38,10 +46,8 @@ pub struct RunWriter {
 
 struct EventStream {
     path: PathBuf,
-    writer: StreamWriter<BufWriter<File>>,
+    writer: StreamWriter<SealedFile>,
     events: u64,
-    /// Bytes of the file up to the last whole batch.
-    whole: u64,
 }
 
 impl EventStream {
@@ -49,51 +55,86 @@ impl EventStream {
         for chunk in events.chunks(BATCH_EVENTS) {
             let batch = event_batch(chunk).map_err(|e| Error::write(&self.path, e))?;
             self.writer.write(&batch).map_err(|e| Error::write(&self.path, e))?;
-            self.flush()?;
+            self.writer.flush().map_err(|e| Error::write(&self.path, e))?;
             self.events += chunk.len() as u64;
         }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.writer.flush().map_err(|e| Error::write(&self.path, e))?;
-        let file = self.writer.get_ref().get_ref();
-        self.whole = file.metadata().map_err(|e| Error::write(&self.path, e))?.len();
         Ok(())
     }
 }
 
 impl RunWriter {
-    /// Makes the directory (or empties one that holds an earlier run) and writes the first `run.json`.
+    /// Makes the directory (or empties one that holds an earlier run) and writes the first `run.json`. Directory and files are
+    /// for their owner only.
     ///
     /// # Errors
-    /// [`Error::OutputExists`] when the directory holds something else than a run; [`Error::Write`].
+    /// [`Error::OutputExists`] when the directory holds something else than a run, [`Error::SharedOutput`] when another user
+    /// can write to it; [`Error::Write`].
     pub fn create(dir: &Path, meta: &RunMeta) -> Result<RunWriter, Error> {
-        if dir.exists() {
-            let mut entries = fs::read_dir(dir).map_err(|e| Error::write(dir, e))?;
-            let is_run = dir.join("run.json").is_file();
-            if entries.next().is_some() {
-                if !is_run {
-                    return Err(Error::OutputExists { path: dir.into() });
-                }
-                clear(dir)?;
-            }
+        RunWriter::create_in(dir, meta, false)
+    }
+
+    /// As [`RunWriter::create`]; with `shared` also in a directory that another user can write to.
+    ///
+    /// # Errors
+    /// As of [`RunWriter::create`].
+    pub fn create_in(dir: &Path, meta: &RunMeta, shared: bool) -> Result<RunWriter, Error> {
+        let failed = |e| Error::write(dir, e);
+        let folder = Folder::open_or_make(dir).map_err(failed)?;
+        let why = match folder.others().map_err(failed)? {
+            Others::None => None,
+            Others::Owner(uid) => Some(format!("belongs to another user (id {uid})")),
+            Others::Group => Some("can be written by its group or by everybody".to_owned()),
+        };
+        if let Some(why) = why.filter(|_| !shared) {
+            return Err(Error::SharedOutput { path: dir.into(), why });
         }
-        let events = dir.join("events");
-        fs::create_dir_all(&events).map_err(|e| Error::write(&events, e))?;
-        let writer = RunWriter { dir: dir.into(), streams: BTreeMap::new(), broken: BTreeMap::new() };
+        if !folder.names().map_err(failed)?.is_empty() {
+            if !folder.has_file("run.json") {
+                return Err(Error::OutputExists { path: dir.into() });
+            }
+            clear(&folder)?;
+        }
+        folder.close_to_others().map_err(failed)?;
+        let events = folder.folder(Path::new(EVENTS)).map_err(|e| Error::write(dir.join(EVENTS), e))?;
+        events.close_to_others().map_err(failed)?;
+        let sealer = Sealer::begin(&folder).map_err(|e| Error::write(dir.join(seal::LOG), e))?;
+        let sealer = Arc::new(Mutex::new(sealer));
+        let writer = RunWriter { folder, events, sealer, streams: BTreeMap::new(), broken: BTreeMap::new() };
         writer.write_meta(meta)?;
-        let reserve = dir.join(RESERVE);
-        fs::write(&reserve, vec![0; RESERVE_BYTES]).map_err(|e| {
-            release(dir);
-            Error::write(&reserve, e)
+        let reserved = writer.folder.create(RESERVE).and_then(|mut file| file.write_all(&vec![0; RESERVE_BYTES]));
+        reserved.map_err(|e| {
+            writer.release();
+            Error::write(dir.join(RESERVE), e)
         })?;
         Ok(writer)
     }
 
     /// The run's directory.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.folder.path()
+    }
+
+    /// Gives the space that was held back to what is written from now on.
+    fn release(&self) {
+        let _ = self.folder.remove(RESERVE);
+    }
+
+    /// Begins a stream in a new file. `name`: in `folder`, which is `below` (`events/`, or nothing) of the run's.
+    fn stream(
+        &self,
+        folder: &Folder,
+        below: &str,
+        name: &str,
+        schema: &Schema,
+    ) -> Result<StreamWriter<SealedFile>, Error> {
+        let failed = |e: &dyn std::fmt::Display| Error::write(self.dir().join(below).join(name), e);
+        // A table is written beside itself and renamed.
+        let known = format!("{below}{}", name.strip_suffix(TEMPORARY).unwrap_or(name));
+        let file = folder.create(name).map_err(|e| failed(&e))?;
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
+        let options = options.map_err(|e| failed(&e))?;
+        let file = SealedFile::new(&known, file, &self.sealer);
+        StreamWriter::try_new_with_options(file, schema, options).map_err(|e| failed(&e))
     }
 
     /// Appends events of one core, in time order as far as the caller knows it. Returns when they are flushed to the file.
@@ -102,17 +143,17 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`]; what was written before stays readable.
     pub fn events(&mut self, cpu: u32, events: &[Event]) -> Result<(), Error> {
-        let path = self.dir.join("events").join(format!("cpu-{cpu}.arrow"));
+        let name = format!("cpu-{cpu}.arrow");
+        let path = self.dir().join(EVENTS).join(&name);
         if self.broken.contains_key(&cpu) {
             return Err(Error::write(path, "an earlier write to it failed"));
         }
-        let stream = match self.streams.entry(cpu) {
-            std::collections::btree_map::Entry::Occupied(e) => e.into_mut(),
-            std::collections::btree_map::Entry::Vacant(e) => {
-                let writer = open_stream(&path, &event_schema()).inspect_err(|_| release(&self.dir))?;
-                e.insert(EventStream { path: path.clone(), writer, events: 0, whole: 0 })
-            }
-        };
+        if !self.streams.contains_key(&cpu) {
+            let begun = self.stream(&self.events, "events/", &name, &event_schema());
+            let writer = begun.inspect_err(|_| self.release())?;
+            self.streams.insert(cpu, EventStream { path, writer, events: 0 });
+        }
+        let Some(stream) = self.streams.get_mut(&cpu) else { return Ok(()) };
         let written = stream.append(events);
         if written.is_err() {
             self.give_up(cpu);
@@ -122,13 +163,10 @@ impl RunWriter {
 
     /// Ends a stream that cannot be written any more at its last whole batch.
     fn give_up(&mut self, cpu: u32) {
-        release(&self.dir);
-        if let Some(stream) = self.streams.remove(&cpu) {
+        self.release();
+        if let Some(mut stream) = self.streams.remove(&cpu) {
             self.broken.insert(cpu, stream.events);
-            let (path, whole) = (stream.path.clone(), stream.whole);
-            // Its buffer tries once more to get out when it goes; the cut comes after.
-            drop(stream);
-            let _ = File::options().write(true).open(&path).and_then(|f| f.set_len(whole));
+            stream.writer.get_mut().cut();
         }
     }
 
@@ -216,23 +254,23 @@ impl RunWriter {
     }
 
     fn table(&self, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<(), Error> {
-        let path = self.dir.join(name);
+        let path = self.dir().join(name);
         let fields: Vec<Field> = columns.iter().map(|(n, c)| Field::new(*n, c.data_type().clone(), false)).collect();
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new(schema.clone(), columns.into_iter().map(|(_, c)| c).collect())
             .map_err(|e| Error::write(&path, e))?;
         // An earlier one is replaced as a whole or stays.
-        let temporary = self.dir.join(format!("{name}.tmp"));
-        let written = open_stream(&temporary, &schema).and_then(|mut writer| {
+        let temporary = format!("{name}{TEMPORARY}");
+        let written = self.stream(&self.folder, "", &temporary, &schema).and_then(|mut writer| {
+            // One part: StreamWriter's own finish does not flush before its end.
             writer.write(&batch).and_then(|()| writer.finish()).map_err(|e| Error::write(&path, e))?;
-            let mut file = writer.into_inner().map_err(|e| Error::write(&path, e))?;
-            file.flush().map_err(|e| Error::write(&path, e))
+            writer.get_mut().flush().map_err(|e| Error::write(&path, e))
         });
         if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+            let _ = self.folder.remove(&temporary);
             return written;
         }
-        fs::rename(&temporary, &path).map_err(|e| Error::write(&path, e))
+        self.folder.rename(&temporary, name).map_err(|e| Error::write(&path, e))
     }
 
     /// Rewrites run.json as a whole: never half of one.
@@ -240,14 +278,15 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn write_meta(&self, meta: &RunMeta) -> Result<(), Error> {
-        let path = self.dir.join("run.json");
-        let temporary = self.dir.join("run.json.tmp");
-        let text = serde_json::to_string_pretty(meta).map_err(|e| Error::write(&path, e))?;
-        if let Err(e) = fs::write(&temporary, text + "\n") {
-            let _ = fs::remove_file(&temporary);
+        let path = self.dir().join("run.json");
+        let temporary = format!("run.json{TEMPORARY}");
+        let text = seal::sealed_json(meta).map_err(|e| Error::write(&path, e))?;
+        let written = self.folder.create(&temporary).and_then(|mut file| file.write_all(text.as_bytes()));
+        if let Err(e) = written {
+            let _ = self.folder.remove(&temporary);
             return Err(Error::write(&path, e));
         }
-        fs::rename(&temporary, &path).map_err(|e| Error::write(&path, e))
+        self.folder.rename(&temporary, "run.json").map_err(|e| Error::write(&path, e))
     }
 
     /// Ends every stream and writes the final run.json. When a stream cannot be ended (the disk is full), the run
@@ -256,7 +295,7 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn finish(mut self, meta: &mut RunMeta) -> Result<(), Error> {
-        release(&self.dir);
+        self.release();
         let mut first = None;
         for stream in self.streams.values_mut() {
             let ended = stream.writer.finish().map_err(|e| Error::write(&stream.path, e));
@@ -270,6 +309,7 @@ impl RunWriter {
             meta.state = State::Partial;
             meta.partial.get_or_insert(e.to_string());
         }
+        meta.files = self.sealer.lock().unwrap_or_else(PoisonError::into_inner).files();
         let last = self.write_meta(meta);
         match first {
             Some(e) => Err(e),
@@ -278,36 +318,34 @@ impl RunWriter {
     }
 }
 
-/// Gives the space that was held back to what is written from now on.
-fn release(dir: &Path) {
-    let _ = fs::remove_file(dir.join(RESERVE));
-}
-
 /// Removes what an earlier run left in the directory, and nothing else.
-fn clear(dir: &Path) -> Result<(), Error> {
+fn clear(folder: &Folder) -> Result<(), Error> {
+    let failed = |name: &str, e| Error::write(folder.path().join(name), e);
     for name in [
         RESERVE,
+        seal::LOG,
         "tasks.arrow",
         "sockets.arrow",
         "clocks.arrow",
+        "nic_clocks.arrow",
         "messages.parquet",
         "lifetimes.parquet",
+        "sent.parquet",
         "causes.parquet",
         "run.json",
     ] {
-        let path = dir.join(name);
-        if path.exists() {
-            fs::remove_file(&path).map_err(|e| Error::write(&path, e))?;
+        folder.remove(name).map_err(|e| failed(name, e))?;
+    }
+    // Of a recording that was killed while it wrote them.
+    for name in folder.names().map_err(|e| failed("", e))? {
+        if name == "run.json.tmp" || name.ends_with(".arrow.tmp") {
+            folder.remove(&name).map_err(|e| failed(&name, e))?;
         }
     }
-    let events = dir.join("events");
-    if events.is_dir() {
-        for entry in fs::read_dir(&events).map_err(|e| Error::write(&events, e))?.flatten() {
-            let path = entry.path();
-            let ours = path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with("cpu-"));
-            if ours && path.extension().is_some_and(|e| e == "arrow") {
-                fs::remove_file(&path).map_err(|e| Error::write(&path, e))?;
-            }
+    let events = folder.folder(Path::new(EVENTS)).map_err(|e| failed(EVENTS, e))?;
+    for name in events.names().map_err(|e| failed(EVENTS, e))? {
+        if name.starts_with("cpu-") && name.ends_with(".arrow") {
+            events.remove(&name).map_err(|e| failed(&name, e))?;
         }
     }
     Ok(())
@@ -341,18 +379,12 @@ fn event_batch(events: &[Event]) -> Result<RecordBatch, arrow_schema::ArrowError
     )
 }
 
-fn open_stream(path: &Path, schema: &Schema) -> Result<StreamWriter<BufWriter<File>>, Error> {
-    let file = File::create(path).map_err(|e| Error::write(path, e))?;
-    let options = IpcWriteOptions::default()
-        .try_with_compression(Some(CompressionType::ZSTD))
-        .map_err(|e| Error::write(path, e))?;
-    StreamWriter::try_new_with_options(BufWriter::new(file), schema, options).map_err(|e| Error::write(path, e))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Run;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn events(n: u64) -> Vec<Event> {
         (0..n).map(|i| Event { ts: 1000 + i, kind: 1, ..Event::default() }).collect()
@@ -387,7 +419,13 @@ mod tests {
         assert!(path.join(RESERVE).exists());
         writer.events(0, &events(10)).unwrap();
         // Every write to /dev/full fails with ENOSPC.
-        std::os::unix::fs::symlink("/dev/full", path.join("events/cpu-1.arrow")).unwrap();
+        let full = SealedFile::new(
+            "events/cpu-1.arrow",
+            File::options().write(true).open("/dev/full").unwrap(),
+            &writer.sealer,
+        );
+        let full = StreamWriter::try_new(full, &event_schema()).unwrap();
+        writer.streams.insert(1, EventStream { path: path.join("events/cpu-1.arrow"), writer: full, events: 0 });
         let error = writer.events(1, &events(200_000)).unwrap_err();
         assert!(matches!(error, Error::Write { full: true, .. }), "{error}");
         assert!(!path.join(RESERVE).exists(), "the space held back is given free");
@@ -426,6 +464,73 @@ mod tests {
         writer.finish(&mut RunMeta { state: State::Complete, ..meta() }).unwrap();
         let mut names: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|e| e.file_name()).collect();
         names.sort();
-        assert_eq!(names, ["events", "run.json"]);
+        assert_eq!(names, ["checksums", "events", "run.json"]);
+    }
+
+    /// `run.json.tmp`, `*.arrow.tmp` and `.reserve` were followed through links that somebody had put there.
+    #[test]
+    fn links_in_the_folder_of_a_run_are_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        RunWriter::create(&path, &meta()).unwrap().finish(&mut meta()).unwrap();
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "mine").unwrap();
+        let names = ["run.json.tmp", "tasks.arrow.tmp", "tasks.arrow", "checksums", RESERVE, "events/cpu-0.arrow"];
+        for name in names {
+            let _ = fs::remove_file(path.join(name));
+            symlink(&precious, path.join(name)).unwrap();
+        }
+        let mut writer = RunWriter::create(&path, &meta()).unwrap();
+        // Again, while it is written.
+        symlink(&precious, path.join("tasks.arrow.tmp")).unwrap();
+        symlink(&precious, path.join("events/cpu-1.arrow")).unwrap();
+        writer.events(0, &events(10)).unwrap();
+        writer.events(1, &events(10)).unwrap();
+        writer.tasks(&[task(5)]).unwrap();
+        writer.finish(&mut RunMeta { state: State::Complete, ..meta() }).unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+        let mut run = Run::open(&path).unwrap();
+        assert_eq!(run.events().unwrap().len(), 2);
+        assert_eq!(run.tasks.len(), 1);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_run_is_not_followed_and_a_moved_run_is_written_where_it_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, other) = (dir.path().join("link"), dir.path().join("other"));
+        fs::create_dir(&other).unwrap();
+        symlink(&other, &link).unwrap();
+        let error = RunWriter::create(&link, &meta()).err().expect("a link is refused").to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        // Somebody renames the run and puts a link in its place.
+        let (path, moved) = (dir.path().join("run"), dir.path().join("moved"));
+        let mut writer = RunWriter::create(&path, &meta()).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        symlink(&other, &path).unwrap();
+        writer.events(0, &events(10)).unwrap();
+        writer.tasks(&[task(5)]).unwrap();
+        writer.finish(&mut meta()).unwrap();
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        assert_eq!(Run::open(&moved).unwrap().events().unwrap()[0].events.len(), 10);
+    }
+
+    #[test]
+    fn runs_are_for_their_owner_only_and_folders_of_others_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        fs::create_dir(&path).unwrap();
+        let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = RunWriter::create(&path, &meta()).err().expect("a shared folder is refused");
+        assert!(matches!(error, Error::SharedOutput { .. }), "{error}");
+        let mut writer = RunWriter::create_in(&path, &meta(), true).unwrap();
+        writer.events(0, &events(10)).unwrap();
+        writer.tasks(&[task(5)]).unwrap();
+        writer.finish(&mut meta()).unwrap();
+        assert_eq!((mode(&path), mode(&path.join("events"))), (0o700, 0o700));
+        for name in ["run.json", "tasks.arrow", "checksums", "events/cpu-0.arrow"] {
+            assert_eq!(mode(&path.join(name)), 0o600, "{name}");
+        }
     }
 }

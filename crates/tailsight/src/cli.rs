@@ -127,6 +127,9 @@ pub struct Record {
     /// sockets for the time of the recording
     #[arg(long)]
     pub nic_tx_stamps: bool,
+    /// Write into a directory although another user can write to it, too
+    #[arg(long)]
+    pub into_shared: bool,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',')]
     pub with_hook: Vec<String>,

@@ -24,6 +24,9 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
     reuse_memory();
     let mut run = Run::open(path)?;
     let analysis = Analysis::of(&mut run)?;
+    for note in &run.notes {
+        say!("note: {note}");
+    }
     for why in &run.partial {
         say!("note: partial run: {why}");
     }
@@ -245,6 +248,23 @@ pub fn verdict(diagnosis: &Diagnosis) -> Verdict {
         }
         None => Verdict::Done,
     }
+}
+
+/// Writes a file beside its place and puts it there when it is whole: a full disk leaves what was there before. What is no
+/// ordinary file (`/dev/stdout`) is written to as it is.
+pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let fail = || format!("cannot write {}", path.display());
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return std::fs::write(path, text).with_context(fail);
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    let beside = path.with_file_name(name);
+    let _ = std::fs::remove_file(&beside);
+    let written = std::fs::File::create_new(&beside)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    written.inspect_err(|_| drop(std::fs::remove_file(&beside))).with_context(fail)
 }
 
 /// The HTML page of a diagnosis.

@@ -155,6 +155,10 @@ impl Recording<'_> {
             }
         }
         meta.state = State::Complete;
+        if let Some(why) = self.interrupted {
+            meta.state = State::Partial;
+            meta.partial = Some(why);
+        }
         if let Some(e) = &error {
             meta.state = State::Partial;
             meta.partial = Some(e.to_string());

@@ -21,6 +21,8 @@ pub struct Options {
     pub until: Option<Until>,
     /// The run directory.
     pub out: PathBuf,
+    /// Whether the run directory may be one that another user can write to.
+    pub shared: bool,
     /// Bytes for all buffers; `None`: 1/16 of the memory, at most 512 MiB.
     pub buffer_bytes: Option<u64>,
     /// Hooks to add or leave out.

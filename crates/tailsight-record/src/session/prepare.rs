@@ -72,7 +72,7 @@ impl<'a> Prepared<'a> {
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
         // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
-        let writer = RunWriter::create(&options.out, &meta)?;
+        let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;
         target.tell(&mut loaded);
         Ok(Prepared { options, target, cpus, hooks, loaded, buffers, writer, meta, tx_stamps, without_tx_stamps })

@@ -84,6 +84,8 @@ pub(super) struct Recording<'a> {
     pause: Duration,
     /// Why it ended before its time.
     pub(super) ended_early: Option<String>,
+    /// Whether it was stopped by whoever ran it.
+    pub(super) interrupted: Option<String>,
 }
 
 impl<'a> Recording<'a> {
@@ -116,7 +118,19 @@ impl<'a> Recording<'a> {
         drain.failed = failed.or(written.err().map(Error::from));
         let now = Instant::now();
         let last = Last { look: now, alive: now, scan: now, clock: now, drain: now, fill: (now, 0) };
-        Recording { ready, early, drain, tx, nic_clocks, clock, started: now, last, pause: TICK, ended_early: None }
+        Recording {
+            ready,
+            early,
+            drain,
+            tx,
+            nic_clocks,
+            clock,
+            started: now,
+            last,
+            pause: TICK,
+            ended_early: None,
+            interrupted: None,
+        }
     }
 
     /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.
@@ -129,7 +143,7 @@ impl<'a> Recording<'a> {
             }
             if stop.load(Ordering::Relaxed) {
                 let after = self.started.elapsed().as_secs_f64();
-                self.ended_early = Some(format!("interrupted after {after:.1} s"));
+                self.interrupted = Some(format!("interrupted after {after:.1} s"));
                 return;
             }
             std::thread::sleep(left.map_or(self.pause, |l| l.min(self.pause)));

@@ -57,11 +57,11 @@ fn what_is_not_a_run_is_named() {
 #[test]
 fn a_newer_version_is_refused_before_its_contents_are_understood() {
     let dir = tempfile::tempdir().unwrap();
-    for version in ["2", "4294967295", "18446744073709551615"] {
+    for version in ["3", "4294967295", "18446744073709551615"] {
         let json = format!("{{\"format\":\"tailsight-run\",\"version\":{version},\"cpus\":\"of another kind\"}}");
         fs::write(dir.path().join("run.json"), json).unwrap();
         let error = Run::open(dir.path()).unwrap_err();
-        assert!(matches!(error, Error::NewerVersion { supported: 1, .. }), "{error}");
+        assert!(matches!(error, Error::NewerVersion { supported: 2, .. }), "{error}");
         assert!(message(error).contains("open it with a newer tailsight"));
     }
 }

@@ -69,6 +69,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         duration: Some(args.duration),
         until: None,
         out: run.clone(),
+        shared: false,
         buffer_bytes: None,
         hooks: Default::default(),
         payload: None,
@@ -114,8 +115,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     }
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
-    std::fs::write(&page, pipeline::page(&opened, &diagnosis, &causes))
-        .with_context(|| format!("cannot write {}", page.display()))?;
+    pipeline::write_whole(&page, &pipeline::page(&opened, &diagnosis, &causes))?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
     Ok(Verdict::Done)
 }

@@ -13,7 +13,7 @@ use crate::commands::live::Live;
 use crate::commands::source::Source;
 use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
-use crate::{Verdict, terminal};
+use crate::{Verdict, pipeline, terminal};
 
 /// Measures and prints.
 pub fn run(args: &Load) -> anyhow::Result<Verdict> {
@@ -56,8 +56,7 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
         say!("{} samples: {}", measurement.rows.len(), path.display());
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, shown::page(&measurement))
-            .map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
+        pipeline::write_whole(path, &shown::page(&measurement))?;
         say!("page: {}", path.display());
     }
     if args.traffic.json {

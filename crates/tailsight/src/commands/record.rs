@@ -29,6 +29,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         duration: args.duration,
         until,
         out: args.out.clone(),
+        shared: args.into_shared,
         buffer_bytes: args.buffer,
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
         payload: payload(args),

@@ -1,6 +1,5 @@
 //! `tailsight report`: a run's report as one HTML file.
 
-use anyhow::Context;
 use tailsight_diagnose::Options;
 
 use super::diagnose::not_available_or;
@@ -22,8 +21,7 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
         Err(error) => return not_available_or(error),
     };
     let out = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
-    std::fs::write(&out, pipeline::page(&opened, &diagnosis, &causes))
-        .with_context(|| format!("cannot write {}", out.display()))?;
+    pipeline::write_whole(&out, &pipeline::page(&opened, &diagnosis, &causes))?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(pipeline::verdict(&diagnosis))
 }

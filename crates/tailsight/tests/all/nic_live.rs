@@ -64,6 +64,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         duration: Some(Duration::from_millis(900)),
         until: None,
         out: out.clone(),
+        shared: false,
         buffer_bytes: Some(64 << 20),
         hooks: Default::default(),
         payload: None,
