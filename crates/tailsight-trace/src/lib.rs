@@ -17,6 +17,7 @@ pub mod event_stream;
 pub mod flow;
 pub mod meta;
 pub mod read;
+pub mod samples;
 pub mod schema_page;
 mod stream;
 pub mod tables;
