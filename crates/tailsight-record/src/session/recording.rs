@@ -11,6 +11,7 @@ use tailsight_trace::write::BATCH_EVENTS;
 use super::drain::{Drain, calls, fill};
 use super::options::Progress;
 use super::prepare::Prepared;
+use super::sampling::Sampling;
 use crate::clocks;
 use crate::command::Command;
 use crate::error::Error;
@@ -78,6 +79,7 @@ pub(super) struct Recording<'a> {
     pub(super) tx: Option<NicTx>,
     pub(super) nic_clocks: NicClocks,
     pub(super) clock: Clock,
+    pub(super) sampling: Option<Sampling>,
     started: Instant,
     last: Last,
     /// How long the recorder may sleep now.
@@ -106,6 +108,7 @@ impl<'a> Recording<'a> {
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        let sampling = Sampling::start(&ready);
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
         ready.loaded.set_recording(true);
@@ -116,7 +119,7 @@ impl<'a> Recording<'a> {
         drain.failed = failed.or(written.err().map(Error::from));
         let now = Instant::now();
         let last = Last { look: now, alive: now, scan: now, clock: now, drain: now, fill: (now, 0) };
-        Recording { ready, early, drain, tx, nic_clocks, clock, started: now, last, pause: TICK, ended_early: None }
+        Recording { ready, early, drain, tx, nic_clocks, clock, sampling, started: now, last, pause: TICK, ended_early: None }
     }
 
     /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.
@@ -135,6 +138,9 @@ impl<'a> Recording<'a> {
             std::thread::sleep(left.map_or(self.pause, |l| l.min(self.pause)));
             let now = Instant::now();
             self.compare_clocks(now);
+            if let Some(sampling) = &mut self.sampling {
+                sampling.take(&self.ready.target.pids);
+            }
             self.empty_buffers(now, messages, progress);
             if self.drain.failed.is_some() {
                 return;
