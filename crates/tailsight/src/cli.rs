@@ -166,6 +166,9 @@ pub struct Question {
     /// A category table of your own (docs/categories.md)
     #[arg(long, value_name = "FILE")]
     pub categories: Option<PathBuf>,
+    /// What functions of runtimes of your own do, before those that are known (docs/functions.md)
+    #[arg(long, value_name = "FILE")]
+    pub runtimes: Option<PathBuf>,
 }
 
 /// `diagnose`.

@@ -59,7 +59,7 @@ impl Sampling {
         if started.ring.is_some() {
             match Clocks::start(loaded, &cpus, period_ns) {
                 Ok(clocks) => {
-                    started.said.cpus = clocks.len() as u32;
+                    started.said.cpus = clocks.cores() as u32;
                     started.clocks = Some(clocks);
                 }
                 Err(why) => started.said.notes.push(format!("no clock to sample by ({why})")),

@@ -5,7 +5,7 @@
 //! runs the program until it is dropped, and [`Ring`], which hands out the samples. Without them nothing of this is loaded.
 
 use std::cell::RefCell;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 
 use libbpf_rs::skel::Skel;
@@ -38,7 +38,6 @@ const WHOLE: usize = HEAD + 8 * KERNEL_FRAMES + STACK_BYTES;
 /// Software clocks that run.
 pub struct Clocks {
     links: Vec<Link>,
-    events: Vec<OwnedFd>,
 }
 
 impl Clocks {
@@ -47,7 +46,7 @@ impl Clocks {
     /// # Errors
     /// What the kernel refused, when it refused all of them.
     pub fn start(loaded: &Loaded<'_>, cpus: &[u32], period_ns: u64) -> Result<Clocks, String> {
-        let mut started = Clocks { links: Vec::new(), events: Vec::new() };
+        let mut started = Clocks { links: Vec::new() };
         let mut refused = None;
         for &cpu in cpus {
             match started.add(loaded, cpu, period_ns) {
@@ -66,16 +65,16 @@ impl Clocks {
         let event = open(cpu, period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
         let program = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAMS[0]);
         let program = program.ok_or("the program is not loaded")?;
-        // libbpf does not take the descriptor.
         let link = program.attach_perf_event(event.as_raw_fd()).map_err(|e| format!("attaching the clock: {e:#}"))?;
+        // The link closes it.
+        let _ = event.into_raw_fd();
         self.links.push(link);
-        self.events.push(event);
         Ok(())
     }
 
     /// On how many cores.
-    pub fn len(&self) -> usize {
-        self.events.len()
+    pub fn cores(&self) -> usize {
+        self.links.len()
     }
 }
 
