@@ -5,7 +5,7 @@
 //! same core: then it is in the time of each of them, once.
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, Owner, PathSpan};
+use tailsight_lifetime::{Context, Frame, Owner, PathSpan};
 use tailsight_trace::samples::{SampleRow, kind};
 
 /// The samples of the clock by core, in the order of time.
@@ -33,11 +33,13 @@ impl ByCore {
             let first = core.partition_point(|&(ts, _)| ts < span.from_ns);
             let inside = core[first..].iter().take_while(|&&(ts, _)| ts < span.to_ns);
             for &(_, stack) in inside {
-                let in_vector = |span: &PathSpan| {
+                // The hooks that told the interrupt's begin have a span of their own before it.
+                let of_clock = |span: &PathSpan| {
                     let owner = owners.get(span.owner as usize);
-                    owner.is_some_and(|o| matches!(o.frames.last(), Some(Frame::Vector { .. })))
+                    let vector = |o: &Owner| matches!(o.frames.last(), Some(Frame::Vector { .. }));
+                    owner.is_some_and(|o| o.context == Context::Profiler || vector(o))
                 };
-                let before = path[..=i].iter().rev().find(|s| !in_vector(s));
+                let before = path[..=i].iter().rev().find(|s| !of_clock(s));
                 if let Some(of) = before.filter(|s| s.cpu == span.cpu) {
                     each(of, stack);
                 }
@@ -50,7 +52,7 @@ impl ByCore {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tailsight_lifetime::{Context, Role};
+    use tailsight_lifetime::Role;
 
     fn span(from_ns: u64, to_ns: u64, cpu: Option<u16>, owner: u32) -> PathSpan {
         PathSpan { from_ns, to_ns, cpu, role: Role::A, owner, begins: true }
@@ -58,7 +60,8 @@ mod tests {
 
     fn owners() -> Vec<Owner> {
         let own = |frames| Owner { context: Context::Own, frames };
-        vec![own(vec![]), own(vec![Frame::Syscall { nr: 0 }]), own(vec![Frame::Vector { which: 0 }])]
+        let profiler = Owner { context: Context::Profiler, frames: vec![] };
+        vec![own(vec![]), own(vec![Frame::Syscall { nr: 0 }]), own(vec![Frame::Vector { which: 0 }]), profiler]
     }
 
     fn row(ts_ns: u64, cpu: u16, stack: u32) -> SampleRow {
@@ -67,14 +70,14 @@ mod tests {
 
     #[test]
     fn a_sample_counts_to_what_the_clock_interrupted() {
-        let path = [span(10, 20, Some(1), 0), span(20, 22, Some(1), 2), span(22, 30, Some(1), 1), span(30, 31, None, 0)];
+        let path = [span(10, 19, Some(1), 0), span(19, 20, Some(1), 3), span(20, 22, Some(1), 2), span(22, 30, Some(1), 1), span(30, 31, None, 0)];
         let samples = ByCore::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
         let mut found = vec![];
         samples.on(&path, &owners(), |span, stack| found.push((span.from_ns, stack)));
         assert_eq!(found, [(10, 0), (10, 1), (22, 2)]);
         // With the interrupt first, nobody knows what it interrupted.
         found.clear();
-        samples.on(&path[1..2], &owners(), |span, stack| found.push((span.from_ns, stack)));
+        samples.on(&path[1..3], &owners(), |span, stack| found.push((span.from_ns, stack)));
         assert_eq!(found, []);
     }
 
