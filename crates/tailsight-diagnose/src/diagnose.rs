@@ -13,9 +13,9 @@ use crate::cause::{Category, Finding, How};
 use crate::cohorts::against::join;
 use crate::cohorts::focus::{mean, percentiles};
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
-use crate::estimate::{Estimates, estimate, later_arrivals};
+use crate::estimate::{Estimates, Known, estimate, later_arrivals};
+use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
-use crate::functions::Search;
 use crate::more::{Found, more};
 use crate::phases::{self, overlaps::Ahead, root};
 use crate::rows::attribution::Attribution;
@@ -90,6 +90,7 @@ pub fn diagnose_with(
     diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
+    diagnosis.notes.extend(functions::too_few(&diagnosis));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
@@ -200,7 +201,11 @@ impl<'a> Analysis<'a> {
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let same_run = inputs.against.is_none();
-        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, same_run);
+        let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
+        let no_faults =
+            own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, both.0, path));
+        let known = Known { same_run, no_faults };
+        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
         let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
@@ -341,7 +346,9 @@ impl<'a> Analysis<'a> {
         let samples = self.inputs.samples.filter(|s| !s.is_empty() && self.inputs.against.is_none());
         let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
         let mut row_of = vec![None; causes.len()];
-        for (row, &cause) in cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row)) {
+        for (row, &cause) in
+            cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
+        {
             row_of[cause] = Some(row);
         }
         let search = Search {

@@ -157,7 +157,10 @@ impl<'obj> Loaded<'obj> {
             .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
         open.maps.chunks.set_max_entries(chunks).map_err(|e| failed("sizing the buffers", e))?;
         if extras.samples {
-            open.maps.samples.set_max_entries(samples::RING_BYTES).map_err(|e| failed("sizing the ring of samples", e))?;
+            open.maps
+                .samples
+                .set_max_entries(samples::RING_BYTES)
+                .map_err(|e| failed("sizing the ring of samples", e))?;
         }
         let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         rodata.slots = slots;
@@ -353,8 +356,8 @@ mod tests {
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let mut storage = MaybeUninit::uninit();
         let everything = Extras { samples: true, ..Extras::default() };
-        let loaded = Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything)
-            .expect("every program loads");
+        let loaded =
+            Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
         }

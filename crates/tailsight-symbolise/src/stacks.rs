@@ -116,7 +116,8 @@ impl Stacks {
     pub fn add(&mut self, raw: &Raw<'_>) {
         let pid = raw.row.tgid;
         let mut places: Vec<Place> = Vec::with_capacity(raw.kernel.len() + 16);
-        let looked_up = |(i, &address): (usize, &u64)| Place::Kernel { address: address.saturating_sub(u64::from(i > 0)) };
+        let looked_up =
+            |(i, &address): (usize, &u64)| Place::Kernel { address: address.saturating_sub(u64::from(i > 0)) };
         places.extend(raw.kernel.iter().enumerate().map(looked_up));
         if raw.registers.sp != 0 {
             let mut process = self.processes.remove(&pid).unwrap_or_default();
@@ -221,11 +222,18 @@ impl Stacks {
         samples.rows.sort_by_key(|row| row.ts_ns);
         let of_user = samples.stacks.iter().flatten().map(|&f| &samples.frames[f as usize]).filter(|f| !f.kernel);
         let unnamed = of_user.fold([0, 0], |[none, all], f| [none + u64::from(f.function.is_empty()), all + 1]);
-        if samples.stacks.iter().flatten().any(|&f| samples.frames[f as usize].kernel && samples.frames[f as usize].function.is_empty())
+        if samples
+            .stacks
+            .iter()
+            .flatten()
+            .any(|&f| samples.frames[f as usize].kernel && samples.frames[f as usize].function.is_empty())
         {
-            self.note("the kernel does not tell its functions' names (kernel.kptr_restrict, or no right to read them)".into());
+            self.note(
+                "the kernel does not tell its functions' names (kernel.kptr_restrict, or no right to read them)".into(),
+            );
         }
-        let compiled = |p: &Place| matches!(p, Place::Compiled { .. }) && names[p].iter().all(|f| f.function.is_empty());
+        let compiled =
+            |p: &Place| matches!(p, Place::Compiled { .. }) && names[p].iter().all(|f| f.function.is_empty());
         if self.stacks.iter().flatten().any(compiled) {
             self.note(
                 "code that a runtime compiled has no names: it tells them in /tmp/perf-PID.map when it is started with \
@@ -287,7 +295,8 @@ impl Module {
         let complete = |(mut frames, &offset): (Vec<FrameRow>, &u64)| {
             let address = self.elf.address_of(offset).unwrap_or(offset);
             if frames.is_empty() {
-                let name = self.exported.iter().find(|(range, _)| range.contains(&address)).map(|(_, name)| name.clone());
+                let name =
+                    self.exported.iter().find(|(range, _)| range.contains(&address)).map(|(_, name)| name.clone());
                 frames.push(FrameRow { function: name.unwrap_or_default(), ..FrameRow::default() });
             }
             for frame in &mut frames {

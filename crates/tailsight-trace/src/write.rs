@@ -239,7 +239,8 @@ impl RunWriter {
                 ("inlined", flag(|f| f.inlined)),
             ],
         )?;
-        let of_stack = |(stack, frames): (usize, &Vec<u32>)| frames.iter().map(|&f| (stack as u32, f)).collect::<Vec<_>>();
+        let of_stack =
+            |(stack, frames): (usize, &Vec<u32>)| frames.iter().map(|&f| (stack as u32, f)).collect::<Vec<_>>();
         let stacks: Vec<(u32, u32)> = samples.stacks.iter().enumerate().flat_map(of_stack).collect();
         self.table(
             "sample_stacks.arrow",

@@ -10,12 +10,12 @@ pub mod runtimes;
 pub mod tree;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
 use crate::cohorts::Cohort;
-use crate::model::{Cause, FunctionHow, FunctionPart, HotFrame, RuntimePart};
+use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::bootstrap::SplitMix;
 use crate::rows::profile::{Profile, slot_of};
@@ -36,6 +36,47 @@ const MOST_FUNCTIONS: usize = 8;
 const ROUNDS: usize = 200;
 /// Of a part of the time below a function, what is known there is its name.
 const MOST_OF_IT: f64 = 0.8;
+
+/// Samples of own time with which page faults may be ruled out, and of how many one at most is of a fault then.
+const NO_FAULTS: (u64, u64) = (20, 20);
+
+/// Whether samples of the focus' own time hardly met page faults: then these did not take that time, however many there were.
+pub(crate) fn no_faults(
+    lifetimes: &Lifetimes,
+    samples: &Samples,
+    focus: &Cohort,
+    path: &dyn Fn(u32) -> Vec<PathSpan>,
+) -> bool {
+    if samples.is_empty() || lifetimes.faults.is_empty() {
+        return false;
+    }
+    let by_core = ByCore::new(&samples.rows);
+    let faults: Vec<bool> = (0..samples.stacks.len() as u32)
+        .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
+        .collect();
+    let (mut all, mut in_fault) = (0, 0);
+    for &id in focus.ids.iter().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)) {
+        by_core.on(&path(id), &lifetimes.owners, |span, stack| {
+            let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
+            all += u64::from(own);
+            in_fault += u64::from(own && faults.get(stack as usize) == Some(&true));
+        });
+    }
+    all >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
+}
+
+/// That the first cause was sampled, and too seldom for a function.
+pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
+    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
+    let [n, _] = first.samples.filter(|[n, _]| *n > 0)?;
+    first.functions.is_empty().then(|| {
+        format!(
+            "no function of cause {} stands out in its {n} samples; a longer recording or a higher rate (record --sample 4000) \
+             has more",
+            first.rank
+        )
+    })
+}
 
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
@@ -98,7 +139,9 @@ impl Search<'_> {
                     let slot = segment(message, span, self.options.leg)
                         .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
                     // The walk of a single message may name owners that the partition never met.
-                    if let Some(row) = slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s)) {
+                    if let Some(row) =
+                        slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
+                    {
                         last(row, &|message| message.stacks.push(stack));
                     }
                 });
@@ -136,7 +179,8 @@ impl Search<'_> {
                 }
             }
         };
-        let part: FxHashMap<u32, Option<usize>> = leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
+        let part: FxHashMap<u32, Option<usize>> =
+            leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part[&stack]);
         let intervals = counted.intervals(self.options.seed);
         let mut found: Vec<(FunctionPart, usize)> = vec![];
@@ -293,10 +337,13 @@ fn is_library(module: &str) -> bool {
     PREFIXES.iter().any(|prefix| module.starts_with(prefix))
 }
 
+/// Of a message: ns, samples, and samples by part (those that it has).
+type OfMessage = (f64, f64, Vec<(usize, u64)>);
+
 /// Samples by message and part.
 struct Counted {
-    /// By cohort, by message: ns, samples, and samples by part (those that it has).
-    messages: [Vec<(f64, f64, Vec<(usize, u64)>)>; 2],
+    /// By cohort.
+    messages: [Vec<OfMessage>; 2],
     parts: usize,
 }
 
@@ -316,7 +363,9 @@ impl Counted {
     }
 
     fn samples(&self, part: usize) -> [u64; 2] {
-        [0, 1].map(|c: usize| self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, _)| *p == part).map(|(_, n)| n).sum())
+        [0, 1].map(|c: usize| {
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, _)| *p == part).map(|(_, n)| n).sum()
+        })
     }
 
     fn hits(&self, part: usize) -> u64 {
@@ -345,7 +394,8 @@ impl Counted {
         }
         let interval = |mut of: Vec<f64>| {
             of.sort_unstable_by(f64::total_cmp);
-            let at = |q: f64| of.get((of.len() as f64 * q) as usize).or(of.last()).copied().unwrap_or(0.0).round() as i64;
+            let at =
+                |q: f64| of.get((of.len() as f64 * q) as usize).or(of.last()).copied().unwrap_or(0.0).round() as i64;
             [at(0.025), at(0.975)]
         };
         draws.into_iter().map(interval).collect()

@@ -70,7 +70,13 @@ mod tests {
 
     #[test]
     fn a_sample_counts_to_what_the_clock_interrupted() {
-        let path = [span(10, 19, Some(1), 0), span(19, 20, Some(1), 3), span(20, 22, Some(1), 2), span(22, 30, Some(1), 1), span(30, 31, None, 0)];
+        let path = [
+            span(10, 19, Some(1), 0),
+            span(19, 20, Some(1), 3),
+            span(20, 22, Some(1), 2),
+            span(22, 30, Some(1), 1),
+            span(30, 31, None, 0),
+        ];
         let samples = ByCore::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
         let mut found = vec![];
         samples.on(&path, &owners(), |span, stack| found.push((span.from_ns, stack)));

@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn functions_of_runtimes_are_known() {
         let runtimes = Runtimes::default();
-        let does = |function: &str, module: &str| runtimes.find(function, module).map(|r| (r.of.as_str(), r.does.as_str()));
+        let does =
+            |function: &str, module: &str| runtimes.find(function, module).map(|r| (r.of.as_str(), r.does.as_str()));
         assert_eq!(does("gc_collect_main", "python3.11"), Some(("CPython", "collecting garbage")));
         assert_eq!(does("take_gil", "libpython3.11.so.1.0"), Some(("CPython", "waiting for the interpreter's lock")));
         assert_eq!(does("runtime.gcBgMarkWorker", "server"), Some(("Go", "collecting garbage")));

@@ -136,9 +136,10 @@ impl Tree {
         let mut at = node;
         loop {
             let of = &self.nodes[at].callees;
-            let best = of.values().copied().max_by(|&a, &b| {
-                self.deviation(a, scale).total_cmp(&self.deviation(b, scale)).then(b.cmp(&a))
-            });
+            let best = of
+                .values()
+                .copied()
+                .max_by(|&a, &b| self.deviation(a, scale).total_cmp(&self.deviation(b, scale)).then(b.cmp(&a)));
             // Where it was itself for most of it, it ends.
             match best.filter(|&b| self.deviation(b, scale) * 2.0 >= self.deviation(at, scale)) {
                 Some(next) if self.nodes[next].samples[0] > 0 => {

@@ -119,7 +119,19 @@ impl<'a> Recording<'a> {
         drain.failed = failed.or(written.err().map(Error::from));
         let now = Instant::now();
         let last = Last { look: now, alive: now, scan: now, clock: now, drain: now, fill: (now, 0) };
-        Recording { ready, early, drain, tx, nic_clocks, clock, sampling, started: now, last, pause: TICK, ended_early: None }
+        Recording {
+            ready,
+            early,
+            drain,
+            tx,
+            nic_clocks,
+            clock,
+            sampling,
+            started: now,
+            last,
+            pause: TICK,
+            ended_early: None,
+        }
     }
 
     /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.

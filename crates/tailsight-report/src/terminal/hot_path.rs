@@ -45,7 +45,8 @@ fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String 
         ("", module) => format!("  {}", clean(module)),
         (source, _) => format!("  {}", clean(source)),
     };
-    let text = format!("{:>6}  {}{skipped}{}{place}", units::percent(frame.share), "  ".repeat(depth), clean(&frame.name));
+    let text =
+        format!("{:>6}  {}{skipped}{}{place}", units::percent(frame.share), "  ".repeat(depth), clean(&frame.name));
     cut(&text, style.columns())
 }
 
@@ -54,7 +55,8 @@ fn beside(function: &FunctionPart) -> String {
         FunctionHow::More => "more time",
         FunctionHow::Unexpected => "only in the focus",
     };
-    let does = function.runtime.as_ref().map_or(String::new(), |r| format!(" ({} is {})", clean(&r.of), clean(&r.does)));
+    let does =
+        function.runtime.as_ref().map_or(String::new(), |r| format!(" ({} is {})", clean(&r.of), clean(&r.does)));
     format!("  also {} {}{does}: {how}", units::percent(function.share.clamp(0.0, 1.0)), clean(&function.name))
 }
 

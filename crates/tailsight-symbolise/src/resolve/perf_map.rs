@@ -23,7 +23,8 @@ impl PerfMap {
     pub fn of(pid: u32) -> Option<PerfMap> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let inside = status.lines().find_map(|l| l.strip_prefix("NSpid:")?.split_whitespace().next_back());
-        let names = [inside.map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map")), Some(format!("/tmp/perf-{pid}.map"))];
+        let names =
+            [inside.map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map")), Some(format!("/tmp/perf-{pid}.map"))];
         let path = names.into_iter().flatten().map(PathBuf::from).find(|path| path.is_file())?;
         let mut text = Vec::new();
         std::fs::File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
@@ -59,7 +60,8 @@ mod tests {
 
     #[test]
     fn the_last_word_on_an_address_counts() {
-        let map = PerfMap::parse("7f00 10 py::old:/a.py\n7f00 20 py::new:/a b.py\nzz 1 x\n0x8000 8 LazyCompile:~f x.js:3\n");
+        let map =
+            PerfMap::parse("7f00 10 py::old:/a.py\n7f00 20 py::new:/a b.py\nzz 1 x\n0x8000 8 LazyCompile:~f x.js:3\n");
         assert_eq!(map.find(0x7f1f), Some(("py::new:/a b.py", 0x1f)));
         assert_eq!(map.find(0x8004), Some(("LazyCompile:~f x.js:3", 4)));
         assert_eq!((map.find(0x7f20), map.find(0x8008), map.find(0)), (None, None, None));

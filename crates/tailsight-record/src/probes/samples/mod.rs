@@ -113,7 +113,8 @@ impl Ring {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn of(loaded: &Loaded<'_>) -> Result<Ring, Error> {
-        let failed = |e: libbpf_rs::Error| Error::Bpf { step: "opening the ring of samples".into(), why: format!("{e:#}") };
+        let failed =
+            |e: libbpf_rs::Error| Error::Bpf { step: "opening the ring of samples".into(), why: format!("{e:#}") };
         let map = Box::new(MapHandle::try_from(&loaded.skel.maps.samples).map_err(failed)?);
         let taken = Rc::new(RefCell::new(Vec::new()));
         let into = Rc::clone(&taken);
@@ -184,14 +185,7 @@ fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
     let addresses = sample[HEAD..HEAD + kernel_bytes(sample)].chunks_exact(8);
     kernel.extend(addresses.map(|a| u64::from_ne_bytes(word(a, 0))));
     Raw {
-        row: SampleRow {
-            ts_ns: long(0),
-            tid: int(8),
-            tgid: int(12),
-            cpu: int(16) as u16,
-            kind: sample[20],
-            stack: 0,
-        },
+        row: SampleRow { ts_ns: long(0), tid: int(8), tgid: int(12), cpu: int(16) as u16, kind: sample[20], stack: 0 },
         kernel,
         registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
         bytes: &sample[WHOLE - STACK_BYTES..],
@@ -205,7 +199,9 @@ mod tests {
     /// The layout is written down twice: here and in the C.
     #[test]
     fn a_sample_is_read_as_the_program_writes_it() {
-        assert_eq!(size_of::<crate::skel::types::sample>(), WHOLE);
+        let c = include_str!("samples.bpf.c");
+        assert!(c.contains(&format!("#define KERNEL_FRAMES {KERNEL_FRAMES}\n")));
+        assert!(c.contains(&format!("_Static_assert(sizeof(struct sample) == {WHOLE},")));
         let mut bytes = vec![0u8; WHOLE];
         let mut set = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         set(0, &7u64.to_ne_bytes());

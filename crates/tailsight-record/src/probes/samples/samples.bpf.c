@@ -24,6 +24,10 @@ struct sample {
 	__u8 stack[STACK_PIECE * STACK_PIECES];
 };
 
+/* mod.rs reads it by these places. */
+_Static_assert(sizeof(struct sample) == 8648, "as in mod.rs");
+_Static_assert(__builtin_offsetof(struct sample, kernel) == 72, "as in mod.rs");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096); /* set by the loader */
