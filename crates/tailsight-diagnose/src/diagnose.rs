@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_trace::samples::Samples;
 
 use crate::advice::sentences::OwnerPath;
 use crate::advice::{self, Advisor};
@@ -12,7 +13,8 @@ use crate::cause::{Category, Finding, How};
 use crate::cohorts::against::join;
 use crate::cohorts::focus::{mean, percentiles};
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
-use crate::estimate::{Estimates, estimate, later_arrivals};
+use crate::estimate::{Estimates, Known, estimate, later_arrivals};
+use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
 use crate::more::{Found, more};
 use crate::phases::{self, overlaps::Ahead, root};
@@ -47,6 +49,8 @@ pub struct Inputs<'a> {
     pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
     /// Another run, by name: the same slice of its messages is the reference.
     pub against: Option<(&'a str, &'a Lifetimes)>,
+    /// The run's samples, for functions; they are asked for the run's own messages, so not with another run.
+    pub samples: Option<&'a Samples>,
 }
 
 /// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
@@ -69,7 +73,8 @@ pub fn diagnose_with(
     let cohorts = Cohorts::of(&summary.ranked, others.as_deref(), options)?;
 
     let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
-    let (causes, not_significant, cause_of_row) = analysis.causes(mine);
+    let (mut causes, not_significant, cause_of_row) = analysis.causes(mine);
+    analysis.functions(&mut causes, &cause_of_row);
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -85,6 +90,7 @@ pub fn diagnose_with(
     diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
+    diagnosis.notes.extend(functions::too_few(&diagnosis));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
@@ -196,7 +202,11 @@ impl<'a> Analysis<'a> {
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let same_run = inputs.against.is_none();
-        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, same_run);
+        let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
+        let no_faults =
+            own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, both.0, path));
+        let known = Known { same_run, no_faults };
+        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
         let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
@@ -329,6 +339,28 @@ impl<'a> Analysis<'a> {
         let question = advice::question(self.options, self.inputs.against.map(|(name, _)| name));
         advice::number(causes, &self.facts.run, &question);
         cause_of_row
+    }
+
+    /// Divides the causes by functions, where the run has samples.
+    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize]) {
+        let samples = self.inputs.samples.filter(|s| !s.is_empty() && self.inputs.against.is_none());
+        let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
+        let mut row_of = vec![None; causes.len()];
+        for (row, &cause) in
+            cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
+        {
+            row_of[cause] = Some(row);
+        }
+        let search = Search {
+            lifetimes: self.lifetimes,
+            options: self.options,
+            profile: &self.profile,
+            rows: &self.rows,
+            cohorts: self.cohorts.both(),
+            samples,
+            path,
+        };
+        search.fill(causes, &row_of);
     }
 
     fn more(&self, cause_of_row: &[usize]) -> model::More {

@@ -19,6 +19,7 @@ pub mod cohorts;
 mod diagnose;
 mod error;
 pub mod estimate;
+pub mod functions;
 mod glob;
 pub mod ideal;
 pub mod model;

@@ -262,6 +262,16 @@ pub struct Cause {
     /// the one there is writes to [`Diagnosis::ideal`].
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
+    /// Samples in its time: focus, reference. Absent where the run has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<[u64; 2]>,
+    /// The functions that it was in, largest first; what they leave of it no function could be named for. Empty below the
+    /// evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionPart>,
+    /// The one call path through the first of them that most of its time was on, outermost function first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot_path: Vec<HotFrame>,
     /// Commands or steps that remove it, filled in with this run's pids.
     pub fix: Vec<String>,
     /// Those of them that `tailsight fix` can make and take back.
@@ -269,6 +279,83 @@ pub struct Cause {
     pub actions: Vec<Action>,
     /// One sentence in words for the terminal and the page.
     pub explanation: String,
+}
+
+/// A function's part of a cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FunctionPart {
+    /// The function: the program's own where it called a library's.
+    pub name: String,
+    /// The library's function that the time was in, when `name` is its caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+    /// Who called `name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The program or library.
+    pub module: String,
+    /// Its build id; empty without one.
+    pub build_id: String,
+    /// Source file and line, where debug information tells; else empty.
+    pub source: String,
+    /// Whether it is the kernel's.
+    pub kernel: bool,
+    /// Its part of the cause's deviation.
+    pub share: f64,
+    /// Its samples' share of the cause's time, focus less reference, ns.
+    pub deviation_ns: i64,
+    /// 95 % bootstrap interval of that, over messages.
+    pub ci95_ns: [i64; 2],
+    /// Samples in it: focus, reference.
+    pub samples: [u64; 2],
+    /// Focus messages with a sample in it.
+    pub messages: u64,
+    /// What is known of it against the reference.
+    pub how: FunctionHow,
+    /// What a runtime does there, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<RuntimePart>,
+    /// The call path to it, outermost function first.
+    pub path: Vec<String>,
+}
+
+/// NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionHow {
+    /// More time in it than the reference.
+    #[default]
+    More,
+    /// The reference never ran it, with samples enough to have met it (95 %).
+    Unexpected,
+}
+
+/// What a runtime does in a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimePart {
+    /// Always `runtime`.
+    pub category: String,
+    /// Of which runtime or server.
+    pub of: String,
+    /// What it does.
+    pub does: String,
+    /// What its documentation says to do about it.
+    pub fix: String,
+    /// Where that is written.
+    pub documented: String,
+}
+
+/// A function of a hot path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HotFrame {
+    /// The function.
+    pub name: String,
+    /// The program or library; `[kernel]`.
+    pub module: String,
+    /// Source file and line, where known; else empty.
+    pub source: String,
+    /// Part of the cause's samples in the focus that were in it or in what it called.
+    pub share: f64,
 }
 
 /// A process, or several of one name, with the threads that focus messages met.
@@ -510,6 +597,9 @@ impl Cause {
             ahead: None,
             root: vec![],
             what_if: None,
+            samples: None,
+            functions: vec![],
+            hot_path: vec![],
             fix: vec![],
             actions: vec![],
             explanation: String::new(),

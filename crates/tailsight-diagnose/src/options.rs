@@ -2,6 +2,7 @@
 
 use tailsight_lifetime::Leg;
 
+use crate::functions::runtimes::Runtimes;
 use crate::{CategoryTable, Error};
 
 /// What to diagnose, and how.
@@ -15,6 +16,8 @@ pub struct Options {
     pub leg: Leg,
     /// Owners to categories.
     pub categories: CategoryTable,
+    /// What functions of runtimes do.
+    pub runtimes: Runtimes,
     /// Anomalies inside an anomaly replace it when they explain together at least this fraction of it (NSight §5.2: 0.8).
     pub nesting: f64,
     /// Differences of a message up to this are noise, ns (NSight §5.2 ignores up to 322 ns, Intel PT's batches).
@@ -36,6 +39,7 @@ impl Default for Options {
             reference: (0.45, 0.55),
             leg: Leg::Receive,
             categories: CategoryTable::default(),
+            runtimes: Runtimes::default(),
             nesting: 0.8,
             granularity_ns: 300,
             bootstrap_rounds: 500,

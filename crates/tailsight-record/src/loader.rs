@@ -13,7 +13,7 @@ use crate::attachable::{self, Attachable};
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
 use crate::probes::nic_tx::{self, TxStamps};
-use crate::probes::{self, Attach, Need};
+use crate::probes::{self, Attach, Need, samples};
 use crate::skel::{TailsightSkel, TailsightSkelBuilder};
 
 /// Which hooks the user wants.
@@ -25,6 +25,17 @@ pub struct HookChoice {
     pub remove: Vec<String>,
     /// Attach an empty program to each, to measure what hooks cost by themselves; nothing is recorded.
     pub empty: bool,
+}
+
+/// What is recorded besides the events of the hooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Pieces of 24 bytes of each segment that are kept.
+    pub payload_pieces: u32,
+    /// Whose transmit stamps.
+    pub tx_stamps: TxStamps,
+    /// Whether there are samples.
+    pub samples: bool,
 }
 
 /// What became of a hook.
@@ -117,9 +128,8 @@ pub struct Loaded<'obj> {
 }
 
 impl<'obj> Loaded<'obj> {
-    /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores, and the first
-    /// `payload_pieces` pieces of 24 bytes of each segment kept; of `choice` only `empty` is looked at; the programs of `tx_stamps` are
-    /// attached by themselves. Nothing is recorded before [`Loaded::set_recording`].
+    /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores; of
+    /// `choice` only `empty` is looked at; the programs of `extras` are attached by themselves. Nothing is recorded before [`Loaded::set_recording`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
@@ -129,8 +139,7 @@ impl<'obj> Loaded<'obj> {
         hooks: &mut [HookState],
         cpus: u32,
         slots: u64,
-        payload_pieces: u32,
-        tx_stamps: TxStamps,
+        extras: Extras,
     ) -> Result<Loaded<'obj>, Error> {
         quiet_libbpf();
         let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf { step: step.into(), why: format!("{e:#}") };
@@ -138,7 +147,8 @@ impl<'obj> Loaded<'obj> {
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let on = ["baseline", "current_task"].contains(&name.as_str())
-                || (tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
+                || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
+                || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
                 || hooks.iter().any(|h| h.program.iter().chain(&h.instead).any(|p| *p == name));
             program.set_autoload(on);
         }
@@ -146,11 +156,17 @@ impl<'obj> Loaded<'obj> {
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
             .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
         open.maps.chunks.set_max_entries(chunks).map_err(|e| failed("sizing the buffers", e))?;
+        if extras.samples {
+            open.maps
+                .samples
+                .set_max_entries(samples::RING_BYTES)
+                .map_err(|e| failed("sizing the ring of samples", e))?;
+        }
         let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
         rodata.slots = slots;
         rodata.slots_log2 = slots.trailing_zeros();
-        rodata.payload_pieces = payload_pieces;
-        if let Some(op) = tx_stamps.op() {
+        rodata.payload_pieces = extras.payload_pieces;
+        if let Some(op) = extras.tx_stamps.op() {
             rodata.nic_tx_op = op;
         }
         rodata.empty_programs = u32::from(choice.empty);
@@ -339,8 +355,9 @@ mod tests {
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let mut storage = MaybeUninit::uninit();
-        let loaded = Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, 0, TxStamps::Off)
-            .expect("every program loads");
+        let everything = Extras { samples: true, ..Extras::default() };
+        let loaded =
+            Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
         }

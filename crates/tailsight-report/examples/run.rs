@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .transpose()?;
     let path = |id| analysis.path(id, options.leg);
-    let beside = Inputs { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)) };
+    let beside =
+        Inputs { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)), ..Inputs::default() };
     let lifetimes = &analysis.lifetimes;
     let (diagnosis, causes) = diagnose_with(lifetimes, &options, &facts, &beside)?;
     let style = terminal::Style { color: false, width };

@@ -31,7 +31,7 @@ fn open(name: &str) -> (Run, Analysis) {
 fn diagnosed(analysis: &Analysis, leg: Leg) -> (Diagnosis, CauseOf) {
     let options = Options { focus: (0.6, 1.0), reference: (0.1, 0.5), leg, more: true, ..Options::default() };
     let path = |id| analysis.path(id, leg);
-    let beside = Inputs { path: Some(&path), against: None };
+    let beside = Inputs { path: Some(&path), ..Inputs::default() };
     let facts = Facts { run: "run".into(), cpus: Some(2), ..Facts::default() };
     diagnose_with(&analysis.lifetimes, &options, &facts, &beside).expect("enough messages")
 }

@@ -18,6 +18,7 @@ pub mod flow;
 mod folder;
 pub mod meta;
 pub mod read;
+pub mod samples;
 pub mod schema_page;
 mod seal;
 mod stream;

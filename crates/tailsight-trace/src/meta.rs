@@ -51,6 +51,9 @@ pub struct RunMeta {
     pub drop_reasons: Vec<String>,
     /// Time stamps of NICs.
     pub nic: NicStamps,
+    /// Samples of what the target's threads ran; absent in older runs and when none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than
     /// CLOCK_MONOTONIC. (Older versions wrote how exactly the clocks of clocks.arrow were compared.)
     pub clock_error_ns: u64,
@@ -78,6 +81,31 @@ pub struct RunFile {
     pub bytes: u64,
     /// Their SHA-256, 64 hexadecimal digits.
     pub sha256: String,
+}
+
+/// Samples of what the target's threads ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// Time on a core between two samples of the clock, ns.
+    pub period_ns: u64,
+    /// Cores with such a clock.
+    pub cpus: u32,
+    /// Samples on disk.
+    pub samples: u64,
+    /// Those of them that are of sleeps.
+    pub sleeps: u64,
+    /// Samples that found no room.
+    pub lost: u64,
+    /// Mean cost of one sample of the clock, ns, measured after the recording with the kernel's BPF statistics; absent when there
+    /// was none meanwhile.
+    pub ns_per_sample: Option<f64>,
+    /// Time that it took to find the call stacks and the names, after the recording, ns.
+    pub symbolise_ns: u64,
+    /// User frames without a name, of all user frames of the stacks.
+    pub unnamed: [u64; 2],
+    /// Why there are no samples, or no names: each once, for the reader.
+    pub notes: Vec<String>,
 }
 
 /// The process that recorded.

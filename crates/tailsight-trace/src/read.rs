@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
+use crate::samples::{FrameRow, SampleRow, Samples};
 use crate::seal::Seals;
 use crate::stream;
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
@@ -38,6 +39,8 @@ pub struct Run {
     pub clocks: Vec<ClockRow>,
     /// nic_clocks.arrow; empty when no NIC stamps.
     pub nic_clocks: Vec<NicClockRow>,
+    /// samples.arrow with its stacks and frames; empty in older runs and without samples.
+    pub samples: Samples,
     /// Why the run is not whole; empty when it is.
     pub partial: Vec<String>,
     /// What else a reader should know: the run is older than checksums.
@@ -119,7 +122,8 @@ impl Run {
         for core in unknown_cores(dir, &seals, &meta)? {
             partial.push(format!("{core} is not of this run and is not read"));
         }
-        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, partial, notes, seals })
+        let samples = read_samples(&tables, &meta, &mut partial);
+        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, samples, partial, notes, seals })
     }
 
     /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.
@@ -416,6 +420,63 @@ fn socket_rows(batch: &RecordBatch) -> Result<Vec<SocketRow>, String> {
             comm: comm.value(i).to_owned(),
             addrs: addrs[i],
         })
+        .collect())
+}
+
+/// The three tables of samples, where the run has them. A run that was killed has none.
+fn read_samples(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) -> Samples {
+    if meta.sampling.as_ref().is_none_or(|s| s.samples == 0) {
+        return Samples::default();
+    }
+    let frames: Vec<FrameRow> = tables.read("sample_frames.arrow", partial, frame_rows);
+    let mut stacks: Vec<Vec<u32>> = Vec::new();
+    for (stack, frame) in tables.read("sample_stacks.arrow", partial, stack_rows) {
+        // Numbers go up one by one: whatever a damaged file says, there are no more stacks than rows.
+        if stack as usize >= stacks.len() {
+            stacks.push(Vec::new());
+        }
+        if let Some(of) = stacks.get_mut(stack as usize) {
+            of.push(frame);
+        }
+    }
+    let mut rows: Vec<SampleRow> = tables.read("samples.arrow", partial, sample_rows);
+    rows.retain(|row| (row.stack as usize) < stacks.len());
+    rows.sort_by_key(|row| row.ts_ns);
+    Samples { rows, stacks, frames }
+}
+
+fn frame_rows(batch: &RecordBatch) -> Result<Vec<FrameRow>, String> {
+    let (function, module) = (strings(batch, "function")?, strings(batch, "module")?);
+    let (build_id, source) = (strings(batch, "build_id")?, strings(batch, "source")?);
+    let offset = primitive!(batch, "offset", UInt64Type);
+    Ok((0..batch.num_rows())
+        .map(|i| FrameRow {
+            function: function.value(i).to_owned(),
+            module: module.value(i).to_owned(),
+            build_id: build_id.value(i).to_owned(),
+            offset: offset[i],
+            source: source.value(i).to_owned(),
+            kernel: flag(batch, "kernel", i),
+            inlined: flag(batch, "inlined", i),
+        })
+        .collect())
+}
+
+fn stack_rows(batch: &RecordBatch) -> Result<Vec<(u32, u32)>, String> {
+    let stack = primitive!(batch, "stack", UInt32Type);
+    let frame = primitive!(batch, "frame", UInt32Type);
+    Ok((0..batch.num_rows()).map(|i| (stack[i], frame[i])).collect())
+}
+
+fn sample_rows(batch: &RecordBatch) -> Result<Vec<SampleRow>, String> {
+    let ts = primitive!(batch, "ts_ns", UInt64Type);
+    let cpu = primitive!(batch, "cpu", UInt16Type);
+    let tid = primitive!(batch, "tid", UInt32Type);
+    let tgid = primitive!(batch, "tgid", UInt32Type);
+    let kind = primitive!(batch, "kind", UInt8Type);
+    let stack = primitive!(batch, "stack", UInt32Type);
+    Ok((0..batch.num_rows())
+        .map(|i| SampleRow { ts_ns: ts[i], cpu: cpu[i], tid: tid[i], tgid: tgid[i], kind: kind[i], stack: stack[i] })
         .collect())
 }
 

@@ -20,6 +20,7 @@ use crate::event::Event;
 use crate::folder::{Folder, Others};
 use crate::meta::{RunMeta, State};
 use crate::seal::{self, SealedFile, Sealer};
+use crate::samples::{FrameRow, SampleRow, Samples};
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 
 /// Events in one Arrow batch: what a kill can cost at most of what was drained.
@@ -253,6 +254,55 @@ impl RunWriter {
         )
     }
 
+    /// Writes samples.arrow, sample_stacks.arrow and sample_frames.arrow.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn samples(&self, samples: &Samples) -> Result<(), Error> {
+        let frames = &samples.frames;
+        let text =
+            |f: fn(&FrameRow) -> &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(frames.iter().map(f))) };
+        let flag = |f: fn(&FrameRow) -> bool| -> ArrayRef {
+            Arc::new(frames.iter().map(|frame| Some(f(frame))).collect::<BooleanArray>())
+        };
+        self.table(
+            "sample_frames.arrow",
+            vec![
+                ("function", text(|f| &f.function)),
+                ("module", text(|f| &f.module)),
+                ("build_id", text(|f| &f.build_id)),
+                ("offset", Arc::new(UInt64Array::from_iter_values(frames.iter().map(|f| f.offset)))),
+                ("source", text(|f| &f.source)),
+                ("kernel", flag(|f| f.kernel)),
+                ("inlined", flag(|f| f.inlined)),
+            ],
+        )?;
+        let of_stack =
+            |(stack, frames): (usize, &Vec<u32>)| frames.iter().map(|&f| (stack as u32, f)).collect::<Vec<_>>();
+        let stacks: Vec<(u32, u32)> = samples.stacks.iter().enumerate().flat_map(of_stack).collect();
+        self.table(
+            "sample_stacks.arrow",
+            vec![
+                ("stack", Arc::new(UInt32Array::from_iter_values(stacks.iter().map(|s| s.0)))),
+                ("frame", Arc::new(UInt32Array::from_iter_values(stacks.iter().map(|s| s.1)))),
+            ],
+        )?;
+        let number = |f: fn(&SampleRow) -> u32| -> ArrayRef {
+            Arc::new(UInt32Array::from_iter_values(samples.rows.iter().map(f)))
+        };
+        self.table(
+            "samples.arrow",
+            vec![
+                ("ts_ns", Arc::new(UInt64Array::from_iter_values(samples.rows.iter().map(|r| r.ts_ns)))),
+                ("cpu", Arc::new(UInt16Array::from_iter_values(samples.rows.iter().map(|r| r.cpu)))),
+                ("tid", number(|r| r.tid)),
+                ("tgid", number(|r| r.tgid)),
+                ("kind", Arc::new(UInt8Array::from_iter_values(samples.rows.iter().map(|r| r.kind)))),
+                ("stack", number(|r| r.stack)),
+            ],
+        )
+    }
+
     fn table(&self, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<(), Error> {
         let path = self.dir().join(name);
         let fields: Vec<Field> = columns.iter().map(|(n, c)| Field::new(*n, c.data_type().clone(), false)).collect();
@@ -328,6 +378,9 @@ fn clear(folder: &Folder) -> Result<(), Error> {
         "sockets.arrow",
         "clocks.arrow",
         "nic_clocks.arrow",
+        "samples.arrow",
+        "sample_stacks.arrow",
+        "sample_frames.arrow",
         "messages.parquet",
         "lifetimes.parquet",
         "sent.parquet",

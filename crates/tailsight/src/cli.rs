@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
-use tailsight_record::{HookChoice, loader};
+use tailsight_record::{HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
@@ -130,6 +130,10 @@ pub struct Record {
     /// Write into a directory although another user can write to it, too
     #[arg(long)]
     pub into_shared: bool,
+    /// How often what the server's threads run is looked at, for the functions under the causes: times in a second of each
+    /// core, or `off` [default: 997, less where there are more than 8 cores]
+    #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true)]
+    pub sample: SampleRate,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',')]
     pub with_hook: Vec<String>,
@@ -165,6 +169,9 @@ pub struct Question {
     /// A category table of your own (docs/categories.md)
     #[arg(long, value_name = "FILE")]
     pub categories: Option<PathBuf>,
+    /// What functions of runtimes of your own do, before those that are known (docs/functions.md)
+    #[arg(long, value_name = "FILE")]
+    pub runtimes: Option<PathBuf>,
 }
 
 /// `diagnose`.
@@ -263,6 +270,18 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 fn payload_bytes(text: &str) -> Result<u32, String> {
     let most = tailsight_record::Payload::MOST_BYTES;
     text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| format!("a number of bytes from 1 to {most}"))
+}
+
+fn sample_rate(text: &str) -> Result<SampleRate, String> {
+    let most = SampleRate::MOST_HZ;
+    match text {
+        "off" => Ok(SampleRate::Off),
+        "usual" => Ok(SampleRate::Usual),
+        _ => {
+            let hz = text.parse().ok().filter(|hz| (1..=most).contains(hz));
+            hz.map(SampleRate::Hz).ok_or_else(|| format!("a number of samples a second from 1 to {most}, or off"))
+        }
+    }
 }
 
 fn hook_to_add(text: &str) -> Result<String, String> {

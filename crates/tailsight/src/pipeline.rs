@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
+use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options};
 use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
@@ -55,6 +56,14 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
             CategoryTable::parse(&text, &file.to_string_lossy())?
         }
     };
+    let runtimes = match &question.runtimes {
+        None => Runtimes::default(),
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the functions of runtimes {}", file.display()))?;
+            Runtimes::parse(&text, &file.to_string_lossy())?.before(Runtimes::default())
+        }
+    };
     let options = Options {
         focus: match &question.focus {
             Some(focus) => tailsight_diagnose::parse_focus(focus)?,
@@ -68,6 +77,7 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
         nesting: question.nest,
         granularity_ns: question.granularity,
         categories,
+        runtimes,
         ..Options::default()
     };
     options.check()?;
@@ -222,8 +232,11 @@ pub fn diagnose_against(
     }
     let path = |id| opened.analysis.path(id, options.leg);
     let name = against.map(|other| other.run.dir.display().to_string());
-    let inputs =
-        Inputs { path: Some(&path), against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)) };
+    let inputs = Inputs {
+        path: Some(&path),
+        against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)),
+        samples: Some(&opened.run.samples),
+    };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
     match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs) {

@@ -117,6 +117,15 @@ pub struct Estimates {
     pub classes: Option<&'static str>,
 }
 
+/// What is known beside the counts of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Both cohorts are of the same run.
+    pub same_run: bool,
+    /// Samples of the focus' own time hardly met a page fault: what correlates with their number is something else.
+    pub no_faults: bool,
+}
+
 /// The own time that an estimate is made of.
 struct OwnTime<'a> {
     lifetimes: &'a Lifetimes,
@@ -152,7 +161,7 @@ pub fn estimate(
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
     ranked: &[(u64, u32)],
-    same_run: bool,
+    known: Known,
 ) -> Estimates {
     let own = OwnWork::new(lifetimes, classification, profile, options);
     let worked = |id: u32| own.ns(lifetimes, id);
@@ -166,7 +175,8 @@ pub fn estimate(
     let mut moved = vec![0_i64; lifetimes.messages.len()];
     let left = |moved: &[i64]| all - excess(&|id| moved[id as usize]);
     let matters = |deviation: f64| deviation > options.granularity_ns as f64;
-    let faults = matches!(options.leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
+    let faults =
+        (matches!(options.leg, Leg::Service | Leg::Total) && !known.no_faults).then(|| Counter::faults(lifetimes));
     // A migration brings interrupts with it: it comes first.
     for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, options.leg)) {
         let deviation = left(&moved);
@@ -185,7 +195,7 @@ pub fn estimate(
     }
     let deviation = left(&moved);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
-    if same_run && matters(deviation) {
+    if known.same_run && matters(deviation) {
         let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
         out.classes = classes::apply(&of, profile);
     }

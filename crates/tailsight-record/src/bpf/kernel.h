@@ -17,7 +17,7 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 enum { false, true };
 
-enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12 };
+enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_F_MMAPABLE = 1024 };
 
 /* Fixed by the kernel's interface with programs, which the verifier translates: not relocated. */
@@ -147,8 +147,9 @@ struct tcphdr {
 struct pt_regs {
 #if defined(__TARGET_ARCH_arm64)
 	__s32 syscallno;
+	__u64 regs[31], sp, pc;
 #else
-	unsigned long orig_ax;
+	unsigned long orig_ax, ip, sp, bp;
 #endif
 };
 

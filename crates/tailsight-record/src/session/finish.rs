@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tailsight_trace::meta::{self, State};
+use tailsight_trace::samples::Samples;
 use tailsight_trace::tables::TaskRow;
 
 use super::drain::{fill, heads};
@@ -39,10 +40,24 @@ impl Recording<'_> {
     pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> Outcome {
         let probes = self.switch_off(progress);
         self.empty(progress);
+        // While the target is there: a command is stopped next.
+        let samples = self.name_samples(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
         self.warn();
-        self.write(&tasks)
+        self.write(&tasks, samples.as_ref())
+    }
+
+    /// Finds the call stacks of the samples and the names of their functions.
+    fn name_samples(&mut self, costs: &Result<Vec<ProgramCost>, Error>) -> Option<Samples> {
+        let sampling = self.sampling.take()?;
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let Prepared { loaded, meta, target, .. } = &mut self.ready;
+        let followed = target.followed(loaded, &self.drain.collector.tasks);
+        let (said, samples) = sampling.finish(loaded, &followed, costs, meta.start_ns);
+        meta.warnings.extend(said.notes.iter().map(|note| format!("samples: {note}")));
+        meta.sampling = Some(said);
+        Some(samples)
     }
 
     /// Takes the last readings, measures the hooks and takes them off.
@@ -50,6 +65,9 @@ impl Recording<'_> {
         let Prepared { meta, loaded, buffers, cpus, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns();
         self.clock.rows.push(clocks::compare());
+        if let Some(sampling) = &mut self.sampling {
+            sampling.stop_taking(meta.end_ns);
+        }
         let missed = cost::missed(loaded);
         let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
         meta.overhead.recorder_cpu_ns = self.clock.cpu_ns();
@@ -61,6 +79,9 @@ impl Recording<'_> {
         loaded.set_recording(false);
         if let Some(Err(why)) = self.tx.take().map(|tx| tx.stop(loaded)) {
             meta.warnings.push(why);
+        }
+        if let Some(sampling) = &mut self.sampling {
+            sampling.stop();
         }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }
@@ -143,13 +164,15 @@ impl Recording<'_> {
     }
 
     /// Writes the tables and run.json. Whatever fails, the rest is tried.
-    fn write(self, tasks: &[TaskRow]) -> Outcome {
+    fn write(self, tasks: &[TaskRow], samples: Option<&Samples>) -> Outcome {
         let Prepared { writer, mut meta, .. } = self.ready;
         let mut error = self.drain.failed;
         let nic_rows = &self.nic_clocks.rows;
         let nic_clocks = if nic_rows.is_empty() { Ok(()) } else { writer.nic_clocks(nic_rows) };
         let sockets = socket_rows(&self.drain.collector);
-        for step in [writer.tasks(tasks), writer.sockets(&sockets), writer.clocks(&self.clock.rows), nic_clocks] {
+        let sampled = samples.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(samples));
+        let clocks = writer.clocks(&self.clock.rows);
+        for step in [writer.tasks(tasks), writer.sockets(&sockets), clocks, nic_clocks, sampled] {
             if let Err(e) = step {
                 error.get_or_insert(e.into());
             }

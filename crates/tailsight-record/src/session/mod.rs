@@ -9,6 +9,7 @@ mod finish;
 pub mod options;
 mod prepare;
 mod recording;
+mod sampling;
 mod target;
 
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
 
-pub use options::{Options, Outcome, Payload, Progress, Until};
+pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
 
 /// Records.
 ///

@@ -31,8 +31,41 @@ pub struct Options {
     pub payload: Option<Payload>,
     /// Whether to record when the NIC sent replies, which sets a flag on the target's sockets.
     pub tx_stamps: TxStamps,
+    /// Samples of what the target's threads run.
+    pub samples: SampleRate,
     /// The version to write into run.json.
     pub version: String,
+}
+
+/// How often what the target's threads run is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SampleRate {
+    /// Never: nothing of it is loaded.
+    Off,
+    /// So often that its cost is small: [`SampleRate::USUAL_HZ`], less often where there are many cores.
+    #[default]
+    Usual,
+    /// So many times in a second of a core.
+    Hz(u32),
+}
+
+impl SampleRate {
+    /// On each core. Not a round number: what comes each millisecond would always be met at the same place.
+    pub const USUAL_HZ: u32 = 997;
+    /// On all cores together, unless asked for more.
+    const USUAL_ALL_HZ: u32 = 8_000;
+    /// The most on a core.
+    pub const MOST_HZ: u32 = 20_000;
+
+    /// Time on a core between two samples, ns; none: no samples.
+    pub fn period_ns(self, cpus: u32) -> Option<u64> {
+        let hz = match self {
+            SampleRate::Off => return None,
+            SampleRate::Usual => SampleRate::USUAL_HZ.min(SampleRate::USUAL_ALL_HZ / cpus.max(1)),
+            SampleRate::Hz(hz) => hz.min(SampleRate::MOST_HZ),
+        };
+        Some(1_000_000_000 / u64::from(hz.max(1)))
+    }
 }
 
 /// When a recording of no given length has enough. Messages are estimated while recording: see [`Progress::Recording`].
@@ -115,6 +148,14 @@ pub struct Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_rate_is_lower_where_there_are_many_cores() {
+        assert_eq!(SampleRate::Off.period_ns(2), None);
+        assert_eq!(SampleRate::Usual.period_ns(2), Some(1_003_009));
+        assert_eq!(SampleRate::Usual.period_ns(80), Some(10_000_000));
+        assert_eq!(SampleRate::Hz(2_000).period_ns(80), Some(500_000));
+    }
 
     /// 500 requests/s: 2 s hold 1,000, and the focus held too few.
     #[test]

@@ -9,12 +9,12 @@ use tailsight_host::{Fact, Root};
 use tailsight_trace::RunWriter;
 use tailsight_trace::meta::RunMeta;
 
-use super::options::{Options, Payload, Progress};
+use super::options::{Options, Payload, Progress, SampleRate};
 use super::target::Target;
 use crate::buffer::{self, Buffers};
 use crate::describe;
 use crate::error::Error;
-use crate::loader::{self, HookChoice, HookState, Loaded};
+use crate::loader::{self, Extras, HookChoice, HookState, Loaded};
 use crate::probes::Need;
 use crate::probes::nic_tx::{self, TxStamps};
 
@@ -56,16 +56,19 @@ impl<'a> Prepared<'a> {
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
         let meta = describe::first(options, &target.app, cpus, slots);
-        let pieces = options.payload.as_ref().map_or(0, Payload::pieces);
+        let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
+        // Hooks that are empty are measured alone.
+        let samples = options.samples != SampleRate::Off && !options.hooks.empty;
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
         let Storage([first, second]) = storage;
-        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps) {
+        let extras = Extras { payload_pieces, tx_stamps, samples };
+        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, extras) {
             // They are an extra: what else there is to record is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
                 without_tx_stamps = Some(e.to_string());
                 tx_stamps = TxStamps::Off;
-                Loaded::load(second, &options.hooks, &mut hooks, cpus, slots, pieces, tx_stamps)?
+                Loaded::load(second, &options.hooks, &mut hooks, cpus, slots, Extras { tx_stamps, ..extras })?
             }
             loaded => loaded?,
         };

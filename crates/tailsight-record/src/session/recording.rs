@@ -11,6 +11,7 @@ use tailsight_trace::write::BATCH_EVENTS;
 use super::drain::{Drain, calls, fill};
 use super::options::Progress;
 use super::prepare::Prepared;
+use super::sampling::Sampling;
 use crate::clocks;
 use crate::command::Command;
 use crate::error::Error;
@@ -78,6 +79,7 @@ pub(super) struct Recording<'a> {
     pub(super) tx: Option<NicTx>,
     pub(super) nic_clocks: NicClocks,
     pub(super) clock: Clock,
+    pub(super) sampling: Option<Sampling>,
     started: Instant,
     last: Last,
     /// How long the recorder may sleep now.
@@ -108,6 +110,7 @@ impl<'a> Recording<'a> {
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        let sampling = Sampling::start(&ready);
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
         ready.loaded.set_recording(true);
@@ -125,6 +128,7 @@ impl<'a> Recording<'a> {
             tx,
             nic_clocks,
             clock,
+            sampling,
             started: now,
             last,
             pause: TICK,
@@ -149,6 +153,9 @@ impl<'a> Recording<'a> {
             std::thread::sleep(left.map_or(self.pause, |l| l.min(self.pause)));
             let now = Instant::now();
             self.compare_clocks(now);
+            if let Some(sampling) = &mut self.sampling {
+                sampling.take(&self.ready.target.pids);
+            }
             self.empty_buffers(now, messages, progress);
             if self.drain.failed.is_some() {
                 return;

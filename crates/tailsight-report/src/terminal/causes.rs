@@ -14,6 +14,8 @@ use super::{Style, units};
 
 const SMALL: f64 = 0.01;
 const MAX_ROWS: usize = 10;
+/// Columns of a function's name: those of templates are longer than any table.
+const LONGEST_FUNCTION: usize = 60;
 /// A name has at least so many columns beside its category, or stands below it.
 const LEAST_NAME: usize = 16;
 
@@ -49,6 +51,7 @@ impl Row {
         let category = if chance { clean(&cause.name) } else { cause.category.to_string() };
         let mut name = clean(&cause.title()) + if cause.inferred { " (inferred)" } else { "" };
         name += &counts(cause);
+        name += &functions(cause);
         Row {
             rank: if unexplained { String::new() } else { cause.rank.to_string() },
             share: cause.share,
@@ -87,6 +90,14 @@ fn counts(cause: &Cause) -> String {
     let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
     let parts: Vec<String> = some(who.processes, "processes").into_iter().chain(threads).collect();
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// The first function under a cause, and how much of it: ` ▸ do_slabs_free 62 %`.
+fn functions(cause: &Cause) -> String {
+    cause.functions.first().map_or(String::new(), |first| {
+        let share = units::percent(first.share.clamp(0.0, 1.0));
+        format!(" ▸ {} {share}", cut(&clean(&first.name), LONGEST_FUNCTION))
+    })
 }
 
 /// The lines of the table, the header first.

@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod hot_path;
 pub mod ideal;
 mod legs;
 mod message;
@@ -106,6 +107,7 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
     for row in labelled(diagnosis, run, style) {
         line(row);
     }
+    let hot_path = hot_path::lines(diagnosis, style);
     let steps = next_steps(diagnosis);
     if !steps.is_empty() {
         line(String::new());
@@ -114,6 +116,12 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
             for (i, row) in steps::lines(step, first_fix(diagnosis), style.columns() - 5).into_iter().enumerate() {
                 line(if i == 0 { format!("  {}. {row}", n + 1) } else { format!("     {row}") });
             }
+        }
+    }
+    if !hot_path.is_empty() {
+        line(String::new());
+        for row in hot_path {
+            line(row);
         }
     }
     out

@@ -34,6 +34,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
         payload: payload(args),
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
+        samples: args.sample,
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::on_interrupt();

@@ -5,6 +5,7 @@
 mod agents_live;
 mod bad_input;
 mod fixes_live;
+mod functions_live;
 mod gates_live;
 mod hostile_live;
 mod ideal;

@@ -69,6 +69,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         hooks: Default::default(),
         payload: None,
         tx_stamps: TxStamps::Driver,
+        samples: tailsight_record::SampleRate::Usual,
         version: "test".into(),
     };
     let record = || tailsight_record::record(&options, &AtomicBool::new(false), &mut |_| {}).expect("a recording");

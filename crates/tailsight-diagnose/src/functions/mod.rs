@@ -1,0 +1,403 @@
+//! Functions under the causes: which code the focus spent more time in than the reference.
+//!
+//! In: the samples of the run, the rows, and the paths of the messages of both cohorts. Out: of each cause with samples enough, its
+//! [`FunctionPart`]s and its hot path. A row's time is known to the nanosecond; samples only say how it divides: a function's part is its
+//! share of the row's samples times the row's time, focus less reference, with an interval over resampled messages. Below the
+//! evidence the row stays whole, so that the parts and the rest are always the row.
+
+pub mod place;
+pub mod runtimes;
+pub mod tree;
+
+use rustc_hash::FxHashMap;
+use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_trace::samples::{FrameRow, Samples};
+
+use crate::Options;
+use crate::cohorts::Cohort;
+use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
+use crate::rows::Rows;
+use crate::rows::bootstrap::SplitMix;
+use crate::rows::profile::{Profile, slot_of};
+use place::ByCore;
+use tree::{Scale, Tree};
+
+/// Samples of the focus in a row with which it may be divided.
+const LEAST_SAMPLES: u64 = 10;
+/// And in a function, over so many messages.
+const LEAST_OF_FUNCTION: (u64, u64) = (5, 3);
+/// Messages of a cohort that are looked at, evenly over it.
+const MOST_MESSAGES: usize = 6_000;
+/// Causes that are divided: the largest.
+const MOST_CAUSES: usize = 12;
+/// Functions of a cause.
+const MOST_FUNCTIONS: usize = 8;
+/// Rounds of the bootstrap.
+const ROUNDS: usize = 200;
+/// Of a part of the time below a function, what is known there is its name.
+const MOST_OF_IT: f64 = 0.8;
+
+/// Samples of own time with which page faults may be ruled out, and of how many one at most is of a fault then.
+const NO_FAULTS: (u64, u64) = (20, 20);
+
+/// Whether samples of the focus' own time hardly met page faults: then these did not take that time, however many there were.
+pub(crate) fn no_faults(
+    lifetimes: &Lifetimes,
+    samples: &Samples,
+    focus: &Cohort,
+    path: &dyn Fn(u32) -> Vec<PathSpan>,
+) -> bool {
+    if samples.is_empty() || lifetimes.faults.is_empty() {
+        return false;
+    }
+    let by_core = ByCore::new(&samples.rows);
+    let faults: Vec<bool> = (0..samples.stacks.len() as u32)
+        .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
+        .collect();
+    let (mut all, mut in_fault) = (0, 0);
+    for &id in focus.ids.iter().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)) {
+        by_core.on(&path(id), &lifetimes.owners, |span, stack| {
+            let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
+            all += u64::from(own);
+            in_fault += u64::from(own && faults.get(stack as usize) == Some(&true));
+        });
+    }
+    all >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
+}
+
+/// That the first cause was sampled, and too seldom for a function.
+pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
+    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
+    let [n, _] = first.samples.filter(|[n, _]| *n > 0)?;
+    first.functions.is_empty().then(|| {
+        format!(
+            "no function of cause {} stands out in its {n} samples; a longer recording or a higher rate (record --sample 4000) \
+             has more",
+            first.rank
+        )
+    })
+}
+
+/// What the functions are looked for in.
+pub(crate) struct Search<'a> {
+    pub lifetimes: &'a Lifetimes,
+    pub options: &'a Options,
+    pub profile: &'a Profile,
+    pub rows: &'a Rows,
+    pub cohorts: (&'a Cohort, &'a Cohort),
+    pub samples: &'a Samples,
+    pub path: &'a dyn Fn(u32) -> Vec<PathSpan>,
+}
+
+/// A row in the messages of a cohort: ns of it, and the stacks that were sampled in it.
+#[derive(Clone, Debug, Default)]
+struct InMessage {
+    ns: f64,
+    stacks: Vec<u32>,
+}
+
+/// A row in both cohorts, by message.
+type InCohorts = [Vec<InMessage>; 2];
+
+impl Search<'_> {
+    /// Divides the causes: `row_of` says which row each is, by place.
+    pub fn fill(&self, causes: &mut [Cause], row_of: &[Option<usize>]) {
+        let worth = |c: &Cause| c.category.is_named() && c.deviation_ns > 0;
+        let of = |(i, row): (usize, &Option<usize>)| row.filter(|_| worth(&causes[i])).map(|row| (i, row));
+        let wanted: Vec<(usize, usize)> = row_of.iter().enumerate().filter_map(of).take(MOST_CAUSES).collect();
+        let found = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
+        for ((cause, _), messages) in wanted.into_iter().zip(found) {
+            self.divide(&mut causes[cause], &messages);
+        }
+    }
+
+    /// What each message has of these rows.
+    fn collect(&self, wanted: &[usize]) -> Vec<InCohorts> {
+        let mut out = vec![InCohorts::default(); wanted.len()];
+        let mut place = vec![None; self.rows.rows.len()];
+        wanted.iter().enumerate().for_each(|(i, &row)| place[row] = Some(i));
+        let by_core = ByCore::new(&self.samples.rows);
+        let owners = &self.lifetimes.owners;
+        for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
+            let step = of.len().div_ceil(MOST_MESSAGES).max(1);
+            for &id in of.ids.iter().step_by(step) {
+                for rows in &mut out {
+                    rows[cohort].push(InMessage::default());
+                }
+                let mut last = |row: usize, f: &dyn Fn(&mut InMessage)| {
+                    let i: Option<usize> = place[row];
+                    if let Some(message) = i.and_then(|i| out[i][cohort].last_mut()) {
+                        f(message);
+                    }
+                };
+                self.profile.each(self.lifetimes, id, |slot, ns| {
+                    last(self.rows.row_of(slot), &|message| message.ns += ns as f64);
+                });
+                let message = &self.lifetimes.messages[id as usize];
+                let path = (self.path)(id);
+                by_core.on(&path, owners, |span, stack| {
+                    let slot = segment(message, span, self.options.leg)
+                        .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
+                    // The walk of a single message may name owners that the partition never met.
+                    if let Some(row) =
+                        slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
+                    {
+                        last(row, &|message| message.stacks.push(stack));
+                    }
+                });
+            }
+        }
+        out
+    }
+
+    /// Divides one cause by its functions, where the evidence is there.
+    fn divide(&self, cause: &mut Cause, messages: &InCohorts) {
+        let mut tree = Tree::default();
+        let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
+        for (cohort, of) in messages.iter().enumerate() {
+            for &stack in of.iter().flat_map(|m| &m.stacks) {
+                let frames = self.samples.stacks[stack as usize].iter().rev().copied();
+                leaf_of.insert(stack, tree.add(frames, cohort, 1));
+            }
+        }
+        let samples = tree.node(0).samples;
+        cause.samples = Some(samples);
+        if samples[0] < LEAST_SAMPLES {
+            return;
+        }
+        let mean = cause.mean_ns.map(|ns| ns as f64);
+        let scale = Scale { mean_ns: mean, samples: samples.map(|n| n as f64) };
+        let parts = tree.split(&scale, self.options.nesting);
+        // The part of each stack: the innermost of them on its path.
+        let part_of = |leaf: usize| {
+            let mut at = leaf;
+            loop {
+                match parts.binary_search(&at) {
+                    Ok(part) => return Some(part),
+                    Err(_) if at == 0 => return None,
+                    Err(_) => at = tree.node(at).parent,
+                }
+            }
+        };
+        let part: FxHashMap<u32, Option<usize>> =
+            leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
+        let counted = Counted::new(messages, parts.len(), &|stack| part[&stack]);
+        let intervals = counted.intervals(self.options.seed);
+        let mut found: Vec<(FunctionPart, usize)> = vec![];
+        for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
+            let samples = counted.samples(i);
+            let deviation = scale.deviation_ns(samples.map(|n| n as f64));
+            let enough = samples[0] >= LEAST_OF_FUNCTION.0 && counted.hits(i) >= LEAST_OF_FUNCTION.1;
+            if !enough || intervals[i][0] <= 0 || deviation <= 0.0 {
+                continue;
+            }
+            let unexpected = scale.is_unexpected(tree.node(node).samples.map(|n| n as f64));
+            found.push((
+                FunctionPart {
+                    share: deviation / cause.deviation_ns as f64,
+                    deviation_ns: deviation.round() as i64,
+                    ci95_ns: intervals[i],
+                    samples,
+                    messages: counted.hits(i),
+                    how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
+                    ..self.named(&tree, node, &scale)
+                },
+                node,
+            ));
+        }
+        found.sort_by(|a, b| b.0.deviation_ns.cmp(&a.0.deviation_ns).then_with(|| a.0.path.cmp(&b.0.path)));
+        found.truncate(MOST_FUNCTIONS);
+        if let Some((_, node)) = found.first() {
+            let mut nodes = vec![];
+            let mut at = *node;
+            while at != 0 {
+                nodes.push(at);
+                at = tree.node(at).parent;
+            }
+            nodes.reverse();
+            nodes.extend(tree.hottest_below(*node, &scale));
+            cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, samples[0])).collect();
+        }
+        cause.functions = merged(found.into_iter().map(|(part, _)| part).collect());
+        if let Some(first) = cause.functions.first() {
+            cause.explanation = sentence(&cause.explanation, first);
+            cause.fix.extend(first.runtime.as_ref().map(|r| format!("{}: {} ({})", r.of, r.fix, r.documented)));
+        }
+    }
+
+    fn frame(&self, tree: &Tree, node: usize) -> Option<&FrameRow> {
+        self.samples.frames.get(tree.node(node).frame? as usize)
+    }
+
+    fn hot_frame(&self, tree: &Tree, node: usize, all: u64) -> Option<HotFrame> {
+        let frame = self.frame(tree, node)?;
+        Some(HotFrame {
+            name: frame.name(),
+            module: frame.module.clone(),
+            source: frame.source.clone(),
+            share: tree.node(node).samples[0] as f64 / all as f64,
+        })
+    }
+
+    /// A function as a reader knows it: what a runtime is known to do there, else the program's own function, not the
+    /// library's that it called.
+    fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> FunctionPart {
+        let own = tree.path(node);
+        let below = tree.hottest_below(node, scale);
+        let most = tree.node(node).samples[0] as f64 * MOST_OF_IT;
+        let inside = below.iter().take_while(|&&n| tree.node(n).samples[0] as f64 >= most);
+        let all: Vec<&FrameRow> = own
+            .iter()
+            .copied()
+            .chain(inside.filter_map(|&n| tree.node(n).frame))
+            .filter_map(|f| self.samples.frames.get(f as usize))
+            .collect();
+        let known = |f: &FrameRow| self.options.runtimes.find(&f.function, &f.module);
+        let runtime = all.iter().copied().find_map(|f| Some((f, known(f)?)));
+        let path = &all[..own.len().min(all.len())];
+        let last = path.last().copied().cloned().unwrap_or_default();
+        let callers = path.iter().rev().copied();
+        let program = callers.clone().find(|f| !f.kernel && !is_library(&f.module) && !f.function.is_empty());
+        let named = match (runtime, program) {
+            (Some((frame, _)), _) => frame.clone(),
+            (None, Some(frame)) if is_library(&last.module) || last.function.is_empty() => frame.clone(),
+            _ => last.clone(),
+        };
+        let caller = callers.skip_while(|f| **f != named).skip(1).find(|f| !f.function.is_empty() && **f != named);
+        FunctionPart {
+            name: named.name(),
+            inside: (last != named && runtime.is_none()).then(|| last.name()),
+            caller: caller.map(FrameRow::name),
+            module: named.module.clone(),
+            build_id: named.build_id.clone(),
+            source: named.source.clone(),
+            kernel: named.kernel,
+            runtime: runtime.map(|(_, r)| RuntimePart {
+                category: "runtime".into(),
+                of: r.of.clone(),
+                does: r.does.clone(),
+                fix: r.fix.clone(),
+                documented: r.documented.clone(),
+            }),
+            path: path.iter().map(|f| f.name()).collect(),
+            ..FunctionPart::default()
+        }
+    }
+}
+
+/// Parts that are called the same, as a runtime's work that many of its functions share, are one.
+fn merged(parts: Vec<FunctionPart>) -> Vec<FunctionPart> {
+    let mut out: Vec<FunctionPart> = vec![];
+    for part in parts {
+        let same = |o: &&mut FunctionPart| o.name == part.name && o.module == part.module && o.inside == part.inside;
+        match out.iter_mut().find(same) {
+            Some(first) => {
+                first.share += part.share;
+                first.deviation_ns += part.deviation_ns;
+                // Both ends together: never narrower than the interval of the sum.
+                first.ci95_ns = [first.ci95_ns[0] + part.ci95_ns[0], first.ci95_ns[1] + part.ci95_ns[1]];
+                first.samples = [first.samples[0] + part.samples[0], first.samples[1] + part.samples[1]];
+                first.messages = first.messages.max(part.messages);
+            }
+            None => out.push(part),
+        }
+    }
+    out.sort_by(|a, b| b.deviation_ns.cmp(&a.deviation_ns).then_with(|| a.name.cmp(&b.name)));
+    out
+}
+
+/// A cause's sentence with what is known of its first function.
+fn sentence(before: &str, first: &FunctionPart) -> String {
+    let share = (first.share * 100.0).round().clamp(0.0, 100.0);
+    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
+    let inside = first.inside.as_ref().map_or(String::new(), |inside| format!(" (in {inside})"));
+    let how = match first.how {
+        FunctionHow::Unexpected => "which the reference never ran",
+        FunctionHow::More => "more time than in the reference",
+    };
+    let mut out = format!("{share:.0} % of it in {}{inside}{by}: {how}", first.name);
+    if let Some(r) = &first.runtime {
+        out += &format!("; there {} is {}", r.of, r.does);
+    }
+    if before.is_empty() { out } else { format!("{before}; {out}") }
+}
+
+/// The leg of a span, as an index of [`LEGS`].
+fn segment(message: &Message, span: &PathSpan, leg: Leg) -> Option<usize> {
+    let holds = |l: Leg| {
+        let in_leg = message.ends(l).is_some_and(|(from, to)| from <= span.from_ns && span.to_ns <= to);
+        (leg == l || leg == Leg::Total) && in_leg
+    };
+    LEGS.iter().position(|&l| holds(l))
+}
+
+/// Whether a module is what programs are built on, so that the caller says more.
+fn is_library(module: &str) -> bool {
+    const PREFIXES: [&str; 8] = ["libc.", "libc-", "ld-", "libpthread", "libm.", "libstdc++", "libgcc_s", "[vdso]"];
+    PREFIXES.iter().any(|prefix| module.starts_with(prefix))
+}
+
+/// Of a message: ns, samples, and samples by part (those that it has).
+type OfMessage = (f64, f64, Vec<(usize, u64)>);
+
+/// Samples by message and part.
+struct Counted {
+    /// By cohort.
+    messages: [Vec<OfMessage>; 2],
+    parts: usize,
+}
+
+impl Counted {
+    fn new(messages: &InCohorts, parts: usize, part_of: &dyn Fn(u32) -> Option<usize>) -> Counted {
+        let count = |message: &InMessage| {
+            let mut of: Vec<(usize, u64)> = vec![];
+            for part in message.stacks.iter().filter_map(|&stack| part_of(stack)) {
+                match of.iter_mut().find(|(p, _)| *p == part) {
+                    Some((_, n)) => *n += 1,
+                    None => of.push((part, 1)),
+                }
+            }
+            (message.ns, message.stacks.len() as f64, of)
+        };
+        Counted { messages: [0, 1].map(|cohort: usize| messages[cohort].iter().map(count).collect()), parts }
+    }
+
+    fn samples(&self, part: usize) -> [u64; 2] {
+        [0, 1].map(|c: usize| {
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, _)| *p == part).map(|(_, n)| n).sum()
+        })
+    }
+
+    fn hits(&self, part: usize) -> u64 {
+        self.messages[0].iter().filter(|m| m.2.iter().any(|(p, _)| *p == part)).count() as u64
+    }
+
+    /// The 95 % interval of each part's deviation, ns: messages of both cohorts are resampled whole, since a message's samples are
+    /// not independent of each other.
+    fn intervals(&self, seed: u64) -> Vec<[i64; 2]> {
+        let mut rng = SplitMix(seed);
+        let mut draws = vec![Vec::with_capacity(ROUNDS); self.parts];
+        for _ in 0..ROUNDS {
+            let mut of_cohort = [(0.0, 0.0), (0.0, 0.0)];
+            let mut by_part = vec![[0.0; 2]; self.parts];
+            for (cohort, messages) in self.messages.iter().enumerate().filter(|(_, m)| !m.is_empty()) {
+                for _ in 0..messages.len() {
+                    let (ns, n, parts) = &messages[rng.below(messages.len())];
+                    of_cohort[cohort].0 += ns / messages.len() as f64;
+                    of_cohort[cohort].1 += n;
+                    parts.iter().for_each(|&(part, n)| by_part[part][cohort] += n as f64);
+                }
+            }
+            let [(focus, a), (reference, b)] = of_cohort;
+            let scale = Scale { mean_ns: [focus, reference], samples: [a, b] };
+            draws.iter_mut().zip(by_part).for_each(|(draws, samples)| draws.push(scale.deviation_ns(samples)));
+        }
+        let interval = |mut of: Vec<f64>| {
+            of.sort_unstable_by(f64::total_cmp);
+            let at =
+                |q: f64| of.get((of.len() as f64 * q) as usize).or(of.last()).copied().unwrap_or(0.0).round() as i64;
+            [at(0.025), at(0.975)]
+        };
+        draws.into_iter().map(interval).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! What a runtime or a well-known server does in a function: collecting garbage, waiting for the interpreter's lock, compiling.
+//!
+//! In: `data/runtimes.toml`, which documents its fields, and files like it of the user's own. Out: [`Runtimes`], asked by function and module.
+
+use serde::Deserialize;
+
+use crate::{Error, glob};
+
+/// What functions do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtimes {
+    /// In order: the first that matches counts.
+    runtime: Vec<Runtime>,
+}
+
+/// What some functions of one runtime do.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    /// Of which runtime or server.
+    pub of: String,
+    /// What it does in them.
+    pub does: String,
+    /// The functions, with wildcards.
+    functions: Vec<String>,
+    /// Only in programs and libraries of these names, with wildcards; any without.
+    #[serde(default)]
+    modules: Vec<String>,
+    /// What its documentation says to do about it.
+    pub fix: String,
+    /// Where that is written.
+    pub documented: String,
+}
+
+impl Default for Runtimes {
+    fn default() -> Runtimes {
+        Runtimes::parse(include_str!("../../data/runtimes.toml"), "data/runtimes.toml").expect("checked by a test")
+    }
+}
+
+impl Runtimes {
+    /// Reads such a file.
+    ///
+    /// # Errors
+    /// [`Error::Toml`] with the file's name and what is wrong in it.
+    pub fn parse(text: &str, file: &str) -> Result<Runtimes, Error> {
+        toml::from_str(text).map_err(|e| Error::Toml { file: file.into(), why: e.to_string().trim_end().into() })
+    }
+
+    /// These before those that are known already.
+    #[must_use]
+    pub fn before(mut self, others: Runtimes) -> Runtimes {
+        self.runtime.extend(others.runtime);
+        self
+    }
+
+    /// What is done in a function.
+    pub fn find(&self, function: &str, module: &str) -> Option<&Runtime> {
+        let in_module = |r: &&Runtime| r.modules.is_empty() || glob::any(&r.modules, module);
+        self.runtime.iter().filter(in_module).find(|r| glob::any(&r.functions, function))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_runtimes_are_known() {
+        let runtimes = Runtimes::default();
+        let does =
+            |function: &str, module: &str| runtimes.find(function, module).map(|r| (r.of.as_str(), r.does.as_str()));
+        assert_eq!(does("gc_collect_main", "python3.11"), Some(("CPython", "collecting garbage")));
+        assert_eq!(does("take_gil", "libpython3.11.so.1.0"), Some(("CPython", "waiting for the interpreter's lock")));
+        assert_eq!(does("runtime.gcBgMarkWorker", "server"), Some(("Go", "collecting garbage")));
+        assert_eq!(does("G1YoungCollector::collect", "libjvm.so"), Some(("Java", "collecting garbage")));
+        assert_eq!(does("rehashing", "memcached"), None);
+        assert_eq!(does("main", "memcached"), None);
+        for r in &runtimes.runtime {
+            assert!(r.documented.starts_with("https://") || r.documented.starts_with("man "), "{r:?}");
+            assert!(!r.fix.is_empty() && !r.functions.is_empty() && !r.does.is_empty(), "{r:?}");
+            assert!(r.functions.iter().all(|f| f != "*"), "{r:?}");
+        }
+    }
+
+    #[test]
+    fn a_users_own_file_comes_first_and_errors_name_it() {
+        let own = "[[runtime]]\nof = \"mine\"\ndoes = \"compacting\"\nfunctions = [\"gc_*\"]\nfix = \"x\"\ndocumented = \"https://x\"\n";
+        let all = Runtimes::parse(own, "own.toml").unwrap().before(Runtimes::default());
+        assert_eq!(all.find("gc_collect_main", "python3.11").unwrap().of, "mine");
+        assert!(Runtimes::parse("[[runtime]]\nof = 1", "own.toml").unwrap_err().to_string().contains("own.toml"));
+    }
+}

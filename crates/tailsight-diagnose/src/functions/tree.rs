@@ -1,0 +1,233 @@
+//! The call tree of a row: where in it the focus spent more than the reference.
+//!
+//! In: call stacks with how many samples of each cohort they had, and how many ns of a message a sample stands for. Out: [`Tree`], and
+//! the functions that the nesting rule makes of it ([`Tree::split`]).
+//!
+//! The rule is NSight's (§5.2), on calls: going in from the outermost function, the callees that deviate replace their caller when
+//! together they explain at least the fraction `nesting` of it. It ends where a function is itself what is new: one that the
+//! reference never has, though it had samples enough to meet it, is named, and not what it calls.
+
+use std::collections::BTreeMap;
+
+/// Samples of the reference with which its never meeting a function is no chance: at 3 expected ones, 5 % have none.
+const EXPECTED: f64 = 3.0;
+/// A callee with less than this part of the row's deviation is no row of its own.
+const SMALL: f64 = 0.1;
+
+/// A function in a call path.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// The frame, by number; none of the root.
+    pub frame: Option<u32>,
+    /// Its caller.
+    pub parent: usize,
+    /// Samples in it or in what it called: focus, reference.
+    pub samples: [u64; 2],
+    callees: BTreeMap<u32, usize>,
+}
+
+/// All of a row's call paths.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// What a sample stands for: the ns of a mean message of each cohort.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Mean ns of the row in a message: focus, reference.
+    pub mean_ns: [f64; 2],
+    /// Samples of the row: focus, reference.
+    pub samples: [f64; 2],
+}
+
+impl Scale {
+    /// The deviation that so many samples stand for, ns. A reference without samples is taken to do what the focus does: its
+    /// time is then taken off in proportion.
+    pub fn deviation_ns(&self, samples: [f64; 2]) -> f64 {
+        let [focus, reference] = self.mean_ns;
+        let share = |i: usize| if self.samples[i] > 0.0 { samples[i] / self.samples[i] } else { 0.0 };
+        let usual = if self.samples[1] > 0.0 { share(1) } else { share(0) };
+        focus * share(0) - reference * usual
+    }
+
+    /// Whether the reference never has what it would have had samples of.
+    pub fn is_unexpected(&self, samples: [f64; 2]) -> bool {
+        samples[1] == 0.0 && self.samples[0] > 0.0 && self.samples[1] * samples[0] / self.samples[0] >= EXPECTED
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree { nodes: vec![Node::default()] }
+    }
+}
+
+impl Tree {
+    /// Adds samples of a stack, whose frames come outermost first. Gives the innermost function's node.
+    pub fn add(&mut self, frames: impl Iterator<Item = u32>, cohort: usize, n: u64) -> usize {
+        let mut at = 0;
+        self.nodes[0].samples[cohort] += n;
+        for frame in frames {
+            let next = self.nodes.len();
+            let child = *self.nodes[at].callees.entry(frame).or_insert(next);
+            if child == next {
+                self.nodes.push(Node { frame: Some(frame), parent: at, ..Node::default() });
+            }
+            self.nodes[child].samples[cohort] += n;
+            at = child;
+        }
+        at
+    }
+
+    /// A node.
+    pub fn node(&self, node: usize) -> &Node {
+        &self.nodes[node]
+    }
+
+    /// The frames from the outermost function to the node.
+    pub fn path(&self, node: usize) -> Vec<u32> {
+        let mut path = vec![];
+        let mut at = node;
+        while let Some(frame) = self.nodes[at].frame {
+            path.push(frame);
+            at = self.nodes[at].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn deviation(&self, node: usize, scale: &Scale) -> f64 {
+        scale.deviation_ns(self.nodes[node].samples.map(|n| n as f64))
+    }
+
+    /// The functions that stand for the row: every sample is in the innermost one of them that is on its path. The root is
+    /// among them when something is left that no function explains.
+    pub fn split(&self, scale: &Scale, nesting: f64) -> Vec<usize> {
+        let noise = self.deviation(0, scale).abs() * SMALL;
+        let (mut out, mut open) = (vec![], vec![0]);
+        while let Some(node) = open.pop() {
+            let of = &self.nodes[node];
+            let whole = self.deviation(node, scale);
+            let new = node != 0 && scale.is_unexpected(of.samples.map(|n| n as f64));
+            let deviates = |&&callee: &&usize| self.deviation(callee, scale).abs() >= noise.max(1.0);
+            let callees: Vec<usize> = of.callees.values().filter(deviates).copied().collect();
+            let together: f64 = callees.iter().map(|&callee| self.deviation(callee, scale)).sum();
+            if new || callees.is_empty() || whole == 0.0 || together / whole < nesting {
+                out.push(node);
+                continue;
+            }
+            let in_callees = callees.iter().fold([0, 0], |sum, &c| {
+                let samples = self.nodes[c].samples;
+                [sum[0] + samples[0], sum[1] + samples[1]]
+            });
+            if in_callees != of.samples {
+                out.push(node);
+            }
+            open.extend(callees);
+        }
+        out.sort_unstable();
+        out
+    }
+
+    /// Of a node, the way on to where most of its time was, innermost last.
+    pub fn hottest_below(&self, node: usize, scale: &Scale) -> Vec<usize> {
+        let mut out = vec![];
+        let mut at = node;
+        loop {
+            let of = &self.nodes[at].callees;
+            let best = of
+                .values()
+                .copied()
+                .max_by(|&a, &b| self.deviation(a, scale).total_cmp(&self.deviation(b, scale)).then(b.cmp(&a)));
+            // Where it was itself for most of it, it ends.
+            match best.filter(|&b| self.deviation(b, scale) * 2.0 >= self.deviation(at, scale)) {
+                Some(next) if self.nodes[next].samples[0] > 0 => {
+                    out.push(next);
+                    at = next;
+                }
+                _ => return out,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(stacks: &[(&[u32], [u64; 2])]) -> (Tree, Scale) {
+        let mut tree = Tree::default();
+        for (frames, n) in stacks {
+            tree.add(frames.iter().copied(), 0, n[0]);
+            tree.add(frames.iter().copied(), 1, n[1]);
+        }
+        let samples = tree.node(0).samples.map(|n| n as f64);
+        // A sample is 10 ns of a mean message.
+        (tree, Scale { mean_ns: samples.map(|n| n * 10.0), samples })
+    }
+
+    fn functions(stacks: &[(&[u32], [u64; 2])]) -> Vec<Vec<u32>> {
+        let (tree, scale) = tree(stacks);
+        tree.split(&scale, 0.8).into_iter().map(|node| tree.path(node)).collect()
+    }
+
+    /// 1 main, 2 loop, 3 get, 4 slow, 5 and 6 what slow calls.
+    #[test]
+    fn a_function_that_only_the_focus_has_is_named_and_not_what_it_calls() {
+        let found = functions(&[(&[1, 2, 3], [20, 20]), (&[1, 2, 4, 5], [50, 0]), (&[1, 2, 4, 6], [40, 0])]);
+        assert_eq!(found, [vec![1, 2], vec![1, 2, 4]]);
+    }
+
+    #[test]
+    fn of_a_usual_caller_the_callee_that_has_more_is_named() {
+        let found = functions(&[(&[1, 2, 3, 7], [100, 10]), (&[1, 2, 3], [10, 10]), (&[1, 2], [5, 5])]);
+        assert_eq!(found, [vec![1, 2], vec![1, 2, 3], vec![1, 2, 3, 7]]);
+    }
+
+    /// Two callees with the same deviation and nothing else: both.
+    #[test]
+    fn a_caller_that_others_explain_is_none() {
+        assert_eq!(functions(&[(&[1, 2], [50, 20]), (&[1, 3], [50, 20])]), [vec![1, 2], vec![1, 3]]);
+    }
+
+    #[test]
+    fn a_reference_without_samples_takes_its_time_off_in_proportion() {
+        let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 0.0] };
+        assert_eq!(scale.deviation_ns([5.0, 0.0]), 450.0);
+        assert!(!scale.is_unexpected([5.0, 0.0]));
+    }
+
+    #[test]
+    fn the_hot_path_goes_on_where_most_of_the_time_is() {
+        let (tree, scale) = tree(&[(&[1, 2, 3], [60, 0]), (&[1, 2, 4], [20, 0]), (&[1, 5], [20, 20])]);
+        let path: Vec<_> = tree.hottest_below(0, &scale).into_iter().map(|n| tree.node(n).frame.unwrap()).collect();
+        assert_eq!(path, [1, 2, 3]);
+    }
+
+    proptest::proptest! {
+        /// The functions and what is left of the row sum to it, whatever the stacks.
+        #[test]
+        fn the_parts_hold_every_sample_once(
+            stacks in proptest::collection::vec((proptest::collection::vec(0u32..4, 0..6), 0u64..20, 0u64..20), 1..20),
+        ) {
+            let mut tree = Tree::default();
+            let mut leaves = vec![];
+            for (frames, focus, reference) in &stacks {
+                leaves.push((tree.add(frames.iter().copied(), 0, *focus), [*focus, *reference]));
+                tree.add(frames.iter().copied(), 1, *reference);
+            }
+            let samples = tree.node(0).samples.map(|n| n as f64);
+            let scale = Scale { mean_ns: [5_000.0, 300.0], samples };
+            let parts = tree.split(&scale, 0.8);
+            let mut sum = 0.0;
+            for (leaf, n) in leaves {
+                let of = parts.iter().filter(|&&part| tree.path(leaf).starts_with(&tree.path(part)));
+                proptest::prop_assert!(of.max_by_key(|&&part| tree.path(part).len()).is_some());
+                sum += scale.deviation_ns(n.map(|n| n as f64));
+            }
+            let whole = if samples[0] > 0.0 { 4_700.0 } else if samples[1] > 0.0 { -300.0 } else { 0.0 };
+            proptest::prop_assert!((sum - whole).abs() < 1e-6, "{} {}", sum, whole);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Samples of what the target's threads run: the clocks, and what comes from their ring. The C is beside this file, in
+//! `samples.bpf.c`.
+//!
+//! In: the loaded probes, the cores that the target may use, a rate. Out: [`Clocks`], a software clock on each of those cores that
+//! runs the program until it is dropped, and [`Ring`], which hands out the samples. Without them nothing of this is loaded.
+
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::rc::Rc;
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
+use tailsight_symbolise::Raw;
+use tailsight_symbolise::unwind::Registers;
+use tailsight_trace::samples::SampleRow;
+
+use super::Probe;
+use crate::error::Error;
+use crate::loader::Loaded;
+
+/// The clock. No hooks: the program is attached by [`Clocks`], to a software event of each core.
+pub const PROBE: Probe = Probe { name: "samples", hooks: &[] };
+
+/// The programs, which are loaded only when samples are wanted.
+pub const PROGRAMS: [&str; 1] = ["sample_clock"];
+
+/// The ring for the samples of a tenth of a second, and more than that where the cores are few.
+pub const RING_BYTES: u32 = 16 << 20;
+
+/// As in the C.
+const KERNEL_FRAMES: usize = 48;
+const STACK_BYTES: usize = 8192;
+/// Bytes of a sample before the kernel's addresses.
+const HEAD: usize = 72;
+/// Bytes of a sample.
+const WHOLE: usize = HEAD + 8 * KERNEL_FRAMES + STACK_BYTES;
+
+/// Software clocks that run.
+pub struct Clocks {
+    links: Vec<Link>,
+}
+
+impl Clocks {
+    /// Starts one on each of these cores that is online, with so many ns between two samples.
+    ///
+    /// # Errors
+    /// What the kernel refused, when it refused all of them.
+    pub fn start(loaded: &Loaded<'_>, cpus: &[u32], period_ns: u64) -> Result<Clocks, String> {
+        let mut started = Clocks { links: Vec::new() };
+        let mut refused = None;
+        for &cpu in cpus {
+            match started.add(loaded, cpu, period_ns) {
+                Ok(()) => {}
+                // It may be offline.
+                Err(why) => refused = Some(why),
+            }
+        }
+        match refused {
+            Some(why) if started.links.is_empty() => Err(why),
+            _ => Ok(started),
+        }
+    }
+
+    fn add(&mut self, loaded: &Loaded<'_>, cpu: u32, period_ns: u64) -> Result<(), String> {
+        let event = open(cpu, period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
+        let program = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAMS[0]);
+        let program = program.ok_or("the program is not loaded")?;
+        let link = program.attach_perf_event(event.as_raw_fd()).map_err(|e| format!("attaching the clock: {e:#}"))?;
+        // The link closes it.
+        let _ = event.into_raw_fd();
+        self.links.push(link);
+        Ok(())
+    }
+
+    /// On how many cores.
+    pub fn cores(&self) -> usize {
+        self.links.len()
+    }
+}
+
+/// A software clock on a core, disabled until a program is attached.
+fn open(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
+    const SOFTWARE: u32 = 1;
+    const CPU_CLOCK: u64 = 0;
+    const CLOSE_ON_EXEC: u64 = 8;
+    /// Nothing while the idle task runs.
+    const EXCLUDE_IDLE: u64 = 1 << 7;
+    let mut attributes = [0u64; 16];
+    attributes[0] = u64::from(SOFTWARE) | (size_of_val(&attributes) as u64) << 32;
+    attributes[1] = CPU_CLOCK;
+    attributes[2] = period_ns;
+    attributes[5] = EXCLUDE_IDLE;
+    // SAFETY: the kernel reads the attributes, whose size they say; they are words of a `perf_event_attr` (type and size, config,
+    // sample_period, sample_type, read_format, flags; the rest 0).
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), -1, cpu, -1, CLOSE_ON_EXEC) };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel just gave us this descriptor.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The ring that the programs write to.
+pub struct Ring {
+    ring: RingBuffer<'static>,
+    taken: Rc<RefCell<Vec<u8>>>,
+    _map: Box<MapHandle>,
+}
+
+impl Ring {
+    /// Of the loaded probes.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`].
+    pub fn of(loaded: &Loaded<'_>) -> Result<Ring, Error> {
+        let failed =
+            |e: libbpf_rs::Error| Error::Bpf { step: "opening the ring of samples".into(), why: format!("{e:#}") };
+        let map = Box::new(MapHandle::try_from(&loaded.skel.maps.samples).map_err(failed)?);
+        let taken = Rc::new(RefCell::new(Vec::new()));
+        let into = Rc::clone(&taken);
+        let mut builder = RingBufferBuilder::new();
+        let take = move |bytes: &[u8]| {
+            into.borrow_mut().extend_from_slice(trimmed(bytes));
+            0
+        };
+        // SAFETY: the map lives on the heap as long as the ring does, which is dropped before it.
+        let lasting: &'static MapHandle = unsafe { &*std::ptr::from_ref(&*map) };
+        builder.add(lasting, take).map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
+        Ok(Ring { ring, taken, _map: map })
+    }
+
+    /// Moves what is in the ring to memory; how many bytes wait there.
+    pub fn take(&self) -> usize {
+        // Negative: the callback's, which fails never.
+        let _ = self.ring.consume_raw();
+        self.taken.borrow().len()
+    }
+
+    /// Hands out what waits in memory, and forgets it.
+    pub fn each(&self, mut each: impl FnMut(&Raw<'_>)) {
+        let bytes = std::mem::take(&mut *self.taken.borrow_mut());
+        let mut kernel = Vec::with_capacity(KERNEL_FRAMES);
+        let mut rest = bytes.as_slice();
+        while let Some(n) = taken_of(rest) {
+            let (one, after) = rest.split_at(n);
+            each(&parse(one, &mut kernel));
+            rest = after;
+        }
+    }
+}
+
+/// The number at a place of a sample. Every place is inside of its head.
+fn word<const N: usize>(sample: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some(bytes) = sample.get(at..at + N) {
+        out.copy_from_slice(bytes);
+    }
+    out
+}
+
+fn kernel_bytes(sample: &[u8]) -> usize {
+    (u32::from_ne_bytes(word(sample, 24)) as usize).min(8 * KERNEL_FRAMES) / 8 * 8
+}
+
+fn stack_bytes(sample: &[u8]) -> usize {
+    (u32::from_ne_bytes(word(sample, 28)) as usize).min(STACK_BYTES)
+}
+
+/// A sample in the ring without the part of the stack that was not copied.
+fn trimmed(sample: &[u8]) -> &[u8] {
+    if sample.len() < WHOLE { &[] } else { &sample[..WHOLE - STACK_BYTES + stack_bytes(sample)] }
+}
+
+/// The length of the first trimmed sample; none when there is none.
+fn taken_of(bytes: &[u8]) -> Option<usize> {
+    let n = WHOLE - STACK_BYTES + stack_bytes(bytes);
+    (bytes.len() >= n).then_some(n)
+}
+
+fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
+    let long = |at| u64::from_ne_bytes(word(sample, at));
+    let int = |at| u32::from_ne_bytes(word(sample, at));
+    kernel.clear();
+    let addresses = sample[HEAD..HEAD + kernel_bytes(sample)].chunks_exact(8);
+    kernel.extend(addresses.map(|a| u64::from_ne_bytes(word(a, 0))));
+    Raw {
+        row: SampleRow { ts_ns: long(0), tid: int(8), tgid: int(12), cpu: int(16) as u16, kind: sample[20], stack: 0 },
+        kernel,
+        registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
+        bytes: &sample[WHOLE - STACK_BYTES..],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The layout is written down twice: here and in the C.
+    #[test]
+    fn a_sample_is_read_as_the_program_writes_it() {
+        let c = include_str!("samples.bpf.c");
+        assert!(c.contains(&format!("#define KERNEL_FRAMES {KERNEL_FRAMES}\n")));
+        assert!(c.contains(&format!("_Static_assert(sizeof(struct sample) == {WHOLE},")));
+        let mut bytes = vec![0u8; WHOLE];
+        let mut set = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        set(0, &7u64.to_ne_bytes());
+        set(8, &11u32.to_ne_bytes());
+        set(12, &10u32.to_ne_bytes());
+        set(16, &3u32.to_ne_bytes());
+        set(20, &1u16.to_ne_bytes());
+        set(24, &16u32.to_ne_bytes());
+        set(28, &5u32.to_ne_bytes());
+        set(32, &0x40u64.to_ne_bytes());
+        set(40, &0x50u64.to_ne_bytes());
+        set(HEAD, &0x100u64.to_ne_bytes());
+        set(HEAD + 8, &0x200u64.to_ne_bytes());
+        set(WHOLE - STACK_BYTES, b"stack and more");
+        let short = trimmed(&bytes);
+        assert_eq!(taken_of(short), Some(short.len()));
+        let mut kernel = vec![];
+        let raw = parse(short, &mut kernel);
+        let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, stack: 0 };
+        assert_eq!((raw.row, raw.kernel, raw.bytes), (row, &[0x100, 0x200][..], &b"stack"[..]));
+        assert_eq!((raw.registers.ip, raw.registers.sp), (0x40, 0x50));
+        assert_eq!(trimmed(&bytes[..100]), &[] as &[u8]);
+        assert_eq!(taken_of(&short[..50]), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! The samples of a recording: taken while it runs, named when it is over.
+//!
+//! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
+//! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
+
+use std::time::Instant;
+
+use tailsight_symbolise::Stacks;
+use tailsight_trace::meta;
+use tailsight_trace::samples::{Samples, kind};
+
+use super::options::SampleRate;
+use super::prepare::Prepared;
+use crate::cost::ProgramCost;
+use crate::gentle::Gentle;
+use crate::loader::Loaded;
+use crate::probes::samples::{Clocks, PROGRAMS, Ring};
+
+/// Bytes of copied stacks that wait to be unwound.
+const MOST_WAITING: usize = 64 << 20;
+/// Samples of a run at most: those of an hour on two busy cores.
+const MOST_SAMPLES: usize = 8_000_000;
+
+/// Samples that are being taken.
+pub(super) struct Sampling {
+    ring: Option<Ring>,
+    clocks: Option<Clocks>,
+    stacks: Stacks,
+    said: meta::Sampling,
+    /// Samples after this are of the time when the hooks were measured.
+    end_ns: u64,
+    unwound_ns: u64,
+    too_many: u64,
+}
+
+impl Sampling {
+    /// Starts the clocks, where samples are wanted. What cannot be had is noted; the recording goes on.
+    pub(super) fn start(ready: &Prepared<'_>) -> Option<Sampling> {
+        let Prepared { options, target, loaded, .. } = ready;
+        if options.samples == SampleRate::Off || options.hooks.empty {
+            return None;
+        }
+        let cpus = usable_cpus(&target.pids);
+        let period_ns = options.samples.period_ns(cpus.len() as u32)?;
+        let mut started = Sampling {
+            ring: None,
+            clocks: None,
+            stacks: Stacks::default(),
+            said: meta::Sampling { period_ns, ..meta::Sampling::default() },
+            end_ns: u64::MAX,
+            unwound_ns: 0,
+            too_many: 0,
+        };
+        target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));
+        match Ring::of(loaded) {
+            Ok(ring) => started.ring = Some(ring),
+            Err(e) => started.said.notes.push(e.to_string()),
+        }
+        if started.ring.is_some() {
+            match Clocks::start(loaded, &cpus, period_ns) {
+                Ok(clocks) => {
+                    started.said.cpus = clocks.cores() as u32;
+                    started.clocks = Some(clocks);
+                }
+                Err(why) => started.said.notes.push(format!("no clock to sample by ({why})")),
+            }
+        }
+        Some(started)
+    }
+
+    /// Moves what was taken out of the ring. `pids`: the target's processes by now.
+    pub(super) fn take(&mut self, pids: &[u32]) {
+        let Some(ring) = &self.ring else { return };
+        let waiting = ring.take();
+        for &pid in pids {
+            if !self.stacks.knows(pid) {
+                self.stacks.look_at(pid);
+            }
+        }
+        if waiting > MOST_WAITING {
+            let gentle = Gentle::begin();
+            pids.iter().for_each(|&pid| self.stacks.look_at(pid));
+            self.unwind();
+            drop(gentle);
+        }
+    }
+
+    fn unwind(&mut self) {
+        let Some(ring) = &self.ring else { return };
+        let began = Instant::now();
+        let (stacks, end_ns, too_many) = (&mut self.stacks, self.end_ns, &mut self.too_many);
+        ring.each(|raw| {
+            if raw.row.ts_ns > end_ns {
+                return;
+            }
+            if stacks.len() < MOST_SAMPLES {
+                stacks.add(raw);
+            } else {
+                *too_many += 1;
+            }
+        });
+        self.unwound_ns += began.elapsed().as_nanos() as u64;
+    }
+
+    /// What comes after this is not of the recording.
+    pub(super) fn stop_taking(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+    }
+
+    /// Stops the clocks.
+    pub(super) fn stop(&mut self) {
+        self.clocks = None;
+    }
+
+    /// Unwinds what waits, names all functions. `followed`: every process of the target.
+    pub(super) fn finish(
+        mut self,
+        loaded: &Loaded<'_>,
+        followed: &[u32],
+        costs: &[ProgramCost],
+        start_ns: u64,
+    ) -> (meta::Sampling, Samples) {
+        let began = Instant::now();
+        let before = self.unwound_ns;
+        if let Some(ring) = &self.ring {
+            ring.take();
+        }
+        // Libraries that were loaded since, and processes that were born.
+        followed.iter().for_each(|&pid| self.stacks.look_at(pid));
+        self.unwind();
+        let mut found = self.stacks.finish();
+        found.samples.rows.retain(|row| row.ts_ns >= start_ns);
+        let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
+        let rows = &found.samples.rows;
+        let mut said = self.said;
+        said.samples = rows.len() as u64;
+        said.sleeps = rows.iter().filter(|row| row.kind == kind::SLEEP).count() as u64;
+        said.lost = bss.samples_lost + self.too_many;
+        said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAMS[0]).and_then(|c| c.ns_per_run);
+        said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
+        said.unnamed = found.unnamed;
+        said.notes.append(&mut found.notes);
+        (said, found.samples)
+    }
+}
+
+/// The cores that threads of these processes may run on, as `/proc/PID/status` says; all that are online when it says nothing.
+fn usable_cpus(pids: &[u32]) -> Vec<u32> {
+    let mut cpus = Vec::new();
+    for pid in pids {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        // Of a process with thousands of threads the first ones tell.
+        for task in tasks.take(256) {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+            cpus.extend(allowed.map(listed).unwrap_or_default());
+        }
+    }
+    let online = listed(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
+    if cpus.is_empty() {
+        return online;
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus.retain(|cpu| online.is_empty() || online.contains(cpu));
+    cpus
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn listed(text: &str) -> Vec<u32> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        (to < 65_536).then_some(from..=to)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(listed("\t0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
+        assert!(listed("").is_empty());
+        assert!(listed("0-4294967295").is_empty());
+        assert!(!usable_cpus(&[std::process::id()]).is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! What is needed of a program or library: where its segments lie, its build id, and its unwind tables.
+//!
+//! In: an open ELF file, or its bytes. Out: [`Elf`]. Only headers and the tables are read, each up to a bound.
+
+use std::fs::File;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags};
+
+/// An unwind table beyond this is not read: Chromium's is 12 MiB.
+const MOST_TABLE_BYTES: u64 = 128 << 20;
+
+/// A section's bytes.
+pub type Bytes = Arc<[u8]>;
+
+/// A part of the file that is loaded and holds code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Segment {
+    file: Range<u64>,
+    address: u64,
+}
+
+/// A section with its place in the file's own address space.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Addresses.
+    pub range: Range<u64>,
+    /// Bytes.
+    pub bytes: Bytes,
+}
+
+/// What is known of an ELF file.
+#[derive(Clone, Debug, Default)]
+pub struct Elf {
+    segments: Vec<Segment>,
+    /// Its build id in hexadecimal; empty without one.
+    pub build_id: String,
+    /// Its code.
+    pub text: Option<Range<u64>>,
+    /// Its global offset table.
+    pub got: Option<Range<u64>>,
+    /// `.eh_frame`.
+    pub eh_frame: Option<Section>,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: Option<Section>,
+    /// `.debug_frame`, where it is not compressed.
+    pub debug_frame: Option<Section>,
+}
+
+impl Elf {
+    /// Reads an open file.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn read(file: File) -> Result<Elf, String> {
+        guarded(|| Elf::of(&ReadCache::new(file)))
+    }
+
+    /// Takes the bytes of a whole file.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn parse(bytes: &[u8]) -> Result<Elf, String> {
+        guarded(|| Elf::of(bytes))
+    }
+
+    fn of<'a, R: ReadRef<'a>>(data: R) -> Result<Elf, String> {
+        let file = object::File::parse(data).map_err(|e| e.to_string())?;
+        let section = |name: &str| {
+            let section = file.section_by_name(name)?;
+            let plain = section.compressed_file_range().ok()?.format == object::CompressionFormat::None;
+            if !plain || section.size() > MOST_TABLE_BYTES {
+                return None;
+            }
+            let range = section.address()..section.address().checked_add(section.size())?;
+            let bytes = section.data().ok().filter(|bytes| !bytes.is_empty())?;
+            Some(Section { range, bytes: bytes.into() })
+        };
+        let range = |name: &str| {
+            let section = file.section_by_name(name)?;
+            Some(section.address()..section.address().checked_add(section.size())?)
+        };
+        let build_id = file.build_id().ok().flatten().unwrap_or_default();
+        Ok(Elf {
+            // Neighbours share a page of the file: what is code is told by the segment.
+            segments: file
+                .segments()
+                .filter(|s| matches!(s.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags & object::elf::PF_X != 0))
+                .filter_map(|s| segment(s.file_range(), s.address()))
+                .collect(),
+            build_id: build_id.iter().take(64).map(|byte| format!("{byte:02x}")).collect(),
+            text: range(".text"),
+            got: range(".got"),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+            debug_frame: section(".debug_frame"),
+        })
+    }
+
+    /// The address in the file's own address space of a place in the file; `None`: no code is loaded from there.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let of = |s: &Segment| s.file.contains(&offset).then(|| s.address.checked_add(offset - s.file.start));
+        // A mapping starts at a page, which may begin before the segment does.
+        let page = |s: &Segment| {
+            let before = s.file.start.checked_sub(offset).filter(|&before| before < 1 << 16)?;
+            s.address.checked_sub(before)
+        };
+        self.segments.iter().find_map(of).unwrap_or_else(|| self.segments.iter().find_map(page))
+    }
+}
+
+fn segment((from, bytes): (u64, u64), address: u64) -> Option<Segment> {
+    Some(Segment { file: from..from.checked_add(bytes)?, address })
+}
+
+/// The functions that a small image exports, by address: `(range, name)`. For the kernel's own page in every process.
+pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
+    let all = || {
+        let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
+        let symbol = |s: object::Symbol<'_, '_>| {
+            let name = s.name().ok().filter(|name| !name.is_empty())?;
+            Some((s.address()..s.address().checked_add(s.size().max(1))?, name.to_owned()))
+        };
+        Ok(file.dynamic_symbols().filter(|s| s.is_definition()).filter_map(symbol).collect())
+    };
+    guarded(all).unwrap_or_default()
+}
+
+/// Damaged files may make the parser panic: an error like any other.
+fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("damaged".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_has_unwind_tables_and_its_places_have_addresses() {
+        let path = std::env::current_exe().unwrap();
+        let elf = Elf::read(File::open(&path).unwrap()).unwrap();
+        assert!(elf.eh_frame.is_some() && elf.eh_frame_hdr.is_some());
+        let text = elf.text.clone().unwrap();
+        let maps = crate::maps::Maps::of(std::process::id()).unwrap();
+        let here = this_program_has_unwind_tables_and_its_places_have_addresses as *const () as u64;
+        let mapping = maps.find(here).unwrap();
+        let address = elf.address_of(here - mapping.start + mapping.offset).unwrap();
+        assert!(text.contains(&address), "{address:x} of {text:x?}");
+    }
+
+    #[test]
+    fn damaged_files_are_refused_and_do_not_panic() {
+        let whole = std::fs::read("/bin/true").or_else(|_| std::fs::read("/usr/bin/true")).unwrap();
+        assert!(Elf::parse(b"#!/bin/sh\n").is_err());
+        for cut in [0, 4, 63, 64, 200, whole.len() / 2] {
+            let _ = Elf::parse(&whole[..cut.min(whole.len())]);
+        }
+        let mut bytes = whole.clone();
+        for at in 0..2048.min(bytes.len()) {
+            let before = std::mem::replace(&mut bytes[at], 0xff);
+            let _ = Elf::parse(&bytes).map(|elf| (elf.address_of(0), elf.address_of(u64::MAX)));
+            bytes[at] = before;
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a process has mapped where: the lines of `/proc/PID/maps`, and the files behind them.
+//!
+//! In: the text, or a process id. Out: [`Maps`], by which an address is found in its [`Mapping`]. Only mappings that can hold code
+//! are kept.
+
+pub mod elf;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// One mapping that can hold code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Where in the file it starts, bytes.
+    pub offset: u64,
+    /// The file's number in its file system; 0: no file.
+    pub inode: u64,
+    /// The file as the process names it, without ` (deleted)`; empty or in brackets: no file.
+    pub path: String,
+}
+
+impl Mapping {
+    /// Whether a file is behind it that can be looked into.
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.path.starts_with('/') && !self.path.starts_with("/memfd:") && self.path != "/dev/zero"
+    }
+
+    /// The file's name without its folders.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Where the file can be opened now, for a process that has it mapped or had. The path may be of no use to the next call.
+    ///
+    /// # Errors
+    /// [`Error::Module`], [`Error::Replaced`].
+    pub fn open(&self, pid: u32) -> Result<(PathBuf, File), Error> {
+        let mut why = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let mut replaced = false;
+        // In the process' own mount namespace; the file itself, also when it was deleted; where it was, when the process is gone.
+        let inside = format!("/proc/{pid}/root{}", self.path);
+        let itself = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
+        for path in [inside, itself, self.path.clone()] {
+            let is_regular = fs::metadata(&path).is_ok_and(|about| about.is_file());
+            if !is_regular {
+                continue;
+            }
+            match File::open(&path) {
+                Ok(file) if file.metadata().is_ok_and(|about| about.ino() == self.inode) => {
+                    return Ok((path.into(), file));
+                }
+                Ok(_) => replaced = true,
+                Err(e) => why = e,
+            }
+        }
+        let path = PathBuf::from(&self.path);
+        Err(if replaced { Error::Replaced { path } } else { Error::Module { path, source: why } })
+    }
+}
+
+/// The mappings of a process, by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maps {
+    mappings: Vec<Mapping>,
+}
+
+impl Maps {
+    /// Reads those of a process that runs.
+    ///
+    /// # Errors
+    /// [`Error::Proc`].
+    pub fn of(pid: u32) -> Result<Maps, Error> {
+        let path = PathBuf::from(format!("/proc/{pid}/maps"));
+        match fs::read(&path) {
+            Ok(text) => Ok(Maps::parse(&String::from_utf8_lossy(&text))),
+            Err(source) => Err(Error::Proc { path, source }),
+        }
+    }
+
+    /// Takes the lines of such a file; those that it does not understand are left out.
+    pub fn parse(text: &str) -> Maps {
+        let mut mappings: Vec<Mapping> = text.lines().filter_map(parse_line).collect();
+        mappings.sort_by_key(|m| m.start);
+        Maps { mappings }
+    }
+
+    /// The mapping that an address is in.
+    pub fn find(&self, address: u64) -> Option<&Mapping> {
+        let after = self.mappings.partition_point(|m| m.start <= address);
+        self.mappings[..after].last().filter(|m| address < m.end)
+    }
+
+    /// All of them, by address.
+    pub fn all(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    /// Whether there is none: a kernel thread, or a process that has ended.
+    pub fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
+    /// Takes in what `later` has of the same process, which counts where both have something.
+    #[must_use]
+    pub fn updated(mut self, later: Maps) -> Maps {
+        self.mappings.retain(|m| !later.mappings.iter().any(|l| l.start < m.end && m.start < l.end));
+        self.mappings.extend(later.mappings);
+        self.mappings.sort_by_key(|m| m.start);
+        self
+    }
+}
+
+/// `start-end perms offset device inode path`, with the numbers but the inode in hexadecimal.
+fn parse_line(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let mut word = || {
+        rest = rest.trim_start_matches(' ');
+        let (word, after) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+        rest = after;
+        word
+    };
+    let (start, end) = word().split_once('-')?;
+    let permissions = word();
+    let (offset, _device, inode) = (word(), word(), word());
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
+    let path = rest.trim_start_matches(' ');
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path).to_owned();
+    let mapping = Mapping { start, end, offset, inode: inode.parse().ok()?, path };
+    (permissions.contains('x') && start < end).then_some(mapping)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+55d0c0a00000-55d0c0a05000 r--p 00000000 fe:00 1234                       /usr/bin/memcached
+55d0c0a05000-55d0c0a20000 r-xp 00005000 fe:00 1234                       /usr/bin/memcached
+7f0000000000-7f0000001000 rwxp 00000000 00:00 0 
+7f1000000000-7f1000100000 r-xp 00022000 fe:00 77                         /opt/a b/libold.so.1 (deleted)
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+not a line
+";
+
+    #[test]
+    fn an_address_is_found_in_its_mapping() {
+        let maps = Maps::parse(TEXT);
+        assert_eq!(maps.all().len(), 4, "one holds no code");
+        let program = maps.find(0x55d0_c0a0_5000).unwrap();
+        assert_eq!((program.offset, program.inode, program.name()), (0x5000, 1234, "memcached"));
+        assert!(program.is_file());
+        assert!(maps.find(0x55d0_c0a0_4fff).is_none() && maps.find(0x55d0_c0a2_0000).is_none());
+        assert!(!maps.find(0x7f00_0000_0000).unwrap().is_file());
+        assert_eq!(maps.find(0x7f10_0000_0000).unwrap().path, "/opt/a b/libold.so.1");
+        assert_eq!(maps.find(0x7ffd_0000_0000).unwrap().name(), "[vdso]");
+    }
+
+    #[test]
+    fn what_was_unmapped_since_is_still_known_and_what_was_mapped_over_is_not() {
+        let first = Maps::parse("1000-2000 r-xp 0 0:0 1 /a\n3000-4000 r-xp 0 0:0 2 /b\n");
+        let both = first.updated(Maps::parse("3800-5000 r-xp 0 0:0 3 /c\n"));
+        assert_eq!(both.find(0x1800).unwrap().path, "/a");
+        assert!(both.find(0x3400).is_none());
+        assert_eq!(both.find(0x3900).unwrap().path, "/c");
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_mapped_one_is_not_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        fs::write(&path, "one").unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let own = std::process::id();
+        let mapping =
+            Mapping { start: 0x1000, end: 0x2000, offset: 0, inode, path: path.to_string_lossy().into_owned() };
+        assert!(mapping.open(own).is_ok());
+        let other = Mapping { inode: inode + 1, ..mapping.clone() };
+        assert!(matches!(other.open(own), Err(Error::Replaced { .. })));
+        let gone = Mapping { path: "/nowhere/at/all".into(), ..mapping };
+        assert!(matches!(gone.open(own), Err(Error::Module { .. })));
+    }
+}

@@ -1,0 +1,328 @@
+//! Samples to tables: unwinds each as it comes, and names the functions at the end.
+//!
+//! In: [`Raw`] samples, whose stack bytes are looked at once. Out: [`Samples`], and what could not be found, in words.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
+
+use crate::error::Error;
+use crate::maps::elf::{Elf, exported};
+use crate::maps::{Mapping, Maps};
+use crate::resolve::Resolve;
+use crate::resolve::perf_map::PerfMap;
+use crate::unwind::{Registers, Unwind};
+
+/// What a runtime compiled has this as its module.
+pub const JIT: &str = "[jit]";
+/// The page of code that the kernel gives every process.
+const VDSO: &str = "[vdso]";
+/// Most notes of files: a process may have thousands.
+const MOST_NOTES: usize = 6;
+
+/// A sample as it was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a> {
+    /// When, on which core, whose; its `stack` is not looked at.
+    pub row: SampleRow,
+    /// Addresses in the kernel, innermost first; the first is where it was, the others are returned to.
+    pub kernel: &'a [u64],
+    /// The user registers.
+    pub registers: Registers,
+    /// The bytes above the stack pointer.
+    pub bytes: &'a [u8],
+}
+
+/// Where an address is, before it has a name. Two samples at the same place of the same file share a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Place {
+    Kernel { address: u64 },
+    File { file: u32, offset: u64 },
+    Compiled { process: u32, address: u64 },
+    Unknown,
+}
+
+/// A program or library.
+struct Module {
+    name: String,
+    elf: Arc<Elf>,
+    path: PathBuf,
+    /// Of the kernel's own page: its functions.
+    exported: Vec<(std::ops::Range<u64>, String)>,
+}
+
+#[derive(Default)]
+struct Process {
+    maps: Maps,
+    unwind: Unwind,
+    compiled: Option<PerfMap>,
+    /// A mapping's file by the mapping's start.
+    files: FxHashMap<u64, Option<u32>>,
+}
+
+/// Collects samples.
+#[derive(Default)]
+pub struct Stacks {
+    processes: FxHashMap<u32, Process>,
+    modules: Vec<Module>,
+    /// By the file's number and name.
+    module_of: FxHashMap<(u64, String), Option<u32>>,
+    stack_of: FxHashMap<Vec<Place>, u32>,
+    stacks: Vec<Vec<Place>>,
+    rows: Vec<SampleRow>,
+    notes: BTreeMap<String, u64>,
+}
+
+/// What became of the samples.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The tables.
+    pub samples: Samples,
+    /// User frames without a name, and all of them, over the stacks.
+    pub unnamed: [u64; 2],
+    /// What could not be looked into, each once.
+    pub notes: Vec<String>,
+}
+
+impl Stacks {
+    /// Takes in what a process has mapped now: at the begin of a recording, and again when it is over, for libraries come and
+    /// go, and so do processes.
+    pub fn look_at(&mut self, pid: u32) {
+        match Maps::of(pid) {
+            Ok(maps) if !maps.is_empty() => {
+                let process = self.processes.entry(pid).or_default();
+                if process.maps != maps {
+                    process.maps = std::mem::take(&mut process.maps).updated(maps);
+                    (process.unwind, process.files) = (Unwind::default(), FxHashMap::default());
+                }
+                process.compiled = PerfMap::of(pid).or_else(|| process.compiled.take());
+            }
+            Ok(_) => {}
+            Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => self.note(e.to_string()),
+            Err(_) => {}
+        }
+    }
+
+    /// Processes that were looked at.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.processes.contains_key(&pid)
+    }
+
+    /// Unwinds a sample. Of its bytes only addresses of code are kept.
+    pub fn add(&mut self, raw: &Raw<'_>) {
+        let pid = raw.row.tgid;
+        let mut places: Vec<Place> = Vec::with_capacity(raw.kernel.len() + 16);
+        let looked_up =
+            |(i, &address): (usize, &u64)| Place::Kernel { address: address.saturating_sub(u64::from(i > 0)) };
+        places.extend(raw.kernel.iter().enumerate().map(looked_up));
+        if raw.registers.sp != 0 {
+            let mut process = self.processes.remove(&pid).unwrap_or_default();
+            let Process { maps, unwind, .. } = &mut process;
+            let mut of = |mapping: &Mapping| {
+                let file = self.file(pid, mapping)?;
+                Some(self.modules[file as usize].elf.clone())
+            };
+            let addresses = unwind.stack(maps, &raw.registers, raw.bytes, &mut of);
+            let returned = |(i, address): (usize, u64)| address.saturating_sub(u64::from(i > 0));
+            for address in addresses.into_iter().enumerate().map(returned) {
+                places.push(self.place(pid, &mut process, address));
+            }
+            self.processes.insert(pid, process);
+        }
+        if places.is_empty() {
+            places.push(Place::Unknown);
+        }
+        let next = self.stacks.len() as u32;
+        let stack = *self.stack_of.entry(places).or_insert_with_key(|places| {
+            self.stacks.push(places.clone());
+            next
+        });
+        self.rows.push(SampleRow { stack, ..raw.row });
+    }
+
+    /// Samples so far.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn place(&mut self, pid: u32, process: &mut Process, address: u64) -> Place {
+        let Some(mapping) = process.maps.find(address) else { return Place::Unknown };
+        let file = match process.files.get(&mapping.start) {
+            Some(file) => *file,
+            None => {
+                let file = self.file(pid, mapping);
+                process.files.insert(mapping.start, file);
+                file
+            }
+        };
+        match file {
+            Some(file) => Place::File { file, offset: address - mapping.start + mapping.offset },
+            None => Place::Compiled { process: pid, address },
+        }
+    }
+
+    /// The module behind a mapping, read once.
+    fn file(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
+        let key = (mapping.inode, mapping.path.clone());
+        if let Some(known) = self.module_of.get(&key) {
+            return *known;
+        }
+        let module = match mapping.path.as_str() {
+            VDSO => own_page(pid, mapping),
+            _ if mapping.is_file() => match module(pid, mapping) {
+                Ok(module) => Some(module),
+                Err(e) => {
+                    self.note(e.to_string());
+                    // Its places are known all the same: named as module and offset.
+                    let elf = Arc::new(Elf::default());
+                    Some(Module { name: mapping.name().into(), elf, path: PathBuf::new(), exported: vec![] })
+                }
+            },
+            _ => return None,
+        };
+        let number = module.map(|module| {
+            self.modules.push(module);
+            self.modules.len() as u32 - 1
+        });
+        self.module_of.insert(key, number);
+        number
+    }
+
+    fn note(&mut self, text: String) {
+        if self.notes.len() < MOST_NOTES || self.notes.contains_key(&text) {
+            *self.notes.entry(text).or_default() += 1;
+        }
+    }
+
+    /// Names all functions.
+    pub fn finish(mut self) -> Found {
+        let names = self.names();
+        let mut number: FxHashMap<FrameRow, u32> = FxHashMap::default();
+        let mut samples = Samples::default();
+        for places in &self.stacks {
+            let mut stack = Vec::with_capacity(places.len());
+            for frame in places.iter().flat_map(|place| &names[place]) {
+                stack.push(*number.entry(frame.clone()).or_insert_with(|| {
+                    samples.frames.push(frame.clone());
+                    samples.frames.len() as u32 - 1
+                }));
+            }
+            samples.stacks.push(stack);
+        }
+        samples.rows = std::mem::take(&mut self.rows);
+        samples.rows.sort_by_key(|row| row.ts_ns);
+        let of_user = samples.stacks.iter().flatten().map(|&f| &samples.frames[f as usize]).filter(|f| !f.kernel);
+        let unnamed = of_user.fold([0, 0], |[none, all], f| [none + u64::from(f.function.is_empty()), all + 1]);
+        if samples
+            .stacks
+            .iter()
+            .flatten()
+            .any(|&f| samples.frames[f as usize].kernel && samples.frames[f as usize].function.is_empty())
+        {
+            self.note(
+                "the kernel does not tell its functions' names (kernel.kptr_restrict, or no right to read them)".into(),
+            );
+        }
+        let compiled =
+            |p: &Place| matches!(p, Place::Compiled { .. }) && names[p].iter().all(|f| f.function.is_empty());
+        if self.stacks.iter().flatten().any(compiled) {
+            self.note(
+                "code that a runtime compiled has no names: it tells them in /tmp/perf-PID.map when it is started with \
+                 --perf-basic-prof (Node), -X perf (CPython 3.12), or asked by jcmd PID Compiler.perfmap (Java 17)"
+                    .into(),
+            );
+        }
+        Found { samples, unnamed, notes: self.notes.into_keys().collect() }
+    }
+
+    /// The frames of every place, innermost first.
+    fn names(&self) -> FxHashMap<Place, Vec<FrameRow>> {
+        let resolve = Resolve::default();
+        let mut places: Vec<Place> = self.stacks.iter().flatten().copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut out: FxHashMap<Place, Vec<FrameRow>> = FxHashMap::default();
+        let (mut kernel, mut files) = (vec![], BTreeMap::<u32, Vec<u64>>::new());
+        for place in places {
+            match place {
+                Place::Kernel { address } => kernel.push(address),
+                Place::File { file, offset } => files.entry(file).or_default().push(offset),
+                Place::Compiled { process, address } => {
+                    out.insert(place, vec![self.compiled(process, address)]);
+                }
+                Place::Unknown => {
+                    out.insert(place, vec![FrameRow::default()]);
+                }
+            }
+        }
+        for (address, frames) in kernel.iter().zip(resolve.kernel(&kernel)) {
+            out.insert(Place::Kernel { address: *address }, frames);
+        }
+        for (file, offsets) in files {
+            let module = &self.modules[file as usize];
+            for (offset, frames) in offsets.iter().zip(module.frames(&resolve, &offsets)) {
+                out.insert(Place::File { file, offset: *offset }, frames);
+            }
+        }
+        out
+    }
+
+    fn compiled(&self, process: u32, address: u64) -> FrameRow {
+        let process = self.processes.get(&process);
+        let found = process.and_then(|p| p.compiled.as_ref()?.find(address));
+        // Without a name it is one place: the address means nothing outside of the process.
+        let (function, offset) = found.map_or((String::new(), 0), |(name, offset)| (name.to_owned(), offset));
+        FrameRow { function, offset, module: JIT.into(), ..FrameRow::default() }
+    }
+}
+
+impl Module {
+    fn frames(&self, resolve: &Resolve, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
+        let found = if self.exported.is_empty() && !self.path.as_os_str().is_empty() {
+            resolve.file(&self.path, offsets)
+        } else {
+            vec![vec![]; offsets.len()]
+        };
+        let complete = |(mut frames, &offset): (Vec<FrameRow>, &u64)| {
+            let address = self.elf.address_of(offset).unwrap_or(offset);
+            if frames.is_empty() {
+                let name =
+                    self.exported.iter().find(|(range, _)| range.contains(&address)).map(|(_, name)| name.clone());
+                frames.push(FrameRow { function: name.unwrap_or_default(), ..FrameRow::default() });
+            }
+            for frame in &mut frames {
+                (frame.module, frame.build_id) = (self.name.clone(), self.elf.build_id.clone());
+                frame.offset = address;
+            }
+            frames
+        };
+        found.into_iter().zip(offsets).map(complete).collect()
+    }
+}
+
+fn module(pid: u32, mapping: &Mapping) -> Result<Module, Error> {
+    let (path, file) = mapping.open(pid)?;
+    let damaged = |why| Error::Damaged { path: mapping.path.clone().into(), why };
+    let elf = Arc::new(Elf::read(file).map_err(damaged)?);
+    Ok(Module { name: mapping.name().into(), elf, path, exported: vec![] })
+}
+
+/// The page of code that the kernel gives every process: read from the process' memory.
+fn own_page(pid: u32, mapping: &Mapping) -> Option<Module> {
+    use std::os::unix::fs::FileExt;
+    let bytes = usize::try_from(mapping.end - mapping.start).ok().filter(|&bytes| bytes <= 1 << 20)?;
+    let mut page = vec![0; bytes];
+    std::fs::File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut page, mapping.start).ok()?;
+    let read = || Some((Arc::new(Elf::parse(&page).ok()?), exported(&page)));
+    let (elf, exported) = catch_unwind(AssertUnwindSafe(read)).ok()??;
+    Some(Module { name: VDSO.into(), elf, path: PathBuf::new(), exported })
+}

@@ -1,0 +1,87 @@
+//! Samples: what threads of the target ran, or slept in, at moments of the recording.
+//!
+//! Three tables, of runs that were recorded with samples: `samples.arrow`, a row a sample; `sample_stacks.arrow`, the call stacks
+//! that samples refer to, a row a frame; `sample_frames.arrow`, the functions that those refer to. No addresses of the kernel, and
+//! of the user's programs those inside their files only.
+
+use serde::{Deserialize, Serialize};
+
+/// One sample (samples.arrow).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampleRow {
+    /// When, CLOCK_MONOTONIC ns.
+    pub ts_ns: u64,
+    /// The core.
+    pub cpu: u16,
+    /// Thread id.
+    pub tid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// How it came about: one of [`kind`].
+    pub kind: u8,
+    /// Its call stack, by number.
+    pub stack: u32,
+}
+
+/// How a sample came about.
+pub mod kind {
+    /// The clock found the thread running.
+    pub const CLOCK: u8 = 0;
+    /// The thread went to sleep: its stack until it woke up.
+    pub const SLEEP: u8 = 1;
+}
+
+/// One function of a call stack (sample_frames.arrow).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FrameRow {
+    /// Its name, demangled; empty when its file does not tell.
+    pub function: String,
+    /// The program or library without its folders, `[kernel]` or a kernel module in brackets, `[jit]` for what a runtime compiled;
+    /// empty when not known.
+    pub module: String,
+    /// The build id of the program or library; empty without one.
+    pub build_id: String,
+    /// Where in the address space of its file; in the kernel, and in what a runtime compiled, where in the function.
+    pub offset: u64,
+    /// Source file and line (`slabs.c:120`), where debug information tells; else empty.
+    pub source: String,
+    /// Whether it is the kernel's.
+    pub kernel: bool,
+    /// Whether the compiler put it into its caller.
+    pub inlined: bool,
+}
+
+/// All samples of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples {
+    /// In the order of time.
+    pub rows: Vec<SampleRow>,
+    /// Call stacks by number: frames by number, innermost first.
+    pub stacks: Vec<Vec<u32>>,
+    /// Frames by number.
+    pub frames: Vec<FrameRow>,
+}
+
+impl Samples {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The frames of a stack, innermost first; none for a number that is not known.
+    pub fn stack(&self, number: u32) -> impl DoubleEndedIterator<Item = &FrameRow> {
+        let frames = self.stacks.get(number as usize).map_or(&[][..], Vec::as_slice);
+        frames.iter().filter_map(|&frame| self.frames.get(frame as usize))
+    }
+}
+
+impl FrameRow {
+    /// The function as a reader knows it: its name, else its place in its file.
+    pub fn name(&self) -> String {
+        match (self.function.as_str(), self.module.as_str()) {
+            ("", "") => "unknown code".into(),
+            ("", module) => format!("{module}+0x{:x}", self.offset),
+            (function, _) => function.to_owned(),
+        }
+    }
+}

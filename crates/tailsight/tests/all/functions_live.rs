@@ -1,0 +1,174 @@
+//! Live recordings of servers whose slow function is known: it is the one that is named, and where samples are off nothing is.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::process::spawn_tied;
+
+use crate::support::{Live, address, check_run, json, run, shown};
+
+const PORT: u16 = 21321;
+
+/// HTTP on one thread. Of 33 requests one has its index rebuilt, by a function that no other request calls; all look it up.
+const C_SERVER: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <poll.h>
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void rebuild_index(void) { for (unsigned long i = 0; i < 1500000; i++) sink += i * i; }
+__attribute__((noinline)) static void look_up(void) { for (unsigned long i = 0; i < 60000; i++) sink += i; }
+__attribute__((noinline)) static void serve(unsigned n) { look_up(); if (n % 33 == 0) rebuild_index(); sink++; }
+int main(int argc, char **argv)
+{
+	static const char reply[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])) };
+	struct pollfd fds[64] = { { .fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN } };
+	int used = 1, one = 1;
+	unsigned n = 0;
+	char buffer[4096];
+	setsockopt(fds[0].fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fds[0].fd, (void *)&at, sizeof(at)) || listen(fds[0].fd, 64))
+		return 1;
+	for (;;) {
+		poll(fds, used, -1);
+		if (fds[0].revents && used < 64) {
+			int fd = accept(fds[0].fd, 0, 0);
+			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+			fds[used++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+		}
+		for (int i = 1; i < used; i++) {
+			if (!fds[i].revents)
+				continue;
+			ssize_t got = read(fds[i].fd, buffer, sizeof(buffer));
+			if (got <= 0) {
+				close(fds[i].fd);
+				fds[i--] = fds[--used];
+				continue;
+			}
+			serve(++n);
+			if (write(fds[i].fd, reply, sizeof(reply) - 1) < 0)
+				return 1;
+		}
+	}
+}
+"#;
+
+/// The same in Python: of 33 requests one collects garbage.
+const PYTHON_SERVER: &str = "
+import gc, selectors, socket, sys
+gc.disable()
+kept = [[i, [i]] for i in range(120000)]
+s = socket.create_server(('10.77.0.1', int(sys.argv[1])))
+selector = selectors.DefaultSelector()
+selector.register(s, selectors.EVENT_READ)
+n = 0
+while True:
+    for key, _ in selector.select():
+        if key.fileobj is s:
+            c = s.accept()[0]
+            c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(c, selectors.EVENT_READ)
+            continue
+        c = key.fileobj
+        if not c.recv(4096):
+            selector.unregister(c)
+            c.close()
+            continue
+        n += 1
+        sum(range(2000))
+        if n % 33 == 0: gc.collect()
+        c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
+";
+
+/// Records the server under load; gives run and the diagnosis of its service leg.
+fn recorded(live: &Live, command: &[&str], rate: f64, more: &[&str]) -> (serde_json::Value, serde_json::Value, String) {
+    let mut server = live.pair.server.command(Path::new(command[0]));
+    server.args(&command[1..]).arg(PORT.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut server = spawn_tied(server, None, Signal::SIGKILL).expect("the program starts");
+    let until = Instant::now() + Duration::from_secs(20);
+    let answers = || std::net::TcpStream::connect(("10.77.0.1", PORT)).is_ok();
+    while !live.pair.server.run(answers).expect("the namespace") {
+        assert!(Instant::now() < until, "the server listens");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (out, pid) = (live.path("run"), server.id().to_string());
+    let load = Workload::new(Proto::Http1, address(false, PORT)).rate(rate).connections(4);
+    let args = [&["record", "-d", "3s", "-p", &pid, "-o", &out, "--json"][..], more].concat();
+    let (output, _) = live.under_load(&[load], || run(&args));
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    check_run(Path::new(&out));
+    let meta = json(&output);
+    let output = run(&["diagnose", &out, "--leg", "service", "--json", "--focus", "p97..p100"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let text = run(&["diagnose", &out, "--leg", "service", "--focus", "p97..p100"]);
+    (meta, json(&output), String::from_utf8_lossy(&text.stdout).into_owned())
+}
+
+/// The first function of the largest cause of the application's own.
+fn first_function(d: &serde_json::Value) -> &serde_json::Value {
+    let causes = d["causes"].as_array().unwrap();
+    let own = causes.iter().find(|c| c["category"] == "app-processing").expect("own time is a cause");
+    own["functions"].as_array().and_then(|f| f.first()).unwrap_or(&serde_json::Value::Null)
+}
+
+/// The C server as a program, or why it cannot be built.
+fn built(live: &Live) -> Option<String> {
+    let (source, program) = (live.path("server.c"), live.path("slow-server"));
+    std::fs::write(&source, C_SERVER).unwrap();
+    let built = Command::new("cc").args(["-O2", "-fomit-frame-pointer", "-o", &program, &source]).status().ok()?;
+    built.success().then_some(program)
+}
+
+#[test]
+fn the_function_that_only_slow_requests_call_is_named() {
+    let test = "the_function_that_only_slow_requests_call_is_named";
+    if let Some(reason) = tailsight_testing::lacks_program("cc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let program = built(&live).expect("it compiles");
+    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &[]);
+    let sampling = &meta["sampling"];
+    assert!(sampling["samples"].as_u64().unwrap() > 50 && sampling["lost"] == 0, "{sampling}");
+    let first = first_function(&d);
+    assert_eq!(first["name"], "rebuild_index", "{d:#}");
+    assert!(first["share"].as_f64().unwrap() > 0.6 && first["module"] == "slow-server", "{first:#}");
+    assert!(text.contains("▸ rebuild_index") && text.contains("Hot path of cause"), "{text}");
+    assert!(!text.contains("page faults"), "no sample met one: {text}");
+}
+
+#[test]
+fn without_samples_nothing_of_them_is_there() {
+    let test = "without_samples_nothing_of_them_is_there";
+    if let Some(reason) = tailsight_testing::lacks_program("cc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let program = built(&live).expect("it compiles");
+    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &["--sample", "off"]);
+    assert!(meta.get("sampling").is_none(), "{meta:#}");
+    assert!(!Path::new(&live.path("run")).join("samples.arrow").exists());
+    assert!(first_function(&d).is_null() && !text.contains("Hot path"), "{text}");
+}
+
+#[test]
+fn a_collection_of_garbage_is_named_as_what_it_is() {
+    let test = "a_collection_of_garbage_is_named_as_what_it_is";
+    if let Some(reason) = tailsight_testing::lacks_program("python3") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let (_, d, text) = recorded(&live, &["python3", "-c", PYTHON_SERVER], 400.0, &[]);
+    let first = first_function(&d);
+    assert_eq!(first["runtime"]["of"], "CPython", "{text}\n{d:#}");
+    assert_eq!(first["runtime"]["does"], "collecting garbage");
+}
