@@ -210,6 +210,42 @@ pub fn namespace_of(pid: u32) -> Option<String> {
     fs::read_link(format!("/proc/{pid}/ns/net")).ok().map(|p| p.to_string_lossy().into_owned())
 }
 
+/// The number of a process' network namespace; 1 where the kernel has no others or does not tell.
+pub fn netns(pid: u32) -> u32 {
+    let name = namespace_of(pid);
+    let number = name.as_deref().and_then(|n| n.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok());
+    number.unwrap_or(1)
+}
+
+/// The network namespaces that processes are in, each with one of them.
+pub fn namespaces(all: &[Process]) -> BTreeMap<u32, u32> {
+    let mut found = BTreeMap::new();
+    for process in all.iter().filter(|p| !p.kernel) {
+        found.entry(netns(process.pid)).or_insert(process.pid);
+    }
+    found
+}
+
+/// The addresses of the network namespace that a process is in, by which packets are told on their way there: those that mean
+/// something outside of it.
+pub fn addresses(pid: u32) -> Vec<IpAddr> {
+    let list = || {
+        let found = nix::ifaddrs::getifaddrs().map_err(std::io::Error::from)?;
+        Ok(found.filter_map(|one| address(one.address?)).collect::<Vec<IpAddr>>())
+    };
+    let all = tailsight_host::device::inside(pid, list).unwrap_or_default();
+    let outside = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    all.into_iter().filter(outside).collect()
+}
+
+fn address(found: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    let v4 = found.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+    v4.or_else(|| found.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+}
+
 /// Inodes of the sockets that a process holds.
 pub fn socket_inodes(pid: u32) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -203,19 +204,36 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
 /// a port that the kernel gives (`ip_local_port_range`) is one that a client sends from, unless there is no other port. A
 /// process without any (its listener was closed after a fork) gets the local ports of its connections.
 pub fn server_ports(pids: &[u32]) -> Vec<u16> {
+    let ports: BTreeSet<u16> = server_doors(pids).into_iter().map(|door| door.port).collect();
+    ports.into_iter().collect()
+}
+
+/// Where a target serves: a port of a network namespace, at one address or at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Door {
+    /// The namespace's number, as `/proc/PID/ns/net` shows it.
+    pub netns: u32,
+    /// The port.
+    pub port: u16,
+    /// The address; `None`: all of the namespace's.
+    pub address: Option<IpAddr>,
+}
+
+/// Where processes serve, by [`server_ports`]'s rule.
+pub fn server_doors(pids: &[u32]) -> Vec<Door> {
     let mut ports = BTreeSet::new();
     let (mut given, mut connected) = (BTreeSet::new(), BTreeSet::new());
     let range = given_ports(&std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default());
     // One reading a namespace: with many workers and connections the table is long.
-    let mut namespaces: BTreeMap<Option<String>, (u32, BTreeSet<u64>)> = BTreeMap::new();
+    let mut namespaces: BTreeMap<u32, (u32, BTreeSet<u64>)> = BTreeMap::new();
     for &pid in pids {
         let inodes = procfs::socket_inodes(pid);
         if !inodes.is_empty() {
-            let entry = namespaces.entry(procfs::namespace_of(pid)).or_insert_with(|| (pid, BTreeSet::new()));
+            let entry = namespaces.entry(procfs::netns(pid)).or_insert_with(|| (pid, BTreeSet::new()));
             entry.1.extend(inodes);
         }
     }
-    for (pid, inodes) in namespaces.values() {
+    for (&netns, (pid, inodes)) in &namespaces {
         for socket in procfs::sockets_of_namespace(*pid).iter().filter(|s| inodes.contains(&s.inode)) {
             let sends_from =
                 socket.udp && socket.local.0.is_unspecified() && range.contains(&local_port(socket).into());
@@ -224,14 +242,31 @@ pub fn server_ports(pids: &[u32]) -> Vec<u16> {
                 true => &mut ports,
                 false => &mut connected,
             };
-            set.insert(local_port(socket));
+            // The connections of a server tell its port, not at which addresses it listens.
+            let address = Some(socket.local.0.to_canonical()).filter(|ip| socket.listening && !ip.is_unspecified());
+            set.insert(Door { netns, port: local_port(socket), address });
         }
     }
     let mut first = [ports, given, connected].into_iter().map(|mut set| {
-        set.remove(&0);
+        set.retain(|door| door.port != 0);
         set
     });
     first.find(|set| !set.is_empty()).unwrap_or_default().into_iter().collect()
+}
+
+/// Where holders of a listener of that port serve it. A process may hold a socket of another namespace than its own.
+pub fn doors_of_port(port: u16, pids: &[u32]) -> Vec<Door> {
+    let inodes: BTreeSet<u64> = pids.iter().flat_map(|&pid| procfs::socket_inodes(pid)).collect();
+    let mut doors = BTreeSet::new();
+    for (netns, pid) in procfs::namespaces(&procfs::processes()) {
+        for socket in procfs::sockets_of_namespace(pid) {
+            if socket.listening && local_port(&socket) == port && inodes.contains(&socket.inode) {
+                let address = Some(socket.local.0.to_canonical()).filter(|ip| !ip.is_unspecified());
+                doors.insert(Door { netns, port, address });
+            }
+        }
+    }
+    doors.into_iter().collect()
 }
 
 /// The ports that the kernel gives to sockets which ask for none; none when it does not say.

@@ -91,6 +91,80 @@ static __always_inline bool is_client_port(__u16 port)
 	return client_ports[port >> 6] >> (port & 63) & 1;
 }
 
+/* A port alone is anybody's: each network namespace has its own, and each address of one, too. A socket is the target's when it
+ * is in one of its namespaces and has the address at which the target serves the port. A packet is when the device that it is at
+ * is in such a namespace; elsewhere (at the host's NIC, on a bridge) when it goes to an address of such a namespace. */
+struct address {
+	__u64 words[2]; /* IPv4: the address in host order, and 4 */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_netns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct address);
+	__type(value, __u8);
+} target_addresses SEC(".maps");
+
+struct door {
+	__u32 netns; /* 0: any of the target's, for packets that are not there yet */
+	__u32 port;
+	struct address address; /* zeros: any */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct door);
+	__type(value, __u8);
+} doors SEC(".maps");
+
+__u32 first_netns;        /* one of target_netns: most targets have no other */
+__u64 bound_ports[1024];  /* ports that are served at some addresses only: `doors` knows which */
+
+/* The namespace's number; 1 in a kernel that has no others. */
+static __always_inline __u32 netns_of_sock(const struct sock *sk)
+{
+	if (!bpf_core_field_exists(((struct sock_common *)0)->skc_net.net))
+		return 1;
+	return sk->__sk_common.skc_net.net->ns.inum;
+}
+
+static __always_inline __u32 netns_of_device(const struct net_device *dev)
+{
+	if (!bpf_core_field_exists(((struct net_device *)0)->nd_net.net))
+		return 1;
+	return dev ? dev->nd_net.net->ns.inum : 0;
+}
+
+static __always_inline bool is_target_netns(__u32 netns)
+{
+	return netns && (netns == first_netns || bpf_map_lookup_elem(&target_netns, &netns));
+}
+
+static __noinline int is_door(__u32 netns, __u32 port, __u64 word, __u64 other)
+{
+	struct door door = { .netns = netns, .port = port, .address = { { word, other } } };
+	if (bpf_map_lookup_elem(&doors, &door))
+		return 1;
+	door.address.words[0] = door.address.words[1] = 0;
+	return bpf_map_lookup_elem(&doors, &door) != 0;
+}
+
+/* Whether the target serves a port at an address of a namespace. */
+static __always_inline bool serves_at(__u32 netns, __u16 port, const __u64 local[2])
+{
+	if (!(bound_ports[port >> 6] >> (port & 63) & 1))
+		return true;
+	return is_door(netns, port, local[0], local[1]);
+}
+
 /* One event; `ts` 0: now. Returns without a word when the buffers are not there yet. */
 static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
 				__u64 b, __u64 c)
@@ -254,9 +328,43 @@ static __always_inline bool is_inet(const struct sock *sk)
 	return family == AF_INET || family == AF_INET6;
 }
 
+/* The socket's own address, as in `doors`. */
+static __always_inline void local_of_sock(const struct sock *sk, __u64 local[2])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		read_address6(local, &sk->__sk_common.skc_v6_rcv_saddr);
+		if (!is_v4_mapped(local))
+			return;
+	}
+	local[0] = bpf_ntohl(sk->__sk_common.skc_rcv_saddr);
+	local[1] = 4;
+}
+
+/* A socket at which the target serves; the port is looked at first, and turns away nearly all others. */
+static __always_inline bool is_target_socket(const struct sock *sk)
+{
+	__u16 port = sk->__sk_common.skc_num;
+	__u64 local[2];
+	if (!is_target_port(port))
+		return false;
+	__u32 netns = netns_of_sock(sk);
+	if (!is_target_netns(netns))
+		return false;
+	if (!(bound_ports[port >> 6] >> (port & 63) & 1))
+		return true;
+	local_of_sock(sk, local);
+	return is_door(netns, port, local[0], local[1]);
+}
+
+/* A socket with which the target asks others. */
+static __always_inline bool is_client_socket(const struct sock *sk)
+{
+	return is_client_port(sk->__sk_common.skc_num) && is_target_netns(netns_of_sock(sk));
+}
+
 static __always_inline bool is_ours(const struct sock *sk)
 {
-	return is_inet(sk) && is_target_port(sk->__sk_common.skc_num);
+	return is_inet(sk) && is_target_socket(sk);
 }
 
 struct ipv4 {
@@ -284,6 +392,7 @@ struct packet {
 	__u32 sequence;
 	__u32 headers; /* bytes from the network header to the payload */
 	__u32 payload;
+	__u64 local[2]; /* the local address, as in `doors` */
 };
 
 /* Reads the headers at `l3`. `incoming`: local is the destination. `bytes`: from l3 to the end of the packet.
@@ -307,6 +416,8 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 		__u32 source = bpf_ntohl(ip->source), destination = bpf_ntohl(ip->destination);
 		p->flow.addrs = incoming ? pair(source, destination) : pair(destination, source);
 		p->flow.flags = 0;
+		p->local[0] = incoming ? destination : source;
+		p->local[1] = 4;
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
 		const volatile struct ipv6 *ip = AS(struct ipv6hdr, l3);
 		const __u64 source[2] = { ip->source[0], ip->source[1] };
@@ -318,6 +429,8 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 			bytes = total + sizeof(struct ipv6);
 		p->flow.addrs = incoming ? mix6(destination, source) : mix6(source, destination);
 		p->flow.flags = TS_FLOW_V6;
+		p->local[0] = incoming ? destination[0] : source[0];
+		p->local[1] = incoming ? destination[1] : source[1];
 	} else {
 		return false;
 	}
@@ -341,6 +454,19 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	__u32 source = bpf_ntohs(t->source), destination = bpf_ntohs(t->destination);
 	p->flow.ports = incoming ? destination << 16 | source : source << 16 | destination;
 	return true;
+}
+
+/* A packet on its way in to the target, at a device. */
+static __always_inline bool is_target_packet(const struct packet *p, const struct net_device *dev)
+{
+	__u16 port = p->flow.ports >> 16;
+	if (!is_target_port(port))
+		return false;
+	__u32 netns = netns_of_device(dev);
+	if (is_target_netns(netns))
+		return serves_at(netns, port, p->local);
+	struct address address = { { p->local[0], p->local[1] } };
+	return bpf_map_lookup_elem(&target_addresses, &address) && serves_at(0, port, p->local);
 }
 
 static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)

@@ -17,7 +17,13 @@ typedef __u32 __wsum;
 typedef _Bool bool;
 enum { false, true };
 
-enum bpf_map_type { BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK_TRACE = 7, BPF_MAP_TYPE_ARRAY_OF_MAPS = 12, BPF_MAP_TYPE_RINGBUF = 27 };
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
 enum { BPF_F_MMAPABLE = 1024 };
 
 /* Fixed by the kernel's interface with programs, which the verifier translates: not relocated. */
@@ -66,8 +72,18 @@ struct task_struct {
 	bool throttled; /* since 6.18: a task is throttled on its way to user space, not its whole group's queue */
 	unsigned in_iowait : 1; /* a bit field: only with BPF_CORE_READ_BITFIELD */
 };
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net; /* only with CONFIG_NET_NS */
+} possible_net_t;
 struct net_device {
 	int ifindex;
+	possible_net_t nd_net;
 };
 struct napi_struct {
 	struct net_device *dev;
@@ -89,6 +105,7 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 	atomic64_t skc_cookie;
+	possible_net_t skc_net;
 };
 struct sock {
 	struct sock_common __sk_common;

@@ -1,14 +1,18 @@
 //! Whom a recording follows: the processes and ports of the target, as they come and go.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use libbpf_rs::{MapCore, MapFlags};
 use tailsight_trace::tables::TaskRow;
 
 use super::options::Options;
 use crate::command::{self, Command};
 use crate::error::Error;
 use crate::loader::Loaded;
-use crate::target::{self, Selector};
+use crate::procfs;
+use crate::target::{self, Door, Selector};
 
 /// The target, as far as it is known.
 pub(super) struct Target {
@@ -16,6 +20,12 @@ pub(super) struct Target {
     pub(super) app: String,
     pub(super) pids: Vec<u32>,
     pub(super) ports: Vec<u16>,
+    /// Where it serves them.
+    doors: BTreeSet<Door>,
+    /// The network namespaces that it is in, each with a process by which to enter it.
+    namespaces: BTreeMap<u32, u32>,
+    /// Addresses of those.
+    addresses: BTreeSet<IpAddr>,
     /// The command, when the recording started it.
     pub(super) child: Option<Command>,
 }
@@ -27,14 +37,42 @@ impl Target {
             command::check(words)?;
         }
         let (mut app, pids) = target::processes(selector)?;
-        let ports = match selector {
-            Selector::Port(port) => vec![*port],
-            _ => target::server_ports(&pids),
-        };
         if let Selector::Command(words) = selector {
             app = words.first().map(|w| w.rsplit('/').next().unwrap_or(w).to_owned()).unwrap_or_default();
         }
-        Ok(Target { app, pids, ports, child: None })
+        let ports = match selector {
+            Selector::Port(port) => vec![*port],
+            _ => Vec::new(),
+        };
+        let (doors, namespaces, addresses) = Default::default();
+        let mut target = Target { app, pids, ports, doors, namespaces, addresses, child: None };
+        target.find_doors(selector);
+        Ok(target)
+    }
+
+    /// Adds the places where the target serves by now, and the namespaces that it is in.
+    fn find_doors(&mut self, selector: &Selector) {
+        match selector {
+            Selector::Port(port) => self.doors.extend(target::doors_of_port(*port, &self.pids)),
+            _ => {
+                self.doors.extend(target::server_doors(&self.pids));
+                self.ports = self.doors.iter().map(|door| door.port).collect();
+                self.ports.sort_unstable();
+                self.ports.dedup();
+            }
+        }
+    }
+
+    /// The namespaces that the target is in now: a command may enter another one after it was started. One that is being restarted
+    /// keeps those of before.
+    fn find_namespaces(&mut self) {
+        let alive = self.pids.iter().filter(|&&pid| procfs::alive(pid));
+        let now: BTreeMap<u32, u32> = alive.map(|&pid| (procfs::netns(pid), pid)).collect();
+        if now.is_empty() || now.keys().eq(self.namespaces.keys()) {
+            return;
+        }
+        self.addresses = now.values().flat_map(|&pid| procfs::addresses(pid)).collect();
+        self.namespaces = now;
     }
 
     /// Starts the command, if the target is one.
@@ -48,7 +86,9 @@ impl Target {
     }
 
     /// Tells the probes.
-    pub(super) fn tell(&self, loaded: &mut Loaded<'_>) {
+    pub(super) fn tell(&mut self, loaded: &mut Loaded<'_>) {
+        self.find_namespaces();
+        self.tell_places(loaded);
         let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         bss.follow_children = 1;
         for nr in tailsight_kernel::syscalls::told_by_name() {
@@ -70,11 +110,42 @@ impl Target {
     pub(super) fn look_again(&mut self, options: &Options, away: bool) {
         let before = self.pids.len();
         self.find_processes(options, away);
-        let given = matches!(options.selector, Selector::Port(_));
-        if !given && (self.ports.is_empty() || self.child.is_some() || self.pids.len() > before) {
-            self.ports.extend(target::server_ports(&self.pids));
-            self.ports.sort_unstable();
-            self.ports.dedup();
+        if self.ports.is_empty() || self.child.is_some() || self.pids.len() > before {
+            self.find_doors(&options.selector);
+        }
+    }
+
+    /// Namespaces, addresses and doors. What cannot be told (a table is full) is not recorded.
+    fn tell_places(&self, loaded: &mut Loaded<'_>) {
+        let maps = &mut loaded.skel.maps;
+        let netns: BTreeSet<u32> =
+            self.namespaces.keys().copied().chain(self.doors.iter().map(|door| door.netns)).collect();
+        let told: Vec<Vec<u8>> = maps.target_netns.keys().collect();
+        for key in told.iter().filter(|key| !netns.iter().any(|number| number.to_ne_bytes()[..] == key[..])) {
+            let _ = maps.target_netns.delete(key);
+        }
+        for number in &netns {
+            let _ = maps.target_netns.update(&number.to_ne_bytes(), &[1], MapFlags::ANY);
+        }
+        let addresses: BTreeSet<Vec<u8>> = self.addresses.iter().map(|ip| address_key(Some(*ip))).collect();
+        let told: Vec<Vec<u8>> = maps.target_addresses.keys().collect();
+        for key in told.iter().filter(|key| !addresses.contains(*key)) {
+            let _ = maps.target_addresses.delete(key);
+        }
+        for key in &addresses {
+            let _ = maps.target_addresses.update(key, &[1], MapFlags::ANY);
+        }
+        for door in &self.doors {
+            for netns in [door.netns, 0] {
+                let mut key = [netns.to_ne_bytes(), u32::from(door.port).to_ne_bytes()].concat();
+                key.extend(address_key(door.address));
+                let _ = maps.doors.update(&key, &[1], MapFlags::ANY);
+            }
+        }
+        let bss = maps.bss_data.as_deref_mut().expect("the object has variables");
+        bss.first_netns = netns.first().copied().unwrap_or(0);
+        for door in self.doors.iter().filter(|door| door.address.is_some()) {
+            bss.bound_ports[usize::from(door.port >> 6)] |= 1 << (door.port & 63);
         }
     }
 
@@ -104,5 +175,14 @@ impl Target {
         all.sort_unstable();
         all.dedup();
         all
+    }
+}
+
+/// An address as the probes know it: IPv4 in host order and a 4, IPv6 as it goes over the wire; zeros for any.
+fn address_key(address: Option<IpAddr>) -> Vec<u8> {
+    match address.map(|ip| ip.to_canonical()) {
+        None => vec![0; 16],
+        Some(IpAddr::V4(ip)) => [u64::from(u32::from(ip)).to_ne_bytes(), 4u64.to_ne_bytes()].concat(),
+        Some(IpAddr::V6(ip)) => ip.octets().to_vec(),
     }
 }

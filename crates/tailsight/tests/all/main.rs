@@ -12,6 +12,7 @@ mod ideal;
 mod live;
 mod load_live;
 mod lost_nothing;
+mod neighbours_live;
 mod nic_live;
 mod outputs;
 mod sent_live;

@@ -37,7 +37,7 @@ SEC("tp_btf/napi_gro_receive_entry")
 int HOOK(napi_gro_receive_entry, struct sk_buff *skb)
 {
 	struct packet p;
-	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
+	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
 	emit_packet(TS_RX_NAPI, &p, 0, skb->dev->ifindex);
 	emit_hardware_time(skb);
@@ -48,7 +48,7 @@ SEC("tp_btf/netif_rx_entry")
 int HOOK(netif_rx_entry, struct sk_buff *skb)
 {
 	struct packet p;
-	if (!parse_incoming(skb, &p) || !is_target_port(p.flow.ports >> 16) || !carries_data(&p))
+	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
 	emit_packet(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex);
 	emit_hardware_time(skb);
@@ -61,7 +61,7 @@ int HOOK(netif_receive_skb, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
 		return 0;
-	if (is_target_port(p.flow.ports >> 16)) {
+	if (is_target_packet(&p, skb->dev)) {
 		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
 		emit_hardware_time(skb);
 		emit_payload(skb, 0, &p, false);
@@ -82,15 +82,15 @@ int HOOK(kfree_skb, struct sk_buff *skb, void *location, int reason)
 		return 0;
 	struct sock *sk = skb->sk;
 	__u16 port = sk ? sk->__sk_common.skc_num : 0;
-	bool serves = is_target_port(port);
+	bool serves = sk && is_target_socket(sk);
 	/* One of the target's own on its way out still has the socket that sent it. */
-	if (sk && (serves || is_client_port(port)) && parse(skb->head + offset, skb->protocol, 0xffff, false, &p) &&
+	if (sk && (serves || is_client_socket(sk)) && parse(skb->head + offset, skb->protocol, 0xffff, false, &p) &&
 	    p.flow.ports >> 16 == port) {
 		if (p.payload)
 			emit_packet(TS_SKB_DROP, &p, TS_FLOW_OUT | (serves ? 0 : TS_FLOW_CLIENT), reason);
 		return 0;
 	}
-	if (parse(skb->head + offset, skb->protocol, 0xffff, true, &p) && is_target_port(p.flow.ports >> 16))
+	if (parse(skb->head + offset, skb->protocol, 0xffff, true, &p) && is_target_packet(&p, skb->dev))
 		emit_packet(TS_SKB_DROP, &p, 0, reason);
 	return 0;
 }

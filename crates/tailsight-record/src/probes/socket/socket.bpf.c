@@ -39,9 +39,10 @@ SEC("tp_btf/sk_data_ready")
 int HOOK(sk_data_ready, struct sock *sk)
 {
 	struct flow flow;
-	__u16 port = sk->__sk_common.skc_num;
-	bool own = is_target_port(port);
-	if (!(own || is_client_port(port)) || !is_inet(sk))
+	if (!is_inet(sk))
+		return 0;
+	bool own = is_target_socket(sk);
+	if (!own && !is_client_socket(sk))
 		return 0;
 	flow_of_sock(sk, &flow);
 	emit(own ? TS_HANDOFF : TS_PEER_READY, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, RCV_NXT)),
@@ -57,7 +58,7 @@ int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
 	if (ret <= 0 || (flags & MSG_PEEK) || !is_inet(sk) || !(who = target_here()))
 		return 0;
 	flow_of_sock(sk, &flow);
-	bool own = is_target_port(sk->__sk_common.skc_num);
+	bool own = is_target_socket(sk);
 	if (!own)
 		add_client_port(sk->__sk_common.skc_num);
 	emit_of(who, own ? TS_RECV : TS_PEER_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)),
@@ -72,11 +73,10 @@ static __always_inline bool sends_on(const struct sock *sk, struct flow *flow)
 	if (!is_inet(sk))
 		return false;
 	flow_of_sock(sk, flow);
-	__u16 port = sk->__sk_common.skc_num;
-	if (is_target_port(port))
+	if (is_target_socket(sk))
 		return true;
 	flow->flags |= TS_FLOW_CLIENT;
-	add_client_port(port);
+	add_client_port(sk->__sk_common.skc_num);
 	return true;
 }
 

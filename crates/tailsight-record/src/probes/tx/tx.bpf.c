@@ -11,9 +11,8 @@ static __always_inline bool parse_outgoing(struct sk_buff *skb, struct packet *p
 	/* The socket's port is a cheap first look; a forwarded packet has no socket and is not the target's. */
 	if (!sk)
 		return false;
-	__u16 port = sk->__sk_common.skc_num;
-	bool serves = is_target_port(port);
-	if (!serves && !is_client_port(port))
+	bool serves = is_target_socket(sk);
+	if (!serves && !is_client_socket(sk))
 		return false;
 	unsigned char *l3 = skb->head + skb->network_header;
 	__u32 bytes = skb->len - (__u32)(l3 - skb->data);
@@ -62,8 +61,8 @@ int HOOK(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *skb)
 	struct tcp_range range = {};
 	if (!is_inet(sk))
 		return 0;
-	bool serves = is_target_port(sk->__sk_common.skc_num);
-	if (!serves && !is_client_port(sk->__sk_common.skc_num))
+	bool serves = is_target_socket(sk);
+	if (!serves && !is_client_socket(sk))
 		return 0;
 	flow_of_sock(sk, &flow);
 	if (skb)

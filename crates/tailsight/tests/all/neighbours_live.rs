@@ -1,0 +1,142 @@
+//! Two servers on one port, as on every host of containers: a recording holds the one that was asked for and nothing of the other.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tailsight_trace::Run;
+use tailsight_trace::event::{Kind, flow_flags};
+
+use crate::load_live::alone;
+use crate::support::{run, shown, tailsight};
+
+/// Three network namespaces on the bridge of a fourth: 10.79.0.2 to 10.79.0.4; and what was started in them.
+struct Hosts {
+    tag: String,
+    started: Vec<Child>,
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip starts");
+    assert!(output.status.success(), "ip {words}: {}", shown(&output));
+}
+
+impl Hosts {
+    fn new() -> Hosts {
+        let hosts = Hosts { tag: format!("tsn{}", std::process::id()), started: Vec::new() };
+        let name = |which: &str| hosts.name(which);
+        let bridge = name("h");
+        ip(&format!("netns add {bridge}"));
+        ip(&format!("-n {bridge} link add br0 type bridge"));
+        ip(&format!("-n {bridge} link set br0 up"));
+        for (number, which) in [(2, "a"), (3, "b"), (4, "c")] {
+            let own = name(which);
+            ip(&format!("netns add {own}"));
+            ip(&format!("-n {bridge} link add v{which} type veth peer name eth0 netns {own}"));
+            ip(&format!("-n {bridge} link set v{which} master br0 up"));
+            ip(&format!("-n {own} addr add 10.79.0.{number}/24 dev eth0"));
+            ip(&format!("-n {own} link set eth0 up"));
+            ip(&format!("-n {own} link set lo up"));
+        }
+        ip(&format!("-n {} addr add 10.79.0.22/24 dev eth0", name("a")));
+        hosts
+    }
+
+    fn name(&self, which: &str) -> String {
+        format!("{}{which}", self.tag)
+    }
+
+    /// Starts a command in one of them; `ip` becomes it, so that the id is its own.
+    fn start(&mut self, which: &str, command: &mut Command) -> u32 {
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &self.name(which)]).arg(command.get_program()).args(command.get_args());
+        let child = inside.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ip starts");
+        let id = child.id();
+        self.started.push(child);
+        id
+    }
+
+    fn memcached(&mut self, which: &str, address: &str, port: &str) -> u32 {
+        let mut command = Command::new("memcached");
+        self.start(which, command.args(["-u", "nobody", "-t", "1", "-U", "0", "-l", address, "-p", port]))
+    }
+
+    fn load(&mut self, url: &str) {
+        let words = ["load", url, "--rate", "800", "--keys", "100", "--connections", "2", "--ci", "p50:0.1%"];
+        let mut command = tailsight(&words);
+        command.args(["--max-time", "6s"]);
+        self.start("c", &mut command);
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for child in &mut self.started {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for which in ["a", "b", "c", "h"] {
+            let _ = Command::new("ip").args(["netns", "del", &self.name(which)]).output();
+        }
+    }
+}
+
+/// How many events of each kind a run has whose flow is not foreign; all of them must be at the address.
+fn of_address(path: &Path, address: Ipv4Addr) -> std::collections::BTreeMap<String, u64> {
+    let mut opened = Run::open(path).expect("a run");
+    let mut counts = std::collections::BTreeMap::new();
+    for event in opened.events().unwrap().iter().flat_map(|core| &core.events) {
+        let Some(kind) = event.kind() else { continue };
+        *counts.entry(format!("{kind:?}")).or_default() += 1;
+        let flows =
+            [Kind::RxBacklog, Kind::RxNapi, Kind::RxStack, Kind::Handoff, Kind::Recv, Kind::Send, Kind::TxDriver];
+        if flows.contains(&kind) && event.aux & flow_flags::FOREIGN == 0 {
+            let local = Ipv4Addr::from((event.a >> 32) as u32);
+            assert_eq!(local, address, "{kind:?} of another server: {event:?}");
+        }
+    }
+    counts
+}
+
+/// 1,321 of 1,321 payloads of the other one were captured, and its requests were the target's incomplete messages.
+#[test]
+fn of_two_servers_on_one_port_a_recording_holds_one() {
+    let test = "of_two_servers_on_one_port_a_recording_holds_one";
+    let lacks = tailsight_testing::lacks_networks().or_else(|| tailsight_testing::lacks_program("memcached"));
+    if let Some(reason) = lacks {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut hosts = Hosts::new();
+    let first = hosts.memcached("a", "0.0.0.0", "8080");
+    hosts.memcached("b", "0.0.0.0", "8080");
+    // In one namespace, by the address alone.
+    let bound = hosts.memcached("a", "10.79.0.22", "9090");
+    hosts.memcached("a", "10.79.0.2", "9090");
+    std::thread::sleep(Duration::from_millis(500));
+    for url in ["10.79.0.2:8080", "10.79.0.3:8080", "10.79.0.22:9090", "10.79.0.2:9090"] {
+        hosts.load(&format!("memcached://{url}"));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    for (pid, name, address) in [(first, "port", [10, 79, 0, 2]), (bound, "address", [10, 79, 0, 22])] {
+        let out = dir.path().join(name);
+        let words = ["record", "-d", "1s", "--protocol", "memcached", "-p", &pid.to_string(), "-o"].map(str::to_owned);
+        let output = tailsight(&words.each_ref().map(String::as_str)).arg(&out).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let counts = of_address(&out, address.into());
+        let of = |kind: &str| counts.get(kind).copied().unwrap_or(0);
+        let received = of("Recv");
+        assert!(received > 200, "{name}: {counts:?}");
+        // The bridge's devices are in another namespace: packets to the target are seen there, too.
+        assert!(of("RxBacklog") * 2 > received * 3, "{name}: {counts:?}");
+        // A request and its reply take a piece or two each.
+        assert!(of("Payload") <= received * 10 && of("Payload") >= received, "{name}: {counts:?}");
+        let d = run(&["diagnose", &out.display().to_string(), "--json"]);
+        let d = crate::support::json(&d);
+        let (complete, incomplete) = (d["messages"]["complete"].as_u64(), &d["messages"]["incomplete"]);
+        let lacking: u64 = incomplete.as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+        assert!(complete.is_some_and(|n| n > 200 && lacking * 20 < n), "{name}: {}", d["messages"]);
+    }
+}
