@@ -347,6 +347,8 @@ fn clear(dir: &Path) -> Result<(), Error> {
         "messages.parquet",
         "lifetimes.parquet",
         "causes.parquet",
+        "focus.collapsed",
+        "reference.collapsed",
         "run.json",
     ] {
         let path = dir.join(name);
