@@ -301,7 +301,9 @@ impl Module {
             }
             for frame in &mut frames {
                 (frame.module, frame.build_id) = (self.name.clone(), self.elf.build_id.clone());
-                frame.offset = address;
+                // Without a name all places of a function are one.
+                let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
+                frame.offset = start.unwrap_or(address);
             }
             frames
         };

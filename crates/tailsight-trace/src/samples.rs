@@ -41,7 +41,7 @@ pub struct FrameRow {
     pub module: String,
     /// The build id of the program or library; empty without one.
     pub build_id: String,
-    /// Where in the address space of its file; in the kernel, and in what a runtime compiled, where in the function.
+    /// Where in the address space of its file, of a function without a name where that begins; in the kernel, and in what a runtime compiled, where in the function.
     pub offset: u64,
     /// Source file and line (`slabs.c:120`), where debug information tells; else empty.
     pub source: String,

@@ -19,6 +19,7 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\
 | `clocks.arrow` | comparisons of the clocks of the system |\n\
 | `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
+| `samples.arrow`, `sample_stacks.arrow`, `sample_frames.arrow` | unless recorded with `--sample off`: what the target's threads ran, their call stacks, the functions in those |\n\
 | `checksums` | a line for each part of a file, written before the part: `FILE FROM TO CRC32` (bytes; 8 hexadecimal digits) |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
 | `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\
@@ -88,6 +89,27 @@ on the line between them ([lifetimes.md](lifetimes.md)).\n\n\
 | `monotonic_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `phc_ns` | uint64 | what the NIC's clock showed, ns |\n\
 | `error_ns` | uint64 | the most that `monotonic_ns` can be wrong |\n\n\
+## samples.arrow\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
+| `cpu` | uint16 | the core |\n\
+| `tid`, `tgid` | uint32 | thread and process |\n\
+| `kind` | uint8 | 0: the clock found the thread running, each `sampling.period_ns` of run.json; 1: it went to sleep (no recorder writes these yet) |\n\
+| `stack` | uint32 | its call stack |\n\n\
+## sample_stacks.arrow\n\n\
+One row a frame of each stack, innermost first, the stacks in the order of their numbers.\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `stack` | uint32 | the stack's number, from 0 |\n\
+| `frame` | uint32 | a row of sample_frames.arrow, from 0 |\n\n\
+## sample_frames.arrow\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `function` | utf8 | its name, demangled; empty when not known |\n\
+| `module` | utf8 | program or library without folders; `[kernel]` or a kernel module in brackets; `[jit]` for what a runtime compiled |\n\
+| `build_id` | utf8 | build id of the program or library, hexadecimal; empty without one |\n\
+| `offset` | uint64 | address in the file's own address space, where it begins when it has no name; of the kernel and of compiled code: in the function |\n\
+| `source` | utf8 | source file and line, where debug information tells |\n\
+| `kernel` | bool | the kernel's |\n\
+| `inlined` | bool | the compiler put it into its caller |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
     out
 }

@@ -385,6 +385,8 @@ fn clear(folder: &Folder) -> Result<(), Error> {
         "lifetimes.parquet",
         "sent.parquet",
         "causes.parquet",
+        "focus.collapsed",
+        "reference.collapsed",
         "run.json",
     ] {
         folder.remove(name).map_err(|e| failed(name, e))?;

@@ -246,8 +246,9 @@ pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format
-    #[arg(long, value_parser = ["parquet"], default_value = "parquet")]
+    /// The format: tables, or the call stacks of the slow and of the ordinary messages with ns of a mean message, a file each, for
+    /// flame graphs and speedscope
+    #[arg(long, value_parser = ["parquet", "collapsed"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]

@@ -9,6 +9,8 @@ pub mod place;
 pub mod runtimes;
 pub mod tree;
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
@@ -21,6 +23,29 @@ use crate::rows::bootstrap::SplitMix;
 use crate::rows::profile::{Profile, slot_of};
 use place::ByCore;
 use tree::{Scale, Tree};
+
+/// The call stacks of both cohorts' time, outermost function first, each with ns of a mean message: focus, reference. `ids`: the messages
+/// of each; `period_ns`: the time that a sample stands for.
+pub fn by_stack(
+    lifetimes: &Lifetimes,
+    samples: &Samples,
+    ids: [&[u32]; 2],
+    period_ns: u64,
+    path: &dyn Fn(u32) -> Vec<PathSpan>,
+) -> BTreeMap<Vec<String>, [f64; 2]> {
+    let by_core = ByCore::new(&samples.rows);
+    let mut out: BTreeMap<Vec<String>, [f64; 2]> = BTreeMap::new();
+    for (cohort, ids) in ids.into_iter().enumerate() {
+        let of_message = period_ns as f64 / ids.len().max(1) as f64;
+        for &id in ids {
+            by_core.on(&path(id), &lifetimes.owners, |_, stack| {
+                let names = samples.stack(stack).rev().map(FrameRow::name).collect();
+                out.entry(names).or_default()[cohort] += of_message;
+            });
+        }
+    }
+    out
+}
 
 /// Samples of the focus in a row with which it may be divided.
 const LEAST_SAMPLES: u64 = 10;

@@ -1,13 +1,14 @@
-//! The hot path: the calls that the first cause spent its time in.
+//! The hot path: the calls that the first cause spent its time in, of those that were sampled.
 //!
-//! In: the first cause that has a name. Out: a heading, its functions where there are several, and about five lines, the innermost
+//! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
 
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{FunctionHow, FunctionPart, HotFrame};
 
+use super::causes::is_named;
 use super::text::{clean, cut, paint};
-use super::{Style, first_cause, units};
+use super::{Style, units};
 
 /// Lines of the path: the innermost calls, with the outermost one before them.
 const LINES: usize = 5;
@@ -16,7 +17,9 @@ const MORE: usize = 3;
 
 /// The lines.
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
-    let Some(cause) = first_cause(d).filter(|c| !c.hot_path.is_empty()) else { return vec![] };
+    // Of what others ran in the target's place there are no samples.
+    let sampled = d.causes.iter().find(|c| is_named(c) && c.share > 0.0 && !c.hot_path.is_empty());
+    let Some(cause) = sampled else { return vec![] };
     let samples = cause.samples.unwrap_or_default()[0];
     let of = units::counted(samples, "sample");
     let mut out = vec![paint(style, "1", &format!("Hot path of cause {} ({of} of its time):", cause.rank))];

@@ -109,6 +109,30 @@ impl Elf {
         };
         self.segments.iter().find_map(of).unwrap_or_else(|| self.segments.iter().find_map(page))
     }
+
+    /// Where the function begins that an address is in, by the index of the unwind tables: also of files without symbols. `None`
+    /// without such an index, or where it is of another form than compilers write it.
+    pub fn function_start(&self, address: u64) -> Option<u64> {
+        const HEADER: usize = 12;
+        // Version 1; the count as 4 bytes; pairs of 4 bytes, signed, relative to the section.
+        let Section { range, bytes } = self.eh_frame_hdr.as_ref()?;
+        if bytes.len() < HEADER || bytes[0] != 1 || bytes[1] & 0x0f != 0x0b || bytes[2..4] != [0x03, 0x3b] {
+            return None;
+        }
+        let int = |at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let start = |i: usize| range.start.checked_add_signed(i64::from(int(HEADER + 8 * i)?));
+        let n = (int(8)?.cast_unsigned() as usize).min((bytes.len() - HEADER) / 8);
+        let (mut low, mut high) = (0, n);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if start(middle)? <= address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        start(low.checked_sub(1)?)
+    }
 }
 
 fn segment((from, bytes): (u64, u64), address: u64) -> Option<Segment> {
@@ -148,6 +172,9 @@ mod tests {
         let mapping = maps.find(here).unwrap();
         let address = elf.address_of(here - mapping.start + mapping.offset).unwrap();
         assert!(text.contains(&address), "{address:x} of {text:x?}");
+        assert_eq!(elf.function_start(address), Some(address));
+        assert_eq!(elf.function_start(address + 1), Some(address));
+        assert_eq!(elf.function_start(0), None);
     }
 
     #[test]
@@ -160,7 +187,8 @@ mod tests {
         let mut bytes = whole.clone();
         for at in 0..2048.min(bytes.len()) {
             let before = std::mem::replace(&mut bytes[at], 0xff);
-            let _ = Elf::parse(&bytes).map(|elf| (elf.address_of(0), elf.address_of(u64::MAX)));
+            let _ =
+                Elf::parse(&bytes).map(|elf| (elf.address_of(0), elf.address_of(u64::MAX), elf.function_start(5000)));
             bytes[at] = before;
         }
     }

@@ -144,6 +144,15 @@ fn the_function_that_only_slow_requests_call_is_named() {
     assert!(first["share"].as_f64().unwrap() > 0.6 && first["module"] == "slow-server", "{first:#}");
     assert!(text.contains("▸ rebuild_index") && text.contains("Hot path of cause"), "{text}");
     assert!(!text.contains("page faults"), "no sample met one: {text}");
+    let output = run(&["export", &live.path("run"), "--format", "collapsed"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let ns = |file: &str, function: &str| -> u64 {
+        let text = std::fs::read_to_string(Path::new(&live.path("run")).join(file)).unwrap();
+        let lines = text.lines().filter(|line| line.contains(function));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let [slow, usual] = ["focus.collapsed", "reference.collapsed"].map(|file| ns(file, "rebuild_index"));
+    assert!(slow > 100_000 && usual < slow / 10, "{slow} ns of a slow message, {usual} ns of an ordinary one");
 }
 
 #[test]
