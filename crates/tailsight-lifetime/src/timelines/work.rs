@@ -35,6 +35,8 @@ pub struct Work {
     pub threads: Vec<ThreadWork>,
     /// Receive processing of the application's own packets, ns, by core: with its part of the softirq's own work.
     pub receive: BTreeMap<u16, u64>,
+    /// How many of the application's own packets these were.
+    pub packets: u64,
 }
 
 /// Whose a segment is.
@@ -58,6 +60,7 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
     }
     let mut kinds: FxHashMap<u32, Kind> = FxHashMap::default();
     let mut receive = BTreeMap::new();
+    let mut packets = 0;
     for (cpu, core) in (0u16..).zip(&scan.cores) {
         let (mut own, mut other, mut poll) = (0_u64, 0_u64, 0_u64);
         let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
@@ -71,7 +74,11 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
                     *part += ns;
                     *thread.cpus.entry(cpu).or_default() += ns;
                 }
-                Kind::OwnPacket => own += ns,
+                Kind::OwnPacket => {
+                    own += ns;
+                    let is = matches!(scan.tree.top(segment.node), Some(Frame::Packet { own: true, .. }));
+                    packets += u64::from(segment.begins && is);
+                }
                 Kind::OtherPacket => other += ns,
                 Kind::Poll => poll += ns,
                 Kind::Nothing => {}
@@ -82,7 +89,7 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
             receive.insert(cpu, own + (poll as f64 * share) as u64);
         }
     }
-    Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive }
+    Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive, packets }
 }
 
 fn kind(scan: &Scan, node: u32, threads: &BTreeMap<u32, ThreadWork>) -> Kind {
