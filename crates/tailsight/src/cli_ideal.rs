@@ -83,10 +83,10 @@ pub struct Ideal {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
     pub percentile: Vec<f64>,
     /// The load at which the ideal server passes this, and the recorded one, such as p99:1ms; and the cores that packets and requests need
-    #[arg(long, value_name = "PERCENTILE:TIME", value_parser = |t: &str| t.parse::<Objective>(), requires = "run")]
+    #[arg(long, value_name = "PERCENTILE:TIME", value_parser = |t: &str| t.parse::<Objective>(), requires = "run", conflicts_with = "model")]
     pub slo: Option<Objective>,
     /// Draw measured against ideal into this file, SVG, on log axes
-    #[arg(long, value_name = "FILE", requires = "run")]
+    #[arg(long, value_name = "FILE", requires = "run", conflicts_with = "model")]
     pub plot: Option<PathBuf>,
     /// With --model: draw service times from this file, seconds, one a line, as they come; S of the model is then `empirical`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"])]

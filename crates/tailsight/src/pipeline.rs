@@ -242,8 +242,8 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     // Only the causes of the whole are replayed.
     let whole = Options { leg: Leg::Total, more: false, bootstrap_rounds: 0, ..options.clone() };
     let (diagnosis, causes) = diagnose(opened, &whole)?;
-    if let Some(why) = &diagnosis.not_available {
-        anyhow::bail!("{why}");
+    if diagnosis.not_available.is_some() {
+        return Ok(diagnosis);
     }
     let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
     let mut facts = facts(&opened.run);

@@ -120,15 +120,16 @@ pub fn capacity(analysis: &Analysis, work: &Work, model: &Fit, objective: Object
     })
 }
 
-/// The largest factor up to `highest` at which the percentile is within the limit; `None` when it is not at the lowest.
+/// The largest factor up to `highest` at which the percentile is within the limit, from the run's load on; `None` when it is not at the
+/// lowest.
 fn passes(highest: f64, limit_ns: u64, mut at: impl FnMut(f64) -> Result<u64, Error>) -> Result<Option<f64>, Error> {
-    if at(LOWEST)? > limit_ns {
+    let (mut low, mut high) = if at(1.0)? <= limit_ns { (1.0, highest) } else { (LOWEST, 1.0) };
+    if low < 1.0 && at(low)? > limit_ns {
         return Ok(None);
     }
-    if at(highest)? <= limit_ns {
-        return Ok(Some(highest));
+    if high > 1.0 && at(high)? <= limit_ns {
+        return Ok(Some(high));
     }
-    let (mut low, mut high) = (LOWEST, highest);
     while high / low > EXACTLY {
         let middle = (low * high).sqrt();
         let within = at(middle)? <= limit_ns;
@@ -157,6 +158,8 @@ mod tests {
         let found = passes(9.99, 200, curve).unwrap().unwrap();
         assert!((found / 5.0 - 1.0).abs() < 0.01, "{found}");
         assert_eq!(passes(9.99, 99, curve).unwrap(), None);
+        let below = passes(9.99, 105, curve).unwrap().unwrap();
+        assert!((below / 0.566 - 1.0).abs() < 0.02, "{below}");
         assert_eq!(passes(9.99, 1_000_000, curve).unwrap(), Some(9.99));
     }
 }

@@ -117,6 +117,8 @@ pub struct Replay {
     held: Vec<Vec<(u32, Held)>>,
 }
 
+/// Most messages of a replay at another load, unless the run has more.
+const MOST: usize = 1_000_000;
 /// Messages that are no part of a replay.
 const NONE: u32 = u32::MAX;
 /// So many messages that were not first must be known before their time from readiness is anybody else's.
@@ -198,22 +200,28 @@ impl Replay {
         self.served(&messages, &stalls, moved)
     }
 
-    /// Latencies by message id, ns, had the messages come so many times as fast; what kept workers from working is where it was in
-    /// time, and goes on as it was when the messages take longer to come than they did.
+    /// Latencies, ns, had the messages come so many times as fast; what kept workers from working is where it was in time, and both go on
+    /// as they were until the other is over, up to [`MOST`] messages.
     #[must_use]
     pub fn at_load(&self, factor: f64) -> Vec<u64> {
-        let mut messages = self.messages.clone();
-        let first = messages.iter().map(|m| m.arrival).min().unwrap_or(0);
-        let last = messages.iter().map(|m| m.arrival).max().unwrap_or(0);
-        let at = |ns: u64| first + ((ns - first) as f64 / factor).round() as u64;
-        messages.iter_mut().for_each(|m| m.arrival = at(m.arrival));
+        let (n, places) = (self.messages.len(), self.place.len() as u32);
+        let first = self.messages.iter().map(|m| m.arrival).min().unwrap_or(0);
+        let last = self.messages.iter().map(|m| m.arrival).max().unwrap_or(0);
         let span = (last - first).max(1);
+        let copies = (factor.ceil() as usize).clamp(1, (MOST / n.max(1)).max(1)) as u32;
+        let copy = |again: u32| {
+            let at = move |ns: u64| first + (((ns - first) + u64::from(again) * span) as f64 / factor).round() as u64;
+            self.messages.iter().map(move |m| Needs { id: m.id + again * places, arrival: at(m.arrival), ..*m })
+        };
+        let messages: Vec<Needs> = (0..copies).flat_map(copy).collect();
         let mut stalls = Vec::new();
         for again in 0..=(1.0 / factor).ceil() as u64 {
             let later = |s: &Stall| Stall { from: s.from + again * span, to: s.to + again * span, ..*s };
             stalls.extend(self.stalls.iter().filter(|s| again == 0 || s.from >= first && s.to <= last).map(later));
         }
-        self.served(&messages, &disjoint(stalls), true)
+        let mut latencies = self.served(&messages, &disjoint(stalls), true);
+        latencies.retain(|ns| *ns > 0);
+        latencies
     }
 
     fn served(&self, messages: &[Needs], stalls: &[Stall], moved: bool) -> Vec<u64> {
@@ -226,7 +234,7 @@ impl Replay {
             };
             order.sort_by_key(key);
         }
-        let mut out = vec![0; self.place.len()];
+        let mut out = vec![0; messages.iter().map(|m| m.id as usize + 1).max().unwrap_or(0)];
         for of_queue in order.chunk_by(|a, b| messages[*a as usize].queue == messages[*b as usize].queue) {
             self.serve(messages, of_queue, stalls, &mut out);
         }
@@ -447,8 +455,8 @@ mod tests {
     fn at_another_load_messages_come_closer_and_stalls_stay() {
         let replay = held_up();
         assert_eq!(replay.at_load(1.0), replay.latencies(&[]));
-        // They come at 1000, 1025 and 1030, all before the end of the stall.
-        assert_eq!(replay.at_load(2.0), [110, 95, 100]);
+        // They come at 1000, 1025 and 1030, and again at 1030, 1055 and 1060, all before the end of the stall.
+        assert_eq!(replay.at_load(2.0), [110, 95, 100, 110, 95, 100]);
         // They come at 1000, 1500 and 1600; a stall as long as all messages took to come is not repeated.
         assert_eq!(replay.at_load(0.1), [110, 10, 10]);
     }

@@ -145,8 +145,7 @@ impl<'a> WhatIf<'a> {
 
     /// As replayed with every cause in place, had the messages come so many times as fast, ns.
     pub(super) fn at_load(&self, factor: f64) -> Vec<u64> {
-        let by_id = self.replay.at_load(factor);
-        self.ids.iter().map(|id| by_id[*id as usize]).collect()
+        self.replay.at_load(factor)
     }
 
     /// The lifetimes as they would have been without these causes: what they had is taken out, and so is the wait behind others that

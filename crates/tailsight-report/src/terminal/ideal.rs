@@ -132,13 +132,13 @@ fn says_capacity(c: &Capacity, workers: usize) -> [String; 2] {
     );
     let time = |ns: f64| units::duration(ns.round() as u64);
     let cores = format!(
-        "Cores: at that load packets need {:.2} ({} each) and requests {:.2} ({} each); {} saturates at {}, and a core that does \
+        "Cores: at that load packets need {:.2} ({} each) and requests {:.2} ({} each); {} at {}, and a core that does \
          nothing but receive packets serves {:.1} that do nothing but serve requests",
         c.packet_cores,
         time(c.packet_ns),
         c.request_cores,
         time(c.request_ns),
-        if workers == 1 { "its worker".to_owned() } else { format!("its {workers} workers") },
+        if workers == 1 { "its worker saturates".to_owned() } else { format!("its {workers} workers saturate") },
         rate(c.saturated_per_s),
         c.request_cores / c.packet_cores.max(1e-9)
     );

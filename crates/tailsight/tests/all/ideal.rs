@@ -180,7 +180,8 @@ fn an_objective_gives_loads_and_cores() {
     // 240 messages carry no p99.9.
     fails(&["ideal", &run_dir, "--slo", "p99.9:1ms"], 3, &["p99.9 needs 3688 messages"]);
     fails(&["ideal", &run_dir, "--slo", "fast"], 2, &["p99:1ms"]);
-    fails(&["ideal", "--model", "M/D/1 50%", "--slo", "p99:1ms"], 2, &["RUN"]);
+    fails(&["ideal", "--model", "M/D/1 50%", "--slo", "p99:1ms"], 2, &["cannot be used with"]);
+    fails(&["ideal", "--slo", "p99:1ms"], 2, &["RUN"]);
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn service_times_come_from_a_file() {
     fails(&[&model[..], &[&file("none", "")]].concat(), 1, &["no times"]);
     fails(&[&model[..], &[&file("below", "0.1\n-0.1\n")]].concat(), 1, &["is not a duration"]);
     fails(&[&model[..], &[&file("zero", "0\n0\n")]].concat(), 2, &["no service times"]);
-    fails(&model[..4], 2, &["--service-times"]);
+    fails(&model[..5], 2, &["--service-times"]);
     fails(&["ideal", "--model", "M/D/1 50%", "--service-times", &times], 2, &["M/empirical/4"]);
 }
 
