@@ -168,8 +168,8 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
     })
 }
 
-/// What each message cost by its own parts, so that their mean is `mean_ns`: with what belongs to no message, such as looking for the
-/// next one, in proportion. Messages that were not followed to their replies have the mean. Empty when the parts tell nothing.
+/// What each message cost by its own parts, so that their mean is `mean_ns`: what belongs to no message, such as looking for the
+/// next one, is the same for each. Messages that were not followed to their replies have the mean. Empty when the parts tell nothing.
 fn service_times(lifetimes: &Lifetimes, mean_ns: u64, apart: bool) -> Vec<u64> {
     let costs: Vec<bool> = lifetimes.owners.iter().map(works).collect();
     let receives: Vec<bool> = lifetimes.owners.iter().map(own_packet).collect();
@@ -187,8 +187,10 @@ fn service_times(lifetimes: &Lifetimes, mean_ns: u64, apart: bool) -> Vec<u64> {
     if sum == 0 {
         return vec![];
     }
-    let scale = mean_ns as f64 * n as f64 / sum as f64;
-    all.into_iter().map(|ns| ns.map_or(mean_ns, |ns| (ns as f64 * scale).round() as u64)).collect()
+    let mean = sum as f64 / n as f64;
+    let (scale, rest) =
+        if mean <= mean_ns as f64 { (1.0, mean_ns as f64 - mean) } else { (mean_ns as f64 / mean, 0.0) };
+    all.into_iter().map(|ns| ns.map_or(mean_ns, |ns| (ns as f64 * scale + rest).round() as u64)).collect()
 }
 
 /// The message's thread worked for it, in no interrupt.

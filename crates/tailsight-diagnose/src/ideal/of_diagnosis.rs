@@ -21,7 +21,7 @@ use crate::model::{Cause, Diagnosis, TakenOut, Without};
 /// Percentiles of `ideal_ns` and `what_if`.
 pub(super) const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 /// Most causes whose absence is replayed, the largest, and the least share of one.
-const MOST_CAUSES: usize = 6;
+const MOST_CAUSES: usize = 4;
 const LEAST_SHARE: f64 = 0.01;
 
 /// Fills in what the ideal says. Leaves a diagnosis of another leg, or of a run that no queue fits, as it is.
