@@ -23,6 +23,7 @@ use crate::rows::bootstrap::Draws;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Profile, Source, Sum};
 use crate::rows::{Rows, who};
+use crate::stages::stages;
 use crate::typical::{slowest, typical};
 use crate::{Error, Facts, Options};
 
@@ -84,6 +85,7 @@ pub fn diagnose_with(
         against: inputs.against.map(|(name, _)| name.to_owned()),
         coverage: analysis.coverage(),
         owned: analysis.attribution.owned.clone(),
+        stages: stages(analysis.lifetimes, &cohorts),
         more: options.more.then(|| analysis.more(&cause_of_row)),
         ..summary.diagnosis(options, facts)
     };
@@ -161,9 +163,11 @@ impl<'a> Summary<'a> {
             owned: model::Coverage::default(),
             send_entry: crate::sent::entry(lifetimes),
             sent: crate::sent::summary(lifetimes),
+            stages: vec![],
             more: None,
             ideal_ns: None,
             ideal: None,
+            without: None,
             loss: Loss { events: facts.lost_events, clock_error_ns: facts.clock_error_ns },
             overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
             notes: vec![],

@@ -73,6 +73,14 @@ pub enum Error {
         /// What is missing, and what to do.
         why: String,
     },
+    /// A cause was to be taken out that the diagnosis does not have, or that cannot be: N/A, not a failure.
+    #[error("N/A: the diagnosis has no cause {name} that could be taken out; it has {}", if .can.is_empty() { "none" } else { .can })]
+    NoSuchCause {
+        /// As given.
+        name: String,
+        /// Those that can.
+        can: String,
+    },
     /// The queue cannot be simulated.
     #[error(transparent)]
     Queue(#[from] tailsight_queue::QueueError),

@@ -10,7 +10,8 @@
 //! evidence, coverage and intervals by message ([`rows::attribution`], [`rows::bootstrap`]) → which phase found it and how
 //! ([`phases`]) → words and fixes ([`advice`]). A cause stays data ([`cause`]) until its name and sentences are made.
 //! Deviations are additive: the rows sum to the mean of the focus less the mean of the reference, and what has no owner is the
-//! row `unexplained`. Beside it, where a median message spends its time ([`typical`]), and single messages ([`show`]).
+//! row `unexplained`. Beside it, where a median message spends its time ([`typical`]), the
+//! stages of messages ([`stages`]), and single messages ([`show`]).
 
 pub mod advice;
 pub mod categories;
@@ -29,6 +30,7 @@ pub mod phases;
 pub mod rows;
 pub mod sent;
 pub mod show;
+pub mod stages;
 pub mod typical;
 
 pub use categories::CategoryTable;

@@ -43,6 +43,9 @@ pub struct Diagnosis {
     pub reference: Slice,
     /// Causes, largest deviation first; the row `unexplained` comes last. Shares sum to 1.
     pub causes: Vec<Cause>,
+    /// The stages of the messages, T1 to T6 of Tales of the Tail, focus beside reference. Empty where no message has all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<crate::stages::Stage>,
     /// Rows whose 95 % interval holds 0: no causes. Together they are the row `not significant` of `causes`.
     #[serde(default)]
     pub not_significant: Vec<Cause>,
@@ -74,6 +77,10 @@ pub struct Diagnosis {
     /// null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ideal: Option<crate::ideal::OfDiagnosis>,
+    /// The causes that were taken out before (`diagnose --without`): latencies, focus and causes are what the replay predicts. Absent
+    /// when none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<Without>,
     /// What was lost.
     pub loss: Loss,
     /// What the recording cost.
@@ -84,6 +91,32 @@ pub struct Diagnosis {
     /// What to do next, most useful first.
     #[serde(default)]
     pub next: Vec<String>,
+}
+
+/// Causes that were taken out of the messages before they were compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Without {
+    /// What was taken out, the largest first.
+    pub causes: Vec<TakenOut>,
+    /// Percentiles of the total latency as measured, keyed as [`Diagnosis::latency_ns`].
+    pub measured_ns: BTreeMap<String, u64>,
+    /// As the replay predicts them without these causes.
+    pub latency_ns: BTreeMap<String, u64>,
+    /// An interval at 95 % of each: what another recording would have measured without the causes.
+    pub ci95_ns: BTreeMap<String, [u64; 2]>,
+}
+
+/// A cause that was taken out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TakenOut {
+    /// Its category.
+    pub category: Category,
+    /// Its name.
+    pub name: String,
+    /// Whose side.
+    pub role: Role,
+    /// Its share of the deviation of the total's focus, before.
+    pub share: f64,
 }
 
 /// Send calls that answer no received message; they are no messages of the run.
@@ -258,10 +291,13 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
-    /// The focus percentiles had this cause been absent, keyed as `latency_ns`. Null until a replay that holds in the lab fills it;
-    /// the one there is writes to [`Diagnosis::ideal`].
+    /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns` (docs/ideal.md). Null for other
+    /// legs than the total, and for what cannot be taken out.
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
+    /// An interval at 95 % of each: what another recording would have measured without the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what_if_ci95_ns: Option<BTreeMap<String, [u64; 2]>>,
     /// Samples in its time: focus, reference. Absent where the run has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<[u64; 2]>,
@@ -597,6 +633,7 @@ impl Cause {
             ahead: None,
             root: vec![],
             what_if: None,
+            what_if_ci95_ns: None,
             samples: None,
             functions: vec![],
             hot_path: vec![],

@@ -30,8 +30,9 @@ pub use tailsight_trace::meta::send_entry;
 
 use input::read_ahead::reading_ahead;
 use partition::{Legs, Partition};
-use path::{Owners, Walk};
+use path::{Owners, Step, Walk};
 use scan::Scan;
+use timelines::threads::State;
 
 /// Every message of a run with the exact partition of its time.
 #[derive(Clone, Debug, Default)]
@@ -239,6 +240,32 @@ impl Analysis {
         let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
         for m in self.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()) {
             each(m, self.path_with(&mut owners, m.id, leg));
+        }
+    }
+
+    /// Where these threads were on a core, waited for one, or were stopped, over the whole recording: the thread and each step of
+    /// it, in order of time. Sleeps are left out. The thread's own work is `ahead`, as it is to whoever waits for it. Owners
+    /// that no message met have ids of their own, behind [`Lifetimes::owners`].
+    pub fn on_cores(&self, tids: &[u32], mut each: impl FnMut(u32, &PathSpan, &Owner)) {
+        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        let (scan, end_ns) = (&self.scan, self.scan.end_ns);
+        let mut steps: Vec<Step> = Vec::new();
+        for &tid in tids {
+            let Some(thread) = scan.threads.get(tid) else { continue };
+            for (i, stretch) in thread.stretches.iter().enumerate() {
+                let asleep = match stretch.state {
+                    State::Sleeping { how } => !how.stopped,
+                    State::Unknown => true,
+                    State::Running { .. } | State::Runnable { .. } => false,
+                };
+                if asleep {
+                    continue;
+                }
+                let to = thread.stretches.get(i + 1).map_or(end_ns, |next| next.from);
+                let mut walk = Walk { scan, owners: &mut owners, each: |step| steps.push(step) };
+                walk.piece(path::Piece::Others { tid, from: stretch.from, to });
+                steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
+            }
         }
     }
 

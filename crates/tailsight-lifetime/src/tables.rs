@@ -35,7 +35,12 @@ pub enum Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 19] = [
+const NULLABLE: [&str; 24] = [
+    "t1_t2_ns",
+    "t2_t3_ns",
+    "t3_t4_ns",
+    "t4_t5_ns",
+    "t5_t6_ns",
     "nic_ns",
     "nic_error_ns",
     "nic_tx_ns",
@@ -158,6 +163,9 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
             let bound =
                 |f: fn(&Message) -> Option<u32>| -> ArrayRef { Arc::new(rows.iter().map(f).collect::<UInt32Array>()) };
             let leg = |leg: Leg| -> ArrayRef { Arc::new(rows.iter().map(|m| m.latency(leg)).collect::<UInt64Array>()) };
+            let between = |i: usize| -> ArrayRef {
+                Arc::new(rows.iter().map(|m| m.stages().map(|stages| stages[i])).collect::<UInt64Array>())
+            };
             let is_framed = |m: &Message| lifetimes.framing.is_some() && m.flags & flags::UNFRAMED == 0;
             let framed = |f: fn(&Message) -> Option<u32>| -> ArrayRef {
                 Arc::new(rows.iter().map(|m| f(m).filter(|_| is_framed(m))).collect::<UInt32Array>())
@@ -201,6 +209,11 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("service_ns", leg(Leg::Service)),
                 ("transmit_ns", leg(Leg::Transmit)),
                 ("total_ns", leg(Leg::Total)),
+                ("t1_t2_ns", between(0)),
+                ("t2_t3_ns", between(1)),
+                ("t3_t4_ns", between(2)),
+                ("t4_t5_ns", between(3)),
+                ("t5_t6_ns", between(4)),
             ]
         }),
     )

@@ -50,7 +50,7 @@ pub use nic::StampSource;
 pub use outcome::{Outcome, ThreadReport};
 pub use plan::{BurstOver, Limits, Plan, Receive, Trust, Wait};
 pub use rate::Rate;
-pub use replay::read as read_times;
+pub use replay::{read as read_times, read_lengths};
 pub use sample::{Interval, Sample, Send, Status};
 pub use schedule::Schedule;
 pub use sizes::Size;

@@ -46,6 +46,32 @@ pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
     Ok(times)
 }
 
+/// Reads a file of durations in any order, ns.
+///
+/// # Errors
+/// [`LoadError::Replay`] with the line that is not a number of seconds, or is below 0.
+pub fn read_lengths(path: &Path) -> Result<Vec<u64>, LoadError> {
+    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason };
+    let file = File::open(path).map_err(|e| fail(0, format!("cannot be opened: {e}")))?;
+    let mut out = Vec::new();
+    for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
+        let line = line.map_err(|e| fail(i + 1, format!("cannot be read: {e}")))?;
+        let text = line.trim_ascii();
+        if text.is_empty() || text.starts_with(b"#") {
+            continue;
+        }
+        let shown = text[..text.len().min(40)].escape_ascii().to_string();
+        let ns = seconds_to_ns(text).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns < 1 << 50);
+        let wrong =
+            || fail(i + 1, format!("`{shown}` is not a duration; expected seconds such as 0.000050, one a line"));
+        out.push(ns.ok_or_else(wrong)?);
+    }
+    if out.is_empty() {
+        return Err(fail(0, "holds no times; expected seconds, one a line".into()));
+    }
+    Ok(out)
+}
+
 /// A decimal number of seconds in nanoseconds, digits below cut.
 fn seconds_to_ns(text: &[u8]) -> Option<i128> {
     let (negative, text) = match text.split_first()? {

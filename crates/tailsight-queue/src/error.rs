@@ -53,6 +53,9 @@ pub enum QueueError {
     /// Recorded arrivals that were not given.
     #[error("the model has recorded arrivals, and none were given: name a file of times with --arrivals")]
     NeedsSeries,
+    /// Measured service times that were not given.
+    #[error("the model has measured service times, and none were given: name a file of them with --service-times")]
+    NeedsServiceTimes,
     /// No worker.
     #[error("a server needs at least one worker")]
     NoWorkers,

@@ -71,12 +71,15 @@ const POINTS: usize = 40;
 /// Simulates.
 ///
 /// # Errors
-/// [`QueueError::NeedsServiceTime`] and [`QueueError::NeedsSeries`]; those of [`scaled`] and [`simulate`].
+/// [`QueueError::NeedsServiceTime`], [`QueueError::NeedsServiceTimes`] and [`QueueError::NeedsSeries`]; those of [`scaled`] and [`simulate`].
 pub fn predict(question: &Question) -> Result<Prediction, QueueError> {
     let in_time = |what| match question.service_ns {
         Some(_) => Ok(()),
         None => Err(QueueError::NeedsServiceTime { what }),
     };
+    if matches!(&question.model.service, ServiceTimes::Empirical(times) if times.is_empty()) {
+        return Err(QueueError::NeedsServiceTimes);
+    }
     if let ArrivalKind::Drawn(ArrivalProcess::Mmpp { .. }) = question.model.arrivals {
         in_time("the length of a burst")?;
     }

@@ -26,12 +26,13 @@ pub enum ServiceTimes {
         /// The probability of a long one, between 0 and 1.
         share: f64,
     },
-    /// Drawn from these, ns, each as likely as any other; not empty. Made with [`ServiceTimes::empirical`].
+    /// Drawn from these, ns, each as likely as any other: `empirical`, which has none yet; they come with
+    /// [`ServiceTimes::empirical`].
     Empirical(Arc<[u64]>),
 }
 
-const FORMS: &str = "D (all alike), M (exponential), lognormal:SIGMA or bimodal:RATIO,SHARE (such as bimodal:10,0.1: one in ten takes \
-                     ten times as long)";
+const FORMS: &str = "D (all alike), M (exponential), lognormal:SIGMA, bimodal:RATIO,SHARE (such as bimodal:10,0.1: one in ten takes \
+                     ten times as long) or empirical";
 
 impl ServiceTimes {
     /// Drawn from measured ones, ns.
@@ -130,6 +131,7 @@ impl FromStr for ServiceTimes {
             "M" | "exponential" if rest.is_empty() => Some(Self::Exponential),
             "lognormal" => parse::list(rest).map(|[sigma]| Self::Lognormal(sigma)),
             "bimodal" => parse::list(rest).map(|[ratio, share]| Self::Bimodal { ratio, share }),
+            "empirical" if rest.is_empty() => Some(Self::Empirical(Arc::from([]))),
             _ => None,
         };
         let valid = |service: &Self| match *service {
@@ -149,7 +151,7 @@ impl fmt::Display for ServiceTimes {
             Self::Exponential => f.write_str("M"),
             Self::Lognormal(sigma) => write!(f, "lognormal:{sigma}"),
             Self::Bimodal { ratio, share } => write!(f, "bimodal:{ratio},{share}"),
-            Self::Empirical(times) => write!(f, "empirical ({} times)", times.len()),
+            Self::Empirical(_) => f.write_str("empirical"),
         }
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod html;
 pub mod load;
+pub mod plot;
 pub mod terminal;
 pub mod units;
 mod words;

@@ -178,7 +178,8 @@ pub struct Question {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg receive\n  \
-tailsight diagnose after --focus p20..p30 --against before --more\n  tailsight diagnose tailsight-run --json | jq '.causes[0]'"
+tailsight diagnose after --focus p20..p30 --against before --more\n  tailsight diagnose tailsight-run --without steal --without interference:rustc\n  \
+tailsight diagnose tailsight-run --json | jq '.causes[0]'"
 )]
 pub struct Diagnose {
     /// The run directory
@@ -190,8 +191,11 @@ pub struct Diagnose {
     /// Another run: the same slice of its messages is the reference
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
-    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core; in the JSON also what
-    /// each cause's absence would buy (not proved: docs/ideal.md)
+    /// Take this cause of the total leg out before messages are compared, so that what is hidden behind it is found; WHO as a
+    /// diagnosis names it, wildcards allowed; repeatable (docs/ideal.md)
+    #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Named>(), conflicts_with = "against")]
+    pub without: Vec<tailsight_diagnose::ideal::Named>,
+    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
     pub more: bool,
     /// Print JSON (schema 1)

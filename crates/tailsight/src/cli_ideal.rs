@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tailsight_diagnose::ideal::Objective;
 use tailsight_load::Protocol;
 use tailsight_queue::{Discipline, Model};
 use tailsight_stats::method::Target;
@@ -14,14 +15,16 @@ use tailsight_units::parse;
 #[command(
     after_help = "A model is ARRIVALS/SERVICE/WORKERS UTILISATION in Kendall's notation. Arrivals: M (Poisson), D (equal gaps), \
 lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), M (exponential), \
-lognormal:SIGMA or bimodal:RATIO,SHARE. Without --service, times are in mean service times.\n\n\
+lognormal:SIGMA, bimodal:RATIO,SHARE or empirical (with --service-times). Without --service, times are in mean service times.\n\n\
 Examples:\n  tailsight ideal tailsight-run                             a recorded server beside its ideal\n  \
 tailsight ideal --calibrate memcached://localhost --pid $(pgrep -o memcached) -o peak.json\n  \
 tailsight ideal tailsight-run --calibration peak.json\n  \
 tailsight load memcached://localhost --utilisation 80% --calibration peak.json\n  \
+tailsight ideal tailsight-run --slo p99:1ms --plot ideal.svg\n  \
 tailsight ideal --model 'M/D/4 80%'\n  tailsight ideal --model 'M/M/1 50%' --service 50us --json | jq .latency_ns\n  \
 tailsight ideal --model 'M/bimodal:10,0.1/8 90%' --discipline random-worker\n  \
-tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt --service 8us\n\n\
+tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt --service 8us\n  \
+tailsight ideal --model 'M/empirical/4 80%' --service-times costs.txt\n\n\
 Exit codes: 0 done, 1 failed, 2 wrong usage (a utilisation of 100 % or more is unstable), 3 N/A: too few messages for the \
 percentiles, a run without replies, a server that was never saturated. How to read it: docs/ideal.md.",
     group = clap::ArgGroup::new("of").required(true).multiple(true)
@@ -79,6 +82,15 @@ pub struct Ideal {
     /// These percentiles [default: p50,p90,p99,p99.9,p99.99]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
     pub percentile: Vec<f64>,
+    /// The load at which the ideal server passes this, and the recorded one, such as p99:1ms; and the cores that packets and requests need
+    #[arg(long, value_name = "PERCENTILE:TIME", value_parser = |t: &str| t.parse::<Objective>(), requires = "run", conflicts_with = "model")]
+    pub slo: Option<Objective>,
+    /// Draw measured against ideal into this file, SVG, on log axes
+    #[arg(long, value_name = "FILE", requires = "run", conflicts_with = "model")]
+    pub plot: Option<PathBuf>,
+    /// With --model: draw service times from this file, seconds, one a line, as they come; S of the model is then `empirical`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"])]
+    pub service_times: Option<PathBuf>,
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,

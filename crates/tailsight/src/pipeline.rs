@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
 use tailsight_diagnose::functions::runtimes::Runtimes;
+use tailsight_diagnose::ideal::Named;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options};
 use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
@@ -246,10 +247,25 @@ pub fn diagnose_against(
         }
         found => {
             let (mut diagnosis, causes) = found?;
-            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, options.more);
+            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes);
             Ok((diagnosis, causes))
         }
     }
+}
+
+/// As [`diagnose`], of the messages as they would have been without some causes of the total leg.
+pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> anyhow::Result<Diagnosis> {
+    // Only the causes of the whole are replayed.
+    let whole = Options { leg: Leg::Total, more: false, bootstrap_rounds: 0, ..options.clone() };
+    let (diagnosis, causes) = diagnose(opened, &whole)?;
+    if diagnosis.not_available.is_some() {
+        return Ok(diagnosis);
+    }
+    let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
+    let mut facts = facts(&opened.run);
+    (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
+    let peeled = tailsight_diagnose::diagnose(&lifetimes, options, &facts)?;
+    Ok(Diagnosis { without: Some(without), ..peeled })
 }
 
 /// Exit code of a diagnosis: N/A when no causes can be said.

@@ -147,7 +147,7 @@ fn begin(tailsight: Option<&Path>, duration: Duration) -> anyhow::Result<(Lab, S
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
-    let lab = Lab { tailsight, program, duration, stop, what_if: false };
+    let lab = Lab { tailsight, program, duration, stop };
     let state = State::begin(&state::folder())?;
     Ok((lab, state))
 }

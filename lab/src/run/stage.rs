@@ -39,8 +39,6 @@ pub struct Lab {
     pub program: PathBuf,
     pub duration: Duration,
     pub stop: Arc<AtomicBool>,
-    /// Diagnoses are to say what the absence of each cause would buy.
-    pub what_if: bool,
 }
 
 impl Lab {
@@ -508,8 +506,7 @@ fn diagnose(lab: &Lab, run: &Path, leg: &str, folder: &Path) -> anyhow::Result<(
         command.args(arguments).arg(run).stdin(Stdio::null());
         command.output().context("cannot run tailsight")
     };
-    let more = if lab.what_if { &["--more"][..] } else { &[] };
-    let output = tailsight(&[&["diagnose", "--json", "--leg", leg], more].concat())?;
+    let output = tailsight(&["diagnose", "--json", "--leg", leg])?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     std::fs::write(folder.join("diagnosis.json"), &output.stdout)?;
     let diagnosis = match output.status.code() {

@@ -16,9 +16,9 @@ pub struct OfDiagnosis {
     pub focus: Inherent,
     /// Of the mean latency of all complete messages.
     pub all: Inherent,
-    /// Percentiles as replayed with nothing taken out: those that were measured.
+    /// Percentiles as replayed with nothing taken out: how well the replay fits.
     pub replayed_ns: BTreeMap<String, u64>,
-    /// What the absence of each cause would buy at least, by rank: not proved, see docs/ideal.md.
+    /// What the absence of each cause would buy, by rank.
     pub what_if: Vec<WhatIf>,
 }
 
@@ -36,6 +36,6 @@ pub struct WhatIf {
     /// Percentiles of all complete messages without the cause; the server's own work and wake-ups, without which none is, are
     /// brought down to what the reference has of them.
     pub latency_ns: BTreeMap<String, u64>,
-    /// Their 95 % bootstrap intervals.
+    /// An interval at 95 % of each: what another recording would have measured without the cause.
     pub ci95_ns: BTreeMap<String, [u64; 2]>,
 }

@@ -4,13 +4,18 @@
 //! In: the messages of a run and what serving them cost ([`Work`]), or a service time that was measured apart. Out: the queue
 //! that fits the server ([`Fit`]), the latency that it gives each message, ns, and percentiles of both ([`Ideal`]).
 //!
-//! The service time is one number, as in the paper: what a message costs on average, on a core that does nothing else. Arrivals
+//! A service time that was given or calibrated is one number, as in the paper. From the run each message has its own: what it cost on a
+//! core. Arrivals
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
 mod answer;
+pub mod capacity;
 mod fit;
 mod of_diagnosis;
+pub mod peel;
+pub mod prediction;
 pub mod replay;
+pub mod what_if;
 
 use std::collections::BTreeMap;
 
@@ -22,8 +27,10 @@ use tailsight_queue::{Discipline, Percentile, Request, Server, Sorted, rng, simu
 
 use crate::Error;
 pub use answer::{OfDiagnosis, WhatIf};
+pub use capacity::{Capacity, Objective, capacity};
 pub use fit::{Fit, Known, Queues, fit};
-pub use of_diagnosis::fill;
+pub use of_diagnosis::{fill, without};
+pub use peel::Named;
 
 /// Measured against ideal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +60,9 @@ pub struct Ideal {
     pub not_available: BTreeMap<String, String>,
     /// Points (latency ns, share of the messages above it), for log axes.
     pub ccdf: Curves,
+    /// The loads that an objective allows, and the cores that the load needs, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// What limits this.
     pub notes: Vec<String>,
 }
@@ -74,22 +84,30 @@ const POINTS: usize = 40;
 /// # Errors
 /// [`Error::Queue`] when more work arrives than the workers can do, or nothing arrives.
 pub fn latencies(messages: &[Message], fit: &Fit) -> Result<Vec<Option<u64>>, Error> {
-    if fit.utilisation >= 1.0 {
-        return Err(tailsight_queue::QueueError::Unstable { utilisation: fit.utilisation }.into());
+    latencies_at(messages, fit, 1.0)
+}
+
+/// As [`latencies`], had the messages come so many times as fast.
+fn latencies_at(messages: &[Message], fit: &Fit, factor: f64) -> Result<Vec<Option<u64>>, Error> {
+    let utilisation = fit.utilisation * factor;
+    if utilisation >= 1.0 {
+        return Err(tailsight_queue::QueueError::Unstable { utilisation }.into());
     }
     let discipline = match fit.queues {
         Queues::One => Discipline::Fifo,
         Queues::OneAWorker => Discipline::Connection(fit.workers as u32),
     };
-    served(messages, fit, discipline)
+    served(messages, fit, discipline, factor)
 }
 
-fn served(messages: &[Message], fit: &Fit, discipline: Discipline) -> Result<Vec<Option<u64>>, Error> {
+/// `factor`: messages come so many times as fast.
+fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) -> Result<Vec<Option<u64>>, Error> {
     let mut arrived: Vec<(u64, &Message)> = messages.iter().filter_map(|m| Some((arrival(m)?, m))).collect();
     arrived.sort_by_key(|(at, m)| (*at, m.id));
+    let first = arrived.first().map_or(0, |(at, _)| *at);
     let requests = arrived.iter().map(|(at, m)| Request {
-        arrival_ns: *at,
-        service_ns: fit.service_ns,
+        arrival_ns: first + ((at - first) as f64 / factor).round() as u64,
+        service_ns: fit.service_of(m.id),
         connection: fit.worker_of(m.tid),
     });
     let latencies = simulate(requests, Server { workers: fit.workers, discipline }, &mut rng(1, 4))?;
@@ -138,7 +156,7 @@ pub fn ideal(
     let one_queue_ns = match model.queues {
         Queues::One => None,
         Queues::OneAWorker => {
-            let all = served(&lifetimes.messages, &model, Discipline::Fifo)?;
+            let all = served(&lifetimes.messages, &model, Discipline::Fifo, 1.0)?;
             let complete = lifetimes.messages.iter().zip(all).filter(|(m, _)| m.latency(Leg::Total).is_some());
             Some(keyed(&Sorted::new(complete.filter_map(|(_, ns)| ns).collect()), percentiles))
         }
@@ -157,6 +175,7 @@ pub fn ideal(
         one_queue_ns,
         not_available,
         model,
+        capacity: None,
     })
 }
 

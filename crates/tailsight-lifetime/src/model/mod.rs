@@ -264,7 +264,22 @@ pub mod flags {
     pub const OVERTAKEN: u16 = 16384;
 }
 
+/// The stages between the stamps T1 to T6 of Tales of the Tail §3.3.1, by the names of [`Message::stages`].
+pub const STAGES: [&str; 5] = ["stack", "wake-up", "copy", "application", "transmit"];
+
 impl Message {
+    /// How long each of [`STAGES`] took, ns; they sum to the total latency. `None` without one. The wake-up goes to where the
+    /// thread was on a core and had entered the receive call, so waiting for its turn is part of it. A stamp that was not seen,
+    /// or lies outside its neighbours, is that of the one before.
+    pub fn stages(&self) -> Option<[u64; 5]> {
+        let (t1, t6) = self.ends(Leg::Total)?;
+        let t4 = self.recv_ns.clamp(t1, t6);
+        let t5 = self.send_ns.clamp(t4, t6);
+        let t2 = self.handoff_ns.clamp(t1, t4);
+        let t3 = self.on_cpu_ns.max(self.recv_enter_ns).clamp(t2, t4);
+        Some([t2 - t1, t3 - t2, t4 - t3, t5 - t4, t6 - t5])
+    }
+
     /// The leg's ends, when both were seen.
     #[inline]
     pub fn ends(&self, leg: Leg) -> Option<(u64, u64)> {
@@ -310,7 +325,28 @@ pub struct Flow {
 
 #[cfg(test)]
 mod tests {
-    use super::Incomplete;
+    use super::{Incomplete, Leg, Message};
+
+    #[test]
+    fn stages_sum_to_the_total_whatever_was_seen() {
+        let m = Message {
+            driver_ns: 1000,
+            handoff_ns: 1010,
+            on_cpu_ns: 1040,
+            recv_enter_ns: 1045,
+            recv_ns: 1050,
+            send_ns: 1080,
+            xmit_ns: 1100,
+            ..Message::default()
+        };
+        assert_eq!(m.stages(), Some([10, 35, 5, 30, 20]));
+        // Already in the receive call when it was woken.
+        assert_eq!(Message { recv_enter_ns: 900, ..m }.stages(), Some([10, 30, 10, 30, 20]));
+        // Neither the hand-off nor the thread's core was seen.
+        let blind = Message { handoff_ns: 0, on_cpu_ns: 0, recv_enter_ns: 0, ..m };
+        assert_eq!((blind.stages(), blind.latency(Leg::Total)), (Some([0, 0, 50, 30, 20]), Some(100)));
+        assert_eq!(Message { xmit_ns: 0, ..m }.stages(), None);
+    }
 
     /// A refusal hung on a sentence of another crate: the text of the output is the serialised reason, for each of them.
     #[test]

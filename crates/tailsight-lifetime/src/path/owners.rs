@@ -182,6 +182,11 @@ impl Owners {
         })
     }
 
+    /// An owner that a walk met.
+    pub fn get(&self, id: OwnerId) -> &Owner {
+        &self.list[id as usize]
+    }
+
     /// Takes over what another walk met, and gives their ids here, by their ids there.
     pub fn adopt(&mut self, other: Owners) -> Vec<OwnerId> {
         let (list, who) = other.into_lists();

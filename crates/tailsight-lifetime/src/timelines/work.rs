@@ -38,6 +38,8 @@ pub struct Work {
     pub threads: Vec<ThreadWork>,
     /// Receive processing of the application's own packets, ns, by core: with its part of the softirq's own work.
     pub receive: BTreeMap<u16, u64>,
+    /// How many of the application's own packets these were.
+    pub packets: u64,
 }
 
 /// Whose a segment is.
@@ -61,8 +63,9 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
     }
     let kinds: Vec<Kind> =
         (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &threads)).collect();
-    let cores: Vec<CoreWork> = scan.cores.par_iter().map(|core| CoreWork::of(core, scan.end_ns, &kinds)).collect();
+    let cores: Vec<CoreWork> = scan.cores.par_iter().map(|core| CoreWork::of(scan, core, &kinds)).collect();
     let mut receive = BTreeMap::new();
+    let mut packets = 0;
     for (cpu, work) in (0u16..).zip(cores) {
         for (tid, (user_ns, kernel_ns)) in work.threads {
             let Some(thread) = threads.get_mut(&tid) else { continue };
@@ -70,12 +73,13 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
             thread.kernel_ns += kernel_ns;
             *thread.cpus.entry(cpu).or_default() += user_ns + kernel_ns;
         }
+        packets += work.packets;
         if work.own > 0 {
             let share = work.own as f64 / (work.own + work.other) as f64;
             receive.insert(cpu, work.own + (work.poll as f64 * share) as u64);
         }
     }
-    Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive }
+    Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive, packets }
 }
 
 /// The work of one core, ns.
@@ -85,6 +89,8 @@ struct CoreWork {
     threads: FxHashMap<u32, (u64, u64)>,
     /// Of the application's packets.
     own: u64,
+    /// How many of those.
+    packets: u64,
     /// Of other packets.
     other: u64,
     /// Of the softirq between packets.
@@ -93,15 +99,19 @@ struct CoreWork {
 
 impl CoreWork {
     /// `kinds` is by node of the scan's tree.
-    fn of(core: &Core, end_ns: u64, kinds: &[Kind]) -> CoreWork {
+    fn of(scan: &Scan, core: &Core, kinds: &[Kind]) -> CoreWork {
         let mut work = CoreWork::default();
-        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([end_ns]);
+        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
         for (segment, end) in core.segments.iter().zip(ends) {
             let ns = end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
             match kinds[segment.node as usize] {
                 Kind::User(tid) => work.threads.entry(tid).or_default().0 += ns,
                 Kind::Kernel(tid) => work.threads.entry(tid).or_default().1 += ns,
-                Kind::OwnPacket => work.own += ns,
+                Kind::OwnPacket => {
+                    work.own += ns;
+                    let is = matches!(scan.tree.top(segment.node), Some(Frame::Packet { own: true, .. }));
+                    work.packets += u64::from(segment.begins && is);
+                }
                 Kind::OtherPacket => work.other += ns,
                 Kind::Poll => work.poll += ns,
                 Kind::Nothing => {}

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::ideal::{Ideal, Queues};
+use tailsight_diagnose::ideal::{Capacity, Ideal, Queues};
+use tailsight_diagnose::model::{Cause, TakenOut};
 use tailsight_measure::capacity::Calibration;
 use tailsight_queue::predict::Prediction;
 use tailsight_units::Untrusted;
 
-use super::text::{paint, wrap};
+use super::text::{clean, paint, wrap};
 use super::{Style, units};
 
 /// A model's latency.
@@ -106,10 +107,68 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
             .iter()
             .for_each(|line| out += &format!("{line}\n"));
     }
+    if let Some(capacity) = &ideal.capacity {
+        for text in says_capacity(capacity, m.workers) {
+            wrap(&text, style.columns(), "  ").iter().for_each(|line| out += &format!("{line}\n"));
+        }
+    }
     for note in &ideal.notes {
         wrap(&format!("note: {note}"), style.columns(), "      ").iter().for_each(|line| out += &format!("{line}\n"));
     }
     out
+}
+
+/// The loads that the objective allows, and the cores that packets and requests need: a sentence each.
+fn says_capacity(c: &Capacity, workers: usize) -> [String; 2] {
+    let rate = |per_s: f64| format!("{} messages/s", units::count(per_s.round() as u64));
+    let up_to = |per_s: Option<f64>| per_s.map_or("at no load".to_owned(), |per_s| format!("up to {}", rate(per_s)));
+    let limit = units::duration(c.objective.at_most_ns);
+    let loads = format!(
+        "Capacity: an ideal server keeps {} within {limit} {}, this one, by its messages served again, {}; in this run it was {} at {}",
+        c.objective,
+        up_to(c.ideal_per_s),
+        up_to(c.replayed_per_s),
+        units::duration(c.measured_ns),
+        rate(c.per_s)
+    );
+    let time = |ns: f64| units::duration(ns.round() as u64);
+    let cores = format!(
+        "Cores: at that load packets need {:.2} ({} each) and requests {:.2} ({} each); {} at {}, and a core that does \
+         nothing but receive packets serves {:.1} that do nothing but serve requests",
+        c.packet_cores,
+        time(c.packet_ns),
+        c.request_cores,
+        time(c.request_ns),
+        if workers == 1 { "its worker saturates".to_owned() } else { format!("its {workers} workers saturate") },
+        rate(c.saturated_per_s),
+        c.request_cores / c.packet_cores.max(1e-9)
+    );
+    [loads, cores]
+}
+
+/// What was taken out before a diagnosis; nothing where nothing was.
+pub fn without(d: &Diagnosis, style: &Style) -> String {
+    let Some(without) = &d.without else { return String::new() };
+    let cause = |c: &TakenOut| format!("{} {}", c.category.as_str(), clean(&c.name));
+    let causes: Vec<String> = without.causes.iter().map(cause).collect();
+    let p99 = percentile_without(&without.measured_ns, &without.latency_ns, &without.ci95_ns);
+    let text = format!(
+        "Without {}: {}. What follows is what the replay predicts, not what was measured",
+        causes.join(", "),
+        p99.unwrap_or_else(|| "too few messages for a p99".to_owned())
+    );
+    wrap(&text, style.columns(), "  ").iter().map(|line| format!("{line}\n")).collect::<String>() + "\n"
+}
+
+/// `p99 412 us → 298 us [280 us, 330 us]`; nothing when so few messages carry no p99.
+fn percentile_without(
+    measured: &BTreeMap<String, u64>,
+    without: &BTreeMap<String, u64>,
+    interval: &BTreeMap<String, [u64; 2]>,
+) -> Option<String> {
+    let time = units::duration;
+    let (was, is, [low, high]) = (measured.get("p99")?, without.get("p99")?, *interval.get("p99")?);
+    Some(format!("p99 {} → {} [{}, {}]", time(*was), time(*is), time(low), time(high)))
 }
 
 /// What the ideal says beside a diagnosis; nothing where there is none.
@@ -129,7 +188,7 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
         ideal.model.utilisation * 100.0,
         time(focus.excess_ns)
     );
-    let mut out = "\n".to_owned();
+    let mut out = what_if(d, style) + "\n";
     let mut say = |text: &str, indent: &str| {
         wrap(text, style.columns(), indent).iter().for_each(|line| out += &format!("{line}\n"));
     };
@@ -139,6 +198,28 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     }
     out
 }
+
+/// What the absence of the first causes would buy: those that would move the p99 by a twentieth at least.
+fn what_if(d: &Diagnosis, style: &Style) -> String {
+    let line = |cause: &Cause| {
+        let (latency, interval) = (cause.what_if.as_ref()?, cause.what_if_ci95_ns.as_ref()?);
+        let (was, is) = (d.latency_ns.get("p99")?, latency.get("p99")?);
+        let text = percentile_without(&d.latency_ns, latency, interval)?;
+        (*is as f64 <= MOVES * *was as f64)
+            .then(|| format!("  without {} {}: {text}", cause.category.as_str(), clean(&cause.name)))
+    };
+    let lines: Vec<String> = d.causes.iter().filter_map(line).take(WHAT_IFS).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let head = "\nWhat a fix would buy, by the recorded messages served again (95 % interval for another recording):\n";
+    let lines = lines.iter().flat_map(|line| wrap(line, style.columns(), "    "));
+    head.to_owned() + &lines.map(|line| format!("{line}\n")).collect::<String>()
+}
+
+/// A what-if is shown when it takes the p99 to at most this part of it; at most so many are.
+const MOVES: f64 = 0.95;
+const WHAT_IFS: usize = 4;
 
 /// A peak.
 pub fn calibration(c: &Calibration, style: &Style) -> String {

@@ -2,7 +2,10 @@
 //!
 //! In: a [`Diagnosis`] with its `more`. Out: three tables as text; nothing when it was not asked for.
 
+use std::collections::BTreeMap;
+
 use tailsight_diagnose::model::{CoreContexts, More};
+use tailsight_diagnose::stages::Stage;
 use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::causes::is_named;
@@ -23,12 +26,31 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
         }
     };
     let room = style.columns() - 2;
+    section("Stages, the messages in focus beside the reference messages:", stages(&d.stages));
     section("Most pervasive causes by percentile:", pervasive(d, more, room));
     section("Queued ahead of a message:", queue(more));
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
     out
+}
+
+/// A row a stage: p50, p90, the maximum and the mean of the focus, and p50 and mean of the reference.
+fn stages(of: &[Stage]) -> Vec<String> {
+    let time =
+        |map: &BTreeMap<String, u64>, key: &str| map.get(key).map_or("N/A".to_owned(), |ns| units::duration(*ns));
+    let row = |s: &Stage| {
+        let [p50, p90, max, mean] = ["p50", "p90", "max", "mean"].map(|key| time(&s.focus_ns, key));
+        let [usual, typical] = ["p50", "mean"].map(|key| time(&s.reference_ns, key));
+        let name = format!("{}-{} {}", s.from, s.to, s.name);
+        format!("{name:<18} {p50:>8} {p90:>8} {max:>8} {mean:>8}   {usual:>8} {typical:>8}")
+    };
+    if of.is_empty() {
+        return vec![];
+    }
+    let head =
+        format!("{:<18} {:>8} {:>8} {:>8} {:>8}   {:>8} {:>8}", "stage", "p50", "p90", "max", "mean", "p50", "mean");
+    std::iter::once(head).chain(of.iter().map(row)).collect()
 }
 
 /// As many of the items as there is room for, the first one at least; an ellipsis stands for the others.

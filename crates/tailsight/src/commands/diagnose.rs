@@ -16,8 +16,12 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
     let opened = pipeline::open(&args.run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
     let options = pipeline::chosen(options, Some(&args.question), &opened, against.as_ref());
-    let diagnosis = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
-        Ok((diagnosis, _)) => diagnosis,
+    let found = match args.without.as_slice() {
+        [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
+        names => pipeline::diagnose_without(&opened, &options, names),
+    };
+    let diagnosis = match found {
+        Ok(diagnosis) => diagnosis,
         Err(error) => {
             for warning in &opened.run.meta.warnings {
                 say!("note: {warning}");
@@ -29,6 +33,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
         terminal::print_json(&diagnosis)?;
     } else {
         let style = terminal::style();
+        terminal::print(&ideal::without(&diagnosis, &style))?;
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
@@ -44,7 +49,9 @@ pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
             say!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }
-        Some(Error::NotEnough { .. } | Error::NoMessages { .. }) => {
+        Some(
+            Error::NotEnough { .. } | Error::NoMessages { .. } | Error::NoSuchCause { .. } | Error::NoIdeal { .. },
+        ) => {
             say!("tailsight: {error}");
             Ok(Verdict::NotAvailable)
         }

@@ -102,14 +102,129 @@ fn a_run_is_compared_with_the_ideal_of_its_arrivals() {
     let focus = &d["ideal"]["focus"];
     let sum = focus["inherent_ns"].as_u64().unwrap() + focus["excess_ns"].as_u64().unwrap();
     assert_eq!((Some(sum), &focus["mean_ns"]), (focus["mean_ns"].as_u64(), &d["focus"]["mean_ns"]));
-    assert_eq!(d["ideal"]["replayed_ns"]["p50"], d["latency_ns"]["p50"], "nothing taken out is what was measured");
-    // The replay takes many times as long as the diagnosis, so it is asked for.
+    // Served again with nothing taken out, the median is that which was measured, and so without --more.
     let short = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
-    assert_eq!((&short["ideal"]["focus"], short["ideal"]["what_if"].as_array().map(Vec::len)), (focus, Some(0)));
+    let [replayed, measured] =
+        [&short["ideal"]["replayed_ns"]["p50"], &d["latency_ns"]["p50"]].map(|v| v.as_f64().unwrap());
+    assert!((replayed / measured - 1.0).abs() < 0.1, "{replayed} for {measured}");
+    assert_eq!(short["ideal"], d["ideal"]);
+    let first = short["ideal"]["what_if"][0].as_object().expect("a cause that can be taken out");
+    let of = short["causes"].as_array().unwrap().iter().find(|c| c["rank"] == first["rank"]).unwrap();
+    assert_eq!((&of["what_if"], &of["what_if_ci95_ns"]), (&first["latency_ns"], &first["ci95_ns"]));
+    let stages: Vec<&str> = d["stages"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["stack", "wake-up", "copy", "application", "transmit"]);
+    let text = run(&["diagnose", &golden("memcached-requests"), "--more"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("T2-T3 wake-up"), "{}", shown(&text));
     // 240 messages carry no p99.
     fails(&["ideal", &golden("memcached-requests"), "--percentile", "p99"], 3, &[]);
     // With a service time that cannot be.
     fails(&["ideal", &golden("memcached-requests"), "--service", "1s"], 2, &["unstable"]);
+}
+
+#[test]
+fn a_cause_is_peeled_off_by_name() {
+    let run_dir = golden("memcached-requests");
+    let whole = json(&run(&["diagnose", &run_dir, "--json"]));
+    let first = whole["causes"].as_array().unwrap().iter().find(|c| !c["what_if"].is_null()).expect("a cause");
+    let name = format!("{}:{}", first["category"].as_str().unwrap(), first["name"].as_str().unwrap());
+    let output = run(&["diagnose", &run_dir, "--json", "--without", &name]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let peeled = json(&output);
+    let without = &peeled["without"];
+    assert_eq!(without["causes"][0]["name"], first["name"], "{without}");
+    assert_eq!(without["measured_ns"], whole["latency_ns"]);
+    assert_eq!(without["latency_ns"]["p50"], first["what_if"]["p50"]);
+    assert_eq!(peeled["latency_ns"]["p50"], without["latency_ns"]["p50"], "what is ranked is what is predicted");
+    let sum: f64 = peeled["causes"].as_array().unwrap().iter().map(|c| c["share"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+    let share = |d: &serde_json::Value| {
+        let of = d["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|c| c["category"] == first["category"] && c["name"] == first["name"]);
+        of.map(|c| c["deviation_ns"].as_i64().unwrap()).sum::<i64>()
+    };
+    assert!(share(&peeled).abs() < share(&whole), "{} of {}", share(&peeled), share(&whole));
+    let text = run(&["diagnose", &run_dir, "--without", &name]);
+    assert!(String::from_utf8_lossy(&text.stdout).starts_with("Without "), "{}", shown(&text));
+    fails(
+        &["diagnose", &run_dir, "--without", "interference:nobody-of-that-name"],
+        3,
+        &["no cause interference:nobody"],
+    );
+    fails(&["diagnose", &run_dir, "--without", "hol-blocking"], 3, &["could be taken out"]);
+    fails(&["diagnose", &run_dir, "--without", "nonsense"], 2, &["nonsense", "interference"]);
+    fails(&["diagnose", &run_dir, "--without", "steal", "--against", &run_dir], 2, &["cannot be used with"]);
+}
+
+#[test]
+fn an_objective_gives_loads_and_cores() {
+    let run_dir = golden("memcached-requests");
+    let said = json(&run(&["ideal", &run_dir, "--json", "--slo", "p50:1s", "--percentile", "p50"]));
+    let c = &said["capacity"];
+    let of = |key: &str| c[key].as_f64().unwrap_or_else(|| panic!("{key}: {c}"));
+    assert_eq!(c["objective"]["at_most_ns"], 1_000_000_000);
+    // A second is kept up to the worker's saturation.
+    assert!((of("ideal_per_s") / of("saturated_per_s") - 0.999).abs() < 0.01, "{c}");
+    assert!(of("packet_ns") > 100.0 && of("request_ns") > 100.0 && of("request_cores") < 1.0, "{c}");
+    assert_eq!(c["measured_ns"], said["measured_ns"]["p50"]);
+    let none = json(&run(&["ideal", &run_dir, "--json", "--slo", "p50:10ns", "--percentile", "p50"]));
+    assert!(none["capacity"]["ideal_per_s"].is_null() && none["capacity"]["replayed_per_s"].is_null(), "{none}");
+    let text = run(&["ideal", &run_dir, "--slo", "p90:1ms", "--percentile", "p90"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("Capacity: an ideal server keeps p90 within 1.00 ms up to") && text.contains("Cores: "),
+        "{text}"
+    );
+    // 240 messages carry no p99.9.
+    fails(&["ideal", &run_dir, "--slo", "p99.9:1ms"], 3, &["p99.9 needs 3688 messages"]);
+    fails(&["ideal", &run_dir, "--slo", "fast"], 2, &["p99:1ms"]);
+    fails(&["ideal", "--model", "M/D/1 50%", "--slo", "p99:1ms"], 2, &["cannot be used with"]);
+    fails(&["ideal", "--slo", "p99:1ms"], 2, &["RUN"]);
+}
+
+#[test]
+fn measured_against_ideal_is_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ideal.svg").display().to_string();
+    let output = run(&["ideal", &golden("memcached-requests"), "--percentile", "p50", "--plot", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg") && svg.matches("<polyline").count() >= 2, "{}", &svg[..200]);
+    assert!(svg.contains("measured") && svg.contains("share of the messages above it"));
+    fails(
+        &["ideal", &golden("memcached-requests"), "--percentile", "p50", "--plot", "/nowhere/x.svg"],
+        1,
+        &["cannot write"],
+    );
+}
+
+#[test]
+fn service_times_come_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let model = ["ideal", "--model", "M/empirical/1 50%", "--requests", "2M", "--service-times"];
+    // Unsorted, and as likely as they are often: one in ten takes ten times as long.
+    let times = file(
+        "costs",
+        "0.000010\n0.000100\n# x\n0.000010\n0.000010\n0.000010\n0.000010\n0.000010\n0.000010\n0.000010\n0.000010\n",
+    );
+    let said = json(&run(&[&model[..], &[&times, "--json"]].concat()));
+    assert_eq!((said["model"].as_str(), said["service_ns"].as_f64()), (Some("M/empirical/1 50%"), Some(19_000.0)));
+    let mean = |key: &str| said[key]["mean"].as_f64().unwrap();
+    // Pollaczek and Khinchine: 1 + 0.5 / 0.5 x second moment / 2 = 1 + 10.9 / 3.61 / 2.
+    assert!((mean("exact") - (1.0 + 10.9 / 3.61 / 2.0)).abs() < 1e-6, "{said}");
+    assert!((mean("in_service_times") / mean("exact") - 1.0).abs() < 0.03, "{said}");
+    fails(&[&model[..], &[&file("none", "")]].concat(), 1, &["no times"]);
+    fails(&[&model[..], &[&file("below", "0.1\n-0.1\n")]].concat(), 1, &["is not a duration"]);
+    fails(&[&model[..], &[&file("zero", "0\n0\n")]].concat(), 2, &["no service times"]);
+    fails(&model[..5], 2, &["--service-times"]);
+    fails(&["ideal", "--model", "M/D/1 50%", "--service-times", &times], 2, &["M/empirical/4"]);
 }
 
 #[test]

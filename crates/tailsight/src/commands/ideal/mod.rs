@@ -3,6 +3,7 @@
 pub mod calibrate;
 mod model;
 mod of_run;
+mod plot;
 
 use std::collections::BTreeMap;
 

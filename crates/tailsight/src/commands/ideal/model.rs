@@ -1,7 +1,7 @@
 //! `ideal --model`: a queue in Kendall's notation.
 
-use tailsight_queue::Model;
 use tailsight_queue::predict::{Question, predict};
+use tailsight_queue::{Model, QueueError, ServiceTimes};
 use tailsight_report::terminal::ideal;
 
 use super::{or_usage, verdict};
@@ -14,12 +14,18 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
         Some(path) => Some(tailsight_load::read_times(path)?),
         None => None,
     };
+    let model = Model { service: or_usage(service(args, model)?), ..model.clone() };
+    // Measured times tell their mean.
+    let mean = match &model.service {
+        ServiceTimes::Empirical(times) => Some(times.iter().map(|ns| *ns as f64).sum::<f64>() / times.len() as f64),
+        _ => None,
+    };
     let prediction = or_usage(predict(&Question {
-        model: model.clone(),
+        model,
         discipline: args.discipline,
         requests: args.requests,
         seed: args.seed,
-        service_ns: args.service.map(|ns| ns as f64),
+        service_ns: args.service.map(|ns| ns as f64).or(mean),
         recorded: recorded.as_deref(),
         percentiles: args.percentiles(),
     }));
@@ -29,4 +35,19 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
         terminal::print(&ideal::model(&prediction, &terminal::style()))?;
     }
     Ok(verdict(args, &prediction.not_available))
+}
+
+/// The service times of the model, from the file where it wants those of one.
+fn service(args: &Ideal, model: &Model) -> anyhow::Result<Result<ServiceTimes, QueueError>> {
+    let wants = matches!(&model.service, ServiceTimes::Empirical(times) if times.is_empty());
+    Ok(match (&args.service_times, wants) {
+        (None, true) => Err(QueueError::NeedsServiceTimes),
+        (None, false) => Ok(model.service.clone()),
+        (Some(_), false) => Err(QueueError::Parse {
+            what: "a model with --service-times",
+            text: model.to_string(),
+            expected: "empirical service times, such as 'M/empirical/4 80%'",
+        }),
+        (Some(path), true) => ServiceTimes::empirical(&tailsight_load::read_lengths(path)?),
+    })
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use tailsight_diagnose::Error;
-use tailsight_diagnose::ideal::{Ideal as Found, Known, ideal};
+use tailsight_diagnose::ideal::{Ideal as Found, Known, capacity, ideal};
 use tailsight_measure::capacity::Calibration;
 use tailsight_queue::QueueError;
 use tailsight_report::terminal::ideal as shown;
 
-use super::{or_usage, verdict};
+use super::{or_usage, plot, verdict};
 use crate::cli_ideal::Ideal;
 use crate::{Verdict, pipeline, terminal};
 
@@ -34,6 +34,21 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
         }
         Err(error) => return Err(error.into()),
     };
+    let mut found = found;
+    if let Some(objective) = args.slo {
+        found.capacity = match capacity(&opened.analysis, &work, &found.model, objective) {
+            Ok(capacity) => Some(capacity),
+            Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
+                say!("tailsight: {error}");
+                return Ok(Verdict::NotAvailable);
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+    if let Some(file) = &args.plot {
+        plot::write(file, &found)?;
+        say!("wrote {}", file.display());
+    }
     if args.json {
         terminal::print_json(&found)?;
     } else {

@@ -1,0 +1,55 @@
+//! The stages of messages (Tales of the Tail §3.3.1, T1 to T6): how long each took, in the focus beside the reference.
+//!
+//! In: messages, two cohorts. Out: a distribution for each stage, ns. The stages of a message sum to its total latency; messages
+//! without one are left out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tailsight_lifetime::Lifetimes;
+use tailsight_lifetime::model::STAGES;
+
+use crate::cohorts::focus::percentiles;
+use crate::cohorts::{Cohort, Cohorts};
+
+/// One stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// `stack`, `wake-up`, `copy`, `application` or `transmit`.
+    pub name: String,
+    /// Its ends, `T1` to `T6`.
+    pub from: String,
+    /// See `from`.
+    pub to: String,
+    /// Percentiles over the focus messages, keyed as [`crate::model::Diagnosis::latency_ns`].
+    pub focus_ns: BTreeMap<String, u64>,
+    /// Over the reference messages.
+    pub reference_ns: BTreeMap<String, u64>,
+}
+
+/// The five stages; none when no message of the focus has all of them.
+pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {
+    let (focus, reference) = (of(lifetimes, &cohorts.focus), of(lifetimes, &cohorts.reference));
+    if focus[0].is_empty() {
+        return vec![];
+    }
+    let both = focus.iter().zip(&reference);
+    let stages = STAGES.into_iter().zip(1..).zip(both).map(|((name, i), (focus, reference))| Stage {
+        name: name.to_owned(),
+        from: format!("T{i}"),
+        to: format!("T{}", i + 1),
+        focus_ns: percentiles(focus),
+        reference_ns: percentiles(reference),
+    });
+    stages.collect()
+}
+
+/// The lengths of each stage in a cohort, rising.
+fn of(lifetimes: &Lifetimes, cohort: &Cohort) -> [Vec<u64>; 5] {
+    let mut out: [Vec<u64>; 5] = Default::default();
+    for times in cohort.ids.iter().filter_map(|id| lifetimes.messages[*id as usize].stages()) {
+        out.iter_mut().zip(times).for_each(|(of, ns)| of.push(ns));
+    }
+    out.iter_mut().for_each(|of| of.sort_unstable());
+    out
+}
