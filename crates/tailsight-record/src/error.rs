@@ -30,6 +30,16 @@ pub enum Error {
         /// The pid as given.
         pid: u32,
     },
+    /// The sockets of the target are hidden from this process: its ports cannot be known.
+    #[error(
+        "cannot read the sockets of process {pid}: {why}; without them its ports are not known and no message can be followed\n  it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the capabilities to give"
+    )]
+    SocketsHidden {
+        /// The process.
+        pid: u32,
+        /// The kernel's word.
+        why: String,
+    },
     /// Nothing matches the selector.
     #[error("{tried}: {why}\n  {next}")]
     NoTarget {

@@ -246,6 +246,24 @@ fn address(found: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| found.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
 }
 
+/// Whether the descriptors of a process can be read; a process that ended meanwhile is no error.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn may_read_sockets(pid: u32) -> std::io::Result<()> {
+    let refused = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::PermissionDenied => Err(e),
+        _ => Ok(()),
+    };
+    match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(e) => refused(e),
+        Ok(mut entries) => match entries.next() {
+            Some(Ok(entry)) => fs::read_link(entry.path()).map_or_else(refused, |_| Ok(())),
+            _ => Ok(()),
+        },
+    }
+}
+
 /// Inodes of the sockets that a process holds.
 pub fn socket_inodes(pid: u32) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {

@@ -69,7 +69,8 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         duration: Some(args.duration),
         until: None,
         out: run.clone(),
-        shared: false,
+        // Under sudo the folder of an earlier demo was handed to the user; what is written there follows no link.
+        shared: true,
         buffer_bytes: None,
         hooks: Default::default(),
         payload: None,

@@ -374,6 +374,9 @@ fn refusals(fixer: &Fixer<'_>, pin: &[String], (pid, cores): (u32, &dyn Fn() -> 
     let open =
         |path: &str| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     open(&fixer.live.dir.path().display().to_string());
+    // A run is for its owner only, until the owner gives it away.
+    let given = Command::new("chmod").args(["-R", "a+rX"]).arg(fixer.live.dir.path()).status().unwrap();
+    assert!(given.success());
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_tailsight")]);
     command.args(pin).arg("--yes").env("TAILSIGHT_STATE", "/nonexistent").stdin(std::process::Stdio::null());

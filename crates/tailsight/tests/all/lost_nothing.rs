@@ -41,8 +41,8 @@ fn killed_half_way_opens_as_partial() {
 }
 
 #[test]
-fn interrupted_recordings_are_whole() {
-    let Some(live) = Live::new("interrupted_recordings_are_whole") else { return };
+fn interrupted_recordings_are_partial_and_have_all_until_then() {
+    let Some(live) = Live::new("interrupted_recordings_are_partial_and_have_all_until_then") else { return };
     let server = memcached(&live);
     let out = live.path("run");
     let pid = server.pid().to_string();
@@ -53,12 +53,10 @@ fn interrupted_recordings_are_whole() {
         recorder.wait().unwrap()
     });
     assert_eq!(status.code(), Some(0));
-    let meta = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    assert!(
-        meta.partial.is_empty() && meta.meta.warnings.iter().any(|w| w.contains("interrupted")),
-        "{:?}",
-        meta.meta.warnings
-    );
+    let run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
+    // It said "complete", and the page of the format "partial".
+    assert_eq!(run.meta.state, tailsight_trace::meta::State::Partial);
+    assert!(run.partial.len() == 1 && run.partial[0].starts_with("interrupted after"), "{:?}", run.partial);
     assert!(check_run(Path::new(&out)).0 > 100);
 }
 

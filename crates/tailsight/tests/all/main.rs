@@ -17,4 +17,5 @@ mod nic_live;
 mod outputs;
 mod sent_live;
 mod support;
+mod torture;
 mod waits_live;

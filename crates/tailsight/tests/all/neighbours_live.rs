@@ -65,7 +65,7 @@ impl Hosts {
     fn load(&mut self, url: &str) {
         let words = ["load", url, "--rate", "800", "--keys", "100", "--connections", "2", "--ci", "p50:0.1%"];
         let mut command = tailsight(&words);
-        command.args(["--max-time", "6s"]);
+        command.args(["--max-time", "40s"]);
         self.start("c", &mut command);
     }
 }
