@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::timelines::work::{ThreadWork, Work};
-use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Message, Owner, Role};
+use tailsight_lifetime::{Leg, Lifetimes};
 
 use crate::Error;
 
@@ -32,7 +32,7 @@ pub enum Queues {
 /// The queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// The mean service time, ns; that of every message where it was given or calibrated.
+    /// The service time of every message, ns.
     pub service_ns: u64,
     /// Where it comes from: `run`, `given` or `calibrated`.
     pub service_from: String,
@@ -60,9 +60,6 @@ pub struct Fit {
     /// Worker by thread.
     #[serde(skip)]
     worker: BTreeMap<u32, u32>,
-    /// The service time of each message, ns, where the run tells them; their mean is `service_ns`. Empty: all alike.
-    #[serde(skip)]
-    each: Vec<u64>,
 }
 
 /// A thread with less than this part of the busiest one's messages is no worker; a core with less than this of the threads'
@@ -77,11 +74,6 @@ impl Fit {
     /// The worker that a thread is.
     pub(super) fn worker_of(&self, tid: u32) -> u32 {
         self.worker.get(&tid).copied().unwrap_or(0)
-    }
-
-    /// The service time of a message, ns.
-    pub(super) fn service_of(&self, id: u32) -> u64 {
-        self.each.get(id as usize).copied().unwrap_or(self.service_ns)
     }
 
     /// The threads that serve.
@@ -140,7 +132,6 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
     if service_ns == 0 {
         return Err(no("a message costs less than a nanosecond by this recording".into()));
     }
-    let each = if known.service_ns.is_none() { service_times(lifetimes, service_ns, apart) } else { vec![] };
     let workers = known.workers.unwrap_or_else(|| threads.len().min(on_core.len()).max(1));
     let queues = queues(lifetimes, &threads, workers, &mut notes);
     let worker = threads.iter().zip(0_u32..).map(|(t, i)| (t.tid, i % workers as u32)).collect();
@@ -164,49 +155,7 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
         cores: on_core.len(),
         notes,
         worker,
-        each,
     })
-}
-
-/// What each message cost by its own parts, so that their mean is `mean_ns`: what belongs to no message, such as looking for the
-/// next one, is the same for each. Messages that were not followed to their replies have the mean. Empty when the parts tell nothing.
-fn service_times(lifetimes: &Lifetimes, mean_ns: u64, apart: bool) -> Vec<u64> {
-    let costs: Vec<bool> = lifetimes.owners.iter().map(works).collect();
-    let receives: Vec<bool> = lifetimes.owners.iter().map(own_packet).collect();
-    let cost = |m: &Message| {
-        let parts = LEGS.into_iter().flat_map(|leg| lifetimes.part_slice(m.id, leg));
-        let mine = parts.filter(|part| match part.role {
-            Role::A => costs[part.owner as usize],
-            Role::R => !apart && receives[part.owner as usize],
-        });
-        m.latency(Leg::Total).map(|_| mine.map(|part| part.ns).sum::<u64>())
-    };
-    let all: Vec<Option<u64>> = lifetimes.messages.iter().map(cost).collect();
-    let sum: u128 = all.iter().flatten().map(|ns| u128::from(*ns)).sum();
-    let n = all.iter().flatten().count();
-    if sum == 0 {
-        return vec![];
-    }
-    let mean = sum as f64 / n as f64;
-    let (scale, rest) =
-        if mean <= mean_ns as f64 { (1.0, mean_ns as f64 - mean) } else { (mean_ns as f64 / mean, 0.0) };
-    all.into_iter().map(|ns| ns.map_or(mean_ns, |ns| (ns as f64 * scale + rest).round() as u64)).collect()
-}
-
-/// The message's thread worked for it, in no interrupt.
-fn works(owner: &Owner) -> bool {
-    let interrupted = |f: &Frame| {
-        matches!(
-            f,
-            Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Stolen | Frame::Packet { own: false, .. }
-        )
-    };
-    owner.context == Context::Own && !owner.frames.iter().any(interrupted)
-}
-
-fn own_packet(owner: &Owner) -> bool {
-    owner.frames.iter().any(|f| matches!(f, Frame::Packet { own: true, .. }))
-        && owner.frames.iter().all(|f| *f != Frame::Stolen)
 }
 
 pub(super) fn arrivals_span(lifetimes: &Lifetimes) -> u64 {

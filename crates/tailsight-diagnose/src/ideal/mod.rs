@@ -4,8 +4,7 @@
 //! In: the messages of a run and what serving them cost ([`Work`]), or a service time that was measured apart. Out: the queue
 //! that fits the server ([`Fit`]), the latency that it gives each message, ns, and percentiles of both ([`Ideal`]).
 //!
-//! A service time that was given or calibrated is one number, as in the paper. From the run each message has its own: what it cost on a
-//! core. Arrivals
+//! The service time is one number, as in the paper: what a message costs on average, on a core that does nothing else. Arrivals
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
 mod answer;
@@ -107,7 +106,7 @@ fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) 
     let first = arrived.first().map_or(0, |(at, _)| *at);
     let requests = arrived.iter().map(|(at, m)| Request {
         arrival_ns: first + ((at - first) as f64 / factor).round() as u64,
-        service_ns: fit.service_of(m.id),
+        service_ns: fit.service_ns,
         connection: fit.worker_of(m.tid),
     });
     let latencies = simulate(requests, Server { workers: fit.workers, discipline }, &mut rng(1, 4))?;
