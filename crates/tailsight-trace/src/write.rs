@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::folder::{Folder, Others};
 use crate::meta::{RunMeta, State};
-use crate::seal::{self, SealedFile, Sealer};
 use crate::samples::{FrameRow, SampleRow, Samples};
+use crate::seal::{self, SealedFile, Sealer};
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 
 /// Events in one Arrow batch: what a kill can cost at most of what was drained.

@@ -16,9 +16,8 @@ pub fn complete(scan: &mut Scan) {
     #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
     received.values_mut().for_each(|times| times.sort());
     let Scan { messages, threads, .. } = scan;
-    let wakes: FxHashMap<u32, Vec<Option<u32>>> = (received.par_iter())
-        .filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.stretches))))
-        .collect();
+    let wakes: FxHashMap<u32, Vec<Option<u32>>> =
+        (received.par_iter()).filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.stretches)))).collect();
     messages.par_iter_mut().for_each(|m| {
         // Received by the same thread after this one's hand-off and before its own receive call.
         if let Some(times) = received.get(&m.tid) {
