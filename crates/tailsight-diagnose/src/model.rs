@@ -291,13 +291,10 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
-    /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns` (docs/ideal.md). Null for other
-    /// legs than the total, and for what cannot be taken out.
+    /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns`. Null until a replay that holds
+    /// in the lab fills it; the one there is writes to [`Diagnosis::ideal`] (docs/ideal.md).
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
-    /// An interval at 95 % of each: what another recording would have measured without the cause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub what_if_ci95_ns: Option<BTreeMap<String, [u64; 2]>>,
     /// Samples in its time: focus, reference. Absent where the run has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<[u64; 2]>,
@@ -633,7 +630,6 @@ impl Cause {
             ahead: None,
             root: vec![],
             what_if: None,
-            what_if_ci95_ns: None,
             samples: None,
             functions: vec![],
             hot_path: vec![],

@@ -240,14 +240,22 @@ pub fn diagnose_against(
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    match tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs) {
+    let (found, of_run) = std::thread::scope(|scope| {
+        // Of the same messages, and neither needs the other.
+        let ideal = (options.leg == Leg::Total).then(|| scope.spawn(|| tailsight_diagnose::ideal::of_run(&opened.analysis)));
+        let found = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
+        (found, ideal.and_then(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+    });
+    match found {
         // Causes cannot be said; all the rest can.
         Err(why @ Error::NotEnough { .. }) => {
             Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))
         }
         found => {
             let (mut diagnosis, causes) = found?;
-            tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes);
+            if let Some(of_run) = of_run {
+                tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
+            }
             Ok((diagnosis, causes))
         }
     }

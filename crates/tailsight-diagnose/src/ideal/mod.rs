@@ -28,7 +28,7 @@ use crate::Error;
 pub use answer::{OfDiagnosis, WhatIf};
 pub use capacity::{Capacity, Objective, capacity};
 pub use fit::{Fit, Known, Queues, fit};
-pub use of_diagnosis::{fill, without};
+pub use of_diagnosis::{OfRun, fill, of_run, without};
 pub use peel::Named;
 
 /// Measured against ideal.

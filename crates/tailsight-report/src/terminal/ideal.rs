@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::ideal::{Capacity, Ideal, Queues};
-use tailsight_diagnose::model::{Cause, TakenOut};
+use tailsight_diagnose::model::TakenOut;
 use tailsight_measure::capacity::Calibration;
 use tailsight_queue::predict::Prediction;
 use tailsight_units::Untrusted;
@@ -153,7 +153,7 @@ pub fn without(d: &Diagnosis, style: &Style) -> String {
     let causes: Vec<String> = without.causes.iter().map(cause).collect();
     let p99 = percentile_without(&without.measured_ns, &without.latency_ns, &without.ci95_ns);
     let text = format!(
-        "Without {}: {}. What follows is what the replay predicts, not what was measured",
+        "Without {}: {}. What follows is predicted by a replay that is not proved (docs/ideal.md), not measured",
         causes.join(", "),
         p99.unwrap_or_else(|| "too few messages for a p99".to_owned())
     );
@@ -188,7 +188,7 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
         ideal.model.utilisation * 100.0,
         time(focus.excess_ns)
     );
-    let mut out = what_if(d, style) + "\n";
+    let mut out = "\n".to_owned();
     let mut say = |text: &str, indent: &str| {
         wrap(text, style.columns(), indent).iter().for_each(|line| out += &format!("{line}\n"));
     };
@@ -198,28 +198,6 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     }
     out
 }
-
-/// What the absence of the first causes would buy: those that would move the p99 by a twentieth at least.
-fn what_if(d: &Diagnosis, style: &Style) -> String {
-    let line = |cause: &Cause| {
-        let (latency, interval) = (cause.what_if.as_ref()?, cause.what_if_ci95_ns.as_ref()?);
-        let (was, is) = (d.latency_ns.get("p99")?, latency.get("p99")?);
-        let text = percentile_without(&d.latency_ns, latency, interval)?;
-        (*is as f64 <= MOVES * *was as f64)
-            .then(|| format!("  without {} {}: {text}", cause.category.as_str(), clean(&cause.name)))
-    };
-    let lines: Vec<String> = d.causes.iter().filter_map(line).take(WHAT_IFS).collect();
-    if lines.is_empty() {
-        return String::new();
-    }
-    let head = "\nWhat a fix would buy, by the recorded messages served again (95 % interval for another recording):\n";
-    let lines = lines.iter().flat_map(|line| wrap(line, style.columns(), "    "));
-    head.to_owned() + &lines.map(|line| format!("{line}\n")).collect::<String>()
-}
-
-/// A what-if is shown when it takes the p99 to at most this part of it; at most so many are.
-const MOVES: f64 = 0.95;
-const WHAT_IFS: usize = 4;
 
 /// A peak.
 pub fn calibration(c: &Calibration, style: &Style) -> String {
