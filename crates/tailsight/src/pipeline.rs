@@ -242,7 +242,8 @@ pub fn diagnose_against(
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
     let (found, of_run) = std::thread::scope(|scope| {
         // Of the same messages, and neither needs the other.
-        let ideal = (options.leg == Leg::Total).then(|| scope.spawn(|| tailsight_diagnose::ideal::of_run(&opened.analysis)));
+        let ideal =
+            (options.leg == Leg::Total).then(|| scope.spawn(|| tailsight_diagnose::ideal::of_run(&opened.analysis)));
         let found = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
         (found, ideal.and_then(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
