@@ -158,7 +158,7 @@ mod tests {
         let rounds = vec![round(10_000, 0.0), round(30_000, 0.0), round(20_000, 0.01), round(9_999_000, 0.2)];
         let measured =
             Measured { app: App::NullRpc, setup, peak_per_s: 50_000.0, peak_busy: 1.0, rate_per_s: 40_000.0, rounds };
-        let text = page(&figure, &[measured.clone()], "bench tales order", "");
+        let text = page(&figure, std::slice::from_ref(&measured), "bench tales order", "");
         assert!(text.contains("| 20.0 [10.0..30.0] |") && text.contains("| 10.0 | 9 of 300 |"), "{text}");
         assert!(text.contains("1 of 4 rounds do not count"), "{text}");
         let spoiled = Measured { rounds: vec![round(10_000, 0.5)], ..measured };
