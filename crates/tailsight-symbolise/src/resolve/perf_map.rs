@@ -3,8 +3,10 @@
 //!
 //! In: the file's lines, `start size name` with the numbers in hexadecimal. Out: [`PerfMap`].
 
+use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use super::shortened;
 
@@ -25,9 +27,11 @@ impl PerfMap {
         let inside = status.lines().find_map(|l| l.strip_prefix("NSpid:")?.split_whitespace().next_back());
         let names =
             [inside.map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map")), Some(format!("/tmp/perf-{pid}.map"))];
-        let path = names.into_iter().flatten().map(PathBuf::from).find(|path| path.is_file())?;
+        // Real, effective, …: not the owner of /proc/PID, which is root's where a server gave root's rights up.
+        let user = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok())?;
+        let file = names.into_iter().flatten().find_map(|path| file_of(Path::new(&path), user))?;
         let mut text = Vec::new();
-        std::fs::File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+        file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
         Some(PerfMap::parse(&String::from_utf8_lossy(&text)))
     }
 
@@ -54,9 +58,38 @@ impl PerfMap {
     }
 }
 
+/// An ordinary file of that user's or of root's. Anybody can put something of that name into `/tmp`: a link would have us read
+/// what the user may not, a pipe would keep us waiting for ever, and another user's file would name functions as it likes.
+fn file_of(path: &Path, user: u32) -> Option<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    (about.is_file() && (about.uid() == user || about.uid() == 0)).then_some(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_ordinary_file_of_the_users_own_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let [map, link, pipe] = ["map", "link", "pipe"].map(|name| dir.path().join(name));
+        std::fs::write(&map, "7f00 10 f\n").unwrap();
+        std::os::unix::fs::symlink(&map, &link).unwrap();
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the name ends with a NUL and lives over the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let user = std::fs::metadata(&map).unwrap().uid();
+        assert!(file_of(&map, user).is_some());
+        assert!([&link, &pipe].iter().all(|path| file_of(path, user).is_none()));
+        assert!(file_of(dir.path(), user).is_none() && file_of(&dir.path().join("none"), user).is_none());
+        // Root's may be anybody's; another user's may not.
+        assert_eq!(file_of(&map, user + 1).is_some(), user == 0);
+        if user == 0 {
+            std::os::unix::fs::chown(&map, Some(12_345), None).unwrap();
+            assert!(file_of(&map, 12_345).is_some() && file_of(&map, 12_346).is_none());
+        }
+    }
 
     #[test]
     fn the_last_word_on_an_address_counts() {
