@@ -107,6 +107,8 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
     pub lifetimes: &'a Lifetimes,
+    /// At the times of their paths.
+    pub messages: &'a [Message],
     pub options: &'a Options,
     pub profile: &'a Profile,
     pub rows: &'a Rows,
@@ -159,7 +161,7 @@ impl Search<'_> {
                 self.profile.each(self.lifetimes, id, |slot, ns| {
                     last(self.rows.row_of(slot), &|message| message.ns += ns as f64);
                 });
-                let message = &self.lifetimes.messages[id as usize];
+                let message = &self.messages[id as usize];
                 let path = (self.path)(id);
                 by_core.on(&path, owners, |span, stack| {
                     let slot = segment(message, span, self.options.leg)
