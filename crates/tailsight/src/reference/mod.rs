@@ -6,6 +6,7 @@
 //! made from its result, so that none can say something else than another.
 
 mod man;
+#[cfg(test)]
 mod markdown;
 mod pages;
 
