@@ -1,10 +1,11 @@
 #!/bin/bash
 # Builds what people install: a Debian package, or a tarball whose program needs no library of the machine.
 #
-#   scripts/package.sh deb|tarball
+#   scripts/package.sh deb|tarball|program
 #
 # In: the checkout; SOURCE_DATE_EPOCH (default: the time of the last commit); DEBFULLNAME and DEBEMAIL for the package's
-# maintainer. Out: target/package/tailsight_VERSION_ARCH.deb, or tailsight-VERSION-ARCH.tar.xz, and the path on standard output.
+# maintainer. Out: target/package/tailsight_VERSION_ARCH.deb, or tailsight-VERSION-ARCH.tar.xz, or only target/release/tailsight;
+# and the path on standard output.
 # The same sources give the same bytes: no time but SOURCE_DATE_EPOCH, no path of this machine, no order of a folder goes in.
 #
 # dpkg-deb and not cargo-deb: it is on every Debian and Ubuntu, and the package has no more than files and a control file.
@@ -16,8 +17,9 @@ kind=${1:-}
 case $kind in
 deb) have dpkg-deb && have dpkg-shlibdeps || die "a .deb needs dpkg-deb and dpkg-shlibdeps: apt-get install dpkg-dev" ;;
 tarball) have xz || die "a tarball needs xz: apt-get install xz-utils" ;;
+program) ;;
 *)
-    say "usage: scripts/package.sh deb|tarball"
+    say "usage: scripts/package.sh deb|tarball|program"
     exit 2
     ;;
 esac
@@ -35,7 +37,11 @@ rm -rf "$stage"
 
 # --- the program, and what it says of itself ----------------------------------------------------------------------
 
-if [ "$kind" = tarball ]; then
+if [ "$kind" = program ]; then
+    build_release
+    printf '%s\n' "$RELEASE_PROGRAM"
+    exit 0
+elif [ "$kind" = tarball ]; then
     build_release static
 else
     build_release

@@ -125,6 +125,34 @@ fn every_example_is_a_command_line_that_parses() {
     assert!(parsed > 40, "{parsed}");
 }
 
+/// The commands of the pages that tell how to do something.
+#[test]
+fn every_command_of_the_tutorial_and_the_how_to_pages_parses() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![top.join("README.md"), top.join("docs/tutorial.md"), top.join("docs/fixes.md")];
+    let how_to = std::fs::read_dir(top.join("docs/how-to")).unwrap();
+    pages.extend(how_to.map(|entry| entry.unwrap().path()));
+    let mut parsed = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+        for line in text.lines() {
+            let line = line.trim_start_matches(['#', '$', ' ']);
+            let line = line.strip_prefix("sudo ").unwrap_or(line);
+            // A sentence is none, nor is a line with a column of explanations.
+            if !line.starts_with("tailsight ") {
+                continue;
+            }
+            let line = line.split("  ").next().unwrap().split(" #").next().unwrap();
+            let line = line.replace("RUN ID", "RUN 1").replace("RUN N", "RUN 1").replace('"', "'");
+            if let Err(error) = command().try_get_matches_from(words(&line)) {
+                panic!("{}: {line}: {error}", page.display());
+            }
+            parsed += 1;
+        }
+    }
+    assert!(parsed > 45, "{parsed}");
+}
+
 /// A port and a whole fingerprint.
 fn print(digit: char) -> String {
     format!("7411#{}", digit.to_string().repeat(64))
