@@ -143,7 +143,7 @@ fn every_command_of_the_tutorial_and_the_how_to_pages_parses() {
                 continue;
             }
             let line = line.split("  ").next().unwrap().split(" #").next().unwrap();
-            let line = line.replace("RUN ID", "RUN 1").replace("RUN N", "RUN 1").replace('"', "'");
+            let line = line.replace("RUN ID", "RUN 1").replace("RUN N", "RUN 1").replace('"', "");
             if let Err(error) = command().try_get_matches_from(words(&line)) {
                 panic!("{}: {line}: {error}", page.display());
             }
@@ -161,7 +161,11 @@ fn print(digit: char) -> String {
 /// The words of a line as a shell splits it, up to a pipe or a redirection; what a shell would put in is a 1.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
-    let line = line.replace("$(pgrep -o memcached)", "1");
+    let mut line = line.to_owned();
+    while let Some(at) = line.find("$(") {
+        let end = line[at..].find(')').map_or(line.len(), |length| at + length + 1);
+        line.replace_range(at..end, "1");
+    }
     for letter in line.chars() {
         match letter {
             '\'' => quoted = !quoted,
