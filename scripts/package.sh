@@ -4,8 +4,8 @@
 #   scripts/package.sh deb|tarball|program
 #
 # In: the checkout; SOURCE_DATE_EPOCH (default: the time of the last commit); DEBFULLNAME and DEBEMAIL for the package's
-# maintainer. Out: target/package/tailsight_VERSION_ARCH.deb, or tailsight-VERSION-ARCH.tar.xz, or only target/release/tailsight;
-# and the path on standard output.
+# maintainer; PROGRAM: a program that was built before, to be packed as it is. Out: target/package/tailsight_VERSION_ARCH.deb, or
+# tailsight-VERSION-ARCH.tar.xz, or only target/release/tailsight; and the path on standard output.
 # The same sources give the same bytes: no time but SOURCE_DATE_EPOCH, no path of this machine, no order of a folder goes in.
 #
 # dpkg-deb and not cargo-deb: it is on every Debian and Ubuntu, and the package has no more than files and a control file.
@@ -37,7 +37,9 @@ rm -rf "$stage"
 
 # --- the program, and what it says of itself ----------------------------------------------------------------------
 
-if [ "$kind" = program ]; then
+if [ -n "${PROGRAM:-}" ]; then
+    RELEASE_PROGRAM=$(realpath "$PROGRAM")
+elif [ "$kind" = program ]; then
     build_release
     printf '%s\n' "$RELEASE_PROGRAM"
     exit 0
@@ -47,6 +49,11 @@ else
     build_release
 fi
 program=$RELEASE_PROGRAM
+
+# Names of this machine's folders would make another machine's package another one, and are nobody's business.
+for path in "$REPO/" "${CARGO_HOME:-$BUILDER_HOME/.cargo}/"; do
+    ! grep -qaF "$path" "$program" || die "$program holds the path $path"
+done
 
 # documents DIR: licences, the changelog and what others' code is in the program.
 documents() {
