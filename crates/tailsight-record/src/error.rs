@@ -68,6 +68,12 @@ pub enum Error {
         /// libbpf's word.
         why: String,
     },
+    /// The kernel's BPF statistics could not be had.
+    #[error("the kernel's BPF statistics cannot be switched on: {why}")]
+    NoCost {
+        /// The cause.
+        why: String,
+    },
     /// An unknown hook was named.
     #[error("no hook named {name:?}; `tailsight doctor` lists them")]
     NoSuchHook {

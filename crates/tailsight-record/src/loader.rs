@@ -172,6 +172,7 @@ impl<'obj> Loaded<'obj> {
         rodata.empty_programs = u32::from(choice.empty);
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
+            libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
             _ => failed("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
@@ -295,6 +296,20 @@ fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error
         }
         _ => program.attach(),
     }
+}
+
+/// The programs were refused although `bpf()` may load tracing programs, which was tried before: what lacks is what the others need.
+fn refused(error: &libbpf_rs::Error) -> Error {
+    let root = tailsight_host::Root::host();
+    let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
+    let lacks = rights.missing.iter().any(|missing| missing.capability == "CAP_NET_ADMIN");
+    let why = match lacks {
+        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as root, or see \
+            docs/privileges.md for the capabilities to give"
+            .to_owned(),
+        false => format!("{error:#}"),
+    };
+    Error::NotAllowed { why }
 }
 
 /// libbpf prints to stderr by itself; what matters comes back as an error.

@@ -14,6 +14,7 @@ mod target;
 
 use std::sync::atomic::AtomicBool;
 
+use crate::confine::Stage;
 use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
@@ -27,6 +28,7 @@ pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
 pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut storage = Storage::new();
     let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
+    recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(progress))
 }

@@ -76,6 +76,8 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         payload: None,
         tx_stamps: tailsight_record::TxStamps::Off,
         samples: tailsight_record::SampleRate::Usual,
+        // This process goes on after the recording.
+        confine: false,
         version: env!("CARGO_PKG_VERSION").into(),
     };
 

@@ -15,6 +15,8 @@ mod lost_nothing;
 mod neighbours_live;
 mod nic_live;
 mod outputs;
+mod privileges_live;
+mod reference;
 mod sent_live;
 mod support;
 mod torture;

@@ -70,6 +70,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         payload: None,
         tx_stamps: TxStamps::Driver,
         samples: tailsight_record::SampleRate::Usual,
+        confine: false,
         version: "test".into(),
     };
     let record = || tailsight_record::record(&options, &AtomicBool::new(false), &mut |_| {}).expect("a recording");
