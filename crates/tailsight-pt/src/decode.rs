@@ -199,6 +199,7 @@ pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, limit: u64) -> Result<Dec
         next_switch: 0,
         task: setting.only.unwrap_or((0, 0)),
         region: None,
+        classes: FxHashMap::default(),
         tsc: 0,
     };
     flow.run(&mut spaces);
@@ -257,7 +258,18 @@ struct Flow<'a> {
     next_switch: usize,
     task: (u32, u32),
     region: Option<Region>,
+    /// Classes of indirect jumps, by process (the kernel's: all) and address.
+    classes: FxHashMap<(u32, u64), Class>,
     tsc: u64,
+}
+
+/// The class of a block's last instruction; `None`: an indirect jump of any kind, which libipt 2.1 tells and the class of its crate
+/// does not know (it panics).
+fn class_of(block: &Block) -> Option<Class> {
+    // SAFETY: `Block` is a transparent wrapper of this structure of plain numbers.
+    let raw: &libipt_sys::pt_block = unsafe { &*std::ptr::from_ref(block).cast() };
+    #[allow(clippy::unnecessary_cast, reason = "the type of C enumerations differs between platforms")]
+    Class::try_from(raw.iclass as u32).ok()
 }
 
 impl Flow<'_> {
@@ -314,9 +326,14 @@ impl Flow<'_> {
     }
 
     fn now(&mut self, tsc: Option<u64>) {
-        let tsc = tsc.or_else(|| self.decoder.time().ok().map(|(tsc, ..)| tsc)).unwrap_or(0);
+        let tsc = tsc.or_else(|| self.time()).unwrap_or(0);
         // The decoder corrects its guess at some packets: time goes on all the same.
         self.tsc = self.tsc.max(tsc);
+    }
+
+    /// The decoder's time; `None` before the first TSC packet, which libipt 2.1 says by a counter of all ones.
+    fn time(&mut self) -> Option<u64> {
+        self.decoder.time().ok().map(|(tsc, ..)| tsc).filter(|tsc| *tsc != u64::MAX)
     }
 
     fn step(&mut self, op: Op) {
@@ -340,8 +357,38 @@ impl Flow<'_> {
             self.step(Op::Jump { to: end });
         }
         *self.out.instructions.entry(self.task.1).or_default() += u64::from(block.ninsn());
-        self.last = Some((block.class(), end));
+        let class = match class_of(block) {
+            Some(class) => class,
+            None => self.indirect(end),
+        };
+        self.last = Some((class, end));
         self.now(None);
+    }
+
+    /// What an instruction is that libipt only calls indirect: a near jump, or one of those between user space and kernel.
+    fn indirect(&mut self, ip: u64) -> Class {
+        let space = if ip >= KERNEL_HALF { u32::MAX } else { self.task.0 };
+        if let Some(class) = self.classes.get(&(space, ip)) {
+            return *class;
+        }
+        self.function_at(ip);
+        let bytes = self.region.and_then(|region| {
+            let path = self.setting.memory.modules[region.module as usize].path.as_deref()?;
+            let mut bytes = [0; 4];
+            let file = std::fs::File::open(path).ok()?;
+            std::os::unix::fs::FileExt::read_at(&file, &mut bytes, region.at + (ip - region.start)).ok()?;
+            Some(bytes)
+        });
+        let class = match bytes.unwrap_or_default() {
+            [0x0f, 0x05 | 0x34, ..] => Class::FarCall,
+            // SYSRET, SYSEXIT, IRET, and ERETU of FRED.
+            [0x0f, 0x07 | 0x35, ..] | [0x48, 0x0f, 0x07 | 0x35, _] | [0xcf, ..] | [0x48, 0xcf, ..] => Class::FarReturn,
+            [0xf2 | 0xf3, 0x0f, 0x01, 0xca] => Class::FarReturn,
+            [0xcc | 0xcd, ..] => Class::FarCall,
+            _ => Class::Jump,
+        };
+        self.classes.insert((space, ip), class);
+        class
     }
 
     /// Control flow goes on at `ip`.
@@ -414,7 +461,8 @@ impl Flow<'_> {
 
     /// Whoever has the core by now: its memory is looked into.
     fn turn(&mut self, spaces: &mut Spaces<'_>) {
-        let now = self.setting.clock.ns(self.tsc.max(self.decoder.time().map_or(0, |(tsc, ..)| tsc)));
+        let tsc = self.tsc.max(self.time().unwrap_or(0));
+        let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
         while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns <= now) {
             self.next_switch += 1;

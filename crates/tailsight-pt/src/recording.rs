@@ -15,7 +15,7 @@ use crate::decode::{self, Decoded, Gap, Setting};
 use crate::index::{self, PIECE, Piece};
 use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
-use crate::stacks::{Core, Counts, Event, Stacks};
+use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 use crate::Error;
 
 /// Behind a piece so much of the next is read: more than a PSB and the packets up to its end.
@@ -111,10 +111,30 @@ impl Recording {
     /// # Errors
     /// [`Error::Read`], [`Error::Decoder`].
     pub fn decode(&self, windows: Option<&[Window]>, mut each: impl FnMut(&Event)) -> Result<Summary, Error> {
+        self.run(windows, PIECE, &mut each, None)
+    }
+
+    /// As [`Recording::decode`], in pieces of about `piece` bytes, and gives every call and return to `transfer`, each core's in order:
+    /// for comparisons with other decoders.
+    ///
+    /// # Errors
+    /// As of [`Recording::decode`].
+    pub fn transfers(&self, piece: u64, mut transfer: impl FnMut(&Transfer)) -> Result<Summary, Error> {
+        self.run(None, piece, &mut |_| {}, Some(&mut transfer))
+    }
+
+    fn run(
+        &self,
+        windows: Option<&[Window]>,
+        piece: u64,
+        each: &mut dyn FnMut(&Event),
+        mut transfer: Option<&mut dyn FnMut(&Transfer)>,
+    ) -> Result<Summary, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let file = File::open(&self.container.path).map_err(read)?;
-        let mut streams = self.streams(&file, windows)?;
+        let mut streams = self.streams(&file, windows, piece)?;
         let mut stacks = Stacks::new(&self.memory);
+        stacks.transfers = transfer.is_some().then(Vec::new);
         let mut summary = Summary::default();
         loop {
             self.fill(&file, &mut streams, &mut summary)?;
@@ -134,22 +154,25 @@ impl Recording {
                 stacks.step(&mut stream.core, stream.switches, ns, step);
                 stream.at += 1;
             }
-            give(&mut stacks, &mut summary, &mut each);
+            give(&mut stacks, &mut summary, each);
+            if let (Some(transfer), Some(of)) = (&mut transfer, &mut stacks.transfers) {
+                of.drain(..).for_each(|one| transfer(&one));
+            }
         }
         for stream in &mut streams {
             stacks.finish(&mut stream.core, stream.switches);
         }
-        give(&mut stacks, &mut summary, &mut each);
+        give(&mut stacks, &mut summary, each);
         summary.functions = self.names(&stacks.names.places);
         summary.counts = stacks.counts;
         Ok(summary)
     }
 
     /// Each queue's pieces, and which of them are wanted.
-    fn streams(&self, file: &File, windows: Option<&[Window]>) -> Result<Vec<Stream<'_>>, Error> {
+    fn streams(&self, file: &File, windows: Option<&[Window]>, piece: u64) -> Result<Vec<Stream<'_>>, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         // Windows are cut finely, so that little is decoded in vain.
-        let size = if windows.is_some() { 1 } else { PIECE };
+        let size = if windows.is_some() { 1 } else { piece };
         let indexed: Result<Vec<_>, _> = self
             .container
             .queues
@@ -260,7 +283,7 @@ impl Recording {
     }
 }
 
-fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut impl FnMut(&Event)) {
+fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {
     for event in stacks.events.drain(..) {
         let (first, last) = summary.span_ns.unwrap_or((event.ns, event.ns));
         summary.span_ns = Some((first.min(event.ns), last.max(event.ns)));

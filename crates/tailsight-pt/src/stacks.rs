@@ -67,6 +67,19 @@ pub struct Event {
     pub what: What,
 }
 
+/// A near call or return, as the processor made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The thread.
+    pub tid: u32,
+    /// A call, else a return.
+    pub call: bool,
+    /// The instruction.
+    pub from: u64,
+    /// Where it went.
+    pub to: u64,
+}
+
 /// Functions by number.
 #[derive(Debug, Default)]
 pub struct Names {
@@ -185,6 +198,8 @@ pub struct Stacks<'a> {
     pub counts: Counts,
     /// Events since they were last taken.
     pub events: Vec<Event>,
+    /// Calls and returns since they were last taken, where they are wanted.
+    pub transfers: Option<Vec<Transfer>>,
     unnamed: Vec<bool>,
     found: FxHashMap<(u32, u64), u32>,
 }
@@ -198,6 +213,7 @@ impl<'a> Stacks<'a> {
             names: Names::default(),
             counts: Counts::default(),
             events: Vec::new(),
+            transfers: None,
             unnamed: Vec::new(),
             found: FxHashMap::default(),
         }
@@ -305,10 +321,12 @@ impl<'a> Stacks<'a> {
     fn flow(&mut self, core: &mut Core, ns: u64, op: Op) {
         match op {
             Op::Call { from, to } => {
+                self.transfer(core.tid, true, from, to);
                 *self.counts.calls.entry(core.tid).or_default() += 1;
                 self.push(core, ns, to, Entry::Call, from);
             }
-            Op::Return { to, .. } => {
+            Op::Return { from, to } => {
+                self.transfer(core.tid, false, from, to);
                 *self.counts.returns.entry(core.tid).or_default() += 1;
                 self.pop(core, ns, to);
             }
@@ -317,6 +335,12 @@ impl<'a> Stacks<'a> {
             Op::Enter { from, to } => self.push(core, ns, to, Entry::SystemCall, from),
             Op::Leave { to } => self.leave(core, ns, to),
             _ => {}
+        }
+    }
+
+    fn transfer(&mut self, tid: u32, call: bool, from: u64, to: u64) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.push(Transfer { tid, call, from, to });
         }
     }
 

@@ -35,7 +35,7 @@ pub struct Style {
     pub compress_returns: bool,
     /// Bytes between two PSB packets at least.
     pub psb_bytes: usize,
-    /// An overflow (OVF) in this slice: instructions from the 50th to the 150th are lost.
+    /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
 }
 
@@ -123,13 +123,15 @@ pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encod
     let mut cpus: Vec<Generator<'_>> = (0..CPUS).map(|_| Generator::new(style)).collect();
     let mut out = Encoded { ticks: (FIRST_TICK, FIRST_TICK), ..Encoded::default() };
     let mut tick = FIRST_TICK + BETWEEN;
+    let long = |n: usize| execution.slices[n].ips.len() > 160;
+    let overflow_in = style.overflow_in.and_then(|from| (from..execution.slices.len()).find(|&n| long(n)));
     for (n, slice) in execution.slices.iter().enumerate() {
         out.switches.push(Switch { tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
         tick += BETWEEN;
         let cpu = &mut cpus[slice.cpu];
         let truth = out.truth.entry(slice.tid).or_default();
         cpu.enable(slice.ips[0], tick);
-        let lost = style.overflow_in.filter(|&of| of == n && slice.ips.len() > 160).map_or(0..0, |_| 50..150);
+        let lost = if overflow_in == Some(n) { 50..150 } else { 0..0 };
         for (i, &ip) in slice.ips.iter().enumerate() {
             tick += TICKS;
             let (kind, len) = look_up(ip)?;

@@ -4,7 +4,7 @@
 typedef unsigned long u64;
 
 #define WORKERS 2
-#define ROUNDS 6
+#define ROUNDS 20
 #define NOT_INLINED __attribute__((noinline, noclone))
 
 static volatile int done;
