@@ -105,32 +105,13 @@ pub enum Op {
         /// Where.
         ip: u64,
     },
-    /// The piece ends; the last instruction was of this class, and where it went is in the next piece.
+    /// The piece ends.
     End {
-        /// The instruction.
-        from: u64,
-        /// What it was.
-        class: EndsWith,
+        /// Control flow goes on in the next one.
+        tracing: bool,
     },
     /// Nothing is known from here to the next step.
     Gap(Gap),
-}
-
-/// What a piece ended with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndsWith {
-    /// A call.
-    Call,
-    /// A return.
-    Return,
-    /// A system call.
-    Enter,
-    /// The return from one, or from an interrupt.
-    Leave,
-    /// Anything else.
-    Other,
-    /// Tracing was off.
-    Off,
 }
 
 /// A step with its time.
@@ -168,12 +149,19 @@ pub struct Setting<'a> {
     pub only: Option<(u32, u32)>,
 }
 
-/// Decodes a piece. `limit`: where in `bytes` the next piece begins; behind it is enough of that to see where this one's last
-/// instruction went.
+/// Decodes a piece. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
+/// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
 ///
 /// # Errors
 /// [`Error::Decoder`].
-pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, limit: u64) -> Result<Decoded, Error> {
+pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> Result<Decoded, Error> {
+    let limit = bytes.len() as u64;
+    if let Some(ip) = border {
+        // FUP with the whole address, TIP.PGD without one.
+        bytes.push(0xdd);
+        bytes.extend(ip.to_le_bytes());
+        bytes.push(0x01);
+    }
     let failed = |e: PtError| Error::Decoder { why: e.msg().to_owned() };
     // Declared before the decoder, which looks into them: dropped after it.
     let mut spaces = Spaces { setting, images: FxHashMap::default() };
@@ -285,35 +273,29 @@ impl Flow<'_> {
                 Err(error) if error.code() == PtErrorCode::Eos => break,
                 Err(error) => {
                     self.lost(error);
-                    // Past the border, the next piece goes on.
                     match self.decoder.sync_forward() {
-                        Ok(next) if self.decoder.sync_offset().is_ok_and(|at| at < self.limit) => status = next,
+                        Ok(next) => status = next,
                         _ => return,
                     }
                 }
             }
         }
-        let (class, from) = match self.last {
-            _ if !self.tracing => (EndsWith::Off, 0),
-            Some((Class::Call, from)) => (EndsWith::Call, from),
-            Some((Class::Return, from)) => (EndsWith::Return, from),
-            Some((Class::FarCall, from)) => (EndsWith::Enter, from),
-            Some((Class::FarReturn, from)) => (EndsWith::Leave, from),
-            other => (EndsWith::Other, other.map_or(0, |(_, from)| from)),
-        };
-        self.step(Op::End { from, class });
+        let tracing = self.tracing;
+        self.step(Op::End { tracing });
     }
 
     /// Follows the control flow to the border or to an error.
     fn follow(&mut self, spaces: &mut Spaces<'_>, mut status: Status) -> Result<(), PtError> {
         loop {
             while status.event_pending() {
-                // The next piece's: it begins by telling its state.
-                if self.decoder.sync_offset().is_ok_and(|at| at >= self.limit) {
-                    return Ok(());
-                }
                 let (event, next) = self.decoder.event()?;
                 self.now(event.tsc());
+                if let EventType::AsnycDisabled(e) = event.event_type()
+                    && self.decoder.offset().is_ok_and(|at| at > self.limit)
+                {
+                    self.arrive(e.at(), spaces);
+                    return Ok(());
+                }
                 self.event(&event, spaces);
                 status = next;
             }
@@ -424,6 +406,10 @@ impl Flow<'_> {
 
     fn event(&mut self, event: &Event, spaces: &mut Spaces<'_>) {
         if event.status_update() {
+            // The first thing that has a time behind a synchronisation point.
+            if !self.tracing {
+                self.turn(spaces);
+            }
             return;
         }
         match event.event_type() {

@@ -23,6 +23,8 @@ pub struct Psb {
     pub at: u64,
     /// The time-stamp counter behind it; `None`: there is none.
     pub tsc: Option<u64>,
+    /// Where control flow was; `None`: tracing was off.
+    pub ip: Option<u64>,
 }
 
 /// A stretch of trace that begins with a PSB.
@@ -34,6 +36,8 @@ pub struct Piece {
     pub to: u64,
     /// The counter at its beginning, or of the last PSB before that had one.
     pub tsc: u64,
+    /// Where control flow is at its end; `None`: tracing is off there, or it is the last.
+    pub border: Option<u64>,
 }
 
 /// Finds the synchronisation points of a queue.
@@ -53,7 +57,8 @@ pub fn find(queue: &Queue, file: &File) -> std::io::Result<Vec<Psb>> {
             if at >= BLOCK {
                 break;
             }
-            out.push(Psb { at: from + at as u64, tsc: tsc_behind(&bytes[at + PSB.len()..]) });
+            let (tsc, ip) = behind(&bytes[at + PSB.len()..]);
+            out.push(Psb { at: from + at as u64, tsc, ip });
             at += PSB.len();
         }
         from += BLOCK as u64;
@@ -73,56 +78,76 @@ pub fn pieces(psbs: &[Psb], len: u64, size: u64) -> Vec<Piece> {
             Some(last) if psb.at - last.from < size => {}
             last => {
                 if let Some(last) = last {
-                    last.to = psb.at;
+                    (last.to, last.border) = (psb.at, psb.ip);
                 }
-                out.push(Piece { from: psb.at, to: len, tsc });
+                out.push(Piece { from: psb.at, to: len, tsc, border: None });
             }
         }
     }
     out
 }
 
-/// The counter in the packets between a PSB and its end.
-fn tsc_behind(bytes: &[u8]) -> Option<u64> {
-    let mut at = 0;
-    while at < bytes.len().min(HEADER) {
-        let len = match bytes[at] {
-            0x19 => {
-                let tsc = bytes.get(at + 1..at + 8)?;
-                return Some(tsc.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)));
-            }
-            0x00 => 1,
-            0x99 | 0x59 => 2,
-            0x02 => match bytes.get(at + 1)? {
-                0x03 => 4,
-                0x43 => 8,
-                0x73 | 0xc8 => 7,
-                0xc3 => 11,
-                _ => return None,
-            },
-            fup if fup & 0x1f == 0x1d => match fup >> 5 {
-                0 => 1,
-                1 => 3,
-                2 => 5,
-                3 | 4 => 7,
-                6 => 9,
-                _ => return None,
-            },
-            // CYC: each byte says whether another follows.
-            cyc if cyc & 3 == 3 => {
-                let mut len = 1;
-                let mut more = cyc & 4 != 0;
-                while more {
-                    more = bytes.get(at + len)? & 1 != 0;
-                    len += 1;
-                }
-                len
-            }
-            _ => return None,
-        };
+/// The counter and the address in the packets between a PSB and its end.
+fn behind(bytes: &[u8]) -> (Option<u64>, Option<u64>) {
+    let (mut tsc, mut ip, mut at) = (None, None, 0);
+    while let Some((len, packet)) = bytes.get(at..).and_then(packet) {
+        let payload = bytes.get(at + 1..at + len).unwrap_or_default();
+        let value = payload.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        match packet {
+            Header::Tsc => tsc = Some(value),
+            // Six bytes: the sign goes on.
+            Header::Fup(3) => ip = Some((((value << 16).cast_signed()) >> 16).cast_unsigned()),
+            Header::Fup(_) => ip = Some(value),
+            Header::End => break,
+            Header::Other => {}
+        }
         at += len;
     }
-    None
+    (tsc, ip)
+}
+
+enum Header {
+    Tsc,
+    /// How its address is written.
+    Fup(u8),
+    End,
+    Other,
+}
+
+/// The length and the kind of a packet that may stand between a PSB and its end.
+fn packet(bytes: &[u8]) -> Option<(usize, Header)> {
+    Some(match *bytes.first()? {
+        0x19 => (8, Header::Tsc),
+        0x00 => (1, Header::Other),
+        0x99 | 0x59 => (2, Header::Other),
+        0x02 => match bytes.get(1)? {
+            0x03 => (4, Header::Other),
+            0x43 => (8, Header::Other),
+            0x73 | 0xc8 => (7, Header::Other),
+            0xc3 => (11, Header::Other),
+            0x23 => (2, Header::End),
+            _ => return None,
+        },
+        fup if fup & 0x1f == 0x1d => match fup >> 5 {
+            0 => (1, Header::Other),
+            1 => (3, Header::Fup(1)),
+            2 => (5, Header::Fup(2)),
+            form @ (3 | 4) => (7, Header::Fup(form)),
+            6 => (9, Header::Fup(6)),
+            _ => return None,
+        },
+        // CYC: each byte says whether another follows.
+        cyc if cyc & 3 == 3 => {
+            let mut len = 1;
+            let mut more = cyc & 4 != 0;
+            while more {
+                more = bytes.get(len)? & 1 != 0;
+                len += 1;
+            }
+            (len, Header::Other)
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -135,6 +160,8 @@ mod tests {
         // CBR, then TSC, then the end.
         out.extend([2, 3, 20, 0]);
         if let Some(tsc) = tsc {
+            // MODE, then FUP with six bytes of an address of the kernel, then TSC.
+            out.extend([0x99, 1, 0x7d, 0, 0, 0, 0x81, 0xff, 0xff]);
             out.extend([0x19, tsc, 0, 0, 0, 0, 0, 1]);
         }
         out.extend([2, 0x23]);
@@ -154,18 +181,18 @@ mod tests {
         let len = trace.len() as u64;
         let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, at: 0, len }] };
         let found = find(&queue, file.as_file()).unwrap();
-        let third = len - 30;
-        let base = 1u64 << 48;
+        let third = len - 39;
+        let (base, ip) = (1u64 << 48, Some(0xffff_ffff_8100_0000));
         assert_eq!(found, [
-            Psb { at: 7, tsc: Some(base + 9) },
-            Psb { at: BLOCK as u64 - 5, tsc: None },
-            Psb { at: third, tsc: Some(base + 11) },
+            Psb { at: 7, tsc: Some(base + 9), ip },
+            Psb { at: BLOCK as u64 - 5, tsc: None, ip: None },
+            Psb { at: third, tsc: Some(base + 11), ip },
         ]);
         let cut = pieces(&found, len, 1000);
         assert_eq!(cut, [
-            Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9 },
-            Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9 },
+            Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9, border: None },
+            Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9, border: None },
         ]);
-        assert_eq!(pieces(&found, len, 1).len(), 3);
+        assert_eq!(pieces(&found, len, 1)[1].border, ip);
     }
 }

@@ -11,15 +11,12 @@ use rayon::prelude::*;
 use tailsight_symbolise::resolve::Resolve;
 
 use crate::container::{Container, Queue};
-use crate::decode::{self, Decoded, Gap, Setting};
+use crate::decode::{self, Decoded, Gap, Setting, Step};
 use crate::index::{self, PIECE, Piece};
 use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
 use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 use crate::Error;
-
-/// Behind a piece so much of the next is read: more than a PSB and the packets up to its end.
-const BEYOND: u64 = 4096;
 
 /// A stretch of perf's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +84,23 @@ struct Stream<'a> {
     gap: Option<Gap>,
 }
 
+impl Stream<'_> {
+    fn step(&self) -> Option<Step> {
+        self.decoded.as_ref()?.steps.get(self.at).copied()
+    }
+
+    /// When the next thing happens on it: a step or a switch. `None`: more must be decoded first, or it is over.
+    fn next_ns(&self, clock: TscClock) -> Option<u64> {
+        let step = self.step().map(|step| clock.ns(step.tsc));
+        if step.is_none() && self.next < self.pieces.len() {
+            return None;
+        }
+        let switch = self.core.next_switch(self.switches);
+        let next = step.into_iter().chain(switch).min()?;
+        Some(self.core.not_before(next))
+    }
+}
+
 impl Recording {
     /// Opens a perf.data file or the directory of `perf record --kcore`, and the programs that it names.
     ///
@@ -138,20 +152,22 @@ impl Recording {
         let mut summary = Summary::default();
         loop {
             self.fill(&file, &mut streams, &mut summary)?;
-            // The core whose next step is the earliest; it goes on until another one's is, or until it needs more.
-            let time = |s: &Stream<'_>| s.decoded.as_ref().and_then(|d| d.steps.get(s.at)).map(|step| step.tsc);
-            let next = (0..streams.len()).filter_map(|i| Some((time(&streams[i])?, i))).min();
+            // The core where something happens the earliest; it goes on until another one's turn is, or until it needs more.
+            let next = (0..streams.len()).filter_map(|i| Some((streams[i].next_ns(self.clock)?, i))).min();
             let Some((_, i)) = next else { break };
-            let others = (0..streams.len()).filter(|&o| o != i).filter_map(|o| time(&streams[o])).min();
-            let stream = &mut streams[i];
+            let others = (0..streams.len()).filter(|&o| o != i).filter_map(|o| streams[o].next_ns(self.clock)).min();
             let until = others.unwrap_or(u64::MAX);
-            let Some(decoded) = stream.decoded.as_ref() else { break };
-            while let Some(step) = decoded.steps.get(stream.at).filter(|step| step.tsc <= until) {
-                let ns = self.clock.ns(step.tsc);
+            let stream = &mut streams[i];
+            while let Some(ns) = stream.next_ns(self.clock).filter(|ns| *ns <= until) {
+                let due = |step: &Step| stream.core.not_before(self.clock.ns(step.tsc)) <= ns;
+                let Some(step) = stream.step().filter(due) else {
+                    stacks.switch(&mut stream.core, stream.switches, ns);
+                    continue;
+                };
                 if let Some(why) = stream.gap.take() {
                     stacks.gap(&mut stream.core, 0, why);
                 }
-                stacks.step(&mut stream.core, stream.switches, ns, step);
+                stacks.step(&mut stream.core, stream.switches, ns, &step);
                 stream.at += 1;
             }
             give(&mut stacks, &mut summary, each);
@@ -212,12 +228,12 @@ impl Recording {
                     continue;
                 }
                 let len = piece.to - piece.from;
-                let take = usize::try_from(len + BEYOND).unwrap_or(usize::MAX);
+                let take = usize::try_from(len).unwrap_or(usize::MAX);
                 let read = |source| Error::Read { path: self.container.path.clone(), source };
                 let bytes = stream.queue.read(file, piece.from, take).map_err(read)?;
                 let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
                 let setting = Setting { info, clock, memory, switches: stream.switches, only: stream.only };
-                let decoded = decode::piece(setting, bytes, len)?;
+                let decoded = decode::piece(setting, bytes, piece.border)?;
                 bytes_decoded += len;
                 let empty = decoded.steps.is_empty();
                 (stream.decoded, stream.at) = (Some(decoded), 0);
@@ -285,6 +301,11 @@ impl Recording {
 
 fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {
     for event in stacks.events.drain(..) {
+        if event.ns == 0 {
+            // Who had the core before the recording began.
+            each(&event);
+            continue;
+        }
         let (first, last) = summary.span_ns.unwrap_or((event.ns, event.ns));
         summary.span_ns = Some((first.min(event.ns), last.max(event.ns)));
         each(&event);

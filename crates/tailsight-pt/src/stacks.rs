@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::decode::{EndsWith, Gap, Op, Step};
+use crate::decode::{Gap, Op, Step};
 use crate::memory::{KERNEL_HALF, Memory};
 use crate::sideband::Switch;
 
@@ -169,8 +169,8 @@ pub struct Core {
     pid: u32,
     tid: u32,
     next_switch: usize,
-    /// How the last piece ended.
-    end: Option<(u64, EndsWith)>,
+    /// The last piece ended, and control flow goes on in the next one.
+    goes_on: bool,
     /// Since when nothing is known, and why.
     gap: Option<(u64, Gap)>,
     on: bool,
@@ -184,6 +184,16 @@ impl Core {
     pub fn new(cpu: Option<u32>, only: Option<(u32, u32)>) -> Core {
         let (pid, tid) = only.unwrap_or((0, 0));
         Core { number: cpu.unwrap_or(u32::MAX), pid, tid, ..Core::default() }
+    }
+
+    /// A time as this core takes it: it does not go back.
+    pub fn not_before(&self, ns: u64) -> u64 {
+        ns.max(self.last_ns)
+    }
+
+    /// When the next context switch is.
+    pub fn next_switch(&self, switches: &[Switch]) -> Option<u64> {
+        switches.get(self.next_switch).map(|s| s.time_ns)
     }
 }
 
@@ -244,10 +254,10 @@ impl<'a> Stacks<'a> {
         self.switch(core, switches, ns);
         let ns = ns.max(core.last_ns);
         match step.op {
-            Op::End { from, class } => core.end = Some((from, class)),
+            Op::End { tracing } => core.goes_on = tracing,
             Op::Gap(why) => self.gap(core, ns, why),
             Op::Off { .. } => {
-                core.end = None;
+                core.goes_on = false;
                 core.stepped = None;
                 if core.on {
                     core.on = false;
@@ -255,22 +265,16 @@ impl<'a> Stacks<'a> {
                 }
             }
             Op::On { ip } => {
-                core.end = None;
+                core.goes_on = false;
                 self.known(core, ns);
                 self.sync(core, ns, ip, Entry::Known);
             }
             Op::Start { ip } => {
-                let went_on = match core.end.take().filter(|_| core.gap.is_none()) {
-                    Some((from, EndsWith::Call)) => Some(Op::Call { from, to: ip }),
-                    Some((from, EndsWith::Return)) => Some(Op::Return { from, to: ip }),
-                    Some((from, EndsWith::Enter)) => Some(Op::Enter { from, to: ip }),
-                    Some((_, EndsWith::Leave)) => Some(Op::Leave { to: ip }),
-                    _ => None,
-                };
+                // How control flow got here was told by the piece before.
+                let told = std::mem::take(&mut core.goes_on) && core.gap.is_none();
                 self.known(core, ns);
-                match went_on {
-                    Some(op) => self.flow(core, ns, op),
-                    None => self.sync(core, ns, ip, Entry::Known),
+                if !told {
+                    self.sync(core, ns, ip, Entry::Known);
                 }
             }
             op => {
@@ -288,7 +292,7 @@ impl<'a> Stacks<'a> {
         }
         self.unwind(core, ns, 0);
         core.gap = Some((ns, why));
-        (core.on, core.end, core.stepped) = (false, None, None);
+        (core.on, core.goes_on, core.stepped) = (false, false, None);
         self.counts.gaps.entry(why).or_default().0 += 1;
         self.emit(core, ns, What::Gap(why));
     }
@@ -568,14 +572,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_piece_ended_with_goes_on_in_the_next() {
+    fn a_piece_goes_on_where_the_one_before_ended() {
         let (events, _) = run(&[
             (10, Op::On { ip: 0x100 }),
-            (20, Op::End { from: 0x105, class: EndsWith::Call }),
-            (21, Op::Start { ip: 0x200 }),
+            (20, Op::Call { from: 0x105, to: 0x200 }),
+            (20, Op::End { tracing: true }),
+            (21, Op::Start { ip: 0x208 }),
             (30, Op::Return { from: 0x210, to: 0x10a }),
         ]);
-        assert_eq!(events, texts(&[(10, "+100"), (21, "+200"), (30, "-200"), (30, "-100")]));
+        assert_eq!(events, texts(&[(10, "+100"), (20, "+200"), (30, "-200"), (30, "-100")]));
     }
 
     #[test]
