@@ -68,6 +68,14 @@ pub enum Error {
         /// libbpf's word.
         why: String,
     },
+    /// A function that was named for tracing cannot be traced.
+    #[error("{asked}: {why}")]
+    Function {
+        /// The option as given.
+        asked: String,
+        /// What is there instead, and what to do.
+        why: String,
+    },
     /// An unknown hook was named.
     #[error("no hook named {name:?}; `tailsight doctor` lists them")]
     NoSuchHook {

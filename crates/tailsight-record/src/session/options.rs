@@ -8,6 +8,7 @@ use tailsight_trace::meta::RunMeta;
 use crate::error::Error;
 use crate::loader::HookChoice;
 use crate::probes::nic_tx::TxStamps;
+use super::traced::Traces;
 use crate::target::Selector;
 
 /// What to record.
@@ -33,6 +34,8 @@ pub struct Options {
     pub tx_stamps: TxStamps,
     /// Samples of what the target's threads run.
     pub samples: SampleRate,
+    /// Functions to trace from their begin to their end.
+    pub traces: Traces,
     /// The version to write into run.json.
     pub version: String,
 }
