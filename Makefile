@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release lint torture bench accuracy setup clean
+.PHONY: help demo test build release lint torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -19,7 +19,7 @@ endif
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
 	@scripts/demo.sh $(if $(OUT),"$(OUT)")
@@ -49,6 +49,9 @@ bench: ## the figures of docs/benchmarks.md, measured here beside the peers (roo
 
 accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)
 	@scripts/accuracy.sh $(if $(OUT),"$(OUT)")
+
+clock-check: ## is the time-stamp counter brought to the clock in order, through thousands of changes? (root for the second part)
+	@scripts/clock-check.sh
 
 setup: ## only install what is missing for the tests and the demo
 	@scripts/setup.sh test

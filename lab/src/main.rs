@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of this repository, run from its scripts")]
 
+mod clock_check;
 mod run;
 
 use std::io::Write;
@@ -47,6 +48,8 @@ enum Command {
     Fault(FaultArgs),
     /// Step a small program of three threads and write what it did as an Intel PT recording; its time is assigned, not measured.
     Pt(PtArgs),
+    /// Convert the time-stamp counter beside clock reads through thousands of clock changes: is anything out of order?
+    ClockCheck(clock_check::ClockCheckArgs),
     /// Be a server that does harm to its clients, for a while; its URL is printed.
     Hostile(HostileArgs),
 }
@@ -225,6 +228,7 @@ fn main() -> ExitCode {
         }
         Command::Serve(args) => servers::serve(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Pt(args) => pt(&args),
+        Command::ClockCheck(args) => clock_check::run(&args),
         Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

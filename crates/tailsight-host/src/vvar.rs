@@ -192,7 +192,7 @@ fn now_ns() -> u64 {
     time.map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
-/// A thread that looks at the page each millisecond and keeps every change that it sees.
+/// A thread that looks at the page twice a tick of the kernel, at most each millisecond, and keeps every change that it sees.
 #[derive(Debug)]
 pub struct Poller {
     stop: Arc<AtomicBool>,
@@ -213,8 +213,10 @@ pub struct Polled {
 }
 
 impl Poller {
-    /// How often it looks.
+    /// How often it looks at first, and at most.
     pub const EACH: Duration = Duration::from_millis(1);
+    /// How often it looks at least. In between, twice a tick of the kernel, as it shows in the changes.
+    pub const SELDOM: Duration = Duration::from_millis(5);
 
     /// Starts the thread.
     ///
@@ -243,19 +245,28 @@ fn poll(page: Page, stop: &AtomicBool) -> Polled {
     };
     let (begin, cpu_begin) = (now_ns(), cpu());
     let mut last = page.read();
+    let mut pause = Poller::EACH;
+    let mut shortest = u64::MAX;
     let mut out = Polled { changes: vec![last], ..Polled::default() };
     loop {
         // Once more after the end was asked for: what changed meanwhile is needed for the last moments.
         let over = stop.load(Ordering::Relaxed);
         out.looks += 1;
         if page.changed_since(&last) {
-            last = page.read();
+            let now = page.read();
+            // How long a tick is: the shortest time between two changes with none between them.
+            if now.seq.wrapping_sub(last.seq) == 2 && out.changes.len() > 8 {
+                let ticks = u128::from(now.cycle_last.saturating_sub(last.cycle_last)) * u128::from(now.mult);
+                shortest = shortest.min((ticks >> now.shift.min(63)) as u64);
+                pause = Duration::from_nanos(shortest / 2).clamp(Poller::EACH, Poller::SELDOM);
+            }
+            last = now;
             out.changes.push(last);
         }
         if over {
             break;
         }
-        std::thread::sleep(Poller::EACH);
+        std::thread::sleep(pause);
     }
     (out.cpu_ns, out.lasted_ns) = (cpu() - cpu_begin, now_ns() - begin);
     out
