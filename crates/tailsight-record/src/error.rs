@@ -74,6 +74,14 @@ pub enum Error {
         /// The cause.
         why: String,
     },
+    /// A function that was named for tracing cannot be traced.
+    #[error("{asked}: {why}")]
+    Function {
+        /// The option as given.
+        asked: String,
+        /// What is there instead, and what to do.
+        why: String,
+    },
     /// An unknown hook was named.
     #[error("no hook named {name:?}; `tailsight doctor` lists them")]
     NoSuchHook {

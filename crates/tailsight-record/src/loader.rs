@@ -13,7 +13,7 @@ use crate::attachable::{self, Attachable};
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
 use crate::probes::nic_tx::{self, TxStamps};
-use crate::probes::{self, Attach, Need, samples};
+use crate::probes::{self, Attach, Need, functions, samples};
 use crate::skel::{TailsightSkel, TailsightSkelBuilder};
 
 /// Which hooks the user wants.
@@ -28,7 +28,7 @@ pub struct HookChoice {
 }
 
 /// What is recorded besides the events of the hooks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Pieces of 24 bytes of each segment that are kept.
     pub payload_pieces: u32,
@@ -36,6 +36,12 @@ pub struct Extras {
     pub tx_stamps: TxStamps,
     /// Whether there are samples.
     pub samples: bool,
+    /// Whether functions of files are traced.
+    pub functions: bool,
+    /// Functions of the kernel that are traced, each with its number.
+    pub kernel_functions: Vec<(usize, String)>,
+    /// Calls of a function in a second at most.
+    pub function_limit: u32,
 }
 
 /// What became of a hook.
@@ -149,8 +155,16 @@ impl<'obj> Loaded<'obj> {
             let on = ["baseline", "current_task"].contains(&name.as_str())
                 || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
                 || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
+                || (extras.functions && name == functions::PROGRAM)
                 || hooks.iter().any(|h| h.program.iter().chain(&h.instead).any(|p| *p == name));
             program.set_autoload(on);
+            for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
+                if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
+                    program.set_autoload(true);
+                    let set = program.set_attach_target(0, Some(function.clone()));
+                    set.map_err(|e| failed(&format!("looking for {function} in the kernel"), e))?;
+                }
+            }
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
@@ -170,6 +184,21 @@ impl<'obj> Loaded<'obj> {
             rodata.nic_tx_op = op;
         }
         rodata.empty_programs = u32::from(choice.empty);
+        rodata.function_limit = (extras.function_limit / 10).max(1);
+        rodata.function_secret = secret();
+        let numbers = [
+            &mut rodata.kernel_function_0,
+            &mut rodata.kernel_function_1,
+            &mut rodata.kernel_function_2,
+            &mut rodata.kernel_function_3,
+            &mut rodata.kernel_function_4,
+            &mut rodata.kernel_function_5,
+            &mut rodata.kernel_function_6,
+            &mut rodata.kernel_function_7,
+        ];
+        for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
+            *number = *function as u32;
+        }
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
             libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
@@ -312,6 +341,12 @@ fn refused(error: &libbpf_rs::Error) -> Error {
     Error::NotAllowed { why }
 }
 
+/// A number that nobody can guess: the hasher of the standard library has its keys from the kernel.
+fn secret() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32
+}
+
 /// libbpf prints to stderr by itself; what matters comes back as an error.
 fn quiet_libbpf() {
     if std::env::var_os("TAILSIGHT_LIBBPF_LOG").is_none() {
@@ -370,7 +405,7 @@ mod tests {
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let mut storage = MaybeUninit::uninit();
-        let everything = Extras { samples: true, ..Extras::default() };
+        let everything = Extras { samples: true, functions: true, ..Extras::default() };
         let loaded =
             Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {

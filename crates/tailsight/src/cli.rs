@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
-use tailsight_record::{HookChoice, SampleRate, loader};
+use tailsight_record::{Asked, Traces, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
@@ -118,6 +118,20 @@ pub struct Record {
     /// core, or `off` [default: 997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
+    /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
+    /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
+    #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe)]
+    pub uprobe: Vec<Asked>,
+    /// Trace what is between two USDT probes of the server: PROBE is the name that both begin with (query for query__start and
+    /// query__done), or BEGIN,END; repeatable
+    #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt)]
+    pub usdt: Vec<Asked>,
+    /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
+    #[arg(long = "function", value_name = "NAME")]
+    pub kernel_function: Vec<String>,
+    /// Calls of one traced function in a second from which on it is switched off
+    #[arg(long, value_name = "N", default_value_t = Traces::USUAL_PER_SECOND, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub function_limit: u32,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
     pub with_hook: Vec<String>,

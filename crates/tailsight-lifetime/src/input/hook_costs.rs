@@ -48,6 +48,16 @@ impl HookCosts {
         costs
     }
 
+    /// And what a hit of a traced function takes, with its trap into the kernel.
+    #[must_use]
+    pub fn with_hits(mut self, ns: Option<f64>) -> HookCosts {
+        let ns = ns.unwrap_or(0.0).round().clamp(0.0, f64::from(u16::MAX)) as u16;
+        for kind in [Kind::FunctionBegin, Kind::FunctionEnd, Kind::RoutineSwitch] {
+            self.by_kind[kind as usize] = ns;
+        }
+        self
+    }
+
     /// Of the run that wrote this event, ns.
     pub fn of_event(&self, kind: Kind, event: &Event) -> u16 {
         let vector = |which: usize| self.vectors[which].get(usize::from(event.aux)).copied().unwrap_or(0);

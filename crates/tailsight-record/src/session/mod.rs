@@ -11,6 +11,7 @@ mod prepare;
 mod recording;
 mod sampling;
 mod target;
+pub mod traced;
 
 use std::sync::atomic::AtomicBool;
 
@@ -19,6 +20,7 @@ use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
 
+pub use traced::{Asked, Traces};
 pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
 
 /// Records.

@@ -167,6 +167,9 @@ impl<'a> Recording<'a> {
             if let Some(sampling) = &mut self.sampling {
                 sampling.take(&self.ready.target.pids);
             }
+            if let Some(tracing) = &mut self.ready.tracing {
+                tracing.look(&self.ready.loaded);
+            }
             self.empty_buffers(now, messages, progress);
             if self.drain.failed.is_some() {
                 return;

@@ -18,6 +18,7 @@ pub fn record_summary(run: &RunMeta, style: &Style) -> String {
         let why = run.partial.as_deref().unwrap_or("the recorder did not finish");
         rest.push(format!("Partial:  {why}"));
     }
+    lines.extend(traced(run));
     rest.extend(run.warnings.iter().map(|w| format!("Warning:  {w}")));
     rest.extend(hooks_off(run));
     if rest.len() > 3 {
@@ -124,6 +125,25 @@ fn cost(run: &RunMeta) -> String {
         units::duration(o.hooks_cpu_ns),
         units::duration(o.recorder_cpu_ns),
     )
+}
+
+/// What traced functions cost.
+fn traced(run: &RunMeta) -> Option<String> {
+    let traced = run.traced.as_ref().filter(|t| !t.functions.is_empty())?;
+    let mut functions: Vec<_> = traced.functions.iter().collect();
+    functions.sort_by_key(|f| std::cmp::Reverse(f.calls));
+    let more = functions.len().saturating_sub(4);
+    let one = |f: &&tailsight_trace::meta::TracedFunction| format!("{} {}", f.name, units::counted(f.calls, "call"));
+    let mut out = format!("Traced:   {}", functions.iter().take(4).map(one).collect::<Vec<_>>().join(", "));
+    if more > 0 {
+        out += &format!(" and {} more", units::count(more as u64));
+    }
+    match (traced.ns_per_hit, traced.program_ns) {
+        (Some(hit), Some(program)) => out += &format!("; {hit:.0} ns a hit, {program:.0} ns of it in the program; a call has two"),
+        (Some(hit), None) => out += &format!("; {hit:.0} ns a hit without the program, which did not run while it was measured"),
+        _ => out += "; its cost was not measured",
+    }
+    Some(out)
 }
 
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.
