@@ -9,6 +9,7 @@ mod cli_fix;
 mod cli_ideal;
 mod cli_load;
 mod commands;
+mod page;
 mod pipeline;
 mod stop;
 
