@@ -1,6 +1,6 @@
 // What all plots share: a canvas that fills its holder's width and is drawn again when that or the scheme changes; ticks; the tip.
 import { useEffect, useRef } from "preact/hooks";
-import { scaleLinear, scaleLog } from "d3-scale";
+import { scaleLinear } from "d3-scale";
 import { FONT, ink, onScheme } from "./theme";
 
 /** A plot under construction: its canvas, size in CSS pixels, and how to draw it again. */
@@ -59,7 +59,8 @@ export function linearTicks(from: number, to: number, about: number): number[] {
 /** Ticks of a log axis: decades, with more between them where there is room. */
 export function logTicks(from: number, to: number, about: number): number[] {
   for (const steps of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
-    const out = scaleLog([from, to], [0, 1]).ticks(200).filter((v) => steps.includes(Math.round(+(v / 10 ** Math.floor(Math.log10(v) + 1e-9)).toPrecision(3))));
+    const out: number[] = [];
+    for (let e = Math.floor(Math.log10(from)); e <= Math.ceil(Math.log10(to)); e++) for (const s of steps) { const v = +(s * 10 ** e).toPrecision(3); if (v >= from * 0.999 && v <= to * 1.001) out.push(v); }
     if (out.length <= about || steps.length === 1) return out;
   }
   return [];

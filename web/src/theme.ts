@@ -6,8 +6,16 @@ export const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, Arial, s
 
 const inks = new Map<string, string>();
 export function ink(name: string): string {
-  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+  if (!inks.has(name)) inks.set(name, long(getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim()));
   return inks.get(name)!;
+}
+/** #rgb as #rrggbb: the build shortens colours. */
+function long(color: string): string { return /^#[0-9a-f]{3,4}$/i.test(color) ? color.replace(/[0-9a-f]/gi, "$&$&") : color; }
+/** Red, green, blue from 0 to 255 and alpha from 0 to 1 of #rrggbb, #rrggbbaa or rgba(). */
+export function channels(color: string): [number, number, number, number] {
+  if (color.startsWith("#")) { const at = (i: number) => parseInt(color.slice(i, i + 2), 16); return [at(1), at(3), at(5), color.length > 7 ? at(7) / 255 : 1]; }
+  const n = color.match(/[\d.]+/g)?.map(Number) ?? [];
+  return [n[0] ?? 0, n[1] ?? 0, n[2] ?? 0, n[3] ?? 1];
 }
 const listeners = new Set<() => void>();
 /** Calls back when light becomes dark; gives what ends that. */

@@ -1,5 +1,6 @@
 //! The crate's integration tests: the terminal's snapshots and the page.
 
+mod browser;
 mod golden;
 mod load;
 mod page;

@@ -36,6 +36,8 @@ pub enum Command {
     Diagnose(Diagnose),
     /// Write a run's report as one HTML file
     Report(Report),
+    /// Show a run in the browser: the report's page with every message, from a server on this host only
+    View(crate::cli_view::View),
     /// One message: its timeline, and what of it is more than usual
     Show(Show),
     /// List a run's fixes, make one when told to, put everything back
@@ -149,7 +151,7 @@ pub struct Record {
 }
 
 /// What `diagnose` and `report` share.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Question {
     /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
@@ -244,19 +246,26 @@ pub struct Show {
 
 /// `export`.
 #[derive(Debug, Args)]
-#[command(after_help = "Writes messages.parquet and lifetimes.parquet; docs/lifetimes.md describes every column.\n\n\
-Examples:\n  tailsight export tailsight-run\n  duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"")]
+#[command(after_help = "Formats:\n  parquet      messages.parquet and lifetimes.parquet: tables of all messages (docs/lifetimes.md)\n  \
+collapsed    focus.collapsed and reference.collapsed: call stacks with ns of a mean message, for flame graphs and speedscope\n  \
+pprof        stacks.pb.gz: the same for pprof, with a value of the focus and one of the reference\n  \
+perfetto     trace.pftrace: the slow messages, a thousand others, cores and threads, for ui.perfetto.dev\n  \
+csv          causes.csv: the causes of the diagnosis\n\n\
+Examples:\n  tailsight export tailsight-run\n  tailsight export tailsight-run --format perfetto --focus p99.9..p100\n  \
+duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"")]
 pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: tables, or the call stacks of the slow and of the ordinary messages with ns of a mean message, a file each, for
-    /// flame graphs and speedscope
-    #[arg(long, value_parser = ["parquet", "collapsed"], default_value = "parquet")]
+    /// The format
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "perfetto", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
 }
 
 /// A text that is a slice. One that holds too few messages is found with the messages: it is N/A, not wrong usage.

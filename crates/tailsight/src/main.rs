@@ -8,6 +8,7 @@ mod cli_agent;
 mod cli_fix;
 mod cli_ideal;
 mod cli_load;
+mod cli_view;
 mod commands;
 mod page;
 mod pipeline;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Record(args) => commands::record::run(&args),
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::View(args) => commands::view::run(&args),
         Command::Show(args) => commands::show::run(&args),
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),

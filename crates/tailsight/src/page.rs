@@ -32,7 +32,7 @@ pub struct Diagnosed<'a> {
 }
 
 /// Call stacks with ns of a mean message: of the focus, of the reference.
-type Stacks = Vec<(Vec<String>, [f64; 2])>;
+pub type Stacks = Vec<(Vec<String>, [f64; 2])>;
 
 impl Diagnosed<'_> {
     /// The page as a file, with its timelines.
@@ -41,6 +41,11 @@ impl Diagnosed<'_> {
         let paths = self.paths(&ids);
         let stacks = self.stacks();
         self.with_input(&paths, &stacks, html::report)
+    }
+
+    /// Calls `f` with what the page as a file is made of.
+    pub fn with_chosen<T>(&self, f: impl FnOnce(&Input) -> T) -> T {
+        self.with_input(&self.paths(&self.chosen()), &[], f)
     }
 
     /// The page as it is served: timelines are asked for one by one.
@@ -116,8 +121,8 @@ impl Diagnosed<'_> {
         out
     }
 
-    /// None where the run has no samples, or no cohorts.
-    fn stacks(&self) -> Stacks {
+    /// The call stacks of the focus and of the reference; none where the run has no samples, or no cohorts.
+    pub fn stacks(&self) -> Stacks {
         let (run, lifetimes) = (&self.opened.run, &self.opened.analysis.lifetimes);
         let Some(sampling) = run.meta.sampling.as_ref().filter(|_| !run.samples.is_empty()) else { return vec![] };
         let ranked = ranked(&lifetimes.messages, self.diagnosis.leg);

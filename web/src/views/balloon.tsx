@@ -7,7 +7,7 @@ import { NO_CAUSE, NOT_IN_FOCUS } from "../data";
 import { Chart, crisp, halo, hideTip, line, linearTicks, logTicks, say, showTip, type Plot } from "../chart";
 import { Section, Swatch, Switch } from "../parts";
 import { open, rankOf, useStore, type State, type Store } from "../store";
-import { drawShape, ink } from "../theme";
+import { channels, drawShape, ink } from "../theme";
 import { count, duration, plural, tick } from "../units";
 
 const PAD = { left: 62, right: 94, top: 22, bottom: 40 };
@@ -65,7 +65,7 @@ export function Balloon({ store }: { store: Store }) {
       if (state.x === "time" || t === Math.round(t)) g.fillText(state.x === "time" ? (t ? tick(t) : "0") : count(t), x, bottom + 7);
     }
     g.fillText(state.x === "time" ? "since the recording began" : "message, in order of arrival", (PAD.left + right) / 2, bottom + 24);
-    points(g, p, v, logs.current!, store);
+    points(g, v, logs.current!, store);
     // Percentile lines, so that the eye sees where the focus begins; labels that would collide are left out.
     g.textAlign = "left"; g.textBaseline = "middle";
     let lastY = Infinity;
@@ -229,7 +229,7 @@ export function about(store: Store, i: number): [string, string[]] {
 }
 
 /** The messages that are no balloons, counted into pixels. */
-function points(g: CanvasRenderingContext2D, p: Plot, v: View, logs: Float32Array, store: Store): void {
+function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store: Store): void {
   const d = store.data, ratio = window.devicePixelRatio || 1, { state } = v;
   const w = Math.max(1, Math.round((v.plotWidth + 12) * ratio)), h = Math.max(1, Math.round(v.plotHeight * ratio));
   const [a, b] = state.zoom ?? [0, d.n - 1], first = Math.max(0, a), last = Math.min(d.n - 1, b), shown = last - first;
@@ -249,7 +249,7 @@ function points(g: CanvasRenderingContext2D, p: Plot, v: View, logs: Float32Arra
       if (counts[at]! < 255) counts[at]!++;
     }
   }
-  const [red, green, blue, alpha] = rgba(ink("dot"));
+  const [red, green, blue, alpha] = channels(ink("dot"));
   const shades = Uint32Array.from({ length: 256 }, (_, k) => k === 0 ? 0 : ((Math.round(255 * (1 - (1 - alpha) ** k)) << 24) | (blue << 16) | (green << 8) | red) >>> 0);
   for (let k = 0; k < counts.length; k++) if (counts[k]) pixels[k] = shades[counts[k]!]!;
   const layer = document.createElement("canvas");
@@ -258,10 +258,4 @@ function points(g: CanvasRenderingContext2D, p: Plot, v: View, logs: Float32Arra
   g.save(); g.setTransform(1, 0, 0, 1, 0, 0);
   g.drawImage(layer, Math.round(PAD.left * ratio), Math.round(PAD.top * ratio));
   g.restore();
-  void p;
-}
-
-function rgba(text: string): [number, number, number, number] {
-  const n = text.match(/[\d.]+/g)?.map(Number) ?? [70, 84, 99, 0.38];
-  return [n[0]!, n[1]!, n[2]!, n[3] ?? 1];
 }

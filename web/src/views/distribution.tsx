@@ -20,8 +20,8 @@ export function Distribution({ store }: { store: Store }) {
   return <Section id="distribution" title="Distribution" lede={"Of all messages that have a leg or a stage complete; the slowest hundred one by one. Press a name to leave its curve out; drag across the tail to choose the messages of these latencies in every view." + (state.range ? " Chosen: " + duration(state.range[0]) + " to " + duration(state.range[1]) + ", " + count(chosen) + " messages." : "")}
     aside={<Switch label="Curves" value={kind} options={[["leg", "Legs"], ["stage", "Stages"]]} choose={setKind} />}>
     <div class="pair">
-      <figure><figcaption>Share of messages no slower than…</figcaption><Curves key={"cdf" + kind} store={store} lines={lines} tail={false} label={"Cumulative distribution of the latency of each " + kind + "; median of the " + d.leg + " leg " + duration(d.latency_ns["p50"] ?? 0)} /></figure>
-      <figure><figcaption>Share of messages slower than… (the tail, log scale)</figcaption><Curves key={"ccdf" + kind} store={store} lines={lines} tail label={"Complementary distribution of the latency of each " + kind + " on two log axes; slowest of the " + d.leg + " leg " + duration(d.latency_ns["max"] ?? 0)} /></figure>
+      <figure><figcaption>Share of messages faster than…</figcaption><Curves key={"cdf" + kind} store={store} lines={lines} tail={false} label={"Cumulative distribution of the latency of each " + kind + "; median of the " + d.leg + " leg " + duration(d.latency_ns["p50"] ?? 0)} /></figure>
+      <figure><figcaption>Share of messages as slow or slower (the tail, log scale)</figcaption><Curves key={"ccdf" + kind} store={store} lines={lines} tail label={"Complementary distribution of the latency of each " + kind + " on two log axes; slowest of the " + d.leg + " leg " + duration(d.latency_ns["max"] ?? 0)} /></figure>
     </div>
   </Section>;
 }
@@ -89,7 +89,7 @@ function options(store: Store, lines: Line[], tail: boolean, width: number): uPl
     ],
     series: [
       { label: "latency", value: (_, v) => (v === null || v === undefined ? "–" : duration(v)) },
-      ...lines.map((l): uPlot.Series => ({ label: l.name, show: l.show, stroke: ink(l.color), width: l.width, dash: l.dash, spanGaps: true, points: { show: Boolean(l.dots), size: 7 }, paths: l.dots ? () => null : uPlot.paths.stepped!({ align: 1 }), value: (_, v) => (v === null || v === undefined ? "–" : percent(v)) })),
+      ...lines.map((l): uPlot.Series => ({ label: l.name, show: l.show, stroke: ink(l.color), width: l.width, dash: l.dash, spanGaps: true, points: { show: Boolean(l.dots), size: 7 }, paths: l.dots ? () => null : uPlot.paths.stepped!({ align: -1 }), value: (_, v) => (v === null || v === undefined ? "–" : percent(v)) })),
     ],
     hooks: {
       drawClear: [(u) => {

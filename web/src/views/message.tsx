@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { timelineOf } from "../data";
 import { Section, Swatch } from "../parts";
 import { open, rankOf, useStore, type Store } from "../store";
-import { build, type Built } from "../timeline";
+import { build, type Built, type MessageRow } from "../timeline";
 import type { Timeline } from "../types";
 import { count, duration, more, plural } from "../units";
 import { about } from "./balloon";
@@ -77,7 +77,7 @@ function Whole({ store, of, built }: { store: Store; of: Timeline; built: Built 
   const legs = of.marks.flatMap(([name, at], i) => (i === 0 ? [stageName(name)] : [" → ", <button type="button" title={"Zoom to " + stageName(of.marks[i - 1]![0]) + " → " + stageName(name)} onClick={() => setZoom([of.marks[i - 1]![1], Math.max(at, of.marks[i - 1]![1] + 20)])}>{"+" + duration(at - of.marks[i - 1]![1])}</button>, " " + stageName(name)]));
   return <div class="timeline">
     <p class="meta">{meta}<br />{legs}{shown[0] > 0 || shown[1] < of.length ? <> <button type="button" class="link" onClick={() => setZoom([0, of.length])}>Show all</button></> : null}</p>
-    {of.ahead_ids.length ? <p class="meta">Ahead of it, the last first: {of.ahead_ids.map((id) => <button type="button" onClick={() => open(store, id)}>{count(id) + " "}</button>)}</p> : null}
+    {of.ahead_ids.length ? <p class="meta">Ahead of it, the last first: {of.ahead_ids.map((id, i) => <>{i ? " · " : ""}<button type="button" onClick={() => open(store, id)}>{count(id)}</button></>)}</p> : null}
     <Legend store={store} built={built} />
     <Lanes key={of.id} store={store} of={of} built={built} zoom={shown} setZoom={setZoom} />
     <p class="hint">Drag across the timeline to zoom in; after a click the wheel zooms too. Double-click or 0 shows it all. Keys: + and − zoom, ← → move, n and p step through the boxes. Ticks under a lane are samples of the clock, with their call stacks.</p>
@@ -96,14 +96,20 @@ function Legend({ store, built }: { store: Store; built: Built }) {
 /** The parts of the message: they sum to its latency. */
 function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }) {
   const { page } = store.data, sum = built.rows.reduce((a, r) => a + r.ns, 0), top = Math.max(1, ...built.rows.map((r) => Math.max(r.ns, r.reference)));
+  // Rows of less than a hundredth, here and usually, are one row until they are asked for.
+  const [all, setAll] = useState(false), least = 0.01 * of.length;
+  const isSmall = (r: MessageRow) => r.ns < least && r.reference < Math.max(least, 0.01 * page.reference_ns);
+  const small = built.rows.filter(isSmall), add = (f: (r: MessageRow) => number) => small.reduce((a, r) => a + f(r), 0);
+  const folds = small.length > 2;
   const bar = (ns: number, color: string) => <i style={{ width: (ns / top) * 100 + "%", background: color }} />;
   return <div class="scroll"><table class="causes rows" id="message-rows">
     <thead><tr><th>Where its time went</th><th>This message, a reference message</th><th class="num">It has</th><th class="num">Usual</th><th class="num">More</th><th>Counts to</th></tr></thead>
-    <tbody>{built.rows.filter((r) => r.ns > 0 || r.reference >= 1).map((r) => <tr class={r.more < 0 ? "less" : ""} data-ns={r.ns} data-usual={r.reference}>
+    <tbody>{built.rows.filter((r) => !folds || all || !isSmall(r)).map((r) => <tr class={r.more < 0 ? "less" : ""} data-ns={r.ns} data-usual={r.reference}>
       <td class="what"><b>{r.key.title || r.key.name}</b><small>{r.key.category + " on the " + page.roles[r.key.role] + ", " + r.key.leg + " leg"}</small></td>
       <td class="twobars" aria-hidden="true">{bar(r.ns, store.looks.css(r.cause))}{bar(r.reference, "var(--own)")}</td>
       <td class="num">{duration(r.ns)}</td><td class="num">{duration(r.reference)}</td><td class="num">{more(r.more)}</td>
       <td>{r.cause !== null ? <><Swatch looks={store.looks} cause={r.cause} /> {store.looks.name(r.cause)}</> : ""}</td></tr>)}
+      {folds ? <tr class="less"><td><button type="button" class="link" aria-expanded={all ? "true" : "false"} onClick={() => setAll(!all)}>{(all ? "Hide " : "Show ") + small.length + " smaller rows"}</button></td><td /><td class="num">{duration(add((r) => r.ns))}</td><td class="num">{duration(add((r) => r.reference))}</td><td class="num">{more(add((r) => r.more))}</td><td /></tr> : null}
       <tr class="sum"><td><b>Sum</b></td><td /><td class="num" id="message-sum" data-ns={sum}><b>{duration(sum)}</b>{sum === of.length ? "" : " of " + duration(of.length)}</td><td class="num">{duration(page.reference_ns)}</td><td class="num">{more(sum - page.reference_ns)}</td><td /></tr>
     </tbody></table></div>;
 }

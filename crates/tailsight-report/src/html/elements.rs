@@ -34,7 +34,7 @@ impl Element {
 }
 
 /// The bytes as gzip.
-pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = GzEncoder::new(Vec::with_capacity(bytes.len() / 4 + 64), Compression::new(5));
     out.write_all(bytes).and_then(|()| out.finish()).expect("writing to memory does not fail")
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::{CategoryTable, Diagnosis};
 use tailsight_lifetime::{Context, Flow, Frame, Leg, Lifetimes, Message, Owner, OwnerId, Part, PathSpan, Role};
 use tailsight_report::html::Input;
 use tailsight_trace::meta::{Cpu, Hook, Host, Overhead, RunMeta, State, Target};
@@ -73,6 +73,10 @@ impl Synthetic {
             diagnosis: &self.diagnosis,
             paths: &self.paths,
             cause_of: &cause_of,
+            categories: &CategoryTable::default(),
+            samples: None,
+            stacks: &[],
+            against: None,
         })
     }
 }

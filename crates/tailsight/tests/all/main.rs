@@ -4,6 +4,7 @@
 
 mod agents_live;
 mod bad_input;
+mod exports;
 mod fixes_live;
 mod functions_live;
 mod gates_live;
@@ -18,4 +19,5 @@ mod outputs;
 mod sent_live;
 mod support;
 mod torture;
+mod view_pages;
 mod waits_live;

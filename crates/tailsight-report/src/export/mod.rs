@@ -1,0 +1,8 @@
+//! A diagnosed run for other tools: Perfetto's traces, pprof's profiles, and the causes as CSV.
+//!
+//! In: what the page is made of ([`crate::html::Input`]). Out: bytes. Like the page, traces hold the messages whose paths they are
+//! given. Names of tasks are data in all of them.
+
+pub mod csv;
+pub mod perfetto;
+pub mod pprof;
