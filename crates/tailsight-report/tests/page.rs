@@ -42,8 +42,13 @@ fn unpacked(page: &str, name: &str) -> Vec<u8> {
     out
 }
 
+/// What the page is made of, as JSON.
+pub fn text(page: &str) -> String {
+    String::from_utf8(unpacked(page, "page")).expect("UTF-8")
+}
+
 pub fn data(page: &str) -> Value {
-    serde_json::from_slice(&unpacked(page, "page")).expect("whole JSON up to the end of its element")
+    serde_json::from_str(&text(page)).expect("whole JSON up to the end of its element")
 }
 
 fn latencies(page: &str) -> Vec<Option<u64>> {

@@ -15,6 +15,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Write results and messages in ASCII: bars of #, names with other characters as ?
+    #[arg(long, global = true)]
+    pub ascii: bool,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 measured but not enough evidence (N/A).\n\

@@ -34,6 +34,7 @@ pub enum Verdict {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    terminal::only_ascii(cli.ascii);
     let result = match cli.command {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
