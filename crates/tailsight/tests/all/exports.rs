@@ -63,8 +63,8 @@ fn of<'a>(fields: &[(u64, u64, &'a [u8])], number: u64) -> Option<(u64, &'a [u8]
 /// .track_descriptor 60, TrackDescriptor.uuid 1, .name 2, TrackEvent.type 9, .track_uuid 11, .name 23, .flow_ids 47.
 #[test]
 fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
-    let trace = exported("memcached-tcp", "perfetto", "trace.pftrace");
-    let diagnosis = json(&run(&["diagnose", &golden("memcached-tcp"), "--json"]));
+    let trace = exported("memcached-requests", "perfetto", "trace.pftrace");
+    let diagnosis = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
     let slowest = &diagnosis["slowest"][0];
     let name = format!("message {}", slowest["id"]);
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
@@ -116,8 +116,8 @@ fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
 
 #[test]
 fn the_causes_as_csv_are_those_of_the_json() {
-    let text = String::from_utf8(exported("memcached-tcp", "csv", "causes.csv")).expect("UTF-8");
-    let diagnosis = json(&run(&["diagnose", &golden("memcached-tcp"), "--json"]));
+    let text = String::from_utf8(exported("memcached-requests", "csv", "causes.csv")).expect("UTF-8");
+    let diagnosis = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
     let rows = cells(&text);
     let column = |name: &str| rows[0].iter().position(|c| c == name).expect("a column");
     let causes = diagnosis["causes"].as_array().expect("causes");

@@ -57,11 +57,24 @@ fn a_report_in_chromium_has_every_view_with_the_numbers_of_the_json() {
     if let Some(reason) = lacks("chromium") {
         return tailsight_testing::skip(reason);
     }
-    for of in ["memcached-requests", "nginx-2-workers"] {
+    for of in ["memcached-requests", "redis-requests"] {
         let dir = tempfile::tempdir().expect("a folder");
         let (page, facts) = report(dir.path(), of);
         node("page.mjs", &[&page, &facts]);
     }
+}
+
+/// Too few messages for causes: the page has what there is.
+#[test]
+fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("report.html").display().to_string();
+    let made = run(&["report", &golden("memcached-tcp"), "-o", &page]);
+    assert_eq!(made.status.code(), Some(3), "{}", shown(&made));
+    node("few.mjs", &[&page]);
 }
 
 #[test]
