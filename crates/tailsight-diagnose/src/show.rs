@@ -136,12 +136,7 @@ impl Usual {
         Usual::of(lifetimes, classification, diagnosis.leg, reference(&ranked, diagnosis))
     }
 
-    fn of(
-        lifetimes: &Lifetimes,
-        classification: &Classification<'_>,
-        leg: Leg,
-        cohort: &[(u64, u32)],
-    ) -> Usual {
+    fn of(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: Leg, cohort: &[(u64, u32)]) -> Usual {
         let sum: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
         let n = cohort.len().max(1) as u64;
         let mut rows = typical::sums(lifetimes, classification, leg, cohort, sum);

@@ -88,7 +88,16 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn it_loads_nothing() {
     let text = page(&synthetic::run(2_000));
-    for load in ["src=\"", "@import", "url(", "import(", "XMLHttpRequest", "WebSocket", "<link rel=\"stylesheet", "modulepreload\""] {
+    for load in [
+        "src=\"",
+        "@import",
+        "url(",
+        "import(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "<link rel=\"stylesheet",
+        "modulepreload\"",
+    ] {
         assert!(!text.contains(load), "the page contains {load}");
     }
     // The page that is served may ask its server; a file may ask nobody.
@@ -262,8 +271,10 @@ fn the_spans_of_a_timeline_sum_to_the_latency_and_refer_to_what_is_there() {
         for (span, on_path) in spans.chunks(4).zip(path) {
             let slot = &bundle["slots"][span[2] as usize];
             let owner = &run.lifetimes.owners[on_path.owner as usize];
-            let names: Vec<&str> =
-                list(&bundle["owners"][number(&slot["owner"]) as usize]["names"]).iter().filter_map(Value::as_str).collect();
+            let names: Vec<&str> = list(&bundle["owners"][number(&slot["owner"]) as usize]["names"])
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
             assert_eq!(names.join("/"), owner.path(&run.lifetimes.symbols));
             assert!(bundle["keys"][number(&slot["key"]) as usize]["category"].is_string());
             assert_eq!(span[1], on_path.cpu.map_or(-1, i64::from));

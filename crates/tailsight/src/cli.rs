@@ -249,19 +249,22 @@ pub struct Show {
 
 /// `export`.
 #[derive(Debug, Args)]
-#[command(after_help = "Formats:\n  parquet      messages.parquet and lifetimes.parquet: tables of all messages (docs/lifetimes.md)\n  \
+#[command(
+    after_help = "Formats:\n  parquet      messages.parquet and lifetimes.parquet: tables of all messages (docs/lifetimes.md)\n  \
 collapsed    focus.collapsed and reference.collapsed: call stacks with ns of a mean message, for flame graphs and speedscope\n  \
 pprof        stacks.pb.gz: the same for pprof, with a value of the focus and one of the reference\n  \
+firefox-profiler  profile.json: the samples of the server's threads, messages as markers, for profiler.firefox.com\n  \
 perfetto     trace.pftrace: the slow messages, a thousand others, cores and threads, for ui.perfetto.dev\n  \
 csv          causes.csv: the causes of the diagnosis\n\n\
 Examples:\n  tailsight export tailsight-run\n  tailsight export tailsight-run --format perfetto --focus p99.9..p100\n  \
-duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"")]
+duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\""
+)]
 pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The format
-    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "perfetto", "csv"], default_value = "parquet")]
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]

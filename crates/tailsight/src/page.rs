@@ -133,6 +133,8 @@ impl Diagnosed<'_> {
         let ids = [thin(&cohorts.focus.ids), thin(&cohorts.reference.ids)];
         let paths = self.opened.analysis.to_paths();
         let path = |id| paths.of(id, self.diagnosis.leg);
-        functions::by_stack(lifetimes, &run.samples, [&ids[0], &ids[1]], sampling.period_ns, &path).into_iter().collect()
+        functions::by_stack(lifetimes, &run.samples, [&ids[0], &ids[1]], sampling.period_ns, &path)
+            .into_iter()
+            .collect()
     }
 }

@@ -95,12 +95,13 @@ function options(store: Store, lines: Line[], tail: boolean, width: number): uPl
       drawClear: [(u) => {
         const g = u.ctx, at = (q: number) => d.sorted[Math.min(d.sorted.length - 1, Math.max(0, Math.ceil(q * d.sorted.length) - 1))]!;
         for (const [slice, color, name] of [[diagnosis.reference, ink("own"), "reference"], [diagnosis.focus, ink("c0"), "focus"]] as const) {
-          if (!d.sorted.length || !slice.messages) continue;
+          // The reference of a comparison is in the other run.
+          if (!d.sorted.length || !slice.messages || (diagnosis.against && name === "reference")) continue;
           const a = u.valToPos(Math.max(1, at(slice.from)), "x", true), b = Math.max(u.valToPos(Math.max(1, at(slice.to)), "x", true), a + 2);
           g.save(); g.globalAlpha = 0.16; g.fillStyle = color; g.fillRect(a, u.bbox.top, b - a, u.bbox.height); g.globalAlpha = 1;
           g.fillStyle = soft; g.font = 12 * devicePixelRatio + "px system-ui, sans-serif"; g.textBaseline = "top"; g.textAlign = "left";
-          const wide = g.measureText(name).width + 8 < b - a;
-          if (wide || name === "reference") g.fillText(name, (wide ? a : b) + 4, u.bbox.top + u.bbox.height - 17 * devicePixelRatio);
+          const text = g.measureText(name).width, wide = text + 8 < b - a, room = b + text + 8 < u.bbox.left + u.bbox.width;
+          if (wide || name === "reference") g.fillText(name, wide ? a + 4 : room ? b + 4 : a - text - 4, u.bbox.top + u.bbox.height - 17 * devicePixelRatio);
           g.restore();
         }
       }],

@@ -8,8 +8,24 @@ use tailsight_lifetime::Role;
 
 /// The names of the columns.
 const COLUMNS: [&str; 18] = [
-    "rank", "category", "name", "title", "core", "leg", "share", "deviation_ns", "ci95_low_ns", "ci95_high_ns",
-    "focus_mean_ns", "reference_mean_ns", "messages", "focus_messages", "example", "fix", "explanation", "run",
+    "rank",
+    "category",
+    "name",
+    "title",
+    "core",
+    "leg",
+    "share",
+    "deviation_ns",
+    "ci95_low_ns",
+    "ci95_high_ns",
+    "focus_mean_ns",
+    "reference_mean_ns",
+    "messages",
+    "focus_messages",
+    "example",
+    "fix",
+    "explanation",
+    "run",
 ];
 
 /// The causes of a diagnosis.

@@ -103,10 +103,8 @@ mod tests {
 
     #[test]
     fn stacks_are_innermost_first_and_functions_are_there_once() {
-        let stacks = [
-            (vec!["main".to_owned(), "work".to_owned()], [1500.4, 20.0]),
-            (vec!["main".to_owned()], [0.0, 7.0]),
-        ];
+        let stacks =
+            [(vec!["main".to_owned(), "work".to_owned()], [1500.4, 20.0]), (vec!["main".to_owned()], [0.0, 7.0])];
         let mut bytes = Vec::new();
         flate2::read::GzDecoder::new(&profile(&stacks, 9, 5)[..]).read_to_end(&mut bytes).expect("gzip");
         let p = Profile::decode(&bytes[..]).expect("a profile");

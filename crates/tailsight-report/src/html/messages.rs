@@ -86,8 +86,7 @@ pub(super) fn columns(input: &Input) -> (Columns, Vec<Element>) {
     threads.sort_unstable();
     threads.dedup();
     let number = |tid: u32| threads.binary_search(&tid).unwrap_or(0) as u32;
-    let thread_type =
-        index("thread", threads.len(), lifetimes.messages.iter().map(|m| number(m.tid)), &mut out);
+    let thread_type = index("thread", threads.len(), lifetimes.messages.iter().map(|m| number(m.tid)), &mut out);
     let classes: Vec<String> = match lifetimes.framing {
         Some(_) => lifetimes.classes.iter().map(|c| c.name.clone()).collect(),
         None => vec![],
@@ -117,7 +116,10 @@ pub(super) fn columns(input: &Input) -> (Columns, Vec<Element>) {
 
 fn latency(latencies: &[Option<u64>], out: &mut Vec<Element>) -> &'static str {
     if latencies.iter().flatten().any(|&ns| ns >= u64::from(MISSING)) {
-        out.push(Element::column("latency", latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())));
+        out.push(Element::column(
+            "latency",
+            latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes()),
+        ));
         return "f64";
     }
     out.push(Element::column("latency", latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())));
@@ -130,10 +132,8 @@ fn arrival(input: &Input, out: &mut Vec<Element>) -> &'static str {
     let start = input.meta.start_ns;
     let at: Vec<u64> = input.lifetimes.messages.iter().map(|m| m.driver_ns.saturating_sub(start)).collect();
     let mut before = 0;
-    let steps: Option<Vec<u32>> = at
-        .iter()
-        .map(|&ns| u32::try_from(ns.checked_sub(std::mem::replace(&mut before, ns))?).ok())
-        .collect();
+    let steps: Option<Vec<u32>> =
+        at.iter().map(|&ns| u32::try_from(ns.checked_sub(std::mem::replace(&mut before, ns))?).ok()).collect();
     match steps {
         Some(steps) => {
             out.push(Element::column("arrival", steps.iter().map(|ns| ns.to_le_bytes())));

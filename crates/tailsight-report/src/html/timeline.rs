@@ -123,13 +123,23 @@ impl<'a> Timelines<'a> {
 
     /// What a reference message has on average, by row.
     pub(super) fn reference(&self) -> Vec<RowKey> {
-        self.usual.rows.iter().map(|((leg, category, name, role), (_, subject))| {
-            let row = TypicalRow {
-                category: *category, name: name.clone(), subject: Some(subject.clone()), role: *role, leg: *leg,
-                mean_ns: 0, share: 0.0, advice: vec![],
-            };
-            self.key(row)
-        }).collect()
+        self.usual
+            .rows
+            .iter()
+            .map(|((leg, category, name, role), (_, subject))| {
+                let row = TypicalRow {
+                    category: *category,
+                    name: name.clone(),
+                    subject: Some(subject.clone()),
+                    role: *role,
+                    leg: *leg,
+                    mean_ns: 0,
+                    share: 0.0,
+                    advice: vec![],
+                };
+                self.key(row)
+            })
+            .collect()
     }
 
     /// Mean latency of the reference messages, ns.
@@ -214,14 +224,19 @@ impl Maker<'_> {
         if let Some(&slot) = self.ids.slots.get(&known) {
             return slot;
         }
-        let ((leg_of, category, name, role), subject) =
-            row_of(&self.of.classification, segment, span.role, span.owner);
+        let ((leg_of, category, name, role), subject) = row_of(&self.of.classification, segment, span.role, span.owner);
         let key = match self.ids.keys.get(&(leg_of, category, name.clone(), role)) {
             Some(&key) => key,
             None => {
                 let row = TypicalRow {
-                    category, name: name.clone(), subject: Some(subject), role, leg: leg_of,
-                    mean_ns: 0, share: 0.0, advice: vec![],
+                    category,
+                    name: name.clone(),
+                    subject: Some(subject),
+                    role,
+                    leg: leg_of,
+                    mean_ns: 0,
+                    share: 0.0,
+                    advice: vec![],
                 };
                 self.out.keys.push(self.of.key(row));
                 self.ids.keys.insert((leg_of, category, name, role), self.out.keys.len() - 1);
@@ -255,7 +270,8 @@ impl Maker<'_> {
         if let Some(&known) = self.ids.stacks.get(&number) {
             return known;
         }
-        let names: Vec<String> = self.of.input.samples.into_iter().flat_map(|s| s.stack(number).rev()).map(FrameRow::name).collect();
+        let names: Vec<String> =
+            self.of.input.samples.into_iter().flat_map(|s| s.stack(number).rev()).map(FrameRow::name).collect();
         let frames = names.into_iter().map(|name| {
             let next = self.out.frames.len();
             *self.ids.frames.entry(name.clone()).or_insert_with(|| {

@@ -353,7 +353,9 @@ fn finish(
     let mut chosen = vec![slowest, median];
     if others > 0 {
         let ids = focus.iter().rev().chain(order.iter().step_by((n / others).max(1)));
-        chosen.extend(ids.copied().filter(|id| ![slowest, median].contains(id)).collect::<std::collections::BTreeSet<_>>());
+        chosen.extend(
+            ids.copied().filter(|id| ![slowest, median].contains(id)).collect::<std::collections::BTreeSet<_>>(),
+        );
     }
     let paths = chosen.into_iter().map(pick).collect();
     Synthetic { meta: meta(length), paths, lifetimes, diagnosis, causes }

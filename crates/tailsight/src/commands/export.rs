@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{Options, functions};
-use tailsight_report::export::{csv, perfetto, pprof};
+use tailsight_report::export::{csv, firefox, perfetto, pprof};
 
 use super::diagnose::not_available_or;
 use crate::cli::Export;
@@ -45,6 +45,10 @@ fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> an
             has_samples(opened)?;
             let profile = pprof::profile(&of.stacks(), meta.started_unix_ns, meta.end_ns.saturating_sub(meta.start_ns));
             write(&dir.join("stacks.pb.gz"), &profile)?;
+        }
+        "firefox-profiler" => {
+            has_samples(opened)?;
+            write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))?;
         }
         _ => {
             let threads = threads(opened);

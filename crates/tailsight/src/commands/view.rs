@@ -48,7 +48,10 @@ pub fn run(args: &View) -> anyhow::Result<Verdict> {
         match viewer.answer(&args.question, &asked, waiting.take(), &mut said)? {
             Turn::Stopped => return Ok(Verdict::Done),
             Turn::NotAvailable(verdict) => return Ok(verdict),
-            Turn::Other(request, question) => (asked, waiting) = (question, Some(request)),
+            Turn::Other(other) => {
+                let (request, question) = *other;
+                (asked, waiting) = (question, Some(request));
+            }
         }
     }
 }
@@ -87,7 +90,7 @@ enum Turn {
     Stopped,
     NotAvailable(Verdict),
     /// A request asks something else.
-    Other(Request, Asked),
+    Other(Box<(Request, Asked)>),
 }
 
 struct Viewer {
@@ -151,7 +154,7 @@ impl Viewer {
                 };
                 match self.door.enter(&request, &usual) {
                     Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
-                    Ok((_, other)) if other != *asked => return Ok(Turn::Other(request, other)),
+                    Ok((_, other)) if other != *asked => return Ok(Turn::Other(Box::new((request, other)))),
                     Ok((Path::Page, _)) => reply(request, 200, "text/html", page.clone().into_bytes()),
                     Ok((Path::Message(id), _)) => message(request, id, &one, &self.opened),
                 }
@@ -164,7 +167,7 @@ impl Viewer {
         while let Some(request) = self.wait()? {
             match self.door.enter(&request, usual) {
                 Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
-                Ok((_, asked)) => return Ok(Turn::Other(request, asked)),
+                Ok((_, asked)) => return Ok(Turn::Other(Box::new((request, asked)))),
             }
         }
         Ok(Turn::Stopped)
@@ -181,12 +184,7 @@ impl Viewer {
     }
 }
 
-fn message(
-    request: Request,
-    id: u32,
-    one: &dyn Fn(u32) -> Bundle,
-    opened: &Opened,
-) {
+fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, opened: &Opened) {
     if opened.analysis.lifetimes.messages.get(id as usize).is_none() {
         let n = opened.analysis.lifetimes.messages.len();
         return reply(request, 404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
@@ -218,7 +216,11 @@ impl Door {
     /// What a request asks for, or the status and the words with which it is refused.
     fn enter(&self, request: &Request, usual: &Asked) -> Result<(Path, Asked), (u16, String)> {
         let header = |name: &str| {
-            request.headers().iter().find(|h| h.field.as_str().as_str().eq_ignore_ascii_case(name)).map(|h| h.value.as_str())
+            request
+                .headers()
+                .iter()
+                .find(|h| h.field.as_str().as_str().eq_ignore_ascii_case(name))
+                .map(|h| h.value.as_str())
         };
         let get = matches!(request.method(), Method::Get | Method::Head);
         self.judge(get, header("host"), request.url(), usual)
@@ -299,7 +301,9 @@ mod tests {
         for url in ["/", "/ab12", "/ab13/", "/ab1/", "/ab122/", "//ab12/", "/AB12/", "/message/5"] {
             assert_eq!(status(true, here, url), Err(403), "{url}");
         }
-        for host in [None, Some("evil.example"), Some("evil.example:7"), Some("127.0.0.1"), Some("127.0.0.1:8"), Some("")] {
+        for host in
+            [None, Some("evil.example"), Some("evil.example:7"), Some("127.0.0.1"), Some("127.0.0.1:8"), Some("")]
+        {
             assert_eq!(status(true, host, "/ab12/"), Err(403), "{host:?}");
         }
         assert_eq!(status(false, here, "/ab12/"), Err(405));

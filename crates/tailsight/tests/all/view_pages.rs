@@ -165,7 +165,10 @@ fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message()
         for (span, expected) in spans.chunks(4).zip(shown["spans"].as_array().expect("spans")) {
             let slot = &bundle["slots"][span[2].as_u64().expect("a place") as usize];
             let key = &bundle["keys"][slot["key"].as_u64().expect("a place") as usize];
-            assert_eq!((&span[0], &key["category"], &key["name"]), (&expected["ns"], &expected["category"], &expected["name"]));
+            assert_eq!(
+                (&span[0], &key["category"], &key["name"]),
+                (&expected["ns"], &expected["category"], &expected["name"])
+            );
         }
     }
 }
@@ -185,10 +188,11 @@ fn the_server_in_chromium_opens_any_message_and_asks_again() {
 /// The committed page is what web/ builds: whoever changes one without the other is told.
 #[test]
 fn the_committed_page_is_built_from_its_source() {
-    let lacking = tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("npm")).or_else(|| {
-        let there = web().join("node_modules/vite").is_dir();
-        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
-    });
+    let lacking =
+        tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("npm")).or_else(|| {
+            let there = web().join("node_modules/vite").is_dir();
+            (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
+        });
     if let Some(reason) = lacking {
         return tailsight_testing::skip(reason);
     }
