@@ -16,6 +16,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Write results and messages in ASCII: bars of #, names with other characters as ?
+    #[arg(long, global = true)]
+    pub ascii: bool,
 }
 
 /// The commands.
@@ -31,6 +34,8 @@ pub enum Command {
     Diagnose(Diagnose),
     /// Write a run's report as one HTML file
     Report(Report),
+    /// Show a run in the browser: the report's page with every message, from a server on this host only
+    View(crate::cli_view::View),
     /// One message: its timeline, and what of it is more than usual
     Show(Show),
     /// List a run's fixes, make one when told to, put everything back
@@ -153,7 +158,7 @@ pub struct Record {
 }
 
 /// What `diagnose` and `report` share.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Question {
     /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
@@ -242,13 +247,15 @@ pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: tables, or the call stacks of the slow and of the ordinary messages with ns of a mean message, a file each, for
-    /// flame graphs and speedscope
-    #[arg(long, value_parser = ["parquet", "collapsed"], default_value = "parquet")]
+    /// The format
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
 }
 
 /// `man`.

@@ -231,7 +231,8 @@ pub fn diagnose_against(
         let all = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
         check_loss(lost, all, options.focus)?;
     }
-    let path = |id| opened.analysis.path(id, options.leg);
+    let paths = opened.analysis.to_paths();
+    let path = |id| paths.of(id, options.leg);
     let name = against.map(|other| other.run.dir.display().to_string());
     let inputs = Inputs {
         path: Some(&path),
@@ -311,27 +312,6 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .and_then(|()| std::fs::rename(&beside, path));
     written.inspect_err(|_| drop(std::fs::remove_file(&beside))).with_context(fail)
-}
-
-/// The HTML page of a diagnosis.
-pub fn page(opened: &Opened, diagnosis: &Diagnosis, causes: &CauseOf) -> String {
-    let lifetimes = &opened.analysis.lifetimes;
-    let leg = diagnosis.leg;
-    let mut ranked: Vec<(u64, u32)> = lifetimes.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
-    ranked.sort_unstable();
-    let ids: Vec<u32> = match ranked.len() {
-        0 => vec![],
-        n => vec![ranked[n - 1].1, ranked[n / 2].1],
-    };
-    let paths: Vec<_> = ids.into_iter().map(|id| (id, opened.analysis.path(id, leg))).collect();
-    let cause_of = |leg, role, owner| causes.get(&(leg, role, owner)).copied();
-    tailsight_report::html::report(&tailsight_report::html::Input {
-        meta: &opened.run.meta,
-        lifetimes,
-        diagnosis,
-        paths: &paths,
-        cause_of: &cause_of,
-    })
 }
 
 #[cfg(test)]

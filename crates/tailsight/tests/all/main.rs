@@ -4,6 +4,7 @@
 
 mod agents_live;
 mod bad_input;
+mod exports;
 mod fixes_live;
 mod functions_live;
 mod gates_live;
@@ -20,4 +21,5 @@ mod reference;
 mod sent_live;
 mod support;
 mod torture;
+mod view_pages;
 mod waits_live;
