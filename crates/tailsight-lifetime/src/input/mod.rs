@@ -223,7 +223,6 @@ impl Facts {
         symbols.extend_from_slice(&run.meta.drop_reasons);
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
         names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
-        let per_hit = run.meta.traced.as_ref().and_then(|t| t.ns_per_hit);
         Facts {
             app: run.meta.target.app.clone(),
             names,
@@ -232,7 +231,7 @@ impl Facts {
             symbols,
             cpus: cpus.min(u32::from(u16::MAX)) as u16,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
-            costs: HookCosts::of(&run.meta.hooks).with_hits(per_hit),
+            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

@@ -15,6 +15,7 @@ mod lost_nothing;
 mod neighbours_live;
 mod nic_live;
 mod outputs;
+mod runtimes_live;
 mod sent_live;
 mod support;
 mod torture;
