@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check tarball book lint torture bench accuracy clock-check setup clean
+.PHONY: help demo test build release deb deb-check tarball book lint kernels torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -54,6 +54,9 @@ book: ## the pages of docs/ as a book (target/book/html), with its links checked
 
 lint: ## rustfmt --check and clippy -D warnings
 	@scripts/lint.sh
+
+kernels: ## each kernel that apt offers, in QEMU: records, follows every message, traces functions (OUT=DIR)
+	@OUT="$(OUT)" scripts/kernels.sh
 
 torture: ## what strangers send, name and leave behind, again and again (root; ten minutes at most)
 	@scripts/torture.sh

@@ -29,7 +29,7 @@ impl Attachable {
     /// # Errors
     /// [`Error::NotAllowed`] when it has no BTF.
     pub fn survey() -> Result<Attachable, Error> {
-        let places = || probes::hooks().flat_map(|(_, h)| h.programs).map(|p| p.attach);
+        let places = || probes::programs().map(|p| p.attach);
         let tracepoints: Vec<&'static str> = places()
             .filter_map(|attach| match attach {
                 Attach::TpBtf(tracepoint) => Some(tracepoint),

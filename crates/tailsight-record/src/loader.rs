@@ -40,8 +40,6 @@ pub struct Extras {
     pub functions: bool,
     /// Functions of the kernel that are traced, each with its number.
     pub kernel_functions: Vec<(usize, String)>,
-    /// Calls of a function in a second at most.
-    pub function_limit: u32,
 }
 
 /// What became of a hook.
@@ -59,6 +57,8 @@ pub struct HookState {
     pub program: Option<&'static str>,
     /// Programs to try when that one cannot be attached, best first.
     pub instead: Vec<&'static str>,
+    /// Programs that are attached with one of those, where this kernel has their place.
+    pub with: Vec<&'static str>,
     /// Why it is off.
     pub reason: Option<String>,
     /// What the results lack without it.
@@ -109,6 +109,13 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                 need: hook.need,
                 there: program.is_some(),
                 program: program.filter(|_| reason.is_none()),
+                with: hook
+                    .programs
+                    .iter()
+                    .flat_map(|p| p.with)
+                    .filter(|p| can_attach(p.attach).is_ok())
+                    .map(|p| p.name)
+                    .collect(),
                 instead: if reason.is_none() { programs.collect() } else { vec![] },
                 reason,
                 tells: hook.tells,
@@ -156,7 +163,7 @@ impl<'obj> Loaded<'obj> {
                 || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
                 || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
                 || (extras.functions && name == functions::PROGRAM)
-                || hooks.iter().any(|h| h.program.iter().chain(&h.instead).any(|p| *p == name));
+                || hooks.iter().any(|h| served_by(h).any(|p| p == name));
             program.set_autoload(on);
             for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
                 if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
@@ -184,7 +191,7 @@ impl<'obj> Loaded<'obj> {
             rodata.nic_tx_op = op;
         }
         rodata.empty_programs = u32::from(choice.empty);
-        rodata.function_limit = (extras.function_limit / 10).max(1);
+        rodata.sleep_places = u32::from(extras.samples);
         rodata.function_secret = secret();
         let numbers = [
             &mut rodata.kernel_function_0,
@@ -212,6 +219,8 @@ impl<'obj> Loaded<'obj> {
                 match attach(&skel, name) {
                     Ok(link) => {
                         links.push(link);
+                        let beside = beside(name).filter(|with| hook.with.contains(with));
+                        links.extend(beside.filter_map(|with| attach(&skel, with).ok()));
                         hook.program = Some(name);
                         break;
                     }
@@ -261,6 +270,13 @@ impl<'obj> Loaded<'obj> {
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.nic_stamps, u32::from(on)) };
+    }
+
+    /// How often a traced function may be called in a second.
+    pub fn set_function_limit(&mut self, per_second: u32) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: as in `set_recording`.
+        unsafe { std::ptr::write_volatile(&mut bss.function_limit, (per_second / 10).max(1)) };
     }
 
     /// Starts or stops recording.
@@ -313,11 +329,22 @@ impl<'obj> Loaded<'obj> {
     }
 }
 
+/// Every program that may be attached for a hook that is on.
+fn served_by(hook: &HookState) -> impl Iterator<Item = &'static str> + '_ {
+    let chosen = hook.program.iter().chain(&hook.instead).copied();
+    chosen.flat_map(|p| std::iter::once(p).chain(beside(p).filter(|with| hook.with.contains(with))))
+}
+
+/// The programs that are attached with one.
+fn beside(name: &'static str) -> impl Iterator<Item = &'static str> {
+    probes::programs().filter(move |p| p.name == name).flat_map(|p| p.with).map(|p| p.name)
+}
+
 /// Attaches a loaded program to its place.
 fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error> {
     let missing = || libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
     let program = skel.object().progs_mut().find(|p| p.name() == name).ok_or_else(missing)?;
-    let place = probes::hooks().flat_map(|(_, h)| h.programs).find(|p| p.name == name).map(|p| p.attach);
+    let place = probes::programs().find(|p| p.name == name).map(|p| p.attach);
     match place {
         Some(Attach::CgroupSend) => {
             let root = attachable::cgroup_root().map_err(|why| libbpf_rs::Error::from(std::io::Error::other(why)))?;

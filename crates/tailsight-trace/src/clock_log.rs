@@ -146,7 +146,8 @@ impl ClockLog {
         let row = self.rows.get(i.saturating_sub(1))?;
         let ns = i128::from(monotonic_ns) - i128::from(row.monotonic_s) * 1_000_000_000;
         let shifted = (ns << row.shift) - i128::from(row.monotonic_shifted_ns);
-        let ticks = shifted.div_euclid(i128::from(row.mult)) + i128::from(shifted.rem_euclid(i128::from(row.mult)) != 0);
+        let ticks =
+            shifted.div_euclid(i128::from(row.mult)) + i128::from(shifted.rem_euclid(i128::from(row.mult)) != 0);
         u64::try_from(i128::from(row.cycle_last) + ticks).ok()
     }
 
@@ -241,7 +242,8 @@ mod tests {
         assert_eq!(of.judge().missed, 5);
         let mut worst = 0;
         for tsc in (rows[0].cycle_last..rows[49].cycle_last).step_by(77_777) {
-            let (ours, real) = (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
+            let (ours, real) =
+                (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
             assert!(ours.ns.abs_diff(real.ns) <= ours.error_ns, "{ours:?} {real:?}");
             worst = worst.max(ours.error_ns);
             let inside = (rows[19].cycle_last..rows[25].cycle_last).contains(&tsc);

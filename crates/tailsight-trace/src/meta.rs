@@ -94,10 +94,10 @@ pub struct Traced {
     pub functions: Vec<TracedFunction>,
     /// Calls of one function in a second from which on it is switched off.
     pub most_per_second: u64,
-    /// What one hit (a begin or an end) takes from the thread, ns: the trap into the kernel and the program, measured after the
-    /// recording on a function of the recorder's own; absent when it could not be measured.
-    pub ns_per_hit: Option<f64>,
-    /// The program's part of that, ns, of the hits of the target while the cost was measured; absent when there was none.
+    /// What the traps of one hit (a begin or an end) take from the thread, ns, measured before the recording on a function of the
+    /// recorder's own: at an instruction that the kernel does itself, and at others. Absent when it could not be measured.
+    pub trap_ns: Option<[f64; 2]>,
+    /// What the program takes besides, ns, of the hits while the cost of the hooks was measured; absent when there was none.
     pub program_ns: Option<f64>,
     /// What could not be traced, and why.
     pub notes: Vec<String>,
@@ -119,6 +119,9 @@ pub struct TracedFunction {
     pub build_id: String,
     /// How its end is known: `instructions` (each at which it can end), `uretprobe`, `probe`, `fexit`.
     pub ends_by: String,
+    /// What a hit takes from the thread, ns: at its begin, at its end. Absent when it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ns: Option<[f64; 2]>,
     /// Calls by the target in the recording.
     pub calls: u64,
     /// When it was switched off because it was called too often, CLOCK_MONOTONIC ns; absent: never.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
-use tailsight_record::{Asked, Traces, HookChoice, SampleRate, loader};
+use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
@@ -134,9 +134,10 @@ pub struct Record {
     /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
     #[arg(long = "function", value_name = "NAME")]
     pub kernel_function: Vec<String>,
-    /// Calls of one traced function in a second from which on it is switched off
-    #[arg(long, value_name = "N", default_value_t = Traces::USUAL_PER_SECOND, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
-    pub function_limit: u32,
+    /// Calls of one traced function in a second from which on it is switched off [default: as many as take a tenth of a core, by
+    /// what a call costs on this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub function_limit: Option<u32>,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
     pub with_hook: Vec<String>,

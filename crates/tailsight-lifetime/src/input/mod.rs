@@ -228,7 +228,6 @@ impl Facts {
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
         names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
-        let per_hit = run.meta.traced.as_ref().and_then(|t| t.ns_per_hit);
         Facts {
             app: run.meta.target.app.clone(),
             names,
@@ -237,7 +236,7 @@ impl Facts {
             symbols,
             cpus,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
-            costs: HookCosts::of(&run.meta.hooks).with_hits(per_hit),
+            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             send_entry: run.meta.sends_from(),
             drop_reasons,

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;
-use tailsight_trace::event::{Kind, switch_flags};
 use tailsight_trace::event::switch_flags::PLACE_SHIFT;
+use tailsight_trace::event::{Kind, switch_flags};
 
 use crate::input::Names;
 use crate::model::{Frame, NO_SYSCALL};
@@ -57,8 +57,16 @@ pub struct Sleep {
 
 impl Sleep {
     /// A sleep of which nothing is known.
-    pub const UNKNOWN: Sleep =
-        Sleep { nr: u32::MAX, uninterruptible: false, stopped: false, io: false, stack: 0, doing: None, function: 0, place: 0 };
+    pub const UNKNOWN: Sleep = Sleep {
+        nr: u32::MAX,
+        uninterruptible: false,
+        stopped: false,
+        io: false,
+        stack: 0,
+        doing: None,
+        function: 0,
+        place: 0,
+    };
 }
 
 /// Who woke a thread.
@@ -519,6 +527,70 @@ pub fn is_interrupt_level(frame: Frame) -> bool {
 mod tests {
     use super::*;
     use tailsight_trace::tables::TaskRow;
+
+    /// The names of the traced functions that a thread is in.
+    fn functions(threads: &mut Threads, tid: u32) -> Vec<u32> {
+        let mut tree = Tree::default();
+        let node = threads.base(&mut tree, tid);
+        let symbol = |f: Frame| match f {
+            Frame::Function { symbol, .. } => symbol,
+            _ => 0,
+        };
+        let found = tree.frames(node).into_iter().map(symbol).collect();
+        threads.known(tid).base = None;
+        found
+    }
+
+    #[test]
+    fn traced_functions_nest_and_recover_from_ends_that_were_not_seen() {
+        let mut threads = Threads::new(Names::default());
+        threads.enter_function(7, 1, 0x9000, 0);
+        threads.enter_function(7, 2, 0x8000, 0);
+        threads.set_frame(7, Some(Frame::Syscall { nr: 0 }), 5);
+        assert_eq!(functions(&mut threads, 7), [1, 2, 0]);
+        threads.set_frame(7, None, 6);
+        threads.leave_function(7, 2, 0x8000, 0);
+        assert_eq!(functions(&mut threads, 7), [1]);
+        // An exception goes through 3 and 2: the next call, from further out, shows that they are over.
+        threads.enter_function(7, 2, 0x8000, 0);
+        threads.enter_function(7, 3, 0x7000, 0);
+        threads.enter_function(7, 4, 0x8800, 0);
+        assert_eq!((functions(&mut threads, 7), threads.open_ends), (vec![1, 4], (2, 1)));
+        // The outermost ends and what is in it with it.
+        threads.leave_function(7, 1, 0x9000, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        // A call of itself in place of its end is no recursion; one deeper is.
+        threads.enter_function(7, 5, 0x9000, 0);
+        threads.enter_function(7, 5, 0x9000, 0);
+        threads.enter_function(7, 5, 0x8ff0, 0);
+        assert_eq!(functions(&mut threads, 7), [5, 5]);
+        threads.leave_function(7, 5, 0x8ff0, 0);
+        assert_eq!(functions(&mut threads, 7), [5]);
+        // One that began before the recording.
+        threads.leave_function(7, 6, 0xa000, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        // Positions may wrap.
+        threads.enter_function(7, 1, 0x10, 0);
+        threads.enter_function(7, 2, 0xffff_fff0, 0);
+        assert_eq!(functions(&mut threads, 7), [1, 2]);
+    }
+
+    #[test]
+    fn a_goroutine_takes_its_functions_to_another_thread() {
+        let mut threads = Threads::new(Names::default());
+        threads.turn_to_routine(7, 1000);
+        threads.enter_function(7, 1, 0x9000, 1000);
+        // It waits: the thread turns to nobody, then to another, which is in a function at the same height of its own stack.
+        threads.turn_to_routine(7, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        threads.turn_to_routine(7, 2000);
+        threads.enter_function(7, 2, 0x9000, 2000);
+        threads.turn_to_routine(8, 1000);
+        assert_eq!((functions(&mut threads, 7), functions(&mut threads, 8)), (vec![2], vec![1]));
+        // Its stack grew and is elsewhere now.
+        threads.leave_function(8, 1, 0x5000, 1000);
+        assert_eq!((functions(&mut threads, 8), threads.open_ends), (vec![], (0, 1)));
+    }
 
     /// A server of one thread a connection: each thread's first message used to have an unknown stretch before its wake-up.
     #[test]

@@ -20,6 +20,7 @@ enum { false, true };
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -112,6 +113,9 @@ struct sock {
 	__u16 sk_protocol;
 	int sk_wmem_queued;
 	int sk_sndbuf;
+};
+struct socket {
+	struct sock *sk;
 };
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5; /* a bit field: only with BPF_CORE_READ_BITFIELD */

@@ -68,11 +68,11 @@ impl Recording<'_> {
 
     /// What is to be said of the functions that were traced.
     fn describe_traced(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
-        let Prepared { loaded, meta, tracing, .. } = &mut self.ready;
+        let Prepared { meta, tracing, .. } = &mut self.ready;
         let Some(tracing) = tracing.take() else { return };
         let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
         let program_ns = costs.iter().find(|c| c.name == functions::PROGRAM).and_then(|c| c.ns_per_run);
-        let said = tracing.finish(loaded, program_ns);
+        let said = tracing.finish(program_ns);
         meta.warnings.extend(warnings(&said, meta.start_ns));
         meta.traced = Some(said);
     }

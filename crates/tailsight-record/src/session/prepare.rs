@@ -73,7 +73,6 @@ impl<'a> Prepared<'a> {
             samples,
             functions: plan.of_files(),
             kernel_functions: plan.kernel().to_vec(),
-            function_limit: options.traces.most_per_second,
         };
         let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, extras.clone()) {
             // They are an extra: what else there is to record is recorded.
@@ -84,7 +83,7 @@ impl<'a> Prepared<'a> {
             }
             loaded => loaded?,
         };
-        let tracing = Tracing::start(&loaded, plan, options.traces.most_per_second);
+        let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
         // An earlier run in the directory goes only now, when nothing but the command itself can still fail.

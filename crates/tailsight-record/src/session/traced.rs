@@ -15,7 +15,9 @@ use tailsight_trace::meta;
 use crate::attachable;
 use crate::error::Error;
 use crate::loader::Loaded;
-use crate::probes::functions::{MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, Place, Tracer, cookie, trap_ns};
+use crate::probes::functions::{
+    MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, Place, Tracer, TrapNs, cookie, is_emulated, trap_ns,
+};
 
 /// What the user wants traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,9 @@ impl Asked {
             Some((binary, function)) if !binary.is_empty() && !function.is_empty() => {
                 Ok(Asked::Uprobe { binary: binary.into(), function: function.into() })
             }
-            _ => Err(format!("{text:?} is not BIN:FUNC: write for example memcached:process_command or /usr/bin/x:0x1234")),
+            _ => Err(format!(
+                "{text:?} is not BIN:FUNC: write for example memcached:process_command or /usr/bin/x:0x1234"
+            )),
         }
     }
 
@@ -80,23 +84,23 @@ impl std::fmt::Display for Asked {
 }
 
 /// What is traced, and how often a function may be called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
     /// As the user wrote it.
     pub asked: Vec<Asked>,
-    /// Calls of one function in a second, from which on it is switched off.
-    pub most_per_second: u32,
+    /// Calls of one function in a second from which on it is switched off; `None`: as many as take a tenth of a core.
+    pub most_per_second: Option<u32>,
 }
 
-impl Traces {
-    /// A call costs two hits of 1 to 3 us: at this limit one function takes less than a fifth of a core.
-    pub const USUAL_PER_SECOND: u32 = 50_000;
-}
+/// What a function may take of a core, unless the user says how often it may be called.
+const SHARE_OF_CORE: f64 = 0.1;
+/// Calls in a second where the cost of one could not be measured.
+const UNMEASURED_PER_SECOND: u32 = 20_000;
 
-impl Default for Traces {
-    fn default() -> Traces {
-        Traces { asked: vec![], most_per_second: Traces::USUAL_PER_SECOND }
-    }
+/// How often a function may be called in a second. Two hits a call.
+fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
+    let affordable = |trap: TrapNs| (SHARE_OF_CORE * 1e9 / (trap.emulated + trap.stepped).max(100.0)) as u32;
+    asked.unwrap_or_else(|| trap.map_or(UNMEASURED_PER_SECOND, affordable))
 }
 
 /// Everything that is to be set.
@@ -192,7 +196,9 @@ impl Plan {
                 ..meta::TracedFunction::default()
             });
             let mut place = |offset, semaphore, at_return, cookie| {
-                let place = Place { function: Some(number), file: file.into(), offset, semaphore, at_return, cookie };
+                let emulated = at_return || is_emulated(&code_at(file, offset));
+                let place =
+                    Place { function: Some(number), file: file.into(), offset, semaphore, at_return, cookie, emulated };
                 // Two names of one function.
                 if !self.places.contains(&place) {
                     self.places.push(place);
@@ -205,15 +211,24 @@ impl Plan {
                     place(end.at, 0, false, cookie::END | go | condition);
                 }),
                 EndsBy::Return => place(begins[0].0, 0, true, cookie::END | cookie::RETURNED | go),
-                EndsBy::Probe(ends) => ends.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, cookie::END)),
+                EndsBy::Probe(ends) => {
+                    ends.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, cookie::END))
+                }
             }
             begins.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, go));
         }
         if let Some([execute, schedule]) = found.go {
             for (offset, none) in [(execute, 0), (schedule, cookie::NONE)] {
                 let cookie = cookie::SWITCH | none;
-                let place =
-                    Place { function: None, file: file.into(), offset, semaphore: 0, at_return: false, cookie };
+                let place = Place {
+                    function: None,
+                    file: file.into(),
+                    offset,
+                    semaphore: 0,
+                    at_return: false,
+                    cookie,
+                    emulated: false,
+                };
                 if !self.places.contains(&place) {
                     self.places.push(place);
                 }
@@ -327,6 +342,14 @@ fn in_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
+/// The first bytes of an instruction.
+fn code_at(file: &Path, offset: u64) -> [u8; 2] {
+    use std::os::unix::fs::FileExt;
+    let mut code = [0; 2];
+    let read = File::open(file).and_then(|f| f.read_exact_at(&mut code, offset));
+    read.map_or([0; 2], |()| code)
+}
+
 /// Where Debian and Fedora put separate debug information.
 fn debug_file(build_id: &str) -> Option<String> {
     let (first, rest) = build_id.split_at_checked(2)?;
@@ -338,16 +361,23 @@ pub(crate) struct Tracing {
     tracer: Tracer,
     said: meta::Traced,
     calls: Vec<u64>,
-    of_files: bool,
+    trap: Option<TrapNs>,
+    /// Of each function, whether its begin takes one trap, and its ends.
+    emulated: Vec<[bool; 2]>,
 }
 
 impl Tracing {
     /// Sets the breakpoints. What the kernel refuses is noted; the recording goes on.
-    pub(crate) fn start(loaded: &Loaded<'_>, plan: Plan, most_per_second: u32) -> Option<Tracing> {
+    pub(crate) fn start(loaded: &mut Loaded<'_>, plan: Plan, most_per_second: Option<u32>) -> Option<Tracing> {
         if plan.is_empty() {
             return None;
         }
+        // Of functions of the kernel there is no trap.
+        let none = TrapNs { emulated: 0.0, stepped: 0.0 };
         let of_files = plan.of_files();
+        let trap = if of_files { trap_ns(loaded) } else { Some(none) };
+        let most_per_second = limit(most_per_second, trap);
+        loaded.set_function_limit(most_per_second);
         let Plan { functions, places, kernel, notes } = plan;
         let mut said =
             meta::Traced { functions, most_per_second: u64::from(most_per_second), notes, ..meta::Traced::default() };
@@ -364,7 +394,12 @@ impl Tracing {
             }
         }
         let calls = vec![0; said.functions.len()];
-        Some(Tracing { tracer, said, calls, of_files })
+        let all = |i: usize, end: bool| {
+            let mut of = places.iter().filter(|p| p.function == Some(i) && (p.cookie & cookie::END != 0) == end);
+            of.all(|p| p.emulated)
+        };
+        let emulated = (0..said.functions.len()).map(|i| [all(i, false), all(i, true)]).collect();
+        Some(Tracing { tracer, said, calls, trap, emulated })
     }
 
     /// Takes the breakpoints of functions away that turned themselves off: until then each call takes the trap.
@@ -392,12 +427,18 @@ impl Tracing {
     }
 
     /// What run.json says. `program_ns`: the program's cost, as measured.
-    pub(crate) fn finish(self, loaded: &Loaded<'_>, program_ns: Option<f64>) -> meta::Traced {
+    pub(crate) fn finish(self, program_ns: Option<f64>) -> meta::Traced {
         let mut said = self.said;
         said.functions.iter_mut().zip(self.calls).for_each(|(f, calls)| f.calls = calls);
         said.program_ns = program_ns;
-        let trap = if self.of_files { trap_ns(loaded) } else { Some(0.0) };
-        said.ns_per_hit = trap.map(|trap| trap + program_ns.unwrap_or(0.0));
+        let program = program_ns.unwrap_or(0.0);
+        if let Some(trap) = self.trap {
+            for (function, emulated) in said.functions.iter_mut().zip(self.emulated) {
+                let hit = |emulated: bool| program + if emulated { trap.emulated } else { trap.stepped };
+                function.hit_ns = Some(if function.kind == "kernel" { [program; 2] } else { emulated.map(hit) });
+            }
+            said.trap_ns = Some([trap.emulated, trap.stepped]);
+        }
         said
     }
 }
@@ -444,7 +485,10 @@ mod tests {
         assert_eq!(plan(own.to_str().unwrap(), "main").unwrap().places, found.places);
         let said = |binary: &str, function: &str| plan(binary, function).unwrap_err().to_string();
         assert!(said(name, "no_such_function_at_all").contains("no function"));
-        assert!(said("no-such-file", "f").contains(&format!("it has {name}")) || said("no-such-file", "f").contains("it has "));
+        assert!(
+            said("no-such-file", "f").contains(&format!("it has {name}"))
+                || said("no-such-file", "f").contains("it has ")
+        );
         assert!(said("/no/such/file", "f").contains("there is no file"));
         assert!(said("/dev/null", "f").contains("there is no file"), "no regular file");
         let libc = plan("libc", "malloc").or_else(|_| plan("libc.so.6", "malloc"));
@@ -452,9 +496,18 @@ mod tests {
     }
 
     #[test]
+    fn a_function_may_take_a_tenth_of_a_core() {
+        let trap = TrapNs { emulated: 1_000.0, stepped: 1_500.0 };
+        assert_eq!((limit(None, Some(trap)), limit(Some(7), Some(trap))), (40_000, 7));
+        assert_eq!(limit(None, None), UNMEASURED_PER_SECOND);
+    }
+
+    #[test]
     fn a_function_that_was_switched_off_is_told() {
-        let hot = meta::TracedFunction { name: "hot".into(), calls: 7, off_ns: Some(2_500_000_000), ..Default::default() };
-        let said = meta::Traced { functions: vec![hot], most_per_second: 10, notes: vec!["n".into()], ..Default::default() };
+        let hot =
+            meta::TracedFunction { name: "hot".into(), calls: 7, off_ns: Some(2_500_000_000), ..Default::default() };
+        let said =
+            meta::Traced { functions: vec![hot], most_per_second: 10, notes: vec!["n".into()], ..Default::default() };
         let texts = warnings(&said, 1_000_000_000);
         assert!(texts[0].starts_with("hot was called more than 10 times a second and was switched off after 1.5 s"));
         assert_eq!(texts[1], "n");

@@ -138,12 +138,14 @@ fn traced(run: &RunMeta) -> Option<String> {
     if more > 0 {
         out += &format!(" and {} more", units::count(more as u64));
     }
-    match (traced.ns_per_hit, traced.program_ns) {
-        (Some(hit), Some(program)) => out += &format!("; {hit:.0} ns a hit, {program:.0} ns of it in the program; a call has two"),
-        (Some(hit), None) => out += &format!("; {hit:.0} ns a hit without the program, which did not run while it was measured"),
-        _ => out += "; its cost was not measured",
+    let taken: f64 = functions.iter().filter_map(|f| Some(f.hit_ns?.iter().sum::<f64>() * f.calls as f64)).sum();
+    let calls: u64 = functions.iter().filter(|f| f.hit_ns.is_some()).map(|f| f.calls).sum();
+    if calls == 0 {
+        return Some(out + "; what a call cost was not measured");
     }
-    Some(out)
+    let per_call = units::duration((taken / calls as f64) as u64);
+    let program = traced.program_ns.map_or(String::new(), |ns| format!(", {:.0} ns of it in the program", 2.0 * ns));
+    Some(out + &format!("; {per_call} a call{program}, {} of CPU in all", units::duration(taken as u64)))
 }
 
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.

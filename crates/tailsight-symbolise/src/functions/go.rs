@@ -2,7 +2,12 @@
 //!
 //! In: the table of Go 1.18 or newer, and where the code is. Out: [`Symbol`]s.
 
+use std::fs::File;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use object::read::ReadCache;
+use object::{Object, ObjectSection};
 
 use super::Symbol;
 
@@ -14,6 +19,21 @@ const MOST: usize = 4 << 20;
 /// The functions; none of a table of another version, or of a damaged one. `text`: the code.
 pub fn functions(table: &[u8], text: Range<u64>) -> Vec<Symbol> {
     read(table, text).unwrap_or_default()
+}
+
+/// Of a file: nothing when it is no Go program, or has symbols.
+pub fn functions_of(file: File) -> Vec<Symbol> {
+    let read = || {
+        let cache = ReadCache::new(file);
+        let file = object::File::parse(&cache).ok()?;
+        let table = file.section_by_name(".gopclntab")?;
+        let text = file.section_by_name(".text")?;
+        if file.symbols().next().is_some() {
+            return None;
+        }
+        Some(functions(table.data().ok()?, text.address()..text.address().checked_add(text.size())?))
+    };
+    catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or_default()
 }
 
 fn read(table: &[u8], text: Range<u64>) -> Option<Vec<Symbol>> {

@@ -114,10 +114,7 @@ pub const PAGES: &[Page] = &[
             whoever does not have it gets nothing. From another host: ssh -L PORT:127.0.0.1:PORT HOST, with the --port of \
             your choice.",
         ],
-        examples: &[
-            ("", "tailsight view tailsight-run"),
-            ("", "tailsight view after --against before --port 7777"),
-        ],
+        examples: &[("", "tailsight view tailsight-run"), ("", "tailsight view after --against before --port 7777")],
         exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
         files: &[RUN],
         environment: &[COLOR, COLUMNS],

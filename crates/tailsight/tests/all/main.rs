@@ -18,6 +18,7 @@ mod nic_live;
 mod outputs;
 mod privileges_live;
 mod reference;
+mod runtimes_live;
 mod sent_live;
 mod support;
 mod torture;

@@ -26,7 +26,7 @@ struct function {
 };
 
 struct function functions[MOST_FUNCTIONS];
-const volatile __u32 function_limit = 1;  /* calls in a tenth of a second */
+__u32 function_limit; /* calls in a tenth of a second */
 const volatile __u32 function_secret = 0; /* added to positions, so that they say nothing of the address space */
 
 #define TENTH_NS 100000000ULL

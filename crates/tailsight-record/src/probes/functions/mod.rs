@@ -58,6 +58,8 @@ pub struct Place {
     pub at_return: bool,
     /// What the program is told, but for the function's number.
     pub cookie: u64,
+    /// Whether a hit takes one trap, as [`is_emulated`] says.
+    pub emulated: bool,
 }
 
 /// Breakpoints that are set.
@@ -125,18 +127,27 @@ core::arch::global_asm!(
     ".globl tailsight_calibration",
     ".type tailsight_calibration, @function",
     "tailsight_calibration:",
+    "nop",
     "ret",
     ".size tailsight_calibration, . - tailsight_calibration"
 );
 unsafe extern "C" {
-    /// A function of one instruction, which is run and hit.
+    /// A function of two instructions, which is run and hit.
     fn tailsight_calibration();
 }
 
-/// What the trap of one hit takes, ns, without the program: of a function of our own that returns at once, with a breakpoint and
-/// without. `None` where the breakpoint cannot be set.
-pub fn trap_ns(loaded: &Loaded<'_>) -> Option<f64> {
-    const CALLS: u32 = 2_000;
+/// What the trap of one hit takes without the program, ns, measured on a function of our own with a breakpoint and without.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrapNs {
+    /// At an instruction that the kernel does in the thread's place: one trap.
+    pub emulated: f64,
+    /// At one that it has the thread do elsewhere and stop behind it: two traps.
+    pub stepped: f64,
+}
+
+/// Measures it. `None` where a breakpoint cannot be set.
+pub fn trap_ns(loaded: &Loaded<'_>) -> Option<TrapNs> {
+    const CALLS: u32 = 200;
     let address = tailsight_calibration as *const () as u64;
     let maps = Maps::of(std::process::id()).ok()?;
     let mapping = maps.find(address)?;
@@ -154,15 +165,40 @@ pub fn trap_ns(loaded: &Loaded<'_>) -> Option<f64> {
     let least = || (0..5).map(|_| batch()).fold(f64::INFINITY, f64::min);
     let without = least();
     let own = std::process::id().cast_signed();
-    let link = program.attach_uprobe_with_opts(own, "/proc/self/exe", offset, UprobeOpts::default()).ok()?;
-    let with = least();
-    drop(link);
-    Some((with - without).max(0.0))
+    let with = |offset: usize| {
+        let link = program.attach_uprobe_with_opts(own, "/proc/self/exe", offset, UprobeOpts::default()).ok()?;
+        let with = least();
+        drop(link);
+        Some((with - without).max(0.0))
+    };
+    // The instruction behind `nop`: a byte further on x86, four on ARM.
+    let ret = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
+    Some(TrapNs { emulated: with(offset)?, stepped: with(offset + ret)? })
+}
+
+/// Whether the kernel does this instruction in the thread's place (arch/x86/kernel/uprobes.c): `nop`, `push` of a register,
+/// jumps and calls to a place that they name. `code`: its first bytes.
+pub fn is_emulated(code: &[u8]) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    match *code {
+        [0x90 | 0x50..=0x57 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb, ..] | [0x66, 0x90, ..] | [0x0f, 0x80..=0x8f, ..] => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_that_the_kernel_does_itself_are_known() {
+        if cfg!(target_arch = "x86_64") {
+            assert!(is_emulated(&[0x55]) && is_emulated(&[0x90]) && is_emulated(&[0xe9, 0, 0, 0, 0]));
+            assert!(!is_emulated(&[0xc3]) && !is_emulated(&[0xf3, 0x0f, 0x1e, 0xfa]) && !is_emulated(&[]));
+        }
+    }
 
     /// The layout of a cookie is written down twice: here and in the C.
     #[test]
