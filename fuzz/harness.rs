@@ -4,7 +4,8 @@
 // In: bytes: chunks of (file: 1 byte, length: 2 bytes, little endian, contents); chunks of one file are joined. Out:
 // nothing; the run made of those files is opened, read, and built into lifetimes, whose parts must add up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// The files of a run, by the number that a chunk gives (modulo their count).
 pub const FILES: [&str; 7] = [
@@ -16,6 +17,14 @@ pub const FILES: [&str; 7] = [
     "clocks.arrow",
     "events/cpu-7.arrow",
 ];
+
+/// One directory a process, in memory where the machine has such a place.
+pub static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+    let memory = PathBuf::from("/dev/shm");
+    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let dir = tempfile::Builder::new().prefix("tailsight-fuzz-").tempdir_in(base);
+    dir.expect("a temporary directory").keep()
+});
 
 /// More events than this are read and not built: a fuzzer's input of some KiB can hold millions that are all the same.
 const MOST_EVENTS: usize = 20_000;

@@ -1,5 +1,5 @@
 //! Fuzzes what an agent and its coordinator read from each other: requests for a load, records, summaries; no panic, no hang.
-//! Run with `cargo +nightly fuzz run agent_messages -- -max_len=16384 -rss_limit_mb=512 -timeout=5`.
+//! Run with `scripts/fuzz.sh 60 agent_messages`.
 
 #![no_main]
 

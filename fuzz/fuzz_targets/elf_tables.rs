@@ -1,5 +1,5 @@
 //! Fuzzes what is read of a target's programs: ELF headers, unwind tables, maps, maps of compiled code; no panic that gets out, no hang.
-//! Run with `cargo +nightly fuzz run elf_tables -- -max_len=65536 -rss_limit_mb=1024 -timeout=5`.
+//! Run with `scripts/fuzz.sh 60 elf_tables`.
 
 #![no_main]
 

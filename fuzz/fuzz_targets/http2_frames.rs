@@ -1,5 +1,5 @@
 //! Fuzzes the HTTP/2 client with requests under way: no panic, no hang, bounded memory, the same replies whatever the cut.
-//! Run with `cargo +nightly fuzz run http2_frames -- -max_len=8192 -rss_limit_mb=512 -timeout=5`.
+//! Run with `scripts/fuzz.sh 60 http2_frames`.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
 //! Fuzzes the framing of recorded flows: whatever the segments, the frames of each direction tile it.
-//! Run with `cargo +nightly fuzz run protocol_frames -- -max_len=8192 -rss_limit_mb=512 -timeout=5`.
+//! Run with `scripts/fuzz.sh 60 protocol_frames`.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
 //! Fuzzes the reply parsers: any bytes, cut in two anywhere, give the same replies as uncut; no panic, no hang.
-//! Run with `cargo +nightly fuzz run protocol_replies -- -max_len=8192 -rss_limit_mb=512 -timeout=5`.
+//! Run with `scripts/fuzz.sh 60 protocol_replies`.
 
 #![no_main]
 

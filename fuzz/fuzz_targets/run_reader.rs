@@ -1,5 +1,5 @@
 //! Fuzzes the run reader and what builds lifetimes from what it read: no panic, no hang, no memory without bound.
-//! Run with `cargo +nightly fuzz run run_reader -- -max_len=65536 -rss_limit_mb=1024 -timeout=10`.
+//! Run with `scripts/fuzz.sh 60 run_reader`.
 
 #![no_main]
 
@@ -7,17 +7,6 @@
 #[allow(dead_code, reason = "packing is for the seeds")]
 mod harness;
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
-
 use libfuzzer_sys::fuzz_target;
 
-/// One directory a process, in memory where the machine has such a place.
-static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
-    let memory = PathBuf::from("/dev/shm");
-    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    let dir = tempfile::Builder::new().prefix("tailsight-fuzz-").tempdir_in(base);
-    dir.expect("a temporary directory").keep()
-});
-
-fuzz_target!(|data: &[u8]| harness::read_run(&DIR, data));
+fuzz_target!(|data: &[u8]| harness::read_run(&harness::DIR, data));

@@ -52,6 +52,8 @@ pub struct Inputs<'a> {
     pub against: Option<(&'a str, &'a Lifetimes)>,
     /// The run's samples, for functions; they are asked for the run's own messages, so not with another run.
     pub samples: Option<&'a Samples>,
+    /// The messages at the times at which they were, when those that are diagnosed are not: the paths are of these.
+    pub at_their_times: Option<&'a [Message]>,
 }
 
 /// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
@@ -357,6 +359,7 @@ impl<'a> Analysis<'a> {
         }
         let search = Search {
             lifetimes: self.lifetimes,
+            messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
             options: self.options,
             profile: &self.profile,
             rows: &self.rows,

@@ -379,6 +379,9 @@ pub struct RuntimePart {
     pub fix: String,
     /// Where that is written.
     pub documented: String,
+    /// Nobody asked for it, as for a collection of garbage.
+    #[serde(default)]
+    pub on_its_own_account: bool,
 }
 
 /// A function of a hot path.

@@ -68,6 +68,12 @@ pub enum Error {
         /// libbpf's word.
         why: String,
     },
+    /// The kernel's BPF statistics could not be had.
+    #[error("the kernel's BPF statistics cannot be switched on: {why}")]
+    NoCost {
+        /// The cause.
+        why: String,
+    },
     /// A function that was named for tracing cannot be traced.
     #[error("{asked}: {why}")]
     Function {

@@ -8,6 +8,7 @@ pub mod buffer;
 pub mod clocks;
 pub mod collect;
 pub mod command;
+mod confine;
 pub mod cost;
 mod describe;
 mod devices;

@@ -208,6 +208,7 @@ impl<'obj> Loaded<'obj> {
         }
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
+            libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
             _ => failed("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
@@ -351,6 +352,20 @@ fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error
         }
         _ => program.attach(),
     }
+}
+
+/// The programs were refused although `bpf()` may load tracing programs, which was tried before: what lacks is what the others need.
+fn refused(error: &libbpf_rs::Error) -> Error {
+    let root = tailsight_host::Root::host();
+    let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
+    let lacks = rights.missing.iter().any(|missing| missing.capability == "CAP_NET_ADMIN");
+    let why = match lacks {
+        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as root, or see \
+            docs/privileges.md for the capabilities to give"
+            .to_owned(),
+        false => format!("{error:#}"),
+    };
+    Error::NotAllowed { why }
 }
 
 /// A number that nobody can guess: the hasher of the standard library has its keys from the kernel.

@@ -166,6 +166,21 @@ pub struct Recorder {
     pub pid: u32,
     /// Its threads, while it recorded.
     pub threads: Vec<u32>,
+    /// Rights that it gave up; absent where it kept all (and in runs of older recorders).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
+}
+
+/// What a recorder was still allowed to do when it read the files of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confinement {
+    /// The capabilities that it kept.
+    pub capabilities: Vec<String>,
+    /// A seccomp filter refused it what a recording does not need.
+    pub seccomp: bool,
+    /// What could not be given up, and why.
+    pub notes: Vec<String>,
 }
 
 /// Where a recording stands.

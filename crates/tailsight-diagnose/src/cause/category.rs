@@ -15,7 +15,7 @@ macro_rules! categories {
 
         impl Category {
             /// Those that a rule can name.
-            pub const ALL: [Category; 21] = [$(Category::$name,)*];
+            pub const ALL: [Category; 22] = [$(Category::$name,)*];
 
             /// Its id.
             pub fn as_str(self) -> &'static str {
@@ -31,7 +31,7 @@ macro_rules! categories {
 categories! {
     Interference "interference", OsThreads "os-threads", ReceiveProcessing "receive-processing",
     TransmitProcessing "transmit-processing", Interrupts "interrupts", HolBlocking "hol-blocking",
-    AppProcessing "app-processing", BackendWait "backend-wait", WakeupDelay "wakeup-delay", NicDelay "nic-delay",
+    AppProcessing "app-processing", Runtime "runtime", BackendWait "backend-wait", WakeupDelay "wakeup-delay", NicDelay "nic-delay",
     SoftirqDelay "softirq-delay", Paging "paging", LockWait "lock-wait", DiskWait "disk-wait", Throttled "throttled",
     Stopped "stopped", TcpRecovery "tcp-recovery", ConnectionSetup "connection-setup", Steal "steal",
     Profiler "profiler", Unexplained "unexplained",

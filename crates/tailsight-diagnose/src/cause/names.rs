@@ -30,6 +30,7 @@ pub fn base(subject: &Subject) -> String {
         Subject::SystemCall { call: of } => call(of),
         Subject::WaitIn { .. } | Subject::WaitFor { .. } => format!("waits {}", place(subject).unwrap_or_default()),
         Subject::Class { name } => format!("class {name}"),
+        Subject::Runtime { of, does } => format!("{of} {does}"),
         Subject::LaterArrivals => "later arrivals first".into(),
         Subject::PageFaults => "page faults".into(),
         Subject::AfterMigration => "migration (cold caches)".into(),

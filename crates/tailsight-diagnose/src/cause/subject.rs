@@ -58,6 +58,13 @@ pub enum Subject {
         /// The task that ended it.
         waker: String,
     },
+    /// A runtime of the application on its own account.
+    Runtime {
+        /// Which.
+        of: String,
+        /// What it does, as it reads after its name: `collecting garbage`.
+        does: String,
+    },
     /// Another server.
     Peer {
         /// Its address and port.

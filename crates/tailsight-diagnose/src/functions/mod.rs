@@ -16,7 +16,7 @@ use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Messag
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
-use crate::cause::Subject;
+use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
 use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
 use crate::rows::Rows;
@@ -107,6 +107,8 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
     pub lifetimes: &'a Lifetimes,
+    /// At the times of their paths.
+    pub messages: &'a [Message],
     pub options: &'a Options,
     pub profile: &'a Profile,
     pub rows: &'a Rows,
@@ -169,7 +171,7 @@ impl Search<'_> {
                         message.sleeps.extend(place);
                     });
                 });
-                let message = &self.lifetimes.messages[id as usize];
+                let message = &self.messages[id as usize];
                 let path = (self.path)(id);
                 by_core.on(&path, owners, |span, stack| {
                     let slot = segment(message, span, self.options.leg)
@@ -281,7 +283,19 @@ impl Search<'_> {
         cause.functions = merged(found.into_iter().map(|(part, _)| part).collect());
         if let Some(first) = cause.functions.first() {
             cause.explanation = sentence(&cause.explanation, first);
-            cause.fix.extend(first.runtime.as_ref().map(|r| format!("{}: {} ({})", r.of, r.fix, r.documented)));
+            cause.fix.extend(first.runtime.as_ref().map(documented_fix));
+        }
+        if let Some(runtime) = owner_of(cause, self.options.nesting) {
+            cause.category = Category::Runtime;
+            let subject = Subject::Runtime { of: runtime.of.clone(), does: runtime.does.clone() };
+            cause.name = names::base(&subject);
+            cause.subject = Some(subject);
+            cause.frames.clear();
+            // What is advised of the application's own work does not help.
+            let advised = documented_fix(&runtime);
+            if cause.actions.is_empty() {
+                cause.fix = vec![advised];
+            }
         }
     }
 
@@ -338,11 +352,34 @@ impl Search<'_> {
                 does: r.does.clone(),
                 fix: r.fix.clone(),
                 documented: r.documented.clone(),
+                on_its_own_account: r.on_its_own_account,
             }),
             path: path.iter().map(|f| f.name()).collect(),
             ..FunctionPart::default()
         }
     }
+}
+
+/// The runtime's work on its own account that together is so much of the application's own time in a cause: by the nesting rule it
+/// is reported in that one's place.
+fn owner_of(cause: &Cause, nesting: f64) -> Option<RuntimePart> {
+    if !matches!(cause.category, Category::AppProcessing | Category::LockWait) {
+        return None;
+    }
+    let own = |f: &FunctionPart| f.runtime.clone().filter(|r| r.on_its_own_account).map(|r| (r, f.share));
+    let mut all: Vec<(RuntimePart, f64)> = vec![];
+    for (runtime, share) in cause.functions.iter().filter_map(own) {
+        match all.iter_mut().find(|(r, _)| r.of == runtime.of && r.does == runtime.does) {
+            Some((_, sum)) => *sum += share,
+            None => all.push((runtime, share)),
+        }
+    }
+    all.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
+}
+
+/// What the documentation of a runtime advises.
+fn documented_fix(runtime: &RuntimePart) -> String {
+    format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented)
 }
 
 /// Whether a row is that of a traced function of this name.
@@ -472,5 +509,37 @@ impl Counted {
             [at(0.025), at(0.975)]
         };
         draws.into_iter().map(interval).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_lifetime::Role;
+
+    fn part(of: &str, does: &str, own: bool, share: f64) -> FunctionPart {
+        let runtime =
+            RuntimePart { of: of.into(), does: does.into(), on_its_own_account: own, ..RuntimePart::default() };
+        FunctionPart { share, runtime: Some(runtime), ..FunctionPart::default() }
+    }
+
+    #[test]
+    fn a_runtime_has_a_cause_when_its_work_is_most_of_it() {
+        let collects = |own, share| part("Go", "collecting garbage", own, share);
+        let named = |category, functions: &[FunctionPart]| {
+            let mut cause = Cause::new(category, "user".into(), Subject::named("user"), vec![], Role::A);
+            cause.functions = functions.to_vec();
+            owner_of(&cause, 0.8).map(|r| r.does)
+        };
+        let own = Category::AppProcessing;
+        assert_eq!(named(own, &[collects(true, 0.5), collects(true, 0.35)]).as_deref(), Some("collecting garbage"));
+        assert_eq!(
+            named(own, &[collects(true, 0.5), part("Go", "growing a stack", true, 0.5)]),
+            None,
+            "no one of both"
+        );
+        assert_eq!(named(own, &[collects(true, 0.79)]), None);
+        assert_eq!(named(own, &[collects(false, 1.0)]), None, "the program asked for it");
+        assert_eq!(named(Category::HolBlocking, &[collects(true, 1.0)]), None, "a queue stays one, with its root");
     }
 }

@@ -31,6 +31,9 @@ pub struct Runtime {
     pub fix: String,
     /// Where that is written.
     pub documented: String,
+    /// Nobody asked for it: a collection, a wait for the interpreter's lock, compiling; unlike a lock that the program takes.
+    #[serde(default)]
+    pub on_its_own_account: bool,
 }
 
 impl Default for Runtimes {

@@ -3,6 +3,7 @@
 pub mod hook_costs;
 pub mod merge;
 pub mod read_ahead;
+pub mod sample_clock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
@@ -11,6 +12,7 @@ use tailsight_trace::meta::{SendEntry, Traced};
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::input::hook_costs::HookCosts;
+use crate::input::sample_clock::SampleClock;
 use crate::messages::nic::NicClocks;
 use crate::model::{Flow, Who};
 
@@ -204,6 +206,8 @@ pub struct Facts {
     pub nic: NicClocks,
     /// What the recorder's hooks cost.
     pub costs: HookCosts,
+    /// When its clock took samples.
+    pub samples: SampleClock,
     /// Where the transmit leg begins.
     pub send_entry: SendEntry,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
@@ -221,6 +225,7 @@ impl Facts {
         names.add_tasks_and_stacks(&run.meta.stacks, &mut symbols);
         let drop_reasons = (symbols.len() as u32, run.meta.drop_reasons.len() as u32);
         symbols.extend_from_slice(&run.meta.drop_reasons);
+        let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
         names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
         Facts {
@@ -229,9 +234,10 @@ impl Facts {
             ports: run.meta.target.ports.iter().copied().collect(),
             sockets: run.sockets.clone(),
             symbols,
-            cpus: cpus.min(u32::from(u16::MAX)) as u16,
+            cpus,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
             costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
+            samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

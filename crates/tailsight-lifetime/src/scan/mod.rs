@@ -16,6 +16,7 @@ use tcp_flow::TcpFlow;
 
 use crate::input::Facts;
 use crate::input::merge::{Source, in_time_order};
+use crate::input::sample_clock::Pending;
 use crate::messages::backend_calls::{self, Peers};
 use crate::messages::fault_counts::FaultCounts;
 use crate::messages::nic::{NicUse, Stamp};
@@ -90,6 +91,8 @@ struct Scanner<'a> {
     facts: &'a Facts,
     tree: Tree,
     cores: Vec<Core>,
+    /// By core.
+    samples: Vec<Pending<'a>>,
     threads: Threads,
     busy_periods: BusyPeriods,
     tcp: FxHashMap<FlowKey, TcpFlow>,
@@ -140,6 +143,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a
         cores: (0..cores)
             .map(|cpu| Core::new(sources.iter().find(|s| s.cpu() as usize == cpu).map_or(0, |s| s.events())))
             .collect(),
+        samples: (0..cores).map(|cpu| facts.samples.of_core(cpu)).collect(),
         threads: Threads::new(facts.names.clone()),
         busy_periods: BusyPeriods::default(),
         tcp: FxHashMap::default(),
@@ -224,6 +228,9 @@ impl Scanner<'_> {
             self.threads.ready = *ready;
         }
         let core = &mut self.cores[usize::from(cpu)];
+        while let Some(at) = self.samples[usize::from(cpu)].until(event.ts) {
+            core.sampled(&self.tree, at, self.facts.samples.ns_per_sample);
+        }
         let node = if core.segments.is_empty() { self.tree.task(event.tid) } else { core.node() };
         self.threads.take(&self.tree, cpu, node, kind, event);
         core.take(&mut self.tree, &mut self.threads, kind, event);

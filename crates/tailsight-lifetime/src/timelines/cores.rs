@@ -91,6 +91,14 @@ impl Core {
         }
     }
 
+    /// The recorder's clock took a sample at `at`, not after the next event. The timer's interrupt in which that was is the
+    /// recorder's doing, from its beginning to its end; where interrupts are not recorded, what the sample itself took is.
+    pub fn sampled(&mut self, tree: &Tree, at: u64, ns: u16) {
+        let Some(last) = self.segments.last() else { return };
+        let interrupt = last.from <= at && tree.top(last.node) == Some(Frame::Vector { which: LOCAL_TIMER });
+        self.charge(if interrupt { u16::MAX } else { ns });
+    }
+
     fn push(&mut self, tree: &mut Tree, ts: u64, frame: Frame) {
         // A tower that no kernel builds: ends of spans were lost, so what is below is not known to be there any more.
         if tree.depth(self.node) >= MAX_NESTING {

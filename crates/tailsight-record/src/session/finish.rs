@@ -14,6 +14,7 @@ use super::recording::{DRAIN_EVENTS, Recording};
 use super::traced::warnings;
 use crate::clocks;
 use crate::command::Command;
+use crate::confine::Stage;
 use crate::cost::{self, ProgramCost};
 use crate::describe;
 use crate::devices;
@@ -42,6 +43,8 @@ impl Recording<'_> {
     pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> Outcome {
         let probes = self.switch_off(progress);
         self.empty(progress);
+        self.find_devices();
+        self.confine(Stage::Reading);
         // While the target is there: a command is stopped next.
         let samples = self.name_samples(&probes.costs);
         self.describe_traced(&probes.costs);
@@ -117,6 +120,14 @@ impl Recording<'_> {
         self.drain.tell_gaps(loaded, *cpus, writer);
     }
 
+    /// The devices that the target's packets came in on: its network namespace is entered for that.
+    fn find_devices(&mut self) {
+        let Prepared { target, loaded, meta, .. } = &mut self.ready;
+        let collector = &self.drain.collector;
+        let alive = target.followed(loaded, &collector.tasks).into_iter().find(|&p| procfs::alive(p));
+        meta.devices = devices::of_target(alive, &collector.by_device);
+    }
+
     /// Whom the run is of: all processes that were targets at any time, for the filter also followed forks. Gives the tasks of
     /// the host.
     fn describe_target(&mut self, lost: &[u64]) -> Vec<TaskRow> {
@@ -125,8 +136,6 @@ impl Recording<'_> {
         let followed = target.followed(loaded, &collector.tasks);
         let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
         let tasks = task_rows(before, after, std::mem::take(&mut collector.tasks), &followed);
-        let alive = followed.iter().copied().find(|&p| procfs::alive(p));
-        meta.devices = devices::of_target(alive, &collector.by_device);
         if target.child.take().is_some_and(Command::stop) {
             meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
         }

@@ -15,6 +15,7 @@ pub mod traced;
 
 use std::sync::atomic::AtomicBool;
 
+use crate::confine::Stage;
 use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
@@ -29,6 +30,7 @@ pub use traced::{Asked, Traces};
 pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut storage = Storage::new();
     let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
+    recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(progress))
 }

@@ -14,6 +14,7 @@ use super::prepare::Prepared;
 use super::sampling::Sampling;
 use crate::clocks;
 use crate::command::Command;
+use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::nic_clocks::NicClocks;
@@ -102,7 +103,8 @@ impl<'a> Recording<'a> {
         let snapshot = procfs::tasks(|_| false);
         // Known by its process and threads: another one may have its name, and it may have been started by another.
         let own_pid = std::process::id();
-        ready.meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
+        ready.meta.recorder =
+            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), confinement: None });
         // What a recording that is killed, or that fills the disk, leaves to read its events with.
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&ready.writer).err().map(Error::from);
@@ -137,6 +139,15 @@ impl<'a> Recording<'a> {
             ended_early: None,
             interrupted: None,
         }
+    }
+
+    /// Gives up what the rest of the recording does not need, where that was asked for.
+    pub(super) fn confine(&mut self, stage: Stage) {
+        let Prepared { options, target, meta, tx_stamps, .. } = &mut self.ready;
+        let Some(recorder) = meta.recorder.as_mut().filter(|_| options.confine) else { return };
+        let needs =
+            Needs { command: target.child.is_some(), stamps: *tx_stamps != TxStamps::Off, shared: options.shared };
+        confine::confine(stage, needs, recorder.confinement.get_or_insert_default());
     }
 
     /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.

@@ -35,6 +35,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         payload: payload(args),
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         samples: args.sample,
+        confine: true,
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },
         version: env!("CARGO_PKG_VERSION").into(),
     };
