@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check tarball book lint torture bench accuracy setup clean
+.PHONY: help demo test build release deb deb-check tarball book lint kernels torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -55,6 +55,9 @@ book: ## the pages of docs/ as a book (target/book/html), with its links checked
 lint: ## rustfmt --check and clippy -D warnings
 	@scripts/lint.sh
 
+kernels: ## each kernel that apt offers, in QEMU: records, follows every message, traces functions (OUT=DIR)
+	@OUT="$(OUT)" scripts/kernels.sh
+
 torture: ## what strangers send, name and leave behind, again and again (root; ten minutes at most)
 	@scripts/torture.sh
 
@@ -63,6 +66,9 @@ bench: ## the figures of docs/benchmarks.md, measured here beside the peers (roo
 
 accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)
 	@scripts/accuracy.sh $(if $(OUT),"$(OUT)")
+
+clock-check: ## is the time-stamp counter brought to the clock in order, through thousands of changes? (root for the second part)
+	@scripts/clock-check.sh
 
 setup: ## only install what is missing for the tests and the demo
 	@scripts/setup.sh test

@@ -16,7 +16,7 @@ use crate::cohorts::ranked;
 use crate::model::Diagnosis;
 use crate::phases::overlaps::Ahead;
 use crate::rows::classification::Classification;
-use crate::typical::{self, Key, row_of};
+use crate::typical::{self, Key, Times, row_of};
 use crate::{CauseOf, Error, Options};
 
 /// One message.
@@ -121,6 +121,30 @@ titled! {
     Span: |_| &[];
 }
 
+/// What the messages that one is compared with have on average.
+pub struct Usual {
+    /// Their mean latency, ns.
+    pub mean_ns: u64,
+    /// ns of a message by row, rounded, with who or what that is.
+    pub rows: Times,
+}
+
+impl Usual {
+    /// Of a diagnosis's reference, or of the middle messages where it has none.
+    pub fn new(lifetimes: &Lifetimes, classification: &Classification<'_>, diagnosis: &Diagnosis) -> Usual {
+        let ranked = ranked(&lifetimes.messages, diagnosis.leg);
+        Usual::of(lifetimes, classification, diagnosis.leg, reference(&ranked, diagnosis))
+    }
+
+    fn of(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: Leg, cohort: &[(u64, u32)]) -> Usual {
+        let sum: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+        let n = cohort.len().max(1) as u64;
+        let mut rows = typical::sums(lifetimes, classification, leg, cohort, sum);
+        rows.values_mut().for_each(|(ns, _)| *ns = (*ns + n / 2) / n);
+        Usual { mean_ns: crate::cohorts::focus::mean(sum, n), rows }
+    }
+}
+
 /// What is known beside the message.
 pub struct Known<'a> {
     /// The path of the leg.
@@ -144,8 +168,7 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>
     let classification = Classification::new(lifetimes, &options.categories);
     let spans = known.path.iter().map(|span| span_of(lifetimes, &classification, of, (leg, from_ns), span));
     let spans: Vec<Span> = spans.collect();
-    let cohort = reference(&ranked, known.diagnosis);
-    let sum: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
+    let usual = Usual::of(lifetimes, &classification, leg, reference(&ranked, known.diagnosis));
     Ok(Shown {
         schema: 1,
         run: known.diagnosis.run.clone(),
@@ -159,10 +182,10 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>
         latency_ns: to_ns - from_ns,
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
-        reference_ns: crate::cohorts::focus::mean(sum, cohort.len().max(1) as u64),
+        reference_ns: usual.mean_ns,
         ahead: Ahead::new(&lifetimes.messages).of(of),
         marks: marks(of, from_ns, to_ns),
-        rows: rows(lifetimes, &classification, leg, id, cohort, &causes_by_row(known, &spans)),
+        rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(known, &spans)),
         spans,
     })
 }
@@ -210,22 +233,17 @@ fn causes_by_row(known: &Known<'_>, spans: &[Span]) -> BTreeMap<Key, u32> {
 fn rows(
     lifetimes: &Lifetimes,
     classification: &Classification<'_>,
-    leg: Leg,
-    id: u32,
-    cohort: &[(u64, u32)],
+    (leg, id): (Leg, u32),
+    usual: Usual,
     causes: &BTreeMap<Key, u32>,
 ) -> Vec<Row> {
-    // What the message has, and all of the reference together.
-    let mut times: BTreeMap<Key, ([u64; 2], Subject)> = BTreeMap::new();
-    let all = std::iter::once((0, id)).chain(cohort.iter().map(|&(_, other)| (1, other)));
-    for (of, message) in all {
-        for (key, (ns, subject)) in typical::message(lifetimes, classification, leg, message) {
-            times.entry(key).or_insert(([0; 2], subject)).0[of] += ns;
-        }
+    // What the message has, and what the reference has on average.
+    let mut times: BTreeMap<Key, ([u64; 2], Subject)> =
+        usual.rows.into_iter().map(|(key, (ns, subject))| (key, ([0, ns], subject))).collect();
+    for (key, (ns, subject)) in typical::message(lifetimes, classification, leg, id) {
+        times.entry(key).or_insert(([0; 2], subject)).0[0] += ns;
     }
-    let n = cohort.len().max(1) as u64;
-    let row = |(key, ([ns, usual], subject)): (Key, ([u64; 2], Subject))| {
-        let reference_ns = (usual + n / 2) / n;
+    let row = |(key, ([ns, reference_ns], subject)): (Key, ([u64; 2], Subject))| {
         let cause = causes.get(&key).copied();
         let (leg, category, name, role) = key;
         let more_ns = ns as i64 - reference_ns as i64;
@@ -256,7 +274,8 @@ fn leg_of(message: &Message, leg: Leg, at_ns: u64) -> Leg {
     }
 }
 
-fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
+/// The stages that a message passed between two times, in order, from the first of these.
+pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
     let mut all = vec![
         ("nic", if m.flags & flags::FROM_NIC != 0 { m.nic_ns } else { 0 }),
         ("driver", m.driver_ns),

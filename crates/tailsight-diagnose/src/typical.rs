@@ -121,7 +121,7 @@ pub fn typical(
 
 /// The times of all of a cohort by row. Summed by owner first and named once: a run may have tens of thousands of median
 /// messages.
-fn sums(
+pub(crate) fn sums(
     lifetimes: &Lifetimes,
     classification: &Classification<'_>,
     leg: Leg,

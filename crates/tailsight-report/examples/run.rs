@@ -57,7 +57,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let ids = [ranked.last(), ranked.get(ranked.len() / 2)].into_iter().flatten();
         let paths: Vec<_> = ids.map(|&(_, id)| (id, path(id))).collect();
         let cause_of = |leg, role, owner| causes.get(&(leg, role, owner)).copied();
-        let input = html::Input { meta, lifetimes, diagnosis: &diagnosis, paths: &paths, cause_of: &cause_of };
+        let input = html::Input {
+            meta,
+            lifetimes,
+            diagnosis: &diagnosis,
+            paths: &paths,
+            cause_of: &cause_of,
+            categories: &options.categories,
+            samples: Some(&run.samples),
+            stacks: &[],
+            against: other.as_ref().map(|(name, of)| (*name, of)),
+        };
         std::fs::write(file, html::report(&input))?;
     }
     Ok(())

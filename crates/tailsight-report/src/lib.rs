@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+pub mod export;
 pub mod html;
 pub mod load;
 pub mod plot;

@@ -1,5 +1,7 @@
 //! The crate's integration tests: the terminal's snapshots and the page.
 
+mod browser;
+mod exports;
 mod golden;
 mod load;
 mod page;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
-use tailsight_record::{HookChoice, SampleRate, loader};
+use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
@@ -16,6 +16,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Write results and messages in ASCII: bars of #, names with other characters as ?
+    #[arg(long, global = true)]
+    pub ascii: bool,
 }
 
 /// The commands.
@@ -31,6 +34,8 @@ pub enum Command {
     Diagnose(Diagnose),
     /// Write a run's report as one HTML file
     Report(Report),
+    /// Show a run in the browser: the report's page with every message, from a server on this host only
+    View(crate::cli_view::View),
     /// One message: its timeline, and what of it is more than usual
     Show(Show),
     /// List a run's fixes, make one when told to, put everything back
@@ -118,6 +123,21 @@ pub struct Record {
     /// core, or `off` [default: 997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
+    /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
+    /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
+    #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe)]
+    pub uprobe: Vec<Asked>,
+    /// Trace what is between two USDT probes of the server: PROBE is the name that both begin with (query for query__start and
+    /// query__done), or BEGIN,END; repeatable
+    #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt)]
+    pub usdt: Vec<Asked>,
+    /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
+    #[arg(long = "function", value_name = "NAME")]
+    pub kernel_function: Vec<String>,
+    /// Calls of one traced function in a second from which on it is switched off [default: as many as take a tenth of a core, by
+    /// what a call costs on this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub function_limit: Option<u32>,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
     pub with_hook: Vec<String>,
@@ -139,7 +159,7 @@ pub struct Record {
 }
 
 /// What `diagnose` and `report` share.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Question {
     /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
@@ -228,13 +248,15 @@ pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The format: tables, or the call stacks of the slow and of the ordinary messages with ns of a mean message, a file each, for
-    /// flame graphs and speedscope
-    #[arg(long, value_parser = ["parquet", "collapsed"], default_value = "parquet")]
+    /// The format
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
 }
 
 /// `man`.

@@ -8,7 +8,9 @@ mod cli_agent;
 mod cli_fix;
 mod cli_ideal;
 mod cli_load;
+mod cli_view;
 mod commands;
+mod page;
 mod pipeline;
 mod reference;
 mod stop;
@@ -37,12 +39,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    terminal::only_ascii(cli.ascii);
     let result = match cli.command {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
+        Command::View(args) => commands::view::run(&args),
         Command::Show(args) => commands::show::run(&args),
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),

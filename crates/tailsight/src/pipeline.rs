@@ -231,12 +231,14 @@ pub fn diagnose_against(
         let all = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
         check_loss(lost, all, options.focus)?;
     }
-    let path = |id| opened.analysis.path(id, options.leg);
+    let paths = opened.analysis.to_paths();
+    let path = |id| paths.of(id, options.leg);
     let name = against.map(|other| other.run.dir.display().to_string());
     let inputs = Inputs {
         path: Some(&path),
         against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)),
         samples: Some(&opened.run.samples),
+        at_their_times: None,
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
@@ -273,7 +275,14 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
     let mut facts = facts(&opened.run);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    let peeled = tailsight_diagnose::diagnose(&lifetimes, options, &facts)?;
+    let path = |id| opened.analysis.path(id, options.leg);
+    let inputs = Inputs {
+        path: Some(&path),
+        against: None,
+        samples: Some(&opened.run.samples),
+        at_their_times: Some(&opened.analysis.lifetimes.messages),
+    };
+    let (peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;
     Ok(Diagnosis { without: Some(without), ..peeled })
 }
 
@@ -303,27 +312,6 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .and_then(|()| std::fs::rename(&beside, path));
     written.inspect_err(|_| drop(std::fs::remove_file(&beside))).with_context(fail)
-}
-
-/// The HTML page of a diagnosis.
-pub fn page(opened: &Opened, diagnosis: &Diagnosis, causes: &CauseOf) -> String {
-    let lifetimes = &opened.analysis.lifetimes;
-    let leg = diagnosis.leg;
-    let mut ranked: Vec<(u64, u32)> = lifetimes.messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
-    ranked.sort_unstable();
-    let ids: Vec<u32> = match ranked.len() {
-        0 => vec![],
-        n => vec![ranked[n - 1].1, ranked[n / 2].1],
-    };
-    let paths: Vec<_> = ids.into_iter().map(|id| (id, opened.analysis.path(id, leg))).collect();
-    let cause_of = |leg, role, owner| causes.get(&(leg, role, owner)).copied();
-    tailsight_report::html::report(&tailsight_report::html::Input {
-        meta: &opened.run.meta,
-        lifetimes,
-        diagnosis,
-        paths: &paths,
-        cause_of: &cause_of,
-    })
 }
 
 #[cfg(test)]

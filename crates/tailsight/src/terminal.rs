@@ -5,6 +5,7 @@
 //! full is no reason to end a recording, and no text from outside reaches a terminal with characters that it acts on.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -31,9 +32,49 @@ fn width(tty: bool) -> usize {
     from_env.or_else(from_tty).unwrap_or(100)
 }
 
+/// Whether texts are to be ASCII.
+static ASCII: AtomicBool = AtomicBool::new(false);
+
+/// From now on texts are ASCII, if so asked.
+pub fn only_ascii(asked: bool) {
+    ASCII.store(asked, Ordering::Relaxed);
+}
+
+/// A text as it is, or in ASCII where that was asked: character by character, so that columns stay where they are.
+fn in_charset(text: String) -> String {
+    match ASCII.load(Ordering::Relaxed) {
+        true => ascii(&text),
+        false => text,
+    }
+}
+
+fn ascii(text: &str) -> String {
+    let plain = |c: char| match c {
+        c if c.is_ascii() => c,
+        '█' | '▉' | '▊' | '▋' | '▌' => '#',
+        '▍' | '▎' | '▏' => '-',
+        '░' | '▒' | '▓' => ':',
+        '▸' | '→' | '▶' | '›' => '>',
+        '←' => '<',
+        '…' => '.',
+        '–' | '—' | '−' | '─' => '-',
+        '·' | '•' => '*',
+        '│' => '|',
+        '≤' => '<',
+        '≥' => '>',
+        '×' => 'x',
+        'µ' | 'μ' => 'u',
+        '’' | '‘' => '\'',
+        '“' | '”' => '"',
+        '\u{a0}' => ' ',
+        _ => '?',
+    };
+    text.chars().map(plain).collect()
+}
+
 /// Writes to standard output; a closed pipe is an error that `main` takes as the end.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    write_out(&untrusted::lines(text, style().color))
+    write_out(&in_charset(untrusted::lines(text, style().color)))
 }
 
 /// Writes a value as JSON to standard output.
@@ -54,7 +95,7 @@ macro_rules! say {
 /// Writes to standard error, for [`say!`] and for what ends without a line feed.
 pub fn say(text: &str) {
     let mut err = std::io::stderr().lock();
-    let _ = err.write_all(untrusted::lines(text, false).as_bytes()).and_then(|()| err.flush());
+    let _ = err.write_all(in_charset(untrusted::lines(text, false)).as_bytes()).and_then(|()| err.flush());
 }
 
 /// The progress of a recording, on standard error: a bar on a terminal, two lines elsewhere.
@@ -134,4 +175,17 @@ fn processes(pids: &[u32]) -> String {
     let shown: Vec<String> = pids.iter().take(4).map(u32::to_string).collect();
     let more = if pids.len() > 4 { format!(" and {} more", pids.len() - 4) } else { String::new() };
     format!("pid {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ascii;
+
+    #[test]
+    fn ascii_keeps_the_columns() {
+        let text = "▸ 61.8 %  ██▌  nginx → größe…";
+        assert_eq!(ascii(text), "> 61.8 %  ###  nginx > gr??e.");
+        assert_eq!(ascii(text).chars().count(), text.chars().count());
+        assert_eq!(ascii("plain\n"), "plain\n");
+    }
 }

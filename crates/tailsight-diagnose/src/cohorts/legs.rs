@@ -33,6 +33,11 @@ pub fn latencies(messages: &[Message], of: Leg, known: &[u64]) -> BTreeMap<Strin
     Leg::ALL.into_iter().map(one).collect()
 }
 
+/// As [`latencies`], where nothing is known.
+pub fn all(messages: &[Message]) -> BTreeMap<String, LegLatency> {
+    latencies(messages, Leg::Total, &sorted(messages, Leg::Total))
+}
+
 /// The leg to explain when none was asked for, and why it is not the total, when it is not: where most messages that were
 /// received have no complete total (nothing is replied to them, or not to each), the leg that takes longest (by the median)
 /// of those that most of them have complete.

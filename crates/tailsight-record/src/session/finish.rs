@@ -11,6 +11,7 @@ use super::drain::{fill, heads};
 use super::options::{Outcome, Progress};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
+use super::traced::warnings;
 use crate::clocks;
 use crate::command::Command;
 use crate::confine::Stage;
@@ -18,6 +19,7 @@ use crate::cost::{self, ProgramCost};
 use crate::describe;
 use crate::devices;
 use crate::error::Error;
+use crate::probes::functions;
 use crate::procfs;
 use crate::silence;
 use crate::tables::{socket_rows, task_rows};
@@ -45,6 +47,7 @@ impl Recording<'_> {
         self.confine(Stage::Reading);
         // While the target is there: a command is stopped next.
         let samples = self.name_samples(&probes.costs);
+        self.describe_traced(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
         self.warn();
@@ -63,13 +66,27 @@ impl Recording<'_> {
         Some(samples)
     }
 
+    /// What is to be said of the functions that were traced.
+    fn describe_traced(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
+        let Prepared { meta, tracing, .. } = &mut self.ready;
+        let Some(tracing) = tracing.take() else { return };
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let program_ns = costs.iter().find(|c| c.name == functions::PROGRAM).and_then(|c| c.ns_per_run);
+        let said = tracing.finish(program_ns);
+        meta.warnings.extend(warnings(&said, meta.start_ns));
+        meta.traced = Some(said);
+    }
+
     /// Takes the last readings, measures the hooks and takes them off.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
-        let Prepared { meta, loaded, buffers, cpus, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, tracing, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns();
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
             sampling.stop_taking(meta.end_ns);
+        }
+        if let Some(tracing) = tracing {
+            tracing.stop_counting(loaded);
         }
         let missed = cost::missed(loaded);
         let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
@@ -85,6 +102,9 @@ impl Recording<'_> {
         }
         if let Some(sampling) = &mut self.sampling {
             sampling.stop();
+        }
+        if let Some(tracing) = tracing {
+            tracing.stop();
         }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }

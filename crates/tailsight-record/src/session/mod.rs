@@ -11,6 +11,7 @@ mod prepare;
 mod recording;
 mod sampling;
 mod target;
+pub mod traced;
 
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +21,7 @@ use prepare::{Prepared, Storage};
 use recording::Recording;
 
 pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
+pub use traced::{Asked, Traces};
 
 /// Records.
 ///

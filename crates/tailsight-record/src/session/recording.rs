@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::nic_clocks::NicClocks;
 use crate::probes::nic_tx::{NicTx, TxStamps};
+use crate::probes::samples::tell_waits;
 use crate::procfs;
 use crate::tables::EarlyTables;
 
@@ -112,6 +113,7 @@ impl<'a> Recording<'a> {
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        tell_waits(&mut ready.loaded);
         let sampling = Sampling::start(&ready);
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
@@ -165,7 +167,10 @@ impl<'a> Recording<'a> {
             let now = Instant::now();
             self.compare_clocks(now);
             if let Some(sampling) = &mut self.sampling {
-                sampling.take(&self.ready.target.pids);
+                sampling.take(&self.ready.loaded, &self.ready.target.pids);
+            }
+            if let Some(tracing) = &mut self.ready.tracing {
+                tracing.look(&self.ready.loaded);
             }
             self.empty_buffers(now, messages, progress);
             if self.drain.failed.is_some() {

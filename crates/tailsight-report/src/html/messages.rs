@@ -1,18 +1,17 @@
-//! Every message as columns for the page: latency, flow, and the dominant cause of those in focus.
+//! Every message as columns for the page: latency, arrival, flow, thread, class, and what each cause took of those in focus.
 //!
-//! In: the lifetimes and the diagnosis. Out: base64 columns, position = message id. The *dominant cause* of a message
-//! is the one with the most time in it above the mean of the reference; where the reference is not in this run, the
-//! one with the most time.
+//! In: the lifetimes and the diagnosis. Out: columns of little-endian numbers, position = message id. The *dominant cause* of
+//! a message is the one with the most time in it above the mean of the reference; where the reference is not in this run, the
+//! one with the most time. Times are ns.
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use tailsight_diagnose::model::Slice;
 use tailsight_lifetime::{LEGS, Leg};
 
 use super::Input;
+use super::elements::Element;
 
 /// No dominant cause: the message is not in focus.
 const NOT_IN_FOCUS: u8 = 255;
@@ -23,25 +22,34 @@ const MISSING: u32 = u32::MAX;
 /// Above so many flows, only the flows of the messages in focus keep their names in the page.
 const MANY_FLOWS: usize = 4096;
 
-/// The columns. `latency` is `u32` or `f64`, `flow` `u16` or `u32`, `cause` bytes: little-endian, base64.
+/// What the columns are. `latency` is `u32` or `f64`; `arrival` `u32` (since the message before) or `f64` (since the run's start);
+/// `flow`, `thread` and `class` `u16` or `u32`; `cause` bytes; `focus` `u32` ids; `times` `u32`, a row of `causes` for each of
+/// the focus.
 #[derive(Serialize)]
 pub(super) struct Columns {
-    pub(super) count: usize,
-    pub(super) latency_type: &'static str,
-    pub(super) latency: String,
-    pub(super) flow_type: &'static str,
-    pub(super) flow: String,
-    pub(super) cause: String,
-    pub(super) flow_names: BTreeMap<u32, String>,
+    count: usize,
+    latency_type: &'static str,
+    arrival_type: &'static str,
+    flow_type: &'static str,
+    thread_type: &'static str,
+    flow_names: BTreeMap<u32, String>,
+    /// Threads that received messages, by the numbers of the column.
+    threads: Vec<u32>,
+    /// Names of classes, by the numbers of the column; empty without a protocol, and then there is no column.
+    classes: Vec<String>,
+    /// Causes of a row of `times`.
+    causes: usize,
+    /// The mean of each cause over the reference, ns; absent where that is not in this run.
+    reference_ns: Option<Vec<f64>>,
     /// Whether dominance is measured against the reference mean.
-    pub(super) against_reference: bool,
+    against_reference: bool,
 }
 
 /// The complete messages by (latency, id).
-fn order(latencies: &[Option<u64>]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..latencies.len() as u32).filter(|&i| latencies[i as usize].is_some()).collect();
-    order.sort_by_key(|&i| (latencies[i as usize], i));
-    order
+pub(super) fn order(latencies: &[Option<u64>]) -> Vec<u32> {
+    let mut order: Vec<(u64, u32)> = (0u32..).zip(latencies).filter_map(|(i, ns)| Some(((*ns)?, i))).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, i)| i).collect()
 }
 
 /// The messages in focus.
@@ -51,54 +59,111 @@ pub(super) fn focus(input: &Input) -> Vec<u32> {
 }
 
 /// The columns of all messages.
-pub(super) fn columns(input: &Input) -> Columns {
+pub(super) fn columns(input: &Input) -> (Columns, Vec<Element>) {
     let lifetimes = input.lifetimes;
     let leg = input.diagnosis.leg;
     let latencies: Vec<Option<u64>> = lifetimes.messages.iter().map(|m| m.latency(leg)).collect();
     let order = order(&latencies);
-    let focus = slice(&order, &input.diagnosis.focus);
+    let mut focus = slice(&order, &input.diagnosis.focus).to_vec();
+    focus.sort_unstable();
 
     let causes = input.diagnosis.causes.len().min(usize::from(NO_CAUSE));
     let mut profile = Profile::new(input, leg, causes);
     let mean = reference_mean(input, &latencies, &order, &mut profile);
     let mut cause = vec![NOT_IN_FOCUS; latencies.len()];
-    for &id in focus {
-        cause[id as usize] = dominant(profile.of(id), mean.as_deref());
+    let mut times: Vec<u32> = Vec::with_capacity(focus.len() * causes);
+    for &id in &focus {
+        let of = profile.of(id);
+        cause[id as usize] = dominant(of, mean.as_deref());
+        times.extend(of.iter().map(|&ns| u32::try_from(ns).unwrap_or(u32::MAX)));
     }
 
-    let wide = latencies.iter().flatten().any(|&ns| ns >= u64::from(MISSING));
-    let latency = if wide {
-        BASE64.encode(bytes(latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes())))
-    } else {
-        BASE64.encode(bytes(latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())))
+    let mut out = Vec::new();
+    let latency_type = latency(&latencies, &mut out);
+    let arrival_type = arrival(input, &mut out);
+    let flow_type = index("flow", lifetimes.flows.len(), lifetimes.messages.iter().map(|m| m.flow), &mut out);
+    let mut threads: Vec<u32> = lifetimes.messages.iter().map(|m| m.tid).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let number = |tid: u32| threads.binary_search(&tid).unwrap_or(0) as u32;
+    let thread_type = index("thread", threads.len(), lifetimes.messages.iter().map(|m| number(m.tid)), &mut out);
+    let classes: Vec<String> = match lifetimes.framing {
+        Some(_) => lifetimes.classes.iter().map(|c| c.name.clone()).collect(),
+        None => vec![],
     };
-    let many = lifetimes.flows.len() > usize::from(u16::MAX);
-    let flows = lifetimes.messages.iter().map(|m| m.flow);
-    let flow = if many {
-        BASE64.encode(bytes(flows.map(u32::to_le_bytes)))
-    } else {
-        BASE64.encode(bytes(flows.map(|f| (f as u16).to_le_bytes())))
+    if !classes.is_empty() {
+        out.push(Element::column("class", lifetimes.messages.iter().map(|m| m.class.to_le_bytes())));
+    }
+    out.push(Element::new("cause", cause));
+    out.push(Element::column("focus", focus.iter().map(|id| id.to_le_bytes())));
+    out.push(Element::column("times", times.iter().map(|ns| ns.to_le_bytes())));
+
+    let columns = Columns {
+        count: latencies.len(),
+        latency_type,
+        arrival_type,
+        flow_type,
+        thread_type,
+        flow_names: flow_names(input, &focus),
+        threads,
+        classes,
+        causes,
+        against_reference: mean.is_some(),
+        reference_ns: mean,
     };
+    (columns, out)
+}
+
+fn latency(latencies: &[Option<u64>], out: &mut Vec<Element>) -> &'static str {
+    if latencies.iter().flatten().any(|&ns| ns >= u64::from(MISSING)) {
+        out.push(Element::column(
+            "latency",
+            latencies.iter().map(|l| l.map_or(f64::NAN, |ns| ns as f64).to_le_bytes()),
+        ));
+        return "f64";
+    }
+    out.push(Element::column("latency", latencies.iter().map(|l| l.map_or(MISSING, |ns| ns as u32).to_le_bytes())));
+    "u32"
+}
+
+/// When each message was first seen. Differences take half the room, where messages are in order and none came after a pause
+/// of 4 s.
+fn arrival(input: &Input, out: &mut Vec<Element>) -> &'static str {
+    let start = input.meta.start_ns;
+    let at: Vec<u64> = input.lifetimes.messages.iter().map(|m| m.driver_ns.saturating_sub(start)).collect();
+    let mut before = 0;
+    let steps: Option<Vec<u32>> =
+        at.iter().map(|&ns| u32::try_from(ns.checked_sub(std::mem::replace(&mut before, ns))?).ok()).collect();
+    match steps {
+        Some(steps) => {
+            out.push(Element::column("arrival", steps.iter().map(|ns| ns.to_le_bytes())));
+            "u32"
+        }
+        None => {
+            out.push(Element::column("arrival", at.iter().map(|&ns| (ns as f64).to_le_bytes())));
+            "f64"
+        }
+    }
+}
+
+fn index(name: &str, most: usize, values: impl Iterator<Item = u32>, out: &mut Vec<Element>) -> &'static str {
+    if most > usize::from(u16::MAX) {
+        out.push(Element::column(name, values.map(u32::to_le_bytes)));
+        return "u32";
+    }
+    out.push(Element::column(name, values.map(|v| (v as u16).to_le_bytes())));
+    "u16"
+}
+
+fn flow_names(input: &Input, focus: &[u32]) -> BTreeMap<u32, String> {
+    let lifetimes = input.lifetimes;
     let named: Vec<u32> = if lifetimes.flows.len() > MANY_FLOWS {
         focus.iter().map(|&id| lifetimes.messages[id as usize].flow).collect()
     } else {
         (0..lifetimes.flows.len() as u32).collect()
     };
     let name = |f: u32| Some((f, lifetimes.flows.get(f as usize)?.name.clone()));
-    Columns {
-        count: latencies.len(),
-        latency_type: if wide { "f64" } else { "u32" },
-        latency,
-        flow_type: if many { "u32" } else { "u16" },
-        flow,
-        cause: BASE64.encode(&cause),
-        flow_names: named.into_iter().filter_map(name).collect(),
-        against_reference: mean.is_some(),
-    }
-}
-
-fn bytes<const N: usize>(items: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
-    items.flatten().collect()
+    named.into_iter().filter_map(name).collect()
 }
 
 /// The ids in a slice of the latency order: as many as the diagnosis counted, from the slice's end when it reaches the

@@ -1,24 +1,31 @@
 //! The report: one self-contained HTML file.
 //!
-//! In: [`Input`]. Out: the page as text. It holds its data, its style and its scripts; it loads nothing, and its
-//! content-security policy forbids it to. Data is JSON in a script element of its own, with every `<` escaped, and the
-//! scripts insert text only as text: a task named `</script>` is a name and no more.
+//! In: [`Input`]. Out: the page as text. The page itself is built from web/ and committed as assets/page.html (docs/report.md);
+//! here its data is put in. It loads nothing, and its content-security policy forbids it to. Data is base64 of gzip in script elements
+//! that no browser runs ([`elements`]), and the scripts insert text only as text: a task named `</script>` is a name and no more.
 //!
-//! Every message is in the page and every message is drawn. Latencies are 32-bit ns when they fit (else 64-bit
-//! floats), flows 16-bit when they fit: 200,000 messages take less than 3 MB.
+//! Every message is in the page and every message is drawn. The timelines are those of [`Input::paths`]; the page says which ones
+//! it does not have. [`served`] is the same page for `tailsight view`, which has them all.
 
 mod classes;
+pub(crate) mod curves;
+mod elements;
 mod messages;
 mod timeline;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tailsight_diagnose::{Diagnosis, Titled};
+use tailsight_diagnose::model::LegLatency;
+use tailsight_diagnose::{CategoryTable, Diagnosis, Titled};
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
 use tailsight_trace::RunMeta;
+use tailsight_trace::samples::Samples;
 
 use crate::{terminal, words};
+use elements::Element;
+pub(crate) use elements::gzip;
+pub use timeline::{Bundle, Timelines};
 
 /// What a report is made of.
 #[derive(Clone, Copy)]
@@ -29,12 +36,26 @@ pub struct Input<'a> {
     pub lifetimes: &'a Lifetimes,
     /// The diagnosis of one leg of them.
     pub diagnosis: &'a Diagnosis,
-    /// Paths to draw, in the order of drawing: the slowest message's, then a median one's for comparison.
+    /// Paths of the messages whose timelines are put into the page, the most interesting first.
     pub paths: &'a [(u32, Vec<PathSpan>)],
     /// Which of the diagnosis's causes (index into [`Diagnosis::causes`]) an owner's time in a leg (never
     /// [`Leg::Total`]) counts to: the same owner may count to another cause in another leg.
-    pub cause_of: &'a dyn Fn(Leg, Role, OwnerId) -> Option<usize>,
+    pub cause_of: &'a (dyn Fn(Leg, Role, OwnerId) -> Option<usize> + Sync),
+    /// The category table of the diagnosis.
+    pub categories: &'a CategoryTable,
+    /// The run's samples.
+    pub samples: Option<&'a Samples>,
+    /// Call stacks, outermost function first, with ns of a mean message: of the focus, of the reference.
+    pub stacks: &'a [(Vec<String>, [f64; 2])],
+    /// The run that it is compared with, with its name.
+    pub against: Option<(&'a str, &'a Lifetimes)>,
 }
+
+/// Timelines of one element: few, so that one is unpacked in a few milliseconds.
+const A_BUNDLE: usize = 48;
+
+/// Most functions' call stacks: the largest.
+const MOST_STACKS: usize = 20_000;
 
 #[derive(Serialize)]
 struct Page<'a> {
@@ -52,32 +73,77 @@ struct Page<'a> {
     slowest_titles: Vec<Vec<String>>,
     /// What the contexts of `more` are in words.
     contexts: BTreeMap<&'a str, String>,
+    /// Names of the roles.
+    roles: BTreeMap<&'static str, &'static str>,
     requests: Option<classes::Requests>,
     meta: &'a RunMeta,
     diagnosis: &'a Diagnosis,
     messages: messages::Columns,
-    timelines: Vec<timeline::Timeline>,
+    curves: Vec<curves::Curve>,
+    against: Option<Against<'a>>,
+    functions: Option<Functions<'a>>,
+    /// What a reference message has on average: the other half of each message's table.
+    reference: Vec<timeline::RowKey>,
+    reference_ns: u64,
+    timelines: Embedded,
+    /// Whether the page is served by `tailsight view`, which has every timeline.
+    served: bool,
 }
 
-const PAGE: &str = include_str!("page.html");
-const CSS: &str = include_str!("page.css");
-const SCRIPTS: [&str; 8] = [
-    include_str!("chart.js"),
-    include_str!("tables.js"),
-    include_str!("legs.js"),
-    include_str!("more.js"),
-    include_str!("distribution.js"),
-    include_str!("balloon.js"),
-    include_str!("timeline.js"),
-    include_str!("page.js"),
-];
+/// The run that this one is compared with.
+#[derive(Serialize)]
+struct Against<'a> {
+    run: &'a str,
+    legs: BTreeMap<String, LegLatency>,
+    curves: Vec<curves::Curve>,
+}
+
+/// The call stacks of the focus beside those of the reference.
+#[derive(Serialize)]
+struct Functions<'a> {
+    frames: Vec<&'a str>,
+    /// Places in `frames`, outermost first; ns of a mean message: focus, reference.
+    stacks: Vec<(Vec<usize>, f64, f64)>,
+    /// Stacks that were left out, the smallest.
+    left_out: usize,
+}
+
+/// Which timelines are in the page: the ids of each element `timelines-0`, `timelines-1` and so on.
+#[derive(Serialize)]
+struct Embedded {
+    ids: Vec<Vec<u32>>,
+    /// How many of them are in focus.
+    focus: usize,
+    /// How many complete messages there are.
+    of: usize,
+}
+
+/// The page as it was built from web/.
+const PAGE: &str = include_str!("../../assets/page.html");
+/// Where the data goes.
+const MARK: &str = "<!--tailsight:data-->";
+/// The policy of a file, which loads nothing.
+const FILE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// The report as one HTML document.
 pub fn report(input: &Input) -> String {
+    page(input, false)
+}
+
+/// The page as `tailsight view` serves it: it may ask its server, and nobody else, for what it does not hold.
+pub fn served(input: &Input) -> String {
+    page(input, true).replacen(FILE_POLICY, &format!("{FILE_POLICY}; connect-src 'self'"), 1)
+}
+
+fn page(input: &Input, served: bool) -> String {
     let d = input.diagnosis;
     let mut percentiles = terminal::PERCENTILES.to_vec();
     percentiles.extend(terminal::deeper_percentiles(d).into_iter().map(|(key, _)| key));
     percentiles.push("max");
+    let timelines = Timelines::new(input);
+    let (columns, mut parts) = messages::columns(input);
+    let bundles: Vec<&[(u32, Vec<PathSpan>)]> = input.paths.chunks(A_BUNDLE).collect();
+    let in_focus: std::collections::HashSet<u32> = messages::focus(input).into_iter().collect();
     let page = Page {
         verdict: terminal::verdict(d).trim_end_matches(" Because:").to_owned(),
         lost: terminal::lost(d),
@@ -88,13 +154,38 @@ pub fn report(input: &Input) -> String {
         typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(Titled::title).collect(),
         slowest_titles: d.slowest.iter().map(|m| m.parts.iter().map(Titled::title).collect()).collect(),
         contexts: contexts(d),
+        roles: timeline::roles(),
         requests: classes::requests(input),
         meta: input.meta,
         diagnosis: d,
-        messages: messages::columns(input),
-        timelines: input.paths.iter().filter_map(|(id, path)| timeline::timeline(input, *id, path)).collect(),
+        messages: columns,
+        curves: curves::curves(&input.lifetimes.messages),
+        against: input.against.map(|(run, other)| Against {
+            run,
+            legs: tailsight_diagnose::cohorts::legs::all(&other.messages),
+            curves: curves::curves(&other.messages),
+        }),
+        functions: functions(input.stacks),
+        reference: timelines.reference(),
+        reference_ns: timelines.reference_ns(),
+        timelines: Embedded {
+            ids: bundles.iter().map(|b| b.iter().map(|(id, _)| *id).collect()).collect(),
+            focus: input.paths.iter().filter(|(id, _)| in_focus.contains(id)).count(),
+            of: d.messages.complete as usize,
+        },
+        served,
     };
-    fill(&json(&page))
+    parts.insert(0, Element::json("page", &page));
+    for (i, bundle) in bundles.iter().enumerate() {
+        parts.push(Element::json(format!("timelines-{i}"), &timelines.bundle(bundle)));
+    }
+    fill(&elements::html(&parts))
+}
+
+/// The template with the data in its place.
+fn fill(data: &str) -> String {
+    let (before, after) = PAGE.rsplit_once(MARK).expect("the built page has the place for its data");
+    [before, data, after].concat()
 }
 
 /// Each context that `more` names, in words.
@@ -103,25 +194,19 @@ fn contexts(d: &Diagnosis) -> BTreeMap<&str, String> {
     cores.flat_map(|core| words::contexts(d, core)).map(|(name, words, _)| (name, words)).collect()
 }
 
-/// The template with each placeholder filled once, in one pass: what is filled in is not searched again.
-fn fill(data: &str) -> String {
-    let mut out = String::with_capacity(PAGE.len() + CSS.len() + data.len() + 65_536);
-    let mut rest = PAGE;
-    while let Some((before, after)) = rest.split_once("{{") {
-        out += before;
-        let (name, after) = after.split_once("}}").expect("a placeholder of page.html is closed");
-        match name {
-            "css" => out += CSS,
-            "data" => out += data,
-            "js" => SCRIPTS.iter().for_each(|s| out += s),
-            other => unreachable!("page.html names an unknown placeholder {other}"),
-        }
-        rest = after;
-    }
-    out + rest
-}
-
-/// JSON that is safe inside a script element: no `<` is left in it, so neither `</script` nor `<!--` can be.
-fn json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("plain data with text keys always serialises").replace('<', "\\u003c")
+/// The call stacks with each function's name once.
+fn functions(stacks: &[(Vec<String>, [f64; 2])]) -> Option<Functions<'_>> {
+    let mut largest: Vec<&(Vec<String>, [f64; 2])> = stacks.iter().collect();
+    largest.sort_by(|a, b| (b.1[0] + b.1[1]).total_cmp(&(a.1[0] + a.1[1])).then_with(|| a.0.cmp(&b.0)));
+    let left_out = largest.len().saturating_sub(MOST_STACKS);
+    largest.truncate(MOST_STACKS);
+    let mut frames: Vec<&str> = largest.iter().flat_map(|(names, _)| names).map(String::as_str).collect();
+    frames.sort_unstable();
+    frames.dedup();
+    let place = |name: &String| frames.binary_search(&name.as_str()).unwrap_or(0);
+    let of = |(names, [focus, reference]): &&(Vec<String>, [f64; 2])| {
+        (names.iter().map(place).collect(), *focus, *reference)
+    };
+    let stacks = largest.iter().map(of).collect();
+    (!largest.is_empty()).then_some(Functions { frames, stacks, left_out })
 }

@@ -1,182 +1,298 @@
-//! The timeline of one message (NSight Figures 5 and 8): what ran on its cores from driver to receive, as nested boxes.
+//! Timelines of messages (NSight Figures 5, 8, 9, 11): what had each nanosecond from the driver to the end of the leg.
 //!
-//! In: a message's path, contiguous spans with one owner each. Out: lanes (one per core and role), boxes by level
-//! (0 is the context, each frame one deeper), stages, and the legs between them; times are ns from the start of the
-//! path. A box goes on through the interruptions that are nested in it; its `own` is its time less theirs, so over all
-//! boxes `own` sums to the latency.
+//! In: paths, contiguous spans with one owner each. Out: a [`Bundle`], which needs nothing beside it but the page's list of
+//! causes: its messages, and the owners, rows and call stacks that they refer to. Times are ns from the start of each path. Boxes
+//! that nest, and the rows of a message, are made of the spans by the page (web/src/timeline.ts).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
-use tailsight_lifetime::{Context, Leg, Message, PathSpan, Role};
+use tailsight_diagnose::model::TypicalRow;
+use tailsight_diagnose::phases::overlaps::Ahead;
+use tailsight_diagnose::rows::classification::Classification;
+use tailsight_diagnose::show::{Usual, marks};
+use tailsight_diagnose::typical::row_of;
+use tailsight_diagnose::{Category, Titled};
+use tailsight_lifetime::{Context, LEGS, Leg, Message, PathSpan, Role};
+use tailsight_trace::samples::{FrameRow, SampleRow, kind};
 
 use super::Input;
 use crate::terminal::role_name;
 
+/// Messages with what they refer to.
+#[derive(Debug, Default, Serialize)]
+pub struct Bundle {
+    owners: Vec<OwnerOut>,
+    slots: Vec<Slot>,
+    keys: Vec<RowKey>,
+    /// Functions of the call stacks.
+    frames: Vec<String>,
+    /// Call stacks, outermost function first, as places in `frames`.
+    stacks: Vec<Vec<usize>>,
+    messages: Vec<Timeline>,
+}
+
+/// An owner of time.
+#[derive(Debug, Serialize)]
+struct OwnerOut {
+    /// Context and frames, outermost first.
+    names: Vec<String>,
+    /// Nothing ran: idle, asleep or not known, all the way down.
+    gap: bool,
+}
+
+/// An owner in a leg and a role.
+#[derive(Debug, Serialize)]
+struct Slot {
+    owner: usize,
+    /// Place of the leg in receive, service, transmit.
+    leg: usize,
+    role: Role,
+    /// Place in `keys`.
+    key: usize,
+    /// Place of the cause among the diagnosis's.
+    cause: Option<usize>,
+}
+
+/// What a row of a message is of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct RowKey {
+    leg: Leg,
+    category: Category,
+    name: String,
+    /// The name in words.
+    title: String,
+    role: Role,
+    /// What a reference message has of it on average.
+    reference_ns: u64,
+}
+
 /// A message's timeline.
 #[derive(Debug, Serialize)]
-pub(super) struct Timeline {
-    pub(super) id: u32,
-    pub(super) flow: String,
-    pub(super) bytes: u32,
-    pub(super) tid: u32,
-    pub(super) ahead: u32,
-    pub(super) length: u64,
-    pub(super) lanes: Vec<Lane>,
-    /// Owner paths, outermost first.
-    pub(super) paths: Vec<String>,
-    /// The innermost name of each of `paths`.
-    pub(super) names: Vec<String>,
-    pub(super) boxes: Vec<Box>,
-    pub(super) stages: Vec<(&'static str, u64)>,
-    /// Where the message moved: time, from lane, to lane.
-    pub(super) moves: Vec<(u64, usize, usize)>,
+struct Timeline {
+    id: u32,
+    flow: String,
+    bytes: u32,
+    tid: u32,
+    ahead: u32,
+    /// Ids of the messages that its thread took first, the last before it first.
+    ahead_ids: Vec<u32>,
+    length: u64,
+    class: Option<String>,
+    pairing: Option<&'static str>,
+    /// Bytes of its reply, where a protocol tells.
+    reply_bytes: u32,
+    /// Stage and when.
+    marks: Vec<(String, u64)>,
+    /// (ns, core or -1, place in `slots`, whether it begins), one after the other, flat.
+    spans: Vec<i64>,
+    /// Samples of the clock: (when, place in `stacks`).
+    samples: Vec<(u64, usize)>,
 }
 
-/// A core in a role.
-#[derive(Debug, Serialize)]
-pub(super) struct Lane {
-    pub(super) name: String,
-    pub(super) depth: usize,
-}
-
-/// One box. `kind` says how it is drawn: `run`, or `gap` where nothing ran for anyone.
-#[derive(Debug, Serialize)]
-pub(super) struct Box {
-    pub(super) lane: usize,
-    pub(super) level: usize,
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) own: u64,
-    /// Index into `paths`: the owner path down to this box.
-    pub(super) path: usize,
-    pub(super) cause: Option<usize>,
-    pub(super) kind: &'static str,
-}
-
-/// The timeline of the message, or None when there is no such message or no path.
-pub(super) fn timeline(input: &Input, id: u32, path: &[PathSpan]) -> Option<Timeline> {
-    let message = input.lifetimes.messages.get(id as usize)?;
-    let (start, end) = (path.first()?.from_ns, path.last()?.to_ns);
-    let mut out = Timeline {
-        id,
-        flow: input.lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
-        bytes: message.bytes,
-        tid: message.tid,
-        ahead: message.ahead,
-        length: end - start,
-        lanes: Vec::new(),
-        paths: Vec::new(),
-        names: Vec::new(),
-        boxes: Vec::new(),
-        stages: stages(message, start, end),
-        moves: Vec::new(),
-    };
-    let mut builder =
-        Builder { input, start, out: &mut out, open: Vec::new(), lanes: Vec::new(), paths: HashMap::new() };
-    let mut previous = None;
-    for span in path {
-        let lane = builder.lane(span);
-        if previous.is_some_and(|p| p != lane) {
-            builder.out.moves.push((span.from_ns - start, previous.unwrap_or(lane), lane));
-            builder.open.clear();
-        }
-        previous = Some(lane);
-        builder.add(lane, span);
-    }
-    colour_parents(&mut out);
-    Some(out)
-}
-
-/// The stages within the path, in order of time.
-fn stages(m: &Message, start: u64, end: u64) -> Vec<(&'static str, u64)> {
-    let mut all = vec![
-        ("NIC", m.nic_ns),
-        ("driver", m.driver_ns),
-        ("hand-off", m.handoff_ns),
-        ("wake", m.wake_ns),
-        ("on core", m.on_cpu_ns),
-        ("recv", m.recv_ns),
-        ("send", m.send_ns),
-        ("xmit", m.xmit_ns),
-        ("NIC out", m.nic_tx_ns),
-    ];
-    all.retain(|&(_, ns)| ns != 0 && (start..=end).contains(&ns));
-    all.sort_by_key(|&(_, ns)| ns);
-    all.into_iter().map(|(name, ns)| (name, ns - start)).collect()
-}
-
-struct Builder<'a> {
+/// Makes bundles of a run.
+pub struct Timelines<'a> {
     input: &'a Input<'a>,
-    start: u64,
-    out: &'a mut Timeline,
-    /// Boxes that the next span may continue, outermost first: (name at that level, index).
-    open: Vec<(String, usize)>,
-    lanes: Vec<(Option<u16>, Role)>,
-    paths: HashMap<String, usize>,
+    classification: Classification<'a>,
+    usual: Usual,
+    ahead: Ahead,
+    /// Samples of the clock by core: (when, stack), in order.
+    samples: FxHashMap<u16, Vec<(u64, u32)>>,
 }
 
-impl Builder<'_> {
-    fn lane(&mut self, span: &PathSpan) -> usize {
-        let key = (span.cpu, span.role);
-        if let Some(known) = self.lanes.iter().position(|l| *l == key) {
+impl<'a> Timelines<'a> {
+    /// Of an input.
+    #[must_use]
+    pub fn new(input: &'a Input<'a>) -> Timelines<'a> {
+        let classification = Classification::new(input.lifetimes, input.categories);
+        let mut samples: FxHashMap<u16, Vec<(u64, u32)>> = FxHashMap::default();
+        let clock = |row: &&SampleRow| row.kind == kind::CLOCK;
+        for row in input.samples.iter().flat_map(|s| &s.rows).filter(clock) {
+            samples.entry(row.cpu).or_default().push((row.ts_ns, row.stack));
+        }
+        samples.values_mut().for_each(|core| core.sort_unstable());
+        Timelines {
+            input,
+            usual: Usual::new(input.lifetimes, &classification, input.diagnosis),
+            classification,
+            ahead: Ahead::new(&input.lifetimes.messages),
+            samples,
+        }
+    }
+
+    /// What a reference message has on average, by row.
+    pub(super) fn reference(&self) -> Vec<RowKey> {
+        self.usual
+            .rows
+            .iter()
+            .map(|((leg, category, name, role), (_, subject))| {
+                let row = TypicalRow {
+                    category: *category,
+                    name: name.clone(),
+                    subject: Some(subject.clone()),
+                    role: *role,
+                    leg: *leg,
+                    mean_ns: 0,
+                    share: 0.0,
+                    advice: vec![],
+                };
+                self.key(row)
+            })
+            .collect()
+    }
+
+    /// Mean latency of the reference messages, ns.
+    pub(super) fn reference_ns(&self) -> u64 {
+        self.usual.mean_ns
+    }
+
+    fn key(&self, row: TypicalRow) -> RowKey {
+        let title = row.title();
+        let TypicalRow { leg, category, name, role, .. } = row;
+        let key = (leg, category, name, role);
+        let reference_ns = self.usual.rows.get(&key).map_or(0, |(ns, _)| *ns);
+        RowKey { leg, category, name: key.2, title, role, reference_ns }
+    }
+
+    /// The timelines of messages; those that do not exist or have no path are left out.
+    #[must_use]
+    pub fn bundle(&self, paths: &[(u32, Vec<PathSpan>)]) -> Bundle {
+        let mut maker = Maker { of: self, out: Bundle::default(), ids: Ids::default() };
+        for (id, path) in paths {
+            maker.add(*id, path);
+        }
+        maker.out
+    }
+}
+
+/// Places of what was met already.
+#[derive(Default)]
+struct Ids {
+    owners: FxHashMap<u32, usize>,
+    slots: FxHashMap<(usize, Role, u32), usize>,
+    keys: HashMap<(Leg, Category, String, Role), usize>,
+    frames: HashMap<String, usize>,
+    stacks: FxHashMap<u32, usize>,
+}
+
+struct Maker<'a> {
+    of: &'a Timelines<'a>,
+    out: Bundle,
+    ids: Ids,
+}
+
+impl Maker<'_> {
+    fn add(&mut self, id: u32, path: &[PathSpan]) {
+        let lifetimes = self.of.input.lifetimes;
+        let Some(message) = lifetimes.messages.get(id as usize) else { return };
+        let (Some(first), Some(last)) = (path.first(), path.last()) else { return };
+        let (start, end) = (first.from_ns, last.to_ns);
+        let mut spans = Vec::with_capacity(path.len() * 4);
+        let mut samples = Vec::new();
+        for span in path {
+            let slot = self.slot(message, span);
+            let cpu = span.cpu.map_or(-1, i64::from);
+            spans.extend([(span.to_ns - span.from_ns) as i64, cpu, slot as i64, i64::from(span.begins)]);
+            let core = span.cpu.and_then(|cpu| self.of.samples.get(&cpu)).map_or(&[][..], Vec::as_slice);
+            let from = core.partition_point(|&(ts, _)| ts < span.from_ns);
+            for &(ts, stack) in core[from..].iter().take_while(|&&(ts, _)| ts < span.to_ns) {
+                samples.push((ts - start, self.stack(stack)));
+            }
+        }
+        self.out.messages.push(Timeline {
+            id,
+            flow: lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
+            bytes: message.bytes,
+            tid: message.tid,
+            ahead: message.ahead,
+            ahead_ids: self.of.ahead.of(message),
+            length: end - start,
+            class: lifetimes.class(message).filter(|_| lifetimes.framing.is_some()).map(|c| c.name.clone()),
+            pairing: message.pairing(),
+            reply_bytes: message.reply_bytes,
+            marks: marks(message, start, end).into_iter().map(|m| (m.stage, m.at_ns)).collect(),
+            spans,
+            samples,
+        });
+    }
+
+    fn slot(&mut self, message: &Message, span: &PathSpan) -> usize {
+        let leg = leg(self.of.input.diagnosis.leg, message, span);
+        let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
+        let known = (segment, span.role, span.owner);
+        if let Some(&slot) = self.ids.slots.get(&known) {
+            return slot;
+        }
+        let ((leg_of, category, name, role), subject) = row_of(&self.of.classification, segment, span.role, span.owner);
+        let key = match self.ids.keys.get(&(leg_of, category, name.clone(), role)) {
+            Some(&key) => key,
+            None => {
+                let row = TypicalRow {
+                    category,
+                    name: name.clone(),
+                    subject: Some(subject),
+                    role,
+                    leg: leg_of,
+                    mean_ns: 0,
+                    share: 0.0,
+                    advice: vec![],
+                };
+                self.out.keys.push(self.of.key(row));
+                self.ids.keys.insert((leg_of, category, name, role), self.out.keys.len() - 1);
+                self.out.keys.len() - 1
+            }
+        };
+        let owner = self.owner(span.owner);
+        let cause = (self.of.input.cause_of)(leg, span.role, span.owner);
+        self.out.slots.push(Slot { owner, leg: segment, role: span.role, key, cause });
+        self.ids.slots.insert(known, self.out.slots.len() - 1);
+        self.out.slots.len() - 1
+    }
+
+    fn owner(&mut self, id: u32) -> usize {
+        let (lifetimes, owners) = (self.of.input.lifetimes, &mut self.out.owners);
+        *self.ids.owners.entry(id).or_insert_with(|| {
+            let (mut names, mut gap) = (vec!["unknown".to_owned()], true);
+            if let Some(owner) = lifetimes.owners.get(id as usize) {
+                names[0] = owner.context_name();
+                names.extend(owner.frames.iter().map(|f| f.name(&lifetimes.symbols)));
+                // An interrupt on an idle core is work.
+                gap = matches!(owner.context, Context::Idle | Context::Blocked | Context::Unknown)
+                    && !owner.frames.iter().any(is_work);
+            }
+            owners.push(OwnerOut { names, gap });
+            owners.len() - 1
+        })
+    }
+
+    fn stack(&mut self, number: u32) -> usize {
+        if let Some(&known) = self.ids.stacks.get(&number) {
             return known;
         }
-        self.lanes.push(key);
-        let name = match span.cpu {
-            Some(cpu) => format!("core {cpu}: {}", role_name(span.role)),
-            None => "on no core".into(),
-        };
-        self.out.lanes.push(Lane { name, depth: 0 });
-        self.lanes.len() - 1
+        let names: Vec<String> =
+            self.of.input.samples.into_iter().flat_map(|s| s.stack(number).rev()).map(FrameRow::name).collect();
+        let frames = names.into_iter().map(|name| {
+            let next = self.out.frames.len();
+            *self.ids.frames.entry(name.clone()).or_insert_with(|| {
+                self.out.frames.push(name);
+                next
+            })
+        });
+        let frames = frames.collect();
+        self.out.stacks.push(frames);
+        self.ids.stacks.insert(number, self.out.stacks.len() - 1);
+        self.out.stacks.len() - 1
     }
+}
 
-    /// The leg that a span of the path lies in: the legs of a total path follow each other.
-    fn leg(&self, span: &PathSpan) -> Leg {
-        let message = self.input.lifetimes.messages.get(self.out.id as usize);
-        match (self.input.diagnosis.leg, message) {
-            (Leg::Total, Some(m)) if span.from_ns < m.recv_ns => Leg::Receive,
-            (Leg::Total, Some(m)) if span.from_ns < m.send_ns => Leg::Service,
-            (Leg::Total, _) => Leg::Transmit,
-            (leg, _) => leg,
-        }
-    }
-
-    fn add(&mut self, lane: usize, span: &PathSpan) {
-        let Some(owner) = self.input.lifetimes.owners.get(span.owner as usize) else { return };
-        let mut names = vec![owner.context_name()];
-        names.extend(owner.frames.iter().map(|f| f.name(&self.input.lifetimes.symbols)));
-        let (from, to) = (span.from_ns - self.start, span.to_ns - self.start);
-        let mut keep = self.open.iter().zip(&names).take_while(|((open, _), name)| open == *name).count();
-        // A second box of the same name right after the first is a new one, not the first gone on.
-        if span.begins && keep == names.len() && keep > 1 {
-            keep -= 1;
-        }
-        self.open.truncate(keep);
-        let gap = matches!(owner.context, Context::Idle | Context::Blocked | Context::Unknown);
-        for level in keep..names.len() {
-            let key = names[..=level].join("/");
-            let next = self.paths.len();
-            let path = *self.paths.entry(key.clone()).or_insert(next);
-            if path == next {
-                self.out.paths.push(key);
-                self.out.names.push(names[level].clone());
-            }
-            self.open.push((names[level].clone(), self.out.boxes.len()));
-            self.out.boxes.push(Box { lane, level, from, to, own: 0, path, cause: None, kind: "run" });
-        }
-        for (_, index) in &self.open {
-            self.out.boxes[*index].to = to;
-        }
-        let cause = (self.input.cause_of)(self.leg(span), span.role, span.owner);
-        let innermost = &mut self.out.boxes[self.open[names.len() - 1].1];
-        innermost.own += to - from;
-        innermost.cause = cause;
-        // An interrupt on an idle core is work: only what is idle, blocked or unknown all the way down is a gap.
-        let works = owner.frames.iter().any(is_work);
-        innermost.kind = if gap && !works { "gap" } else { "run" };
-        let lane = &mut self.out.lanes[lane];
-        lane.depth = lane.depth.max(names.len());
+/// The leg that a span of the path lies in: the legs of a total path follow each other.
+fn leg(of: Leg, message: &Message, span: &PathSpan) -> Leg {
+    match of {
+        Leg::Total if span.from_ns < message.recv_ns => Leg::Receive,
+        Leg::Total if span.from_ns < message.send_ns => Leg::Service,
+        Leg::Total => Leg::Transmit,
+        leg => leg,
     }
 }
 
@@ -203,23 +319,7 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
     )
 }
 
-/// A box with no time of its own takes the cause that has the most time in it; one over nothing but gaps is a gap.
-fn colour_parents(out: &mut Timeline) {
-    for i in 0..out.boxes.len() {
-        if out.boxes[i].own > 0 {
-            continue;
-        }
-        let parent = &out.boxes[i];
-        let mut times: HashMap<Option<usize>, u64> = HashMap::new();
-        let mut gap = true;
-        let inside = |b: &&Box| b.lane == parent.lane && b.level > parent.level && b.from < parent.to;
-        // Boxes are in order of start: those nested in this one follow it.
-        for b in out.boxes[i + 1..].iter().take_while(|b| b.from < parent.to).filter(inside) {
-            *times.entry(b.cause).or_default() += b.own;
-            gap &= b.own == 0 || b.kind == "gap";
-        }
-        let most = times.into_iter().max_by_key(|&(cause, ns)| (ns, std::cmp::Reverse(cause)));
-        out.boxes[i].cause = most.and_then(|(cause, _)| cause);
-        out.boxes[i].kind = if gap { "gap" } else { "run" };
-    }
+/// Names of the roles, for the lanes.
+pub(super) fn roles() -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from([("A", role_name(Role::A)), ("R", role_name(Role::R))])
 }

@@ -11,13 +11,11 @@ use tailsight_load::Sample;
 use tailsight_measure::report::Report;
 use tailsight_measure::{Latency, Measurement, Row};
 
+use crate::html::curves::curve;
+
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("../html/page.css");
 const SCRIPTS: [&str; 2] = [include_str!("../html/chart.js"), include_str!("page.js")];
-/// Points of a distribution's curve besides the slowest.
-const CURVE: usize = 600;
-/// Of the slowest, so many one by one.
-const SLOWEST: usize = 100;
 /// Instants of the plot over time, at least and at most: as many as have samples for a p99.
 const INSTANTS: (usize, usize) = (20, 240);
 /// Fewer samples in an instant have no p99.
@@ -117,27 +115,6 @@ fn headline(r: &Report) -> String {
     }
 }
 
-/// (latency, share of samples that are slower or as slow): steps for a log axis of shares. The slowest are all there.
-fn curve(sorted: &[u64]) -> Vec<(u64, f64)> {
-    let n = sorted.len();
-    let at = |i: usize| (sorted[i], (n - i) as f64 / n as f64);
-    let tail = n.saturating_sub(SLOWEST);
-    let mut chosen: Vec<usize> = Vec::with_capacity(CURVE + SLOWEST);
-    if tail > 0 {
-        // Half the points are even over the ranks, half over the logarithm of the share that is slower.
-        chosen.extend((0..CURVE / 2).map(|k| k * tail / (CURVE / 2)));
-        let depth = (n as f64 / SLOWEST as f64).ln();
-        chosen.extend((0..CURVE / 2).map(|k| {
-            let share = (-depth * k as f64 / (CURVE / 2) as f64).exp();
-            (n - (share * n as f64) as usize).min(tail - 1)
-        }));
-    }
-    chosen.extend(tail..n);
-    chosen.sort_unstable();
-    chosen.dedup();
-    chosen.into_iter().map(at).collect()
-}
-
 fn over_time(m: &Measurement) -> Vec<Instant> {
     let latency = |row: &Row| match m.report.latency {
         Latency::Response => row.sample.response_ns(),
@@ -202,21 +179,4 @@ fn fill(data: &str) -> String {
         rest = after;
     }
     out + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_curve_keeps_the_slowest_one_by_one_and_falls() {
-        let values: Vec<u64> = (1..=50_000).collect();
-        let points = curve(&values);
-        assert!(points.len() <= CURVE + SLOWEST && points.len() > CURVE / 2);
-        assert_eq!((points[0], points[points.len() - 1]), ((1, 1.0), (50_000, 1.0 / 50_000.0)));
-        assert!(points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 > w[1].1));
-        assert_eq!(&points[points.len() - SLOWEST..].iter().map(|p| p.0).collect::<Vec<_>>(), &values[49_900..]);
-        assert_eq!(curve(&[]).len(), 0);
-        assert_eq!(curve(&[7]), [(7, 1.0)]);
-    }
 }

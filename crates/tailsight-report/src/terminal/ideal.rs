@@ -190,7 +190,9 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     );
     let mut out = "\n".to_owned();
     let mut say = |text: &str, indent: &str| {
-        wrap(text, style.columns(), indent).iter().for_each(|line| out += &format!("{line}\n"));
+        wrap(text, style.columns() - indent.chars().count(), indent)
+            .iter()
+            .for_each(|line| out += &format!("{line}\n"));
     };
     say(&inherent, "          ");
     if share(focus.excess_ns, focus.mean_ns) < 20.0 {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tailsight_diagnose::Diagnosis;
+use tailsight_diagnose::{CategoryTable, Diagnosis};
 use tailsight_lifetime::{Context, Flow, Frame, Leg, Lifetimes, Message, Owner, OwnerId, Part, PathSpan, Role};
 use tailsight_report::html::Input;
 use tailsight_trace::meta::{Cpu, Hook, Host, Overhead, RunMeta, State, Target};
@@ -73,6 +73,10 @@ impl Synthetic {
             diagnosis: &self.diagnosis,
             paths: &self.paths,
             cause_of: &cause_of,
+            categories: &CategoryTable::default(),
+            samples: None,
+            stacks: &[],
+            against: None,
         })
     }
 }
@@ -119,8 +123,13 @@ struct Busy {
     who: OwnerId,
 }
 
-/// A run of so many messages, one every 50 us on average.
+/// A run of so many messages, one every 50 us on average, with the paths of the slowest and of a median one.
 pub fn run(n: u32) -> Synthetic {
+    run_with(n, 0)
+}
+
+/// The same with the paths of the whole focus, and of so many others, evenly.
+pub fn run_with(n: u32, others: usize) -> Synthetic {
     let mut random = Random(7);
     let length = u64::from(n) * 50_000;
     let mut busy: Vec<Busy> = Vec::new();
@@ -158,7 +167,7 @@ pub fn run(n: u32) -> Synthetic {
         messages.push(message);
         all_paths.push(path.0);
     }
-    finish(messages, parts, &all_paths, length)
+    finish(messages, parts, &all_paths, length, others)
 }
 
 /// A cause in the making: its mean in the focus, in the reference, and the focus messages it hit with their ns.
@@ -241,7 +250,13 @@ fn sum(path: &[PathSpan]) -> Vec<Part> {
         .collect()
 }
 
-fn finish(messages: Vec<Message>, parts: Vec<[Vec<Part>; 3]>, paths: &[Vec<PathSpan>], length: u64) -> Synthetic {
+fn finish(
+    messages: Vec<Message>,
+    parts: Vec<[Vec<Part>; 3]>,
+    paths: &[Vec<PathSpan>],
+    length: u64,
+    others: usize,
+) -> Synthetic {
     let table = owners();
     let flows = (0..50)
         .map(|i| Flow {
@@ -335,7 +350,15 @@ fn finish(messages: Vec<Message>, parts: Vec<[Vec<Part>; 3]>, paths: &[Vec<PathS
     let slowest = *order.last().expect("messages");
     let median = order[n / 2];
     let pick = |id: u32| (id, paths[id as usize].clone());
-    Synthetic { meta: meta(length), paths: vec![pick(slowest), pick(median)], lifetimes, diagnosis, causes }
+    let mut chosen = vec![slowest, median];
+    if others > 0 {
+        let ids = focus.iter().rev().chain(order.iter().step_by((n / others).max(1)));
+        chosen.extend(
+            ids.copied().filter(|id| ![slowest, median].contains(id)).collect::<std::collections::BTreeSet<_>>(),
+        );
+    }
+    let paths = chosen.into_iter().map(pick).collect();
+    Synthetic { meta: meta(length), paths, lifetimes, diagnosis, causes }
 }
 
 /// A run's description as a recorder writes it.

@@ -24,6 +24,7 @@ use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
 use super::diagnose::not_available_or;
 use crate::cli::Demo;
+use crate::page::Diagnosed;
 use crate::{Verdict, pipeline, stop, terminal};
 
 /// The core that both servers share.
@@ -75,6 +76,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         hooks: Default::default(),
         payload: None,
         tx_stamps: tailsight_record::TxStamps::Off,
+        traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
         // This process goes on after the recording.
         confine: false,
@@ -85,7 +87,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     // The first replies are the warm-up's: connections, caches.
     std::thread::sleep(Duration::from_millis(500));
     let mut recording = 1;
-    let (outcome, opened, diagnosis, causes) = loop {
+    let (outcome, opened, question, diagnosis, causes) = loop {
         let mut progress = terminal::Recording::new(Some(args.duration), None);
         let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
         if let Some(error) = &outcome.error {
@@ -97,14 +99,16 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
             return Ok(Verdict::Failed);
         }
         let opened = pipeline::open(&run)?;
-        let question = pipeline::chosen(Options::default(), None, &opened, None);
+        // The page has room for everything.
+        let all = Options { more: true, ..Options::default() };
+        let question = pipeline::chosen(all, None, &opened, None);
         let (diagnosis, causes) = match pipeline::diagnose(&opened, &question) {
             Ok(found) => found,
             Err(error) => return not_available_or(error),
         };
         match again(recording, &diagnosis.causes) {
             Some(why) => say!("{why}; recording once more ({} of {RECORDINGS})", recording + 1),
-            None => break (outcome, opened, diagnosis, causes),
+            None => break (outcome, opened, question, diagnosis, causes),
         }
         recording += 1;
     };
@@ -119,7 +123,8 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     }
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
-    pipeline::write_whole(&page, &pipeline::page(&opened, &diagnosis, &causes))?;
+    let of = Diagnosed { opened: &opened, options: &question, diagnosis: &diagnosis, causes: &causes, against: None };
+    pipeline::write_whole(&page, &of.file())?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
     Ok(Verdict::Done)
 }

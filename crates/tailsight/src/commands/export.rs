@@ -1,25 +1,80 @@
-//! `tailsight export`: a run's messages and lifetimes as Parquet, or the call stacks of its slow and its ordinary messages.
+//! `tailsight export`: a run for other tools, as tables, call stacks, a trace, or the causes of its diagnosis.
 
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{Options, functions};
+use tailsight_report::export::{csv, firefox, perfetto, pprof};
 
+use super::diagnose::not_available_or;
 use crate::cli::Export;
+use crate::page::Diagnosed;
 use crate::pipeline::Opened;
 use crate::{Verdict, pipeline, terminal};
 
 /// Writes the files and prints their paths.
 pub fn run(args: &Export) -> anyhow::Result<Verdict> {
+    let options = match pipeline::options(&args.question) {
+        Ok(options) => options,
+        Err(error) => return not_available_or(error),
+    };
     let opened = pipeline::open(&args.run)?;
+    let options = pipeline::chosen(options, Some(&args.question), &opened, None);
     let dir = args.out.clone().unwrap_or_else(|| args.run.clone());
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     match args.format.as_str() {
-        "collapsed" => collapsed(&opened, &dir)?,
-        _ => parquet(&opened, &dir)?,
+        "parquet" => parquet(&opened, &dir)?,
+        "collapsed" => collapsed(&opened, &options, &dir)?,
+        format => return diagnosed(&opened, &options, format, &dir),
     }
     Ok(Verdict::Done)
+}
+
+/// What needs a diagnosis.
+fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> anyhow::Result<Verdict> {
+    let (diagnosis, causes) = match pipeline::diagnose(opened, options) {
+        Ok(found) => found,
+        Err(error) => return not_available_or(error),
+    };
+    let of = Diagnosed { opened, options, diagnosis: &diagnosis, causes: &causes, against: None };
+    let meta = &opened.run.meta;
+    match format {
+        "csv" => write(&dir.join("causes.csv"), csv::causes(&diagnosis).as_bytes())?,
+        "pprof" => {
+            has_samples(opened)?;
+            let profile = pprof::profile(&of.stacks(), meta.started_unix_ns, meta.end_ns.saturating_sub(meta.start_ns));
+            write(&dir.join("stacks.pb.gz"), &profile)?;
+        }
+        "firefox-profiler" => {
+            has_samples(opened)?;
+            write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))?;
+        }
+        _ => {
+            let threads = threads(opened);
+            write(&dir.join("trace.pftrace"), &of.with_chosen(|input| perfetto::trace(input, &threads)))?;
+        }
+    }
+    Ok(pipeline::verdict(&diagnosis))
+}
+
+/// Where the threads that received messages were.
+fn threads(opened: &Opened) -> Vec<perfetto::ThreadStep> {
+    let lifetimes = &opened.analysis.lifetimes;
+    let mut tids: Vec<u32> = lifetimes.messages.iter().map(|m| m.tid).filter(|tid| *tid != 0).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    let mut steps = Vec::new();
+    opened.analysis.on_cores(&tids, |tid, span, owner| {
+        let owner = owner.path(&lifetimes.symbols);
+        steps.push(perfetto::ThreadStep { tid, from_ns: span.from_ns, to_ns: span.to_ns, owner });
+    });
+    steps
+}
+
+fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    terminal::print(&format!("{}\n", file.display()))
 }
 
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
@@ -30,17 +85,23 @@ fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn has_samples(opened: &Opened) -> anyhow::Result<u64> {
+    let run = &opened.run;
+    match run.meta.sampling.as_ref().filter(|_| !run.samples.is_empty()) {
+        Some(sampling) => Ok(sampling.period_ns),
+        None => bail!("{} has no samples\n  record again without --sample off", run.dir.display()),
+    }
+}
+
 /// A file a cohort, each line a call stack and its ns of a mean message: what flame graphs are made of.
-fn collapsed(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
+fn collapsed(opened: &Opened, options: &Options, dir: &Path) -> anyhow::Result<()> {
     let (run, lifetimes) = (&opened.run, &opened.analysis.lifetimes);
-    let Some(sampling) = run.meta.sampling.as_ref().filter(|_| !run.samples.is_empty()) else {
-        bail!("{} has no samples\n  record again without --sample off", run.dir.display());
-    };
-    let options = pipeline::chosen(Options::default(), None, opened, None);
-    let cohorts = Cohorts::of(&ranked(&lifetimes.messages, options.leg), None, &options)?;
+    let period_ns = has_samples(opened)?;
+    let cohorts = Cohorts::of(&ranked(&lifetimes.messages, options.leg), None, options)?;
     let ids = [&cohorts.focus.ids[..], &cohorts.reference.ids[..]];
-    let path = |id| opened.analysis.path(id, options.leg);
-    let stacks = functions::by_stack(lifetimes, &run.samples, ids, sampling.period_ns, &path);
+    let paths = opened.analysis.to_paths();
+    let path = |id| paths.of(id, options.leg);
+    let stacks = functions::by_stack(lifetimes, &run.samples, ids, period_ns, &path);
     for (cohort, name) in ["focus.collapsed", "reference.collapsed"].into_iter().enumerate() {
         let line = |(frames, ns): (&Vec<String>, &[f64; 2])| {
             let frames: Vec<String> = frames.iter().map(|f| f.replace(';', ":")).collect();
@@ -49,8 +110,7 @@ fn collapsed(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
         };
         let file = dir.join(name);
         let text: String = stacks.iter().filter_map(line).collect();
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        terminal::print(&format!("{}\n", file.display()))?;
+        write(&file, text.as_bytes())?;
     }
     Ok(())
 }

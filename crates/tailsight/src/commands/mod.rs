@@ -17,3 +17,4 @@ pub mod show;
 pub mod source;
 pub mod sweep;
 pub mod usage;
+pub mod view;

@@ -4,6 +4,7 @@ use tailsight_diagnose::Options;
 
 use super::diagnose::not_available_or;
 use crate::cli::Report;
+use crate::page::Diagnosed;
 use crate::{Verdict, pipeline, terminal};
 
 /// Writes the page and prints its path.
@@ -21,7 +22,14 @@ pub fn run(args: &Report) -> anyhow::Result<Verdict> {
         Err(error) => return not_available_or(error),
     };
     let out = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
-    pipeline::write_whole(&out, &pipeline::page(&opened, &diagnosis, &causes))?;
+    let page = Diagnosed {
+        opened: &opened,
+        options: &options,
+        diagnosis: &diagnosis,
+        causes: &causes,
+        against: against.as_ref(),
+    };
+    pipeline::write_whole(&out, &page.file())?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(pipeline::verdict(&diagnosis))
 }

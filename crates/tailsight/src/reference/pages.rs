@@ -107,6 +107,19 @@ pub const PAGES: &[Page] = &[
         environment: &[],
     },
     Page {
+        name: "view",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[
+            "Prints an address and serves the page there until Ctrl-C, to this host only. The address holds a random token: \
+            whoever does not have it gets nothing. From another host: ssh -L PORT:127.0.0.1:PORT HOST, with the --port of \
+            your choice.",
+        ],
+        examples: &[("", "tailsight view tailsight-run"), ("", "tailsight view after --against before --port 7777")],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
         name: "show",
         usage: &["[OPTIONS] <RUN> <ID>"],
         notes: &["Ids are those of `diagnose` (evidence, the slowest messages) and of the report page."],
@@ -147,9 +160,17 @@ pub const PAGES: &[Page] = &[
     Page {
         name: "export",
         usage: &["[OPTIONS] <RUN>"],
-        notes: &["Writes messages.parquet and lifetimes.parquet; docs/lifetimes.md describes every column."],
+        notes: &[
+            "parquet: messages.parquet and lifetimes.parquet, tables of all messages; docs/lifetimes.md describes every column.",
+            "collapsed: focus.collapsed and reference.collapsed, call stacks with ns of a mean message, for flame graphs and \
+            speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
+            "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
+            perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
+            "csv: causes.csv, the causes of the diagnosis.",
+        ],
         examples: &[
             ("", "tailsight export tailsight-run"),
+            ("", "tailsight export tailsight-run --format perfetto \\\n    --focus p99.9..p100"),
             (
                 "",
                 "duckdb -c \"select owner, sum(ns) from \\\n    'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"",

@@ -4,6 +4,7 @@
 
 mod agents_live;
 mod bad_input;
+mod exports;
 mod fixes_live;
 mod functions_live;
 mod gates_live;
@@ -17,7 +18,9 @@ mod nic_live;
 mod outputs;
 mod privileges_live;
 mod reference;
+mod runtimes_live;
 mod sent_live;
 mod support;
 mod torture;
+mod view_pages;
 mod waits_live;

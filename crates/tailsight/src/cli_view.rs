@@ -1,0 +1,24 @@
+//! The command line of `view`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::Question;
+
+/// `view`.
+#[derive(Debug, Args)]
+pub struct View {
+    /// The run directory
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The port, on 127.0.0.1 [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub port: u16,
+    /// What is asked.
+    #[command(flatten)]
+    pub question: Question,
+    /// Another run: the same slice of its messages is the reference
+    #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
+    pub against: Option<PathBuf>,
+}

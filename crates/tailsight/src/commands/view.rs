@@ -1,0 +1,331 @@
+//! `tailsight view`: the report's page from a server on 127.0.0.1, which has every message's timeline.
+//!
+//! In: a run. Out: an address on standard output, then answers until it is stopped. Only requests with the token of the address in
+//! their path and with this server's own name in `Host` are answered, so neither other users of the host nor pages of other sites that
+//! a browser shows can read the run (a name that was made to lead to 127.0.0.1 is in `Host`). It never listens on another address.
+//!
+//! Requests are answered one after the other: diagnosing and the paths of messages use all that there is of a run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tailsight_diagnose::Options;
+use tailsight_report::html::Bundle;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use super::diagnose::not_available_or;
+use crate::cli::Question;
+use crate::cli_view::View;
+use crate::page::Diagnosed;
+use crate::pipeline::Opened;
+use crate::{Verdict, pipeline, stop, terminal};
+
+/// Bytes of the token: 256 bits.
+const TOKEN: usize = 32;
+/// How often a stop is looked for.
+const TURN: Duration = Duration::from_millis(200);
+
+/// Serves the page.
+pub fn run(args: &View) -> anyhow::Result<Verdict> {
+    if let Err(error) = pipeline::options(&args.question) {
+        return not_available_or(error);
+    }
+    let opened = pipeline::open(&args.run)?;
+    let against = args.against.as_deref().map(pipeline::open).transpose()?;
+    let stop = stop::on_interrupt();
+    let server = Server::http(("127.0.0.1", args.port))
+        .map_err(|error| anyhow!("cannot listen on 127.0.0.1:{}: {error}\n  choose another --port", args.port))?;
+    let port = server.server_addr().to_ip().map(|a| a.port()).context("the server has no port")?;
+    let door = Door { port, token: token()? };
+    let viewer = Viewer { server, door, opened, against, stop };
+
+    let mut asked = Asked::of(&args.question);
+    let mut waiting = None;
+    let mut said = false;
+    loop {
+        match viewer.answer(&args.question, &asked, waiting.take(), &mut said)? {
+            Turn::Stopped => return Ok(Verdict::Done),
+            Turn::NotAvailable(verdict) => return Ok(verdict),
+            Turn::Other(other) => {
+                let (request, question) = *other;
+                (asked, waiting) = (question, Some(request));
+            }
+        }
+    }
+}
+
+/// The part of the question that the page can change.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    focus: Option<String>,
+    leg: Option<tailsight_lifetime::Leg>,
+}
+
+impl Asked {
+    fn of(question: &Question) -> Asked {
+        Asked { focus: question.focus.clone(), leg: question.leg }
+    }
+
+    /// What a query asks, where it asks; else what the command line did.
+    fn from_query(query: &str, usual: &Asked) -> Result<Asked, String> {
+        let mut out = usual.clone();
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match name {
+                "focus" => {
+                    tailsight_diagnose::parse_focus(value).map_err(|error| error.to_string())?;
+                    out.focus = Some(value.to_owned());
+                }
+                "leg" => out.leg = Some(value.parse()?),
+                _ => return Err(format!("nothing is called {name:?}: focus and leg can be asked for")),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Why a question's turn ended.
+enum Turn {
+    Stopped,
+    NotAvailable(Verdict),
+    /// A request asks something else.
+    Other(Box<(Request, Asked)>),
+}
+
+struct Viewer {
+    server: Server,
+    door: Door,
+    opened: Opened,
+    against: Option<Opened>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Viewer {
+    /// Diagnoses and answers all requests of one question. `first`: the request that asked it.
+    fn answer(
+        &self,
+        question: &Question,
+        asked: &Asked,
+        first: Option<Request>,
+        said: &mut bool,
+    ) -> anyhow::Result<Turn> {
+        let usual = Asked::of(question);
+        let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..question.clone() };
+        let found = pipeline::options(&question).and_then(|options| {
+            let options = Options { more: true, ..options };
+            let options = pipeline::chosen(options, Some(&question), &self.opened, self.against.as_ref());
+            let found = pipeline::diagnose_against(&self.opened, &options, self.against.as_ref())?;
+            Ok((options, found))
+        });
+        let (options, (diagnosis, causes)) = match found {
+            Ok(found) => found,
+            // Of a question that the page asked, the page is told.
+            Err(error) => {
+                let Some(request) = first else { return not_available_or(error).map(Turn::NotAvailable) };
+                reply(request, 422, "text/plain", format!("{error:#}").into_bytes());
+                return self.next(&usual);
+            }
+        };
+        let of = Diagnosed {
+            opened: &self.opened,
+            options: &options,
+            diagnosis: &diagnosis,
+            causes: &causes,
+            against: self.against.as_ref(),
+        };
+        let page = of.served();
+        if !*said {
+            terminal::print(&format!("{}\n", self.door.address()))?;
+            say!("serving {} to this host only, until Ctrl-C", self.opened.run.dir.display());
+            *said = true;
+        }
+        let paths = self.opened.analysis.to_paths();
+        of.with_timelines(|timelines| {
+            let one = |id| timelines.bundle(&[(id, paths.of(id, diagnosis.leg))]);
+            let mut next = first;
+            loop {
+                let request = match next.take() {
+                    Some(request) => request,
+                    None => match self.wait()? {
+                        Some(request) => request,
+                        None => return Ok(Turn::Stopped),
+                    },
+                };
+                match self.door.enter(&request, &usual) {
+                    Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
+                    Ok((_, other)) if other != *asked => return Ok(Turn::Other(Box::new((request, other)))),
+                    Ok((Path::Page, _)) => reply(request, 200, "text/html", page.clone().into_bytes()),
+                    Ok((Path::Message(id), _)) => message(request, id, &one, &self.opened),
+                }
+            }
+        })
+    }
+
+    /// The next request of those that may enter, for a question of its own.
+    fn next(&self, usual: &Asked) -> anyhow::Result<Turn> {
+        while let Some(request) = self.wait()? {
+            match self.door.enter(&request, usual) {
+                Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
+                Ok((_, asked)) => return Ok(Turn::Other(Box::new((request, asked)))),
+            }
+        }
+        Ok(Turn::Stopped)
+    }
+
+    /// The next request; none when it is to stop.
+    fn wait(&self) -> anyhow::Result<Option<Request>> {
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Some(request) = self.server.recv_timeout(TURN).context("the server stopped")? {
+                return Ok(Some(request));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, opened: &Opened) {
+    if opened.analysis.lifetimes.messages.get(id as usize).is_none() {
+        let n = opened.analysis.lifetimes.messages.len();
+        return reply(request, 404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
+    }
+    match serde_json::to_vec(&one(id)) {
+        Ok(json) => reply(request, 200, "application/json", json),
+        Err(error) => reply(request, 500, "text/plain", error.to_string().into_bytes()),
+    }
+}
+
+/// What a request is for.
+#[derive(Debug, PartialEq)]
+enum Path {
+    Page,
+    Message(u32),
+}
+
+/// Who may come in.
+struct Door {
+    port: u16,
+    token: String,
+}
+
+impl Door {
+    fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/{}/", self.port, self.token)
+    }
+
+    /// What a request asks for, or the status and the words with which it is refused.
+    fn enter(&self, request: &Request, usual: &Asked) -> Result<(Path, Asked), (u16, String)> {
+        let header = |name: &str| {
+            request
+                .headers()
+                .iter()
+                .find(|h| h.field.as_str().as_str().eq_ignore_ascii_case(name))
+                .map(|h| h.value.as_str())
+        };
+        let get = matches!(request.method(), Method::Get | Method::Head);
+        self.judge(get, header("host"), request.url(), usual)
+    }
+
+    fn judge(&self, get: bool, host: Option<&str>, url: &str, usual: &Asked) -> Result<(Path, Asked), (u16, String)> {
+        let no = |status, why: &str| Err((status, why.to_owned()));
+        let names = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
+        if !host.is_some_and(|host| names.iter().any(|name| name == host)) {
+            return no(403, "this server answers to 127.0.0.1 and localhost only");
+        }
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        let rest = match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
+            Some((token, rest)) if same(token, &self.token) => rest,
+            _ => return no(403, "the address that tailsight view printed has a token: use it whole"),
+        };
+        if !get {
+            return no(405, "only GET");
+        }
+        let asked = Asked::from_query(query, usual).map_err(|why| (400, why))?;
+        match rest.strip_prefix("message/").map(str::parse) {
+            Some(Ok(id)) => Ok((Path::Message(id), asked)),
+            _ if rest.is_empty() => Ok((Path::Page, asked)),
+            _ => no(404, "there is no such page"),
+        }
+    }
+}
+
+/// Whether two texts are the same, in a time that tells nothing of where they differ.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (x, y)| sum | (x ^ y)) == 0
+}
+
+/// 256 random bits as text.
+fn token() -> anyhow::Result<String> {
+    let mut bytes = [0; TOKEN];
+    let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    std::io::Read::read_exact(&mut source, &mut bytes).context("cannot read /dev/urandom")?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn reply(request: Request, status: u16, kind: &str, body: Vec<u8>) {
+    let mut response = Response::from_data(body).with_status_code(status);
+    let kind = format!("{kind}; charset=utf-8");
+    let headers = [
+        ("Content-Type", kind.as_str()),
+        // Nothing of a run stays in a browser's cache, and its address goes nowhere.
+        ("Cache-Control", "no-store"),
+        ("Referrer-Policy", "no-referrer"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Frame-Options", "DENY"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+    ];
+    for (name, value) in headers {
+        if let Ok(header) = Header::from_bytes(name, value) {
+            response.add_header(header);
+        }
+    }
+    // Whoever asked may be gone.
+    let _ = request.respond(response);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_address_enters() {
+        let door = Door { port: 7, token: "ab12".into() };
+        let usual = Asked { focus: None, leg: None };
+        let status = |get, host: Option<&str>, url: &str| match door.judge(get, host, url, &usual) {
+            Ok((path, _)) => Ok(path),
+            Err((status, _)) => Err(status),
+        };
+        let here = Some("127.0.0.1:7");
+        assert_eq!(status(true, here, "/ab12/"), Ok(Path::Page));
+        assert_eq!(status(true, Some("localhost:7"), "/ab12/message/5"), Ok(Path::Message(5)));
+        for url in ["/", "/ab12", "/ab13/", "/ab1/", "/ab122/", "//ab12/", "/AB12/", "/message/5"] {
+            assert_eq!(status(true, here, url), Err(403), "{url}");
+        }
+        for host in
+            [None, Some("evil.example"), Some("evil.example:7"), Some("127.0.0.1"), Some("127.0.0.1:8"), Some("")]
+        {
+            assert_eq!(status(true, host, "/ab12/"), Err(403), "{host:?}");
+        }
+        assert_eq!(status(false, here, "/ab12/"), Err(405));
+        assert_eq!(status(true, here, "/ab12/message/-1"), Err(404));
+        assert_eq!(status(true, here, "/ab12/etc/passwd"), Err(404));
+        assert_eq!(status(true, here, "/ab12/?focus=p50"), Err(400));
+        assert_eq!(status(true, here, "/ab12/?leg=arm"), Err(400));
+    }
+
+    #[test]
+    fn a_query_changes_what_it_names() {
+        let usual = Asked { focus: Some("p90..p100".into()), leg: None };
+        let of = |query| Asked::from_query(query, &usual).expect("a question");
+        assert_eq!(of(""), usual);
+        assert_eq!(of("focus=p50..p60").focus.as_deref(), Some("p50..p60"));
+        assert_eq!(of("leg=receive"), Asked { leg: Some(tailsight_lifetime::Leg::Receive), ..usual.clone() });
+        assert!(Asked::from_query("run=/etc", &usual).is_err());
+    }
+
+    #[test]
+    fn tokens_differ_and_are_long() {
+        let (a, b) = (token().expect("random bytes"), token().expect("random bytes"));
+        assert!(a != b && a.len() == 2 * TOKEN && a.bytes().all(|c| c.is_ascii_hexdigit()));
+    }
+}

@@ -1,0 +1,208 @@
+//! The report's page in browsers, and its server: what is on it is the JSON's, and the server answers to its address only.
+//!
+//! Runs web/test/*.mjs with node and Debian's chromium or Firefox, where these are and web/node_modules is installed
+//! (`npm ci` in web/); skipped by name where not. The runs are the golden ones: recorded, and the same everywhere.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{json as stdout_json, run, shown, tailsight};
+
+fn golden(name: &str) -> String {
+    format!("{}/../tailsight-lifetime/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn web() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
+}
+
+/// Why no browser test can run here.
+fn lacks(browser: &str) -> Option<String> {
+    tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program(browser)).or_else(|| {
+        let there = web().join("node_modules/playwright-core").is_dir();
+        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
+    })
+}
+
+/// Runs a script of web/test, which must succeed.
+fn node(script: &str, args: &[&str]) {
+    let mut command = Command::new("node");
+    let output = command.arg(web().join("test").join(script)).args(args).output().expect("node starts");
+    assert!(output.status.success(), "{script}: {}", shown(&output));
+    println!("{script}: {}", String::from_utf8_lossy(&output.stdout).trim());
+}
+
+/// A report of a golden run, and what JSON says of it and of its second slowest message.
+fn report(dir: &Path, of: &str) -> (String, String) {
+    let (page, facts) = (dir.join("report.html").display().to_string(), dir.join("facts.json").display().to_string());
+    let made = run(&["report", &golden(of), "-o", &page]);
+    assert!(made.status.success(), "{}", shown(&made));
+    std::fs::write(&facts, facts_of(of).to_string()).expect("a file");
+    (page, facts)
+}
+
+fn facts_of(of: &str) -> Value {
+    let diagnosis = stdout_json(&run(&["diagnose", &golden(of), "--more", "--json"]));
+    let id = diagnosis["slowest"][1]["id"].as_u64().expect("a slow message").to_string();
+    let shown = stdout_json(&run(&["show", &golden(of), &id, "--json"]));
+    json!({"diagnosis": diagnosis, "shown": shown})
+}
+
+#[test]
+fn a_report_in_chromium_has_every_view_with_the_numbers_of_the_json() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    for of in ["memcached-requests", "redis-requests"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (page, facts) = report(dir.path(), of);
+        node("page.mjs", &[&page, &facts]);
+    }
+}
+
+/// Too few messages for causes: the page has what there is.
+#[test]
+fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("report.html").display().to_string();
+    let made = run(&["report", &golden("memcached-tcp"), "-o", &page]);
+    assert_eq!(made.status.code(), Some(3), "{}", shown(&made));
+    node("few.mjs", &[&page]);
+}
+
+#[test]
+fn a_report_in_firefox_is_drawn_with_the_numbers_of_the_json() {
+    if let Some(reason) = lacks("firefox-esr") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (page, facts) = report(dir.path(), "memcached-requests");
+    node("firefox.mjs", &[&page, &facts]);
+}
+
+/// A server that ends with the test.
+struct Served {
+    child: Child,
+    address: String,
+    port: u16,
+    token: String,
+}
+
+impl Served {
+    fn of(run: &str) -> Served {
+        let mut child =
+            tailsight(&["view", run]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut address = String::new();
+        let out = child.stdout.take().expect("its output");
+        BufReader::new(out).read_line(&mut address).expect("its address");
+        let address = address.trim().to_owned();
+        let rest = address.strip_prefix("http://127.0.0.1:").expect("an address of this host");
+        let (port, token) = rest.trim_end_matches('/').split_once('/').expect("a port and a token");
+        Served { child, port: port.parse().expect("a port"), token: token.to_owned(), address }
+    }
+
+    /// Status and body of a request.
+    fn get(&self, path: &str, host: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("a request");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        assert!(head.contains("Cache-Control: no-store"), "{head}");
+        (status, body.to_owned())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message() {
+    let of = golden("memcached-tcp");
+    let served = Served::of(&of);
+    let (here, token) = (format!("127.0.0.1:{}", served.port), served.token.clone());
+    let (status, page) = served.get(&format!("/{token}/"), &here);
+    assert!(status == 200 && page.contains("<title>Tailsight report</title>"), "{status}");
+    assert!(page.contains("connect-src 'self'"));
+    let wrong = "0".repeat(token.len());
+    for path in ["/", "/index.html", "/message/1", &format!("/{wrong}/"), &format!("/{wrong}/message/1")] {
+        let (status, body) = served.get(path, &here);
+        assert!(status == 403 && !body.contains("memcached") && !body.contains(&token), "{path}: {status} {body}");
+    }
+    for host in ["evil.example", &format!("evil.example:{}", served.port), "127.0.0.1", "localhost:1", ""] {
+        let (status, body) = served.get(&format!("/{token}/"), host);
+        assert!(status == 403 && !body.contains("memcached"), "{host:?}: {status}");
+    }
+    let (status, body) = served.get(&format!("/{token}/message/99999999"), &here);
+    assert!(status == 404 && body.contains("there is no message"), "{status} {body}");
+    let (status, body) = served.get(&format!("/{token}/?focus=p99..p1"), &here);
+    assert!(status == 400, "{status} {body}");
+
+    // A message that no report embeds, as the command shows it.
+    let diagnosis = stdout_json(&run(&["diagnose", &of, "--json"]));
+    for id in [0, 7, diagnosis["slowest"][0]["id"].as_u64().expect("an id")] {
+        let shown = stdout_json(&run(&["show", &of, &id.to_string(), "--leg", "total", "--json"]));
+        let (status, body) = served.get(&format!("/{token}/message/{id}"), &here);
+        assert_eq!(status, 200, "{body}");
+        let bundle: Value = serde_json::from_str(&body).expect("JSON");
+        let message = &bundle["messages"][0];
+        assert_eq!((&message["id"], &message["length"]), (&shown["id"], &shown["latency_ns"]));
+        let spans = message["spans"].as_array().expect("spans");
+        assert_eq!(spans.len(), 4 * shown["spans"].as_array().expect("spans").len());
+        for (span, expected) in spans.chunks(4).zip(shown["spans"].as_array().expect("spans")) {
+            let slot = &bundle["slots"][span[2].as_u64().expect("a place") as usize];
+            let key = &bundle["keys"][slot["key"].as_u64().expect("a place") as usize];
+            assert_eq!(
+                (&span[0], &key["category"], &key["name"]),
+                (&expected["ns"], &expected["category"], &expected["name"])
+            );
+        }
+    }
+}
+
+#[test]
+fn the_server_in_chromium_opens_any_message_and_asks_again() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let facts = dir.path().join("facts.json").display().to_string();
+    std::fs::write(&facts, facts_of("memcached-tcp").to_string()).expect("a file");
+    let served = Served::of(&golden("memcached-tcp"));
+    node("served.mjs", &[&served.address, &facts]);
+}
+
+/// The committed page is what web/ builds: whoever changes one without the other is told.
+#[test]
+fn the_committed_page_is_built_from_its_source() {
+    let lacking =
+        tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("npm")).or_else(|| {
+            let there = web().join("node_modules/vite").is_dir();
+            (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
+        });
+    if let Some(reason) = lacking {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut build = Command::new("npm");
+    build.args(["run", "--silent", "build"]).current_dir(web()).env("TAILSIGHT_PAGE_DIR", dir.path());
+    let output = build.output().expect("npm starts");
+    assert!(output.status.success(), "{}", shown(&output));
+    let built = std::fs::read_to_string(dir.path().join("page.html")).expect("the built page");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tailsight-report/assets/page.html");
+    let committed = std::fs::read_to_string(committed).expect("the committed page");
+    assert!(built == committed, "assets/page.html is not what web/ builds: `npm run build` in web/ and commit it");
+}

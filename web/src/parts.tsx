@@ -1,0 +1,54 @@
+// Small parts of all views: swatches, bars, commands, text with commands in it.
+import { useEffect, useRef } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { drawShape, ink, onScheme, type Looks } from "./theme";
+import { percent, prose } from "./units";
+
+export function Swatch({ looks, cause }: { looks: Looks; cause: number | null }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const draw = () => {
+      const g = canvas.current!.getContext("2d")!, shape = looks.shape(cause);
+      g.clearRect(0, 0, 32, 32);
+      drawShape(g, shape, 16, 16, 10);
+      if (shape === "ring") { g.strokeStyle = ink("other"); g.lineWidth = 4; g.stroke(); } else { g.fillStyle = looks.color(cause); g.fill(); }
+    };
+    draw();
+    return onScheme(draw);
+  }, [looks, cause]);
+  return <canvas class="swatch" width={32} height={32} aria-hidden="true" ref={canvas} />;
+}
+
+export function Bar({ share, top, color, title }: { share: number; top: number; color: string; title?: string }) {
+  return <div class="sharebar" title={title}><b>{percent(share)}</b><div class={"track" + (share < 0 ? " negative" : "")} aria-hidden="true"><i style={{ width: Math.min(100, (Math.abs(share) / top) * 100) + "%", background: color }} /></div></div>;
+}
+
+/** Text with `commands` between back quotes set as code. */
+export function Rich({ text }: { text: string }) {
+  return <>{String(text).split("`").map((part, i, all) => (i % 2 === 1 && i < all.length - 1 ? <code>{part}</code> : prose(part)))}</>;
+}
+
+/** A fix as the diagnosis writes it, "command  # why; undo: command", or a step in prose. */
+export function Fix({ text, before }: { text: string; before?: string }) {
+  const at = text.indexOf("  # "), lead = before ? prose(before) + " " : "";
+  if (at < 0) return <>{lead}<Rich text={text} /></>;
+  const [why, undo] = text.slice(at + 4).split("; undo: ");
+  return <>{lead}<code class="command">{text.slice(0, at)}</code><span class="why">{prose(why ?? "")}</span>{undo ? <span class="why">undo: <code>{undo}</code></span> : null}</>;
+}
+
+export function Head({ cells }: { cells: [ComponentChildren, boolean?][] }) {
+  return <thead><tr>{cells.map(([text, num]) => <th class={num ? "num" : ""}>{text}</th>)}</tr></thead>;
+}
+
+export function Section(props: { id: string; title: string; aside?: ComponentChildren; lede?: ComponentChildren; children: ComponentChildren }) {
+  return <section aria-labelledby={props.id + "-title"} id={props.id}>
+    <div class="titlebar"><h2 id={props.id + "-title"}>{props.title}</h2>{props.aside}</div>
+    {props.lede ? <p class="lede">{props.lede}</p> : null}
+    {props.children}
+  </section>;
+}
+
+export function Switch<T extends string>(props: { label: string; value: T; options: [T, string][]; choose: (value: T) => void }) {
+  return <div class="switch" role="group" aria-label={props.label}>{props.options.map(([value, text]) =>
+    <button type="button" aria-pressed={value === props.value ? "true" : "false"} onClick={() => props.choose(value)}>{text}</button>)}</div>;
+}

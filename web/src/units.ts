@@ -1,0 +1,29 @@
+// Times, counts and shares as text; prose that was written for a terminal.
+
+export function digits3(v: number): string { return v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0); }
+export function durationParts(ns: number): [string, string] {
+  const a = Math.abs(ns), sign = ns < 0 ? "−" : "";
+  if (a < 999.5) return [sign + Math.round(a), "ns"];
+  for (const [unit, scale] of [["µs", 1e3], ["ms", 1e6]] as const) if (a / scale < 999.5) return [sign + digits3(a / scale), unit];
+  return [sign + (a / 1e9 < 999.5 ? digits3(a / 1e9) : count(a / 1e9)), "s"];
+}
+export function duration(ns: number): string { return durationParts(ns).join(" "); }
+/** With a sign also where it is more. */
+export function more(ns: number): string { return (ns > 0 ? "+" : "") + duration(ns); }
+export function count(n: number): string { return Math.round(n).toLocaleString("en-US"); }
+export function plural(n: number, noun: string): string { return count(n) + " " + noun + (n === 1 ? "" : "s"); }
+export function percent(f: number): string {
+  return (f * 100).toFixed(1).replace(/^-0\.0$/, "0.0").replace(/^(-?\d+)\.0$/, (t, n) => (Math.abs(+n) >= 100 ? n : t)).replace("-", "−") + " %";
+}
+export function percentile(q: number): string { return "p" + +(q * 100).toFixed(4); }
+/** µs for us, and no line break between a number and its unit. */
+export function prose(text: string): string {
+  return String(text).replace(/(\d) (ns|us|ms|s|%)(?![\w/])/g, (_, d, unit) => d + "\u00a0" + (unit === "us" ? "µs" : unit));
+}
+/** As few digits as the value needs. */
+export function tick(ns: number): string {
+  const a = Math.abs(ns), [unit, scale]: [string, number] = a >= 1e9 ? ["s", 1e9] : a >= 1e6 ? ["ms", 1e6] : a >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+  return (ns < 0 ? "−" : "") + +(a / scale).toPrecision(6) + " " + unit;
+}
+/** A name that may be 10 kB long, short enough for a label. */
+export function short(text: string, most = 80): string { return text.length > most ? text.slice(0, most - 1) + "…" : text; }

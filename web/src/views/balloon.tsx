@@ -1,0 +1,261 @@
+// View 2: every message by order or time and latency (NSight Figures 3 and 12); those in focus as balloons of their cause.
+//
+// Points that are no balloons are counted into the pixels of an image, those in sight only, found by bisection: a million take some
+// 10 ms a frame on one core, in any browser, and print as they are; WebGL without a graphics card takes longer.
+import { useEffect, useRef } from "preact/hooks";
+import { NO_CAUSE, NOT_IN_FOCUS } from "../data";
+import { Chart, crisp, halo, hideTip, line, linearTicks, logTicks, say, showTip, type Plot } from "../chart";
+import { Section, Swatch, Switch } from "../parts";
+import { open, rankOf, useStore, type State, type Store } from "../store";
+import { channels, drawShape, ink } from "../theme";
+import { count, duration, plural, tick } from "../units";
+
+const PAD = { left: 62, right: 94, top: 22, bottom: 40 };
+
+/** The scales of the plot for a state: x by order or time, y log or linear. */
+class View {
+  readonly low: number; readonly high: number; readonly from: number; readonly to: number;
+  constructor(readonly store: Store, readonly state: State, readonly width: number, readonly height: number) {
+    const d = store.data;
+    const range = state.range;
+    this.low = Math.max(1, range ? range[0] : d.sorted[0] ?? 1);
+    this.high = Math.max(range ? range[1] : d.sorted[d.sorted.length - 1] ?? 2, this.low * 2);
+    const [a, b] = state.zoom ?? [0, Math.max(1, d.n - 1)];
+    this.from = this.at(Math.min(a, d.n - 1));
+    this.to = Math.max(this.at(Math.min(b, d.n - 1)), this.from + 1);
+  }
+  at(id: number): number { return this.state.x === "time" ? this.store.data.arrival[id]! : id; }
+  get plotWidth(): number { return this.width - PAD.left - PAD.right - 12; }
+  get plotHeight(): number { return this.height - PAD.top - PAD.bottom; }
+  x(id: number): number { return PAD.left + 6 + ((this.at(id) - this.from) / (this.to - this.from)) * this.plotWidth; }
+  /** The message at a place, by bisection. */
+  id(px: number): number {
+    const v = this.from + ((px - PAD.left - 6) / this.plotWidth) * (this.to - this.from), n = this.store.data.n;
+    if (this.state.x !== "time") return Math.max(0, Math.min(n - 1, Math.round(v)));
+    let lo = 0, hi = n - 1;
+    while (lo < hi) { const mid = (lo + hi) >> 1; if (this.store.data.arrival[mid]! < v) lo = mid + 1; else hi = mid; }
+    return lo;
+  }
+  ratio(v: number): number { return this.state.y === "log" ? Math.log(Math.max(v, 1) / (this.low * 0.8)) / Math.log((this.high * 1.25) / (this.low * 0.8)) : v / (this.high * 1.08); }
+  y(v: number): number { return PAD.top + (1 - this.ratio(v)) * this.plotHeight; }
+}
+
+export function Balloon({ store }: { store: Store }) {
+  const state = useStore(store), d = store.data, page = d.page, looks = store.looks;
+  const over = useRef(-1), plot = useRef<Plot | null>(null), still = useRef<HTMLCanvasElement | null>(null);
+  const logs = useRef<Float32Array | null>(null), drag = useRef<{ from: number; now: number; zoom: [number, number]; pan: boolean } | null>(null);
+  if (d.slowest < 0) return <Section id="balloon" title="Every message" lede="No message is complete.">{null}</Section>;
+  if (!logs.current) { logs.current = new Float32Array(d.n); for (let i = 0; i < d.n; i++) logs.current[i] = Math.log(Math.max(1, d.latency[i]!)); }
+  const many = new Map<number, number>();
+  for (const i of d.focus) if (store.matches(i)) many.set(d.cause[i]!, (many.get(d.cause[i]!) ?? 0) + 1);
+  const total = [...many.values()].reduce((a, b) => a + b, 0);
+  const radius = d.focus.length > 1500 ? 3.6 : d.focus.length > 400 ? 4.4 : 5.4;
+  const view = (p: Plot) => new View(store, store.state, p.width, p.height);
+
+  const draw = (g: CanvasRenderingContext2D, p: Plot) => {
+    const v = view(p), right = p.width - PAD.right, bottom = p.height - PAD.bottom, n = d.n;
+    g.strokeStyle = ink("line"); g.fillStyle = ink("soft"); g.lineWidth = 1;
+    g.textAlign = "right"; g.textBaseline = "middle";
+    const ticks = state.y === "log" ? logTicks(v.low * 0.8, v.high * 1.25, (bottom - PAD.top) / 34) : linearTicks(0, v.high * 1.08, (bottom - PAD.top) / 60);
+    for (const t of ticks) { line(g, PAD.left, crisp(v.y(t)), right, crisp(v.y(t))); g.fillText(t ? tick(t) : "0", PAD.left - 8, v.y(t)); }
+    g.textAlign = "center"; g.textBaseline = "top";
+    const about = (right - PAD.left) / 110;
+    for (const t of linearTicks(v.from, v.to, about)) {
+      const x = PAD.left + 6 + ((t - v.from) / (v.to - v.from)) * v.plotWidth;
+      if (state.x === "time" || t === Math.round(t)) g.fillText(state.x === "time" ? (t ? tick(t) : "0") : count(t), x, bottom + 7);
+    }
+    g.fillText(state.x === "time" ? "since the recording began" : "message, in order of arrival", (PAD.left + right) / 2, bottom + 24);
+    points(g, v, logs.current!, store);
+    // Percentile lines, so that the eye sees where the focus begins; labels that would collide are left out.
+    g.textAlign = "left"; g.textBaseline = "middle";
+    let lastY = Infinity;
+    for (const key of ["p50", "p99", "p99.9"]) {
+      const ns = page.diagnosis.latency_ns[key];
+      if (ns === undefined || ns < v.low * 0.8 || ns > v.high * 1.25) continue;
+      g.setLineDash([5, 4]); g.strokeStyle = ink("soft"); g.lineWidth = 1; line(g, PAD.left, crisp(v.y(ns)), right, crisp(v.y(ns))); g.setLineDash([]);
+      if (lastY - v.y(ns) > 14) { g.fillStyle = ink("soft"); g.fillText(key + " " + duration(ns), right + 6, v.y(ns)); lastY = v.y(ns); }
+    }
+    // Rare causes over frequent ones, and among equals the slower over the faster; those not chosen below all.
+    const order = Array.from(d.focus as Uint32Array).filter((i) => store.matches(i)).sort((a, b) => (many.get(d.cause[b]!)! - many.get(d.cause[a]!)!) || d.latency[a]! - d.latency[b]!);
+    for (const faint of [true, false]) for (const i of order) {
+      if (store.chosen(i) === faint) continue;
+      const cause = d.cause[i]!, shape = looks.shape(cause);
+      drawShape(g, shape, v.x(i), v.y(d.latency[i]!), radius);
+      g.globalAlpha = faint ? 0.16 : 1;
+      if (shape === "ring") { g.strokeStyle = ink("other"); g.lineWidth = 1.8; g.stroke(); }
+      else { g.fillStyle = looks.color(cause); g.fill(); g.strokeStyle = ink("bg"); g.lineWidth = 0.9; g.stroke(); }
+      g.globalAlpha = 1;
+    }
+    slowestLabel(g, v, right);
+    // The picture without the ring is kept: the pointer moves over all points without drawing them again.
+    const copy = (still.current ??= document.createElement("canvas"));
+    copy.width = p.canvas.width; copy.height = p.canvas.height;
+    copy.getContext("2d")!.drawImage(p.canvas, 0, 0);
+    ring(g, v, n);
+  };
+  const slowestLabel = (g: CanvasRenderingContext2D, v: View, right: number) => {
+    let slowest = -1;
+    for (const i of d.focus) if (store.matches(i) && (slowest < 0 || d.latency[i]! > d.latency[slowest]!)) slowest = i;
+    if (slowest < 0) return;
+    const x = v.x(slowest), y = v.y(d.latency[slowest]!), text = "slowest: message " + count(slowest) + ", " + duration(d.latency[slowest]!);
+    const flip = x + 14 + g.measureText(text).width > right;
+    g.textAlign = flip ? "right" : "left"; g.textBaseline = "middle";
+    halo(g, text, x + (flip ? -11 : 11), Math.max(9, y - 9));
+  };
+  const ring = (g: CanvasRenderingContext2D, v: View, n: number) => {
+    for (const [id, width] of [[store.state.message ?? -1, 2.5], [over.current, 1.5]] as const) {
+      if (id < 0 || id >= n || !(d.latency[id]! === d.latency[id])) continue;
+      const x = v.x(id);
+      if (x < PAD.left - 1 || x > v.width - PAD.right + 1) continue;
+      g.strokeStyle = ink("ink"); g.lineWidth = width; g.beginPath(); g.arc(x, v.y(d.latency[id]!), radius + 5, 0, 7); g.stroke();
+    }
+    const t = drag.current;
+    if (t && !t.pan && Math.abs(t.now - t.from) > 3) { g.globalAlpha = 0.18; g.fillStyle = ink("focus"); g.fillRect(Math.min(t.from, t.now), PAD.top, Math.abs(t.now - t.from), v.plotHeight); g.globalAlpha = 1; }
+  };
+  const overlay = () => {
+    const p = plot.current!, g = p.canvas.getContext("2d")!, copy = still.current;
+    if (!copy?.width) return;
+    g.save(); g.setTransform(1, 0, 0, 1, 0, 0); g.clearRect(0, 0, copy.width, copy.height); g.drawImage(copy, 0, 0); g.restore();
+    ring(g, view(p), d.n);
+  };
+  const tipOf = (id: number, cx: number, cy: number, tell = false) => {
+    const [title, rows] = about(store, id);
+    showTip(cx, cy, title, rows);
+    if (tell) say(title + ", " + rows.join(", "));
+  };
+  /** What is under the pointer: a balloon within reach, else the nearest point. */
+  const under = (px: number, py: number): number => {
+    const v = view(plot.current!);
+    let best = -1, least = 14 ** 2;
+    const near = (i: number) => { const q = (v.x(i) - px) ** 2 + (v.y(d.latency[i]!) - py) ** 2; if (q < least) { least = q; best = i; } };
+    for (const i of d.focus) if (store.chosen(i)) near(i);
+    if (best >= 0) return best;
+    least = 9 ** 2;
+    for (let i = v.id(px - 10); i <= v.id(px + 10); i++) if (store.matches(i)) near(i);
+    return best;
+  };
+  const zoomTo = (a: number, b: number) => {
+    const span = Math.max(20, Math.min(d.n - 1, b - a)), from = Math.round(Math.max(0, Math.min(d.n - 1 - span, a)));
+    store.set({ zoom: span >= d.n - 1 ? null : [from, Math.round(from + span)] });
+  };
+  const setup = (p: Plot) => {
+    plot.current = p;
+    const c = p.canvas, local = (e: MouseEvent) => { const box = c.getBoundingClientRect(); return [e.clientX - box.left, e.clientY - box.top] as const; };
+    c.addEventListener("pointerdown", (e) => { if (e.button !== 0) return; const [x] = local(e), v = view(p); drag.current = { from: x, now: x, zoom: [v.id(PAD.left + 6), v.id(p.width - PAD.right - 6)], pan: e.shiftKey }; c.setPointerCapture(e.pointerId); });
+    c.addEventListener("pointermove", (e) => {
+      const [x, y] = local(e), t = drag.current;
+      if (t) {
+        t.now = x;
+        hideTip();
+        if (t.pan) { const by = ((t.from - x) / view(p).plotWidth) * (t.zoom[1] - t.zoom[0]); zoomTo(t.zoom[0] + by, t.zoom[1] + by); } else overlay();
+        return;
+      }
+      const id = under(x, y);
+      if (id !== over.current) { over.current = id; overlay(); }
+      c.style.cursor = id >= 0 ? "pointer" : "crosshair";
+      if (id < 0) hideTip(); else tipOf(id, e.clientX, e.clientY);
+    });
+    c.addEventListener("pointerup", (e) => {
+      const t = drag.current, [x, y] = local(e), v = view(p);
+      drag.current = null;
+      if (!t || t.pan && Math.abs(x - t.from) > 3) return;
+      if (Math.abs(x - t.from) > 5) { zoomTo(v.id(Math.min(t.from, x)), v.id(Math.max(t.from, x))); return; }
+      const id = under(x, y);
+      if (id >= 0) { hideTip(); open(store, id); } else overlay();
+    });
+    const leave = () => { if (drag.current) return; over.current = -1; hideTip(); overlay(); };
+    c.addEventListener("pointerleave", leave);
+    c.addEventListener("pointercancel", () => { drag.current = null; overlay(); });
+    c.addEventListener("blur", leave);
+    c.addEventListener("dblclick", () => store.set({ zoom: null, range: null }));
+    // The wheel belongs to the page until the plot was clicked (or Ctrl is held).
+    c.addEventListener("wheel", (e) => {
+      if (document.activeElement !== c && !e.ctrlKey) return;
+      e.preventDefault();
+      const v = view(p), [a, b] = store.state.zoom ?? [0, d.n - 1];
+      if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) { const by = (e.deltaX || e.deltaY) * 0.001 * (b - a); zoomTo(a + by, b + by); return; }
+      const at = v.id(local(e)[0]), f = Math.exp(e.deltaY * 0.0016);
+      zoomTo(at - (at - a) * f, at + (b - at) * f);
+    }, { passive: false });
+    c.addEventListener("keydown", (e) => key(e, p));
+  };
+  const key = (e: KeyboardEvent, p: Plot) => {
+    const [a, b] = store.state.zoom ?? [0, d.n - 1], span = b - a, middle = a + span / 2;
+    const visible = Array.from(d.focus as Uint32Array).filter((i) => store.chosen(i)), byLatency = () => visible.slice().sort((i, j) => d.latency[i]! - d.latency[j]! || i - j);
+    const step = (list: number[], by: number) => {
+      if (!list.length) return;
+      const at = list.indexOf(over.current), slowest = list.reduce((i, j) => (d.latency[j]! > d.latency[i]! ? j : i));
+      over.current = at < 0 ? slowest : list[Math.max(0, Math.min(list.length - 1, at + by))]!;
+      overlay();
+      const v = view(p), box = p.canvas.getBoundingClientRect();
+      tipOf(over.current, box.left + v.x(over.current), box.top + v.y(d.latency[over.current]!), true);
+    };
+    if (e.key === "ArrowRight") e.shiftKey ? zoomTo(a + span / 6, b + span / 6) : step(visible, 1);
+    else if (e.key === "ArrowLeft") e.shiftKey ? zoomTo(a - span / 6, b - span / 6) : step(visible, -1);
+    else if (e.key === "ArrowUp") step(byLatency(), 1);
+    else if (e.key === "ArrowDown") step(byLatency(), -1);
+    else if (e.key === "Home") { over.current = -1; step(visible, 0); }
+    else if (e.key === "Enter" && over.current >= 0) open(store, over.current);
+    else if (e.key === "+" || e.key === "=") zoomTo(middle - span / 3.2, middle + span / 3.2);
+    else if (e.key === "-") zoomTo(middle - span * 0.8, middle + span * 0.8);
+    else if (e.key === "0" || e.key === "Escape") { over.current = -1; hideTip(); store.set({ zoom: null }); }
+    else return;
+    e.preventDefault();
+  };
+  useEffect(() => hideTip, []);
+
+  const keys = [...many.keys()].sort((a, b) => many.get(b)! - many.get(a)! || a - b);
+  const lede = "One point a message, " + count(d.sorted.length) + " in " + (state.x === "time" ? "time" : "order of arrival") + "; none is left out. " + plural(d.focus.length, "message") + " in focus" + (d.focus.length === 1 ? " is a balloon" : " are balloons") + " of the cause that " + (page.messages.against_reference ? "added the most time to it over the reference mean." : "took the most time in it.");
+  return <Section id="balloon" title="Every message, and what slowed the slow ones" lede={lede}
+    aside={<div class="switches"><Switch label="Horizontal axis" value={state.x} options={[["order", "Order"], ["time", "Time"]]} choose={(x) => store.set({ x })} /><Switch label="Latency axis" value={state.y} options={[["log", "Log"], ["linear", "Linear"]]} choose={(y) => store.set({ y })} /></div>}>
+    <ul class="legend" aria-label="Dominant cause of the messages in focus; press one to see it alone">
+      {keys.map((k) => <li><button type="button" aria-pressed={state.cause === k ? "true" : "false"} disabled={k === NO_CAUSE} onClick={() => store.set({ cause: state.cause === k ? null : k })}><Swatch looks={looks} cause={k} /><span>{k === NO_CAUSE ? "none of the causes" : looks.title(k)} <span class="n">{count(many.get(k)!)}</span></span></button></li>)}
+      <li><span class="item"><span class="dot" /><span>{store.narrowed() ? "in focus, chosen " : "in focus "}<span class="n">{count(total)}</span>{", all "}<span class="n">{count(d.sorted.length)}</span></span></span></li>
+    </ul>
+    <Chart height={(w) => Math.max(320, Math.min(470, w * 0.38))} label={"Balloon plot of " + count(d.sorted.length) + " messages; slowest is message " + count(d.slowest) + " with " + duration(d.latency[d.slowest]!) + ". Use the arrow keys to step through the messages in focus, Enter to open one, plus and minus to zoom."} draw={draw} setup={setup} />
+    <p class="hint">Press a point to open its timeline. Drag across the plot to zoom; after a click the wheel zooms too, with Shift it moves. Double-click shows it all. Keys: ← → step through the messages in focus, ↑ ↓ by latency, Home is the slowest, Enter opens, + − zoom.</p>
+  </Section>;
+}
+
+/** What a tip says of a message. */
+export function about(store: Store, i: number): [string, string[]] {
+  const d = store.data, c = d.cause[i]!, m = d.page.messages;
+  return ["Message " + count(i) + ": " + duration(d.latency[i]!), [
+    c === NOT_IN_FOCUS ? "not in focus" : "mostly " + (c === NO_CAUSE ? "none of the causes" : store.looks.title(c)),
+    i === d.slowest ? "the slowest of all" : "at p" + +(rankOf(d.sorted, d.latency[i]!) * 100).toFixed(Math.max(1, Math.ceil(Math.log10(d.sorted.length)) - 2)),
+    m.flow_names[d.flow[i]!] ?? "flow " + d.flow[i],
+    m.classes.length ? m.classes[d.class[i]!] ?? "" : "",
+  ].filter(Boolean)];
+}
+
+/** The messages that are no balloons, counted into pixels. */
+function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store: Store): void {
+  const d = store.data, ratio = window.devicePixelRatio || 1, { state } = v;
+  const w = Math.max(1, Math.round((v.plotWidth + 12) * ratio)), h = Math.max(1, Math.round(v.plotHeight * ratio));
+  const [a, b] = state.zoom ?? [0, d.n - 1], first = Math.max(0, a), last = Math.min(d.n - 1, b), shown = last - first;
+  const size = Math.max(1, Math.round((shown > 60000 ? 1.3 : shown > 8000 ? 2 : 2.6) * ratio));
+  const image = g.createImageData(w, h), pixels = new Uint32Array(image.data.buffer), counts = new Uint8Array(w * h);
+  const log = state.y === "log", lowest = Math.log(v.low * 0.8), scaleY = log ? h / (Math.log(v.high * 1.25) - lowest) : h / (v.high * 1.08);
+  const scaleX = (v.plotWidth * ratio) / (v.to - v.from), offset = 6 * ratio, time = state.x === "time", { arrival, latency, cause } = d;
+  const simple = !state.filter && !state.range;
+  for (let i = first; i <= last; i++) {
+    if (cause[i] !== NOT_IN_FOCUS || latency[i] !== latency[i] || !(simple || store.matches(i))) continue;
+    const x = ((time ? arrival[i]! : i) - v.from) * scaleX + offset, y = h - (log ? logs[i]! - lowest : latency[i]!) * scaleY;
+    const x0 = (x - size / 2) | 0, y0 = (y - size / 2) | 0;
+    for (let dy = 0; dy < size; dy++) for (let dx = 0; dx < size; dx++) {
+      const px = x0 + dx, py = y0 + dy;
+      if (px < 0 || px >= w || py < 0 || py >= h) continue;
+      const at = py * w + px;
+      if (counts[at]! < 255) counts[at]!++;
+    }
+  }
+  const [red, green, blue, alpha] = channels(ink("dot"));
+  const shades = Uint32Array.from({ length: 256 }, (_, k) => k === 0 ? 0 : ((Math.round(255 * (1 - (1 - alpha) ** k)) << 24) | (blue << 16) | (green << 8) | red) >>> 0);
+  for (let k = 0; k < counts.length; k++) if (counts[k]) pixels[k] = shades[counts[k]!]!;
+  const layer = document.createElement("canvas");
+  layer.width = w; layer.height = h;
+  layer.getContext("2d")!.putImageData(image, 0, 0);
+  g.save(); g.setTransform(1, 0, 0, 1, 0, 0);
+  g.drawImage(layer, Math.round(PAD.left * ratio), Math.round(PAD.top * ratio));
+  g.restore();
+}

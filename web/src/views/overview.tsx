@@ -1,0 +1,125 @@
+// View 1: the answer in one sentence, the percentiles of each leg, where a median message spends its time, inherent against excess,
+// what was lost and what the recording cost.
+import type { Store } from "../store";
+import { open } from "../store";
+import type { Diagnosis, Row } from "../types";
+import { Bar, Head, Rich, Section } from "../parts";
+import { count, duration, durationParts, percent, plural, prose } from "../units";
+
+/** The transmit leg's name says where it begins when that is not the send call. */
+export function legName(d: Diagnosis, leg: string): string {
+  const from = Object.values(d.send_entry ?? {}), all = (source: string) => from.length > 0 && from.every((s) => s === source);
+  return leg !== "transmit" ? leg : all("driver") ? "transmit (from the driver)" : all("net_dev_queue") ? "transmit (from the qdisc)" : leg;
+}
+
+export function Header({ store }: { store: Store }) {
+  const { page } = store.data, d = page.diagnosis, m = page.meta, h = m.host, t = m.target;
+  const leg = d.leg === "total" ? "all legs" : legName(d, d.leg) + " leg";
+  const started = m.started_unix_ns ? new Date(m.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC" : "";
+  const list = (v: number[]) => (v.length > 6 ? v.slice(0, 6).join(", ") + " and " + (v.length - 6) + " more" : v.join(", "));
+  const facts: [string, string | undefined | null][] = [
+    ["Recorded", started],
+    ["Target", [t.selector, t.pids.length ? (t.pids.length > 1 ? "pids " : "pid ") + list(t.pids) : "", t.ports.length ? (t.ports.length > 1 ? "ports " : "port ") + list(t.ports) : ""].filter(Boolean).join(" · ")],
+    ["Kernel", [h.kernel, h.arch].filter(Boolean).join(" ")],
+    ["Processor", [h.cpu_model, h.cpus ? plural(h.cpus, "core") : ""].filter(Boolean).join(", ")],
+    ["Source", m.source],
+    ["Compared with", d.against ? "the run " + d.against : ""],
+  ];
+  const alerts = [...(m.state === "complete" ? [] : ["This run is partial: " + (m.partial || "the recorder did not finish") + "."]), ...d.notes];
+  return <header>
+    <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
+    <h1 id="verdict">{prose(page.verdict)}</h1>
+    <dl class="facts" id="facts">{facts.filter(([, v]) => v).map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
+    <div id="alerts">{alerts.map((text) => <p class="note"><Rich text={text} /></p>)}</div>
+  </header>;
+}
+
+export function Overview({ store }: { store: Store }) {
+  const { page } = store.data, d = page.diagnosis;
+  return <>
+    <section aria-labelledby="percentiles-title" id="overview">
+      <h2 id="percentiles-title" class="quiet">Latency</h2>
+      <dl class="tiles" id="percentiles">{page.percentiles.map((key) => <Tile name={key} ns={d.latency_ns[key]} />)}</dl>
+    </section>
+    <Legs store={store} />
+    <Slowest store={store} />
+    <Ideal d={d} />
+  </>;
+}
+
+function Tile({ name, ns }: { name: string; ns: number | undefined }) {
+  if (ns !== undefined) {
+    const [value, unit] = durationParts(ns);
+    return <div><dt>{name}</dt><dd data-ns={ns}>{value}<span class="unit">{unit}</span></dd></div>;
+  }
+  const needed = Math.round(1 / (1 - parseFloat(name.slice(1)) / 100));
+  return <div><dt>{name}</dt><dd>N/A<span class="why">{needed > 1 && isFinite(needed) ? "needs " + plural(needed, "message") : "no messages"}</span></dd></div>;
+}
+
+function Legs({ store }: { store: Store }) {
+  const { page } = store.data, d = page.diagnosis;
+  const names = ["receive", "service", "transmit", "total"].filter((n) => d.legs?.[n]);
+  if (!names.length) return null;
+  return <section aria-labelledby="legs-title" id="legs-section">
+    <h2 id="legs-title" class="quiet">Every leg</h2>
+    <div class="scroll"><table id="legs">
+      <thead><tr><th>Leg</th>{page.percentiles.map((k) => <th class="num">{k}</th>)}<th class="num">Messages</th></tr></thead>
+      <tbody>{names.map((n) => <tr class={n === d.leg ? "chosen" : ""}><td>{n === d.leg ? <b>{legName(d, n)}</b> : legName(d, n)}{n === d.leg ? <small>explained on this page</small> : null}</td>
+        {page.percentiles.map((k) => <td class="num" data-ns={d.legs[n]![k]}>{d.legs[n]![k] === undefined ? "N/A" : duration(d.legs[n]![k]!)}</td>)}<td class="num">{count(d.legs[n]!.messages)}</td></tr>)}
+        {d.ideal_ns ? <tr class="less"><td>ideal server<small>the same arrivals, a queue without anything in its way</small></td>{page.percentiles.map((k) => <td class="num">{d.ideal_ns![k] === undefined ? "" : duration(d.ideal_ns![k]!)}</td>)}<td /></tr> : null}
+      </tbody></table></div>
+  </section>;
+}
+
+/** Inherent: what the ideal server would have taken too. */
+function Ideal({ d }: { d: Diagnosis }) {
+  const of = d.ideal;
+  if (!of) return null;
+  const rows: [string, Record<string, number>][] = [["messages in focus", of.focus], ["all messages", of.all]];
+  const part = (r: Record<string, number>) => { const inherent = r["inherent_ns"] ?? 0, mean = r["mean_ns"] ?? inherent + (r["excess_ns"] ?? 0); return mean > 0 ? inherent / mean : 0; };
+  if (rows.some(([, r]) => typeof r["inherent_ns"] !== "number")) return null;
+  return <Section id="inherent" title="Inherent and excess" lede="Of a mean message, what an ideal server would have taken too (its own work, and waiting for the messages before it), and what came on top.">
+    <div class="scroll"><table><Head cells={[["Of"], ["Inherent"], ["", true], ["Excess", true]]} />
+      <tbody>{rows.map(([name, r]) => <tr><td>{name}</td><td class="share"><Bar share={part(r)} top={1} color="var(--soft)" /></td><td class="num">{duration(r["inherent_ns"]!)}</td><td class="num">{duration(r["excess_ns"] ?? 0)}</td></tr>)}</tbody></table></div>
+  </Section>;
+}
+
+/** Only where no causes can be said: else the causes have their evidence. */
+function Slowest({ store }: { store: Store }) {
+  const { page } = store.data, d = page.diagnosis;
+  if (!d.not_available || !d.slowest?.length) return null;
+  return <Section id="slowest" title="The slowest messages one by one">
+    <div class="scroll"><table><Head cells={[["Message"], ["Latency", true], ["Where it went"]]} />
+      <tbody>{d.slowest.map((m, i) => <tr><td><button type="button" class="link" onClick={() => open(store, m.id)}>{count(m.id)}</button><small>{m.flow}</small></td><td class="num">{duration(m.latency_ns)}</td>
+        <td>{m.parts.slice(0, 4).map((p, j) => duration(p.mean_ns) + " " + page.slowest_titles[i]![j]).join(", ")}</td></tr>)}</tbody></table></div>
+  </Section>;
+}
+
+export function Typical({ store }: { store: Store }) {
+  const { page } = store.data, t = page.diagnosis.typical;
+  if (!t?.rows.length) return null;
+  const rows = t.rows.map((r, i) => [r, i] as const), big = rows.filter(([r], i) => i < 12 && r.share >= 0.005), small = rows.slice(big.length);
+  const top = Math.max(...big.map(([r]) => r.share), 1e-9), sum = (f: (r: Row) => number) => small.reduce((a, [r]) => a + f(r), 0);
+  return <Section id="typical" title="Where a median message spends its time" lede={"The mean of the " + plural(t.messages, "message") + " around the median, " + duration(t.mean_ns) + ". It is compared with nothing: what every message waits for is in no difference, and so in no cause."}>
+    <div class="scroll"><table class="causes"><Head cells={[["What"], ["Share"], ["Per message", true]]} /><tbody>
+      {big.map(([r, i]) => <>
+        <tr><td class="what"><b>{page.typical_titles[i]}</b><small>{(r.name && r.name !== r.category ? r.category + " on the " : "on the ") + page.roles[r.role] + ", " + r.leg + " leg"}</small></td>
+          <td class="share"><Bar share={r.share} top={top} color="var(--soft)" /></td><td class="num">{duration(r.mean_ns)}</td></tr>
+        {(r.advice ?? []).map((text) => <tr class="detail"><td colSpan={3}><div class="inner"><p class="note"><Rich text={text} /></p></div></td></tr>)}
+      </>)}
+      {small.length ? <tr class="less"><td>{plural(small.length, "smaller row")}</td><td class="share"><div class="sharebar"><b>{percent(sum((r) => r.share))}</b></div></td><td class="num">{duration(sum((r) => r.mean_ns))}</td></tr> : null}
+    </tbody></table></div>
+  </Section>;
+}
+
+export function Requests({ store }: { store: Store }) {
+  const r = store.data.page.requests, names = store.data.page.messages.classes;
+  if (!r) return null;
+  const complete = r.classes.reduce((a, c) => a + c.messages, 0), focus = r.classes.reduce((a, c) => a + c.focus, 0);
+  const choose = (name: string) => { const value = names.indexOf(name); if (value >= 0) store.set({ filter: { by: "class", value } }); };
+  return <Section id="requests" title="Requests" lede={"Each message is one " + r.protocol + " request. " + r.pairing}>
+    <div class="scroll"><table><Head cells={[["Class"], ["Messages", true], ["p50", true], ["p99", true], ["In focus", true], ["Of the focus, of all", true]]} />
+      <tbody>{r.classes.map((c) => <tr><td class="what">{names.includes(c.name) ? <button type="button" class="link" onClick={() => choose(c.name)}>{c.name}</button> : c.name}</td><td class="num">{count(c.messages)}</td><td class="num">{duration(c.p50_ns)}</td>
+        <td class="num">{c.p99_ns === null ? "N/A" : duration(c.p99_ns)}</td><td class="num">{count(c.focus)}</td><td class="num">{percent(focus ? c.focus / focus : 0) + ", " + percent(c.messages / complete)}</td></tr>)}</tbody></table></div>
+  </Section>;
+}

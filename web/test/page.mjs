@@ -1,0 +1,85 @@
+// A report in Chromium: `node page.mjs PAGE.html FACTS.json`. FACTS holds `diagnosis` (diagnose --json --more) and `shown` (show --json of
+// one message). Every view is there, its numbers are the JSON's, choosing in one view narrows the others, the address restores the
+// view, nothing is asked of anybody, and nothing is wider than the window. Prints what it found; fails with the first that is wrong.
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { resolve } from "node:path";
+import { check, open, same, visit } from "./browser.mjs";
+
+const [file, factsFile] = process.argv.slice(2);
+const url = pathToFileURL(resolve(file)).href, { diagnosis, shown } = JSON.parse(readFileSync(factsFile, "utf8"));
+const { browser, page, wrong, requests } = await open();
+try {
+  await visit(page, url);
+  const ids = ["overview", "legs-section", "causes", "balloon", "boxes", "message", "distribution", "typical", "functions", "queue", "cores", "pervasive", "record"];
+  for (const id of ids) check(await page.locator("#" + id).count() === 1, "there is no view #" + id);
+  check(await page.locator("main .note", { hasText: "could not be drawn" }).count() === 0, "a view could not be drawn");
+
+  const numbers = (selector) => page.$$eval(selector, (all) => all.map((e) => e.dataset.ns).filter((v) => v !== undefined).map(Number));
+  const keys = await page.$$eval("#percentiles dt", (all) => all.map((e) => e.textContent));
+  same(await numbers("#percentiles dd"), keys.filter((k) => diagnosis.latency_ns[k] !== undefined).map((k) => diagnosis.latency_ns[k]), "the percentiles");
+  const legs = ["receive", "service", "transmit", "total"].filter((l) => diagnosis.legs[l]);
+  same(await numbers("#legs td"), legs.flatMap((l) => keys.map((k) => diagnosis.legs[l][k]).filter((v) => v !== undefined)), "the legs");
+  const fold = page.locator("#causes button", { hasText: "smaller causes" });
+  if (await fold.count()) await fold.click();
+  same(await numbers("#causes-table tr[data-rank] td"), diagnosis.causes.map((c) => c.deviation_ns), "the causes");
+  same(await page.$$eval("#queue tbody tr", (all) => all.length), diagnosis.more.queue.length, "the rows of the queueing breakdown");
+  same(await page.$$eval("#cores .core", (all) => all.length), diagnosis.more.cores.flat().length, "the cores");
+
+  // A cause alone, in every view and in the address; back again.
+  const before = await page.textContent("#boxes .lede");
+  const took = await page.evaluate(() => new Promise((done) => {
+    const from = performance.now();
+    document.querySelector("#causes button.name").click();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - from)));
+  }));
+  await page.waitForSelector(".chips button");
+  check((await page.evaluate(() => location.hash)).includes("cause=1"), "the address does not have the cause");
+  check((await page.textContent("#boxes .lede")) !== before && (await page.textContent("#boxes .lede")).includes("the choice leaves"), "the box plots are not narrowed");
+  check(await page.locator("#balloon .legend button[aria-pressed=true]").count() <= 1, "the legend has two causes");
+  await page.reload();
+  await page.waitForSelector(".chips button");
+  check((await page.textContent(".chips")).includes("cause:"), "the address did not restore the cause");
+  await page.click(".chips button");
+  check(await page.locator(".chips").count() === 0, "the cause is still chosen");
+
+  // A message by its id: its table sums to its latency and is show's, row by row.
+  await page.fill("#search", String(shown.id));
+  await page.press("#search", "Enter");
+  await page.waitForFunction((id) => document.querySelector("#message-meta")?.textContent.startsWith("Message " + id.toLocaleString("en-US") + ":") && document.querySelector("#message-sum"), shown.id);
+  same(await numbers("#message-sum"), [shown.latency_ns], "the sum of a message");
+  const more = page.locator("#message-rows button", { hasText: "Show" });
+  if (await more.count()) await more.click();
+  const rows = await page.$$eval("#message-rows tr[data-usual]", (all) => all.map((e) => [Number(e.dataset.ns), Number(e.dataset.usual)]));
+  same(rows.sort(), shown.rows.map((r) => [r.ns, r.reference_ns]).sort(), "the rows of message " + shown.id);
+  await page.click("#message .around button:nth-child(2)");
+  check(!(await page.evaluate(() => location.hash)).includes("message=" + shown.id + "&"), "no faster message was opened");
+
+  // By keyboard: the slowest message of the plot.
+  await page.focus("#balloon .plot canvas");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => location.hash.includes("message=") && document.querySelector("#message-meta")?.textContent.includes("the slowest of all"));
+  await page.keyboard.press("+");
+  await page.focus("#balloon .plot canvas");
+  await page.keyboard.press("+");
+  check((await page.evaluate(() => location.hash)).includes("ids="), "+ did not zoom");
+
+  // What is not there is said.
+  await page.fill("#search", "no such thing in this run");
+  check((await page.textContent("#found")).includes("nothing of that name"), "a search without a result says nothing");
+  await page.fill("#search", "");
+
+  for (const width of [400, 1280, 2560]) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.waitForTimeout(150);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(wide <= width, `at a width of ${width} the page is ${wide} wide`);
+  }
+  await page.emulateMedia({ colorScheme: "dark" });
+  same(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")), [], "requests");
+  same(wrong, [], "errors");
+  console.log(`every view is there; a press on a cause redrew in ${took.toFixed(0)} ms`);
+} finally {
+  await browser.close();
+}
