@@ -30,12 +30,8 @@ fn a_profile_of_firefox_has_every_sample_and_the_messages() {
         assert!(text.contains(&quoted), "{name}");
     }
     let latency = run.lifetimes.messages[*id as usize].latency(run.diagnosis.leg).expect("complete");
-    let marked: Vec<f64> = thread["markers"]["data"]
-        .as_array()
-        .expect("markers")
-        .iter()
-        .filter_map(|m| m["latency"].as_f64())
-        .collect();
+    let marked: Vec<f64> =
+        thread["markers"]["data"].as_array().expect("markers").iter().filter_map(|m| m["latency"].as_f64()).collect();
     assert!(marked.contains(&(latency as f64)), "{marked:?}");
     assert!(text.contains(&format!("message {id}, ")), "the slowest message is named");
 }

@@ -255,6 +255,7 @@ collapsed    focus.collapsed and reference.collapsed: call stacks with ns of a m
 pprof        stacks.pb.gz: the same for pprof, with a value of the focus and one of the reference\n  \
 firefox-profiler  profile.json: the samples of the server's threads, messages as markers, for profiler.firefox.com\n  \
 perfetto     trace.pftrace: the slow messages, a thousand others, cores and threads, for ui.perfetto.dev\n  \
+otlp         traces.jsonl: the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver\n  \
 csv          causes.csv: the causes of the diagnosis\n\n\
 Examples:\n  tailsight export tailsight-run\n  tailsight export tailsight-run --format perfetto --focus p99.9..p100\n  \
 duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\""
@@ -264,7 +265,7 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The format
-    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "otlp", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
