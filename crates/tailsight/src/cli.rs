@@ -249,7 +249,7 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The format
-    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "otlp", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
