@@ -280,7 +280,8 @@ mod tests {
         let mut rows = whole[..4].to_vec();
         rows[3].mult += 2000;
         let ticks = u128::from(whole[4].cycle_last - rows[3].cycle_last) * u128::from(rows[3].mult);
-        let mono = (u128::from(rows[3].monotonic_s) * 1_000_000_000 << 24) + u128::from(rows[3].monotonic_shifted_ns) + ticks;
+        let mono =
+            (u128::from(rows[3].monotonic_s) * 1_000_000_000 << 24) + u128::from(rows[3].monotonic_shifted_ns) + ticks;
         let second = 1_000_000_000u128 << 24;
         let (monotonic_s, monotonic_shifted_ns) = ((mono / second) as u64, (mono % second) as u64);
         rows.push(ClockChangeRow { mult: rows[3].mult, monotonic_s, monotonic_shifted_ns, ..whole[4] });
@@ -289,7 +290,8 @@ mod tests {
         let of = ClockLog::new(rows.clone());
         let mut worst = 0;
         for tsc in (rows[2].cycle_last..rows[3].cycle_last).step_by(9_999) {
-            let (ours, real) = (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
+            let (ours, real) =
+                (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
             assert!(ours.ns.abs_diff(real.ns) <= 1, "{ours:?} {real:?}");
             worst = worst.max(ours.error_ns);
         }
