@@ -183,7 +183,8 @@ impl Core {
             if frame.is_some() { threads.base(tree, event.tid) } else { tree.task(event.tid) }
         };
         // A traced function goes on where it was: its calls are counted.
-        let goes_on = kind == Kind::SchedSwitch && matches!(tree.top(node), Some(Frame::Function { kernel: false, .. }));
+        let goes_on =
+            kind == Kind::SchedSwitch && matches!(tree.top(node), Some(Frame::Function { kernel: false, .. }));
         self.enter(event.ts, node, !goes_on);
     }
 
