@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release lint torture bench accuracy setup clean
+.PHONY: help demo test build release deb deb-check tarball book lint kernels torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -19,7 +19,7 @@ endif
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
 	@scripts/demo.sh $(if $(OUT),"$(OUT)")
@@ -35,11 +35,28 @@ build: ## the binary as the demo and the tests use it (target/debug/tailsight)
 
 release: ## the binary to ship, optimised and stripped (target/release/tailsight)
 	@scripts/setup.sh build
-	@CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols \
-		scripts/cargo.sh build --locked --release -p tailsight
+	@scripts/package.sh program
+
+deb: ## a package for Debian and Ubuntu (target/package/), the same bytes from the same sources
+	@scripts/setup.sh deb
+	@scripts/package.sh deb
+
+deb-check: ## install it on fresh Debian 12, 13 and Ubuntu 24.04, use it, remove it (root, network, minutes)
+	@scripts/setup.sh deb
+	@scripts/deb-check.sh
+
+tarball: ## the program with man pages and completions, needing no library of the machine
+	@scripts/setup.sh build
+	@scripts/package.sh tarball
+
+book: ## the pages of docs/ as a book (target/book/html), with its links checked; needs mdbook
+	@scripts/book.sh
 
 lint: ## rustfmt --check and clippy -D warnings
 	@scripts/lint.sh
+
+kernels: ## each kernel that apt offers, in QEMU: records, follows every message, traces functions (OUT=DIR)
+	@OUT="$(OUT)" scripts/kernels.sh
 
 torture: ## what strangers send, name and leave behind, again and again (root; ten minutes at most)
 	@scripts/torture.sh
@@ -49,6 +66,9 @@ bench: ## the figures of docs/benchmarks.md, measured here beside the peers (roo
 
 accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)
 	@scripts/accuracy.sh $(if $(OUT),"$(OUT)")
+
+clock-check: ## is the time-stamp counter brought to the clock in order, through thousands of changes? (root for the second part)
+	@scripts/clock-check.sh
 
 setup: ## only install what is missing for the tests and the demo
 	@scripts/setup.sh test

@@ -101,7 +101,7 @@ chmod +x "$root/init"
 
 # no_timer_check: on a busy machine an emulated timer looks broken. iomem=relaxed: a script may set registers of a device.
 set -- -kernel "$kernel" -initrd "$out/initramfs.gz" -append "console=ttyS0 quiet panic=-1 no_timer_check iomem=relaxed" \
-    -nographic -no-reboot -cpu max -smp 2 -m 3000 -nic none
+    -nographic -no-reboot ${QEMU_CPU:--cpu max} -smp 2 -m 3000 -nic none
 # Their places leave room for the virtual functions that each brings.
 [ -z "$igb" ] || set -- "$@" -netdev hubport,id=a,hubid=0 -netdev hubport,id=b,hubid=0 \
     -device igb,netdev=a,mac=52:54:00:00:00:01,addr=4 -device igb,netdev=b,mac=52:54:00:00:00:02,addr=8

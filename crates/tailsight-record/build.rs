@@ -23,6 +23,9 @@ fn main() {
         .clang_args([
             format!("-I{}", out.display()),
             format!("-I{}", probes.display()),
+            // The lines of the source are in the program, for the kernel's verifier to name: without this machine's folders.
+            format!("-ffile-prefix-map={}=tailsight-record", env!("CARGO_MANIFEST_DIR")),
+            format!("-ffile-prefix-map={}=out", out.display()),
             // v3: atomic add that returns the old value. Every kernel that has the hooks has it.
             "-mcpu=v3".into(),
             "-Wall".into(),

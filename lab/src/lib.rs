@@ -2,6 +2,7 @@
 //!
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
+//! - [`pt`]: Intel PT recordings of stepped programs;
 //! - [`marked`]: the part of a page of the docs that a program writes.
 //!
 //! In: options. Out: servers and faults that log what they did and when, samples and truth in CLOCK_MONOTONIC ns. Linux
@@ -13,6 +14,7 @@ pub mod faults;
 pub mod marked;
 mod poller;
 pub mod probe;
+pub mod pt;
 pub mod schedule;
 pub mod servers;
 pub mod truth;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of this repository, run from its scripts")]
 
+mod clock_check;
 mod run;
 
 use std::io::Write;
@@ -45,8 +46,48 @@ enum Command {
     Serve(ServeArgs),
     /// Be a fault with a known cause until killed.
     Fault(FaultArgs),
+    /// Step a small program of three threads and write what it did as an Intel PT recording; its time is assigned, not measured.
+    Pt(PtArgs),
+    /// Convert the time-stamp counter beside clock reads through thousands of clock changes: is anything out of order?
+    ClockCheck(clock_check::ClockCheckArgs),
     /// Be a server that does harm to its clients, for a while; its URL is printed.
     Hostile(HostileArgs),
+}
+
+#[derive(Debug, Args)]
+struct PtArgs {
+    /// Where program, recording and log go.
+    out: std::path::PathBuf,
+    /// Cycle counts, MTC and TMA, instead of a TSC packet now and then.
+    #[arg(long)]
+    cycles: bool,
+    /// Returns as one bit where the processor would.
+    #[arg(long)]
+    compress_returns: bool,
+    /// An overflow in the first slice from this one on that is long enough.
+    #[arg(long, value_name = "SLICE")]
+    overflow_in: Option<usize>,
+}
+
+fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
+    use tailsight_lab::pt::{self, encode::Style};
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    pt::compile(&args.out)?;
+    let style = Style {
+        cycles: args.cycles,
+        compress_returns: args.compress_returns,
+        overflow_in: args.overflow_in,
+        ..Style::default()
+    };
+    let made = pt::make(&args.out, &style)?;
+    println!(
+        "{}: {} instructions, {} context switches, {} bytes of trace; time is assigned, not measured",
+        made.perf_data.display(),
+        made.instructions,
+        made.switches,
+        made.trace_bytes
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Debug, Args)]
@@ -191,6 +232,8 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::Serve(args) => servers::serve(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Pt(args) => pt(&args),
+        Command::ClockCheck(args) => clock_check::run(&args),
         Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 use tailsight_trace::samples::Samples;
 
 use crate::advice::sentences::OwnerPath;
@@ -52,6 +52,8 @@ pub struct Inputs<'a> {
     pub against: Option<(&'a str, &'a Lifetimes)>,
     /// The run's samples, for functions; they are asked for the run's own messages, so not with another run.
     pub samples: Option<&'a Samples>,
+    /// The messages at the times at which they were, when those that are diagnosed are not: the paths are of these.
+    pub at_their_times: Option<&'a [Message]>,
 }
 
 /// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
@@ -357,6 +359,7 @@ impl<'a> Analysis<'a> {
         }
         let search = Search {
             lifetimes: self.lifetimes,
+            messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
             options: self.options,
             profile: &self.profile,
             rows: &self.rows,
@@ -473,7 +476,7 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
     all.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
     all.truncate(PATHS);
     let named = |owner: usize| {
-        let frames = lifetimes.owners[owner].frames.iter();
+        let frames = lifetimes.owners[owner].frames.iter().filter(|f| !matches!(f, Frame::Place { .. }));
         frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
     };
     let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| OwnerPath {

@@ -339,8 +339,11 @@ pub struct FunctionPart {
     pub deviation_ns: i64,
     /// 95 % bootstrap interval of that, over messages.
     pub ci95_ns: [i64; 2],
-    /// Samples in it: focus, reference.
+    /// Samples in it, or sleeps: focus, reference.
     pub samples: [u64; 2],
+    /// Whether it is where the thread slept; then the time is known to the ns, not from samples.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// Focus messages with a sample in it.
     pub messages: u64,
     /// What is known of it against the reference.

@@ -23,6 +23,8 @@ pub enum Place {
 }
 
 const MAGIC: u16 = 0xeb9f;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
 const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNC: u32 = 12;
@@ -160,6 +162,73 @@ pub fn enum_in(btf: &[u8], wanted: &str, most: usize) -> Result<Vec<String>, Hos
         at += TYPE_LEN + len;
     }
     Ok(vec![])
+}
+
+/// The members of a structure and where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Name and offset in bytes; those of unnamed structures and unions inside it, too.
+    members: Vec<(String, usize)>,
+}
+
+impl Layout {
+    /// Where a member is, bytes from the beginning.
+    pub fn offset(&self, name: &str) -> Option<usize> {
+        self.members.iter().find(|(known, _)| known == name).map(|(_, offset)| *offset)
+    }
+}
+
+/// The layout of a structure; `None` when the image has none of that name.
+///
+/// # Errors
+/// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
+pub fn layout(btf: &[u8], wanted: &str) -> Result<Option<Layout>, HostError> {
+    let (types, strings) = sections(btf)?;
+    let text = |at: usize| -> Option<&[u8]> {
+        let rest = strings.bytes.get(at..)?;
+        rest.get(..rest.iter().position(|b| *b == 0)?)
+    };
+    // Where each type is; number 0 is `void`.
+    let (mut places, mut found, mut at) = (vec![0], None, 0);
+    while at < types.bytes.len() {
+        let fail = |what| HostError::Btf { offset: types.start + at, what };
+        let head = types.bytes.get(at..at + TYPE_LEN).ok_or_else(|| fail("a type is cut off"))?;
+        let info = u32_at(head, 4);
+        let (kind, members) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+        let len = extra_len(kind, members).ok_or_else(|| fail("unknown kind of type"))?;
+        if types.bytes.len() - at < TYPE_LEN + len {
+            return Err(fail("a type is cut off"));
+        }
+        places.push(at);
+        if kind == KIND_STRUCT && found.is_none() && text(u32_at(head, 0) as usize) == Some(wanted.as_bytes()) {
+            found = Some(places.len() - 1);
+        }
+        at += TYPE_LEN + len;
+    }
+    let Some(found) = found else { return Ok(None) };
+    let mut out = Layout::default();
+    let mut open = vec![(found, 0usize, 0)];
+    while let Some((number, base, depth)) = open.pop() {
+        let Some(&at) = places.get(number) else { continue };
+        let head = &types.bytes[at..at + TYPE_LEN];
+        let info = u32_at(head, 4);
+        if !matches!(info >> 24 & 0x1f, KIND_STRUCT | KIND_UNION) || depth > 8 {
+            continue;
+        }
+        for i in 0..(info & 0xffff) as usize {
+            let member = &types.bytes[at + TYPE_LEN + 12 * i..at + TYPE_LEN + 12 * (i + 1)];
+            let (name, of, offset) = (u32_at(member, 0) as usize, u32_at(member, 4) as usize, u32_at(member, 8));
+            // With bit fields in the structure, the high byte is a width.
+            let bits = if info >> 31 == 1 { offset & 0x00ff_ffff } else { offset };
+            let place = base + bits as usize / 8;
+            match text(name) {
+                Some(b"") => open.push((of, place, depth + 1)),
+                Some(name) => out.members.push((String::from_utf8_lossy(name).into_owned(), place)),
+                None => return Err(HostError::Btf { offset: types.start + at, what: "a name is out of range" }),
+            }
+        }
+    }
+    Ok(Some(out))
 }
 
 /// A part of the image and where it starts.
@@ -310,6 +379,32 @@ mod tests {
     }
 
     #[test]
+    fn members_of_unnamed_unions_are_the_structure_s_own() {
+        let strings = b"\0clock\0seq\0base\0offset\0";
+        let at = |name: &str| strings.windows(name.len()).position(|w| w == name.as_bytes()).unwrap() as u32;
+        let words = [
+            // 1: a union of two at the same place; 2: seq, then the union.
+            [0, KIND_UNION << 24 | 2, 8].to_vec(),
+            vec![at("base"), 0, 0, at("offset"), 0, 0],
+            vec![at("clock"), KIND_STRUCT << 24 | 2, 16],
+            vec![at("seq"), 0, 0, 0, 1, 64],
+        ]
+        .concat();
+        let mut image = MAGIC.to_ne_bytes().to_vec();
+        image.extend([1, 0]);
+        let bytes = words.len() as u32 * 4;
+        for w in [24, 0, bytes, bytes, strings.len() as u32].into_iter().chain(words) {
+            image.extend(w.to_ne_bytes());
+        }
+        image.extend(strings);
+        let found = layout(&image, "clock").unwrap().unwrap();
+        let offsets = ["seq", "base", "offset", "other"].map(|name| found.offset(name));
+        assert_eq!(offsets, [Some(0), Some(8), Some(8), None]);
+        assert_eq!(layout(&image, "base").unwrap(), None);
+        assert!(layout(&image[..image.len() - strings.len() - 3], "clock").is_err());
+    }
+
+    #[test]
     fn damage_is_named_with_its_place() {
         let good = image(&["btf_trace_a"]);
         let error = |bytes: &[u8]| tracepoints_in(bytes, &["a"]).unwrap_err().to_string();
@@ -356,6 +451,7 @@ mod tests {
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = tracepoints_in(&bytes, &["a"]);
             let _ = named_in(&bytes, b"\0a\0", FUNCTIONS, &["a"]);
+            let _ = layout(&bytes, "a");
         }
 
         #[test]

@@ -49,6 +49,12 @@ pub enum HostError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// This host cannot tell it.
+    #[error("not to be had on this host: {what}")]
+    Unsupported {
+        /// What was wanted, and why it is not there.
+        what: String,
+    },
     /// The question needs a system call, and the report is about a file tree, not about the running host.
     #[error("{call} was not tried: the facts come from a copied file tree, not from the running host")]
     NotLive {

@@ -27,6 +27,7 @@ pub mod settings;
 mod stat;
 mod syscall;
 mod table;
+pub mod vvar;
 
 pub use error::HostError;
 pub use report::HostReport;

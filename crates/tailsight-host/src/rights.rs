@@ -8,9 +8,27 @@ use crate::{Fact, HostError, Root, syscall};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// The capabilities that matter for recording, with their bit in `CapEff`.
-const CAPABILITIES: [(&str, u32); 5] =
-    [("CAP_BPF", 39), ("CAP_PERFMON", 38), ("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_RESOURCE", 24)];
+/// The capabilities that matter for recording, with their bit in `CapEff`, and what a recording lacks without each. Found by trial,
+/// capability by capability: docs/privileges.md.
+const CAPABILITIES: [(&str, u32, &str); 9] = [
+    ("CAP_BPF", 39, "no recording: the kernel refuses BPF programs"),
+    ("CAP_PERFMON", 38, "no recording: the kernel refuses tracing programs, and sampling clocks"),
+    ("CAP_NET_ADMIN", 12, "no recording where sends are seen by programs of control groups; no --nic-tx-stamps"),
+    (
+        "CAP_SYS_ADMIN",
+        21,
+        "the cost of the hooks is not measured; no devices and addresses of a container; no --nic-tx-stamps",
+    ),
+    ("CAP_SYS_RESOURCE", 24, ""),
+    ("CAP_SYS_PTRACE", 19, "only servers of your own user: the sockets and functions of others cannot be read"),
+    ("CAP_DAC_READ_SEARCH", 2, "only servers of your own user: the folders of others in /proc cannot be read"),
+    ("CAP_SYSLOG", 34, "kernel functions without names (below causes and waits)"),
+    (
+        "CAP_CHECKPOINT_RESTORE",
+        40,
+        "no names of functions from files that were deleted or replaced since the server started",
+    ),
+];
 
 /// One attempt at a privileged call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +54,15 @@ impl Attempt {
     }
 }
 
+/// A capability that this process does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Its name, such as `CAP_SYSLOG`.
+    pub capability: String,
+    /// What a recording lacks without it.
+    pub without: String,
+}
+
 /// What this process may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
@@ -43,6 +70,9 @@ pub struct Rights {
     pub uid: Fact<u32>,
     /// The effective capabilities among those that recording may need.
     pub capabilities: Fact<Vec<String>>,
+    /// Those that it does not have, and what each lack costs; empty when nothing is lacking, or unknown.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
     /// True inside a user namespace, whose root is not the host's.
     pub user_namespace: Fact<bool>,
     /// True if a seccomp filter is on this process, as container runtimes install.
@@ -62,12 +92,14 @@ impl Rights {
         let mut rights = Rights {
             uid: field(&status, "Uid", |v| v.split_whitespace().nth(1)?.parse().ok()),
             capabilities: field(&status, "CapEff", |v| u64::from_str_radix(v, 16).ok().map(capability_names)),
+            missing: Vec::new(),
             user_namespace: root.text("/proc/self/uid_map").map(|t| !whole_id_range(&t)).into(),
             seccomp_filter: field(&status, "Seccomp", |v| Some(v != "0")),
             bpf_map: Fact::unknown(""),
             bpf_program: Fact::unknown(""),
             bpf_kernel_read: Fact::unknown(""),
         };
+        rights.missing = rights.lacking();
         let attempt = |call: &'static str, f: fn() -> io::Result<()>, needs: &str| {
             if !root.is_live() {
                 return Err(HostError::NotLive { call }).into();
@@ -86,6 +118,17 @@ impl Rights {
         self.capabilities.known().is_some_and(|c| c.iter().any(|c| c == capability))
     }
 
+    /// CAP_SYS_ADMIN is CAP_BPF, CAP_PERFMON, CAP_SYSLOG and CAP_CHECKPOINT_RESTORE too, as the kernel has it, but for kernel symbols.
+    fn lacking(&self) -> Vec<Missing> {
+        let Some(held) = self.capabilities.known() else { return Vec::new() };
+        let included = ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN", "CAP_CHECKPOINT_RESTORE"];
+        let has = |name: &str| {
+            held.iter().any(|h| h == name) || (included.contains(&name) && held.iter().any(|h| h == "CAP_SYS_ADMIN"))
+        };
+        let lacking = CAPABILITIES.iter().filter(|(name, _, without)| !without.is_empty() && !has(name));
+        lacking.map(|(name, _, without)| Missing { capability: (*name).into(), without: (*without).into() }).collect()
+    }
+
     /// What a refused `bpf()` call means on this host and what to do. `needs` names the capabilities for it.
     pub fn explain_bpf(&self, kernel: &Kernel, errno: i32, needs: &str) -> String {
         let lockdown = kernel.lockdown.known() == Some(&Lockdown::Confidentiality);
@@ -97,7 +140,9 @@ impl Rights {
                     .into()
             }
             libc::ENOSYS => "this kernel is built without CONFIG_BPF_SYSCALL: use a distribution's own kernel".into(),
-            libc::EPERM | libc::EACCES if !capable => format!("it needs {needs}: run as root"),
+            libc::EPERM | libc::EACCES if !capable => {
+                format!("it needs {needs}: run as root, or give it the capabilities of docs/privileges.md")
+            }
             libc::EPERM | libc::EACCES | libc::EINVAL if lockdown => {
                 "kernel lockdown (confidentiality) forbids reading the kernel: boot with lockdown=integrity, \
                  or without Secure Boot"
@@ -136,7 +181,7 @@ fn field<T>(status: &Result<String, HostError>, key: &str, parse: impl Fn(&str) 
 }
 
 fn capability_names(bits: u64) -> Vec<String> {
-    CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 1).map(|(name, _)| (*name).to_owned()).collect()
+    CAPABILITIES.iter().filter(|(_, bit, _)| bits >> bit & 1 == 1).map(|(name, ..)| (*name).to_owned()).collect()
 }
 
 /// The initial user namespace maps the whole range onto itself.
@@ -170,6 +215,30 @@ mod tests {
         assert_eq!(r.capabilities, Fact::Known(vec!["CAP_BPF".into(), "CAP_PERFMON".into(), "CAP_NET_ADMIN".into()]));
         assert_eq!((r.user_namespace.clone(), r.seccomp_filter.clone()), (Fact::Known(false), Fact::Known(false)));
         assert!(r.bpf_map.reason().unwrap().contains("not tried"));
+    }
+
+    /// A recorder with CAP_BPF and CAP_PERFMON claimed that its target had no server port.
+    #[test]
+    fn what_each_missing_capability_takes_away_is_said() {
+        let missing = |caps: &str| -> Vec<String> {
+            let (rights, _) = rights(caps, "0", INITIAL, "[none] integrity");
+            assert!(rights.missing.iter().all(|m| m.without.len() > 20), "{:?}", rights.missing);
+            rights.missing.into_iter().map(|m| m.capability).collect()
+        };
+        assert_eq!(missing(ALL), [""; 0]);
+        assert_eq!(
+            missing("000000c000000000"),
+            [
+                "CAP_NET_ADMIN",
+                "CAP_SYS_ADMIN",
+                "CAP_SYS_PTRACE",
+                "CAP_DAC_READ_SEARCH",
+                "CAP_SYSLOG",
+                "CAP_CHECKPOINT_RESTORE"
+            ]
+        );
+        // The kernel takes CAP_SYS_ADMIN for these, too.
+        assert_eq!(missing("0000000000200000"), ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG"]);
     }
 
     #[test]

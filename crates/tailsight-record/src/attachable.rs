@@ -29,7 +29,7 @@ impl Attachable {
     /// # Errors
     /// [`Error::NotAllowed`] when it has no BTF.
     pub fn survey() -> Result<Attachable, Error> {
-        let places = || probes::hooks().flat_map(|(_, h)| h.programs).map(|p| p.attach);
+        let places = || probes::programs().map(|p| p.attach);
         let tracepoints: Vec<&'static str> = places()
             .filter_map(|attach| match attach {
                 Attach::TpBtf(tracepoint) => Some(tracepoint),
@@ -75,6 +75,37 @@ impl Attachable {
             Place::Module(module) => self.modules.clone().map_err(|why| format!("it is in the module {module}: {why}")),
         }
     }
+}
+
+/// The functions of the running kernel that a pattern stands for and that programs can attach to.
+///
+/// # Errors
+/// Why there is none.
+pub fn kernel_functions(pattern: &str) -> Result<Vec<String>, String> {
+    ftrace_is_on().and_then(|()| try_fentry("vfs_fsync_range"))?;
+    let text = std::fs::read_to_string("/proc/kallsyms").map_err(|e| format!("/proc/kallsyms: {e}"))?;
+    let names = matching(&text, pattern);
+    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
+    let places = btf::functions(&asked).map_err(|e| e.to_string())?;
+    let there: Vec<String> = names.iter().zip(places).filter(|(_, at)| at.is_some()).map(|(n, _)| n.clone()).collect();
+    if there.is_empty() {
+        return Err(format!("this kernel has no function {pattern:?} that programs can attach to"));
+    }
+    Ok(there)
+}
+
+/// The functions in the lines of /proc/kallsyms whose names match, each once.
+fn matching(kallsyms: &str, pattern: &str) -> Vec<String> {
+    let glob = wildmatch::WildMatch::new(pattern);
+    let function = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (kind, name) = (words.next()?, words.next()?);
+        (matches!(kind, "t" | "T" | "w" | "W") && !name.contains('.') && glob.matches(name)).then(|| name.to_owned())
+    };
+    let mut names: Vec<String> = kallsyms.lines().filter_map(function).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static str, Place> {
@@ -193,6 +224,14 @@ mod tests {
 
         kernel.fentry = Err("off".into());
         assert_eq!(kernel.check(Attach::Fentry("vfs_fsync_range")).unwrap_err(), "off");
+    }
+
+    #[test]
+    fn functions_of_the_kernel_are_found_by_pattern() {
+        let text = "0000000000000000 T tcp_sendmsg\n0 t tcp_send_ack.part.0\n0 d tcp_send_data\n0 T tcp_sendmsg\n0 t tcp_send_fin\t[mod]\n";
+        assert_eq!(matching(text, "tcp_send*"), ["tcp_send_fin", "tcp_sendmsg"]);
+        assert_eq!(matching(text, "tcp_sendmsg"), ["tcp_sendmsg"]);
+        assert!(matching(text, "udp*").is_empty());
     }
 
     #[test]

@@ -48,17 +48,18 @@ pub fn missed(loaded: &Loaded<'_>) -> Vec<(String, u64)> {
 /// Measures every program for `window` while it goes on recording.
 ///
 /// # Errors
-/// [`Error::Bpf`] when the kernel refuses its statistics.
+/// [`Error::NoCost`] when the kernel refuses its statistics, [`Error::Bpf`] when the empty program cannot be attached.
 pub fn measure(loaded: &mut Loaded<'_>, window: Duration) -> Result<Vec<ProgramCost>, Error> {
     let programs = loaded.programs();
     loaded.attach_baseline()?;
     // SAFETY: no pointers; returns a new descriptor or a negative error.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if fd < 0 {
-        return Err(Error::Bpf {
-            step: "enabling BPF statistics".into(),
-            why: std::io::Error::from_raw_os_error(-fd).to_string(),
-        });
+        let why = match -fd {
+            libc::EPERM => "it needs CAP_SYS_ADMIN, and nothing else lacks without it".to_owned(),
+            errno => std::io::Error::from_raw_os_error(errno).to_string(),
+        };
+        return Err(Error::NoCost { why });
     }
     // SAFETY: a fresh descriptor that nobody else owns; statistics stop when it closes.
     let stats = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -14,7 +14,7 @@ pub enum Error {
     },
     /// The kernel lacks hooks that no recording can do without.
     #[error(
-        "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF\n  stock kernels that have them: Debian 13, Ubuntu 24.04; `tailsight doctor` lists every hook"
+        "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF, or 6.1 where programs at functions are allowed (fentry)\n  stock kernels that have them: Debian 12 and 13, Ubuntu 24.04; `tailsight doctor` lists every hook"
     )]
     KernelTooOld {
         /// The running kernel.
@@ -66,6 +66,20 @@ pub enum Error {
         /// What was being done.
         step: String,
         /// libbpf's word.
+        why: String,
+    },
+    /// The kernel's BPF statistics could not be had.
+    #[error("the kernel's BPF statistics cannot be switched on: {why}")]
+    NoCost {
+        /// The cause.
+        why: String,
+    },
+    /// A function that was named for tracing cannot be traced.
+    #[error("{asked}: {why}")]
+    Function {
+        /// The option as given.
+        asked: String,
+        /// What is there instead, and what to do.
         why: String,
     },
     /// An unknown hook was named.

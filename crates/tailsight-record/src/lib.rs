@@ -8,6 +8,7 @@ pub mod buffer;
 pub mod clocks;
 pub mod collect;
 pub mod command;
+mod confine;
 pub mod cost;
 mod describe;
 mod devices;
@@ -26,7 +27,7 @@ pub mod target;
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
-pub use session::{Options, Outcome, Payload, Progress, SampleRate, Until, record};
+pub use session::{Asked, Options, Outcome, Payload, Progress, SampleRate, Traces, Until, record};
 pub use target::Selector;
 
 /// The generated skeleton of the BPF object.

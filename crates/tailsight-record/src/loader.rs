@@ -13,7 +13,7 @@ use crate::attachable::{self, Attachable};
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
 use crate::probes::nic_tx::{self, TxStamps};
-use crate::probes::{self, Attach, Need, samples};
+use crate::probes::{self, Attach, Need, functions, samples};
 use crate::skel::{TailsightSkel, TailsightSkelBuilder};
 
 /// Which hooks the user wants.
@@ -28,7 +28,7 @@ pub struct HookChoice {
 }
 
 /// What is recorded besides the events of the hooks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Pieces of 24 bytes of each segment that are kept.
     pub payload_pieces: u32,
@@ -36,6 +36,10 @@ pub struct Extras {
     pub tx_stamps: TxStamps,
     /// Whether there are samples.
     pub samples: bool,
+    /// Whether functions of files are traced.
+    pub functions: bool,
+    /// Functions of the kernel that are traced, each with its number.
+    pub kernel_functions: Vec<(usize, String)>,
 }
 
 /// What became of a hook.
@@ -53,6 +57,8 @@ pub struct HookState {
     pub program: Option<&'static str>,
     /// Programs to try when that one cannot be attached, best first.
     pub instead: Vec<&'static str>,
+    /// Programs that are attached with one of those, where this kernel has their place.
+    pub with: Vec<&'static str>,
     /// Why it is off.
     pub reason: Option<String>,
     /// What the results lack without it.
@@ -103,6 +109,13 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                 need: hook.need,
                 there: program.is_some(),
                 program: program.filter(|_| reason.is_none()),
+                with: hook
+                    .programs
+                    .iter()
+                    .flat_map(|p| p.with)
+                    .filter(|p| can_attach(p.attach).is_ok())
+                    .map(|p| p.name)
+                    .collect(),
                 instead: if reason.is_none() { programs.collect() } else { vec![] },
                 reason,
                 tells: hook.tells,
@@ -149,8 +162,16 @@ impl<'obj> Loaded<'obj> {
             let on = ["baseline", "current_task"].contains(&name.as_str())
                 || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
                 || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
-                || hooks.iter().any(|h| h.program.iter().chain(&h.instead).any(|p| *p == name));
+                || (extras.functions && name == functions::PROGRAM)
+                || hooks.iter().any(|h| served_by(h).any(|p| p == name));
             program.set_autoload(on);
+            for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
+                if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
+                    program.set_autoload(true);
+                    let set = program.set_attach_target(0, Some(function.clone()));
+                    set.map_err(|e| failed(&format!("looking for {function} in the kernel"), e))?;
+                }
+            }
         }
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
@@ -170,8 +191,24 @@ impl<'obj> Loaded<'obj> {
             rodata.nic_tx_op = op;
         }
         rodata.empty_programs = u32::from(choice.empty);
+        rodata.sleep_places = u32::from(extras.samples);
+        rodata.function_secret = secret();
+        let numbers = [
+            &mut rodata.kernel_function_0,
+            &mut rodata.kernel_function_1,
+            &mut rodata.kernel_function_2,
+            &mut rodata.kernel_function_3,
+            &mut rodata.kernel_function_4,
+            &mut rodata.kernel_function_5,
+            &mut rodata.kernel_function_6,
+            &mut rodata.kernel_function_7,
+        ];
+        for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
+            *number = *function as u32;
+        }
         let skel = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
+            libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
             _ => failed("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
@@ -182,6 +219,8 @@ impl<'obj> Loaded<'obj> {
                 match attach(&skel, name) {
                     Ok(link) => {
                         links.push(link);
+                        let beside = beside(name).filter(|with| hook.with.contains(with));
+                        links.extend(beside.filter_map(|with| attach(&skel, with).ok()));
                         hook.program = Some(name);
                         break;
                     }
@@ -231,6 +270,13 @@ impl<'obj> Loaded<'obj> {
         let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.nic_stamps, u32::from(on)) };
+    }
+
+    /// How often a traced function may be called in a second.
+    pub fn set_function_limit(&mut self, per_second: u32) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: as in `set_recording`.
+        unsafe { std::ptr::write_volatile(&mut bss.function_limit, (per_second / 10).max(1)) };
     }
 
     /// Starts or stops recording.
@@ -283,11 +329,22 @@ impl<'obj> Loaded<'obj> {
     }
 }
 
+/// Every program that may be attached for a hook that is on.
+fn served_by(hook: &HookState) -> impl Iterator<Item = &'static str> + '_ {
+    let chosen = hook.program.iter().chain(&hook.instead).copied();
+    chosen.flat_map(|p| std::iter::once(p).chain(beside(p).filter(|with| hook.with.contains(with))))
+}
+
+/// The programs that are attached with one.
+fn beside(name: &'static str) -> impl Iterator<Item = &'static str> {
+    probes::programs().filter(move |p| p.name == name).flat_map(|p| p.with).map(|p| p.name)
+}
+
 /// Attaches a loaded program to its place.
 fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error> {
     let missing = || libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
     let program = skel.object().progs_mut().find(|p| p.name() == name).ok_or_else(missing)?;
-    let place = probes::hooks().flat_map(|(_, h)| h.programs).find(|p| p.name == name).map(|p| p.attach);
+    let place = probes::programs().find(|p| p.name == name).map(|p| p.attach);
     match place {
         Some(Attach::CgroupSend) => {
             let root = attachable::cgroup_root().map_err(|why| libbpf_rs::Error::from(std::io::Error::other(why)))?;
@@ -295,6 +352,26 @@ fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error
         }
         _ => program.attach(),
     }
+}
+
+/// The programs were refused although `bpf()` may load tracing programs, which was tried before: what lacks is what the others need.
+fn refused(error: &libbpf_rs::Error) -> Error {
+    let root = tailsight_host::Root::host();
+    let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
+    let lacks = rights.missing.iter().any(|missing| missing.capability == "CAP_NET_ADMIN");
+    let why = match lacks {
+        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as root, or see \
+            docs/privileges.md for the capabilities to give"
+            .to_owned(),
+        false => format!("{error:#}"),
+    };
+    Error::NotAllowed { why }
+}
+
+/// A number that nobody can guess: the hasher of the standard library has its keys from the kernel.
+fn secret() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32
 }
 
 /// libbpf prints to stderr by itself; what matters comes back as an error.
@@ -355,7 +432,7 @@ mod tests {
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let mut storage = MaybeUninit::uninit();
-        let everything = Extras { samples: true, ..Extras::default() };
+        let everything = Extras { samples: true, functions: true, ..Extras::default() };
         let loaded =
             Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {

@@ -186,6 +186,19 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     if !holders.is_empty() {
         return Ok(holders);
     }
+    // Without the right to look, somebody may well listen there.
+    let hidden = all.iter().filter(|p| !p.kernel && procfs::may_read_sockets(p.pid).is_err()).count();
+    if hidden > 0 {
+        return Err(Error::NoTarget {
+            tried: selector.to_string(),
+            why: format!(
+                "none of the processes whose sockets can be read listens on that port, and those of {hidden} cannot be read"
+            ),
+            next: "it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the \
+                capabilities to give"
+                .into(),
+        });
+    }
     let others: BTreeSet<u16> =
         sockets.iter().filter(|(s, h)| s.listening && !s.udp && *h != 0).map(|(s, _)| s.local.1).collect();
     let listed: Vec<String> = others.iter().take(12).map(u16::to_string).collect();

@@ -10,6 +10,7 @@
 //! they hold is not trusted: sizes are bounded, and what the libraries below do not stand is a frame without a name.
 
 pub mod error;
+pub mod functions;
 pub mod maps;
 pub mod resolve;
 pub mod stacks;

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
 
 use crate::error::Error;
+use crate::functions::go;
 use crate::maps::elf::{Elf, exported};
 use crate::maps::{Mapping, Maps};
 use crate::resolve::Resolve;
@@ -21,6 +22,8 @@ use crate::unwind::{Registers, Unwind};
 pub const JIT: &str = "[jit]";
 /// The page of code that the kernel gives every process.
 const VDSO: &str = "[vdso]";
+/// The page in which a thread does the instruction that a breakpoint (uprobe) is at.
+const UPROBES: &str = "[uprobes]";
 /// Most notes of files: a process may have thousands.
 const MOST_NOTES: usize = 6;
 
@@ -43,6 +46,7 @@ enum Place {
     Kernel { address: u64 },
     File { file: u32, offset: u64 },
     Compiled { process: u32, address: u64 },
+    Breakpoint,
     Unknown,
 }
 
@@ -112,8 +116,8 @@ impl Stacks {
         self.processes.contains_key(&pid)
     }
 
-    /// Unwinds a sample. Of its bytes only addresses of code are kept.
-    pub fn add(&mut self, raw: &Raw<'_>) {
+    /// Unwinds a sample. Of its bytes only addresses of code are kept. Gives the number of its call stack.
+    pub fn add(&mut self, raw: &Raw<'_>) -> u32 {
         let pid = raw.row.tgid;
         let mut places: Vec<Place> = Vec::with_capacity(raw.kernel.len() + 16);
         let looked_up =
@@ -142,6 +146,7 @@ impl Stacks {
             next
         });
         self.rows.push(SampleRow { stack, ..raw.row });
+        stack
     }
 
     /// Samples so far.
@@ -156,6 +161,9 @@ impl Stacks {
 
     fn place(&mut self, pid: u32, process: &mut Process, address: u64) -> Place {
         let Some(mapping) = process.maps.find(address) else { return Place::Unknown };
+        if mapping.path == UPROBES {
+            return Place::Breakpoint;
+        }
         let file = match process.files.get(&mapping.start) {
             Some(file) => *file,
             None => {
@@ -259,6 +267,11 @@ impl Stacks {
                 Place::Compiled { process, address } => {
                     out.insert(place, vec![self.compiled(process, address)]);
                 }
+                Place::Breakpoint => {
+                    let frame =
+                        FrameRow { function: "breakpoint".into(), module: UPROBES.into(), ..FrameRow::default() };
+                    out.insert(place, vec![frame]);
+                }
                 Place::Unknown => {
                     out.insert(place, vec![FrameRow::default()]);
                 }
@@ -287,7 +300,7 @@ impl Stacks {
 
 impl Module {
     fn frames(&self, resolve: &Resolve, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
-        let found = if self.exported.is_empty() && !self.path.as_os_str().is_empty() {
+        let found = if (self.exported.is_empty() || self.name != VDSO) && !self.path.as_os_str().is_empty() {
             resolve.file(&self.path, offsets)
         } else {
             vec![vec![]; offsets.len()]
@@ -314,8 +327,11 @@ impl Module {
 fn module(pid: u32, mapping: &Mapping) -> Result<Module, Error> {
     let (path, file) = mapping.open(pid)?;
     let damaged = |why| Error::Damaged { path: mapping.path.clone().into(), why };
+    // A Go program without symbols has the table by which Go itself walks stacks.
+    let own = file.try_clone().map_or_else(|_| vec![], go::functions_of);
     let elf = Arc::new(Elf::read(file).map_err(damaged)?);
-    Ok(Module { name: mapping.name().into(), elf, path, exported: vec![] })
+    let exported = own.into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
+    Ok(Module { name: mapping.name().into(), elf, path, exported })
 }
 
 /// The page of code that the kernel gives every process: read from the process' memory.

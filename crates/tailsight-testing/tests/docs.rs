@@ -99,7 +99,8 @@ fn the_book_links_every_page_and_every_folder_its_own() {
         let text = std::fs::read_to_string(contents).unwrap();
         let linked: BTreeSet<PathBuf> =
             links(&text).iter().filter_map(|link| folder.join(link.split('#').next()?).canonicalize().ok()).collect();
-        let lacking = pages.into_iter().filter(|page| page != contents && !linked.contains(page));
+        let book = folder.join("SUMMARY.md");
+        let lacking = pages.into_iter().filter(|page| page != contents && *page != book && !linked.contains(page));
         missing.extend(lacking.map(|page| format!("{}: {}", contents.display(), page.display())));
     };
     let here = |folder: &Path| -> Vec<PathBuf> {
@@ -115,6 +116,50 @@ fn the_book_links_every_page_and_every_folder_its_own() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// `make book` builds what SUMMARY.md lists, and nothing else. Of the folders that grow it adds the pages by itself.
+#[test]
+fn the_book_has_every_page() {
+    let docs = repository().join("docs");
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let listed = links(&summary);
+    let in_order: BTreeSet<PathBuf> = listed.iter().map(|link| docs.join(link).canonicalize().unwrap()).collect();
+    assert_eq!(in_order.len(), listed.len(), "a page is listed twice");
+    let mut all = Vec::new();
+    pages(&docs, &mut all);
+    let grows = |page: &PathBuf| {
+        ["results", "journal"].iter().any(|folder| page.parent().is_some_and(|parent| parent.ends_with(folder)))
+            && !page.ends_with("README.md")
+    };
+    let missing: Vec<PathBuf> = all
+        .into_iter()
+        .filter(|page| !page.ends_with("SUMMARY.md") && !grows(page) && !in_order.contains(page))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:#?}");
+}
+
+#[test]
+fn the_glossary_has_at_most_forty_words() {
+    let page = std::fs::read_to_string(repository().join("docs/glossary.md")).unwrap();
+    let words = page.lines().filter(|line| line.starts_with("| ")).count() - 1;
+    assert!((20..=40).contains(&words), "{words}");
+}
+
+/// README.md told to clone from an address that nobody has registered.
+#[test]
+fn no_page_sends_readers_to_an_address_of_this_project_s_that_does_not_exist() {
+    let top = repository();
+    let mut all: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Cargo.toml"].iter().map(|name| top.join(name)).collect();
+    pages(&top.join("docs"), &mut all);
+    for page in all {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let found =
+            text.match_indices("://").map(|(at, _)| text[at + 3..].split([' ', ')', '`', '"', '\'', '>']).next());
+        let own: Vec<&str> = found.flatten().filter(|rest| rest.contains("tailsight")).collect();
+        assert!(own.is_empty(), "{}: {own:?}", page.display());
+    }
 }
 
 /// docs/lifetimes.md used to lack about ten of the names.

@@ -64,7 +64,7 @@ macro_rules! kinds {
 
 kinds! {
     /// A context switch.
-    SchedSwitch = 1, "sched_switch", "aux: switch flags (1 preempted, 2 in I/O wait, 4 throttled by its cgroup's CPU quota); a: previous tid | next tid << 32; b: previous state | next priority << 32; c: a sleeping target thread's system call number + 1 (0: not known, 0xffffffff: in none) | index into run.json's stacks << 32 (0: none)";
+    SchedSwitch = 1, "sched_switch", "aux: switch flags (1 preempted, 2 in I/O wait, 4 throttled by its cgroup's CPU quota) | place in the program that the thread sleeps at << 4 (number in run.json's sampling.sleep_places + 1, 0: not known); a: previous tid | next tid << 32; b: previous state | next priority << 32; c: a sleeping target thread's system call number + 1 (0: not known, 0xffffffff: in none) | index into run.json's stacks << 32 (0: none)";
     /// A task is about to be made runnable; recorded on the waker's core, so it is the causal edge.
     SchedWaking = 2, "sched_waking", "tid: waker; a: woken tid | its last cpu << 32; b: woken tgid";
     /// A task became runnable on a core.
@@ -179,6 +179,14 @@ kinds! {
     PeerReady = 81, "sk_data_ready", "as Handoff";
     /// Data of such a connection was returned to the application.
     PeerRecv = 82, "sock_recv_length", "as Recv";
+    /// A thread of the target enters a function that was named for tracing.
+    FunctionBegin = 90, "uprobe, fentry of --uprobe, --usdt, --function", "aux: function flags; a: index into run.json's traced.functions | position of the user stack << 32 (plus a number of the run's own; only differences mean anything); b: goroutine, likewise";
+    /// It leaves that function.
+    FunctionEnd = 91, "uprobe, uretprobe, fexit of --uprobe, --usdt, --function", "as FunctionBegin";
+    /// A function was entered too often and is not recorded from here on.
+    FunctionOff = 92, "uprobe, fentry of --uprobe, --usdt, --function", "a: index into run.json's traced.functions; b: calls in the last tenth of a second";
+    /// A thread of the target turns to another goroutine, only where functions of a Go program are traced.
+    RoutineSwitch = 93, "uprobe of runtime.execute, runtime.schedule", "b: goroutine as in FunctionBegin, 0: to none";
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", "aux: 24-byte piece number | direction (1 out) << 7 | low byte of the sequence number << 8; a, b, c: 24 bytes";
 }
@@ -191,6 +199,10 @@ pub mod switch_flags {
     pub const IO_WAIT: u16 = 2;
     /// The thread's cgroup has used its CPU quota up.
     pub const THROTTLED: u16 = 4;
+    /// Behind the flags stands the place of a sleep, 0: not known.
+    pub const PLACE_SHIFT: u16 = 4;
+    /// The highest place.
+    pub const MOST_PLACES: u16 = u16::MAX >> PLACE_SHIFT;
 }
 
 /// Flow flags in `aux` of network events.
@@ -215,6 +227,14 @@ pub mod flow_flags {
     pub const CLIENT: u16 = 256;
     /// Of a send: the socket's send buffer was full when the call ended.
     pub const FULL: u16 = 512;
+}
+
+/// Flags in `aux` of events of traced functions.
+pub mod function_flags {
+    /// A function of the kernel: inside of what the thread does there, and without a position.
+    pub const KERNEL: u16 = 1;
+    /// A function of a Go program: on the stack of its goroutine, which may go on in another thread.
+    pub const GO: u16 = 2;
 }
 
 /// The system vectors of `VectorEntry`, by their number in `aux`.
@@ -313,8 +333,13 @@ pub fn c_header() -> String {
         ("PREEMPTED", switch_flags::PREEMPTED),
         ("IO_WAIT", switch_flags::IO_WAIT),
         ("THROTTLED", switch_flags::THROTTLED),
+        ("PLACE_SHIFT", switch_flags::PLACE_SHIFT),
+        ("MOST_PLACES", switch_flags::MOST_PLACES),
     ] {
         out += &format!("#define TS_SWITCH_{name} {value}\n");
+    }
+    for (name, value) in [("KERNEL", function_flags::KERNEL), ("GO", function_flags::GO)] {
+        out += &format!("#define TS_FUNCTION_{name} {value}\n");
     }
     for (n, name) in VECTORS.iter().enumerate() {
         out += &format!("#define TS_VECTOR_{} {n}\n", name.to_uppercase());

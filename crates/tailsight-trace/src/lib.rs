@@ -11,6 +11,7 @@
 //!
 //! All times are CLOCK_MONOTONIC nanoseconds unless a name says otherwise.
 
+pub mod clock_log;
 pub mod error;
 pub mod event;
 pub mod event_stream;

@@ -54,6 +54,9 @@ pub struct RunMeta {
     /// Samples of what the target's threads ran; absent in older runs and when none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
+    /// Functions that were traced from their begin to their end (`--uprobe`, `--usdt`, `--function`); absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traced: Option<Traced>,
     /// Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than
     /// CLOCK_MONOTONIC. (Older versions wrote how exactly the clocks of clocks.arrow were compared.)
     pub clock_error_ns: u64,
@@ -83,6 +86,49 @@ pub struct RunFile {
     pub sha256: String,
 }
 
+/// Functions that were traced from their begin to their end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traced {
+    /// By number, as events refer to them.
+    pub functions: Vec<TracedFunction>,
+    /// Calls of one function in a second from which on it is switched off.
+    pub most_per_second: u64,
+    /// What the traps of one hit (a begin or an end) take from the thread, ns, measured before the recording on a function of the
+    /// recorder's own: at an instruction that the kernel does itself, and at others. Absent when it could not be measured.
+    pub trap_ns: Option<[f64; 2]>,
+    /// What the program takes besides, ns, of the hits while the cost of the hooks was measured; absent when there was none.
+    pub program_ns: Option<f64>,
+    /// What could not be traced, and why.
+    pub notes: Vec<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TracedFunction {
+    /// Its name, demangled; of USDT probes `provider:probe`.
+    pub name: String,
+    /// The option that named it, as it was given.
+    pub asked: String,
+    /// `user`, `usdt` or `kernel`.
+    pub kind: String,
+    /// The program or library without its folders; of the kernel `[kernel]`.
+    pub module: String,
+    /// Its build id; empty without one.
+    pub build_id: String,
+    /// How its end is known: `instructions` (each at which it can end), `uretprobe`, `probe`, `fexit`.
+    pub ends_by: String,
+    /// What a hit takes from the thread, ns: at its begin, at its end. Absent when it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ns: Option<[f64; 2]>,
+    /// Calls by the target in the recording.
+    pub calls: u64,
+    /// When it was switched off because it was called too often, CLOCK_MONOTONIC ns; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_ns: Option<u64>,
+}
+
 /// Samples of what the target's threads ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -95,6 +141,10 @@ pub struct Sampling {
     pub samples: u64,
     /// Those of them that are of sleeps.
     pub sleeps: u64,
+    /// Of each place that threads of the target slept at, as context switches refer to it: its call stack's number + 1, 0: not known.
+    /// Empty in older runs, and where none were taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sleep_places: Vec<u32>,
     /// Samples that found no room.
     pub lost: u64,
     /// Mean cost of one sample of the clock, ns, measured after the recording with the kernel's BPF statistics; absent when there
@@ -116,6 +166,21 @@ pub struct Recorder {
     pub pid: u32,
     /// Its threads, while it recorded.
     pub threads: Vec<u32>,
+    /// Rights that it gave up; absent where it kept all (and in runs of older recorders).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
+}
+
+/// What a recorder was still allowed to do when it read the files of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confinement {
+    /// The capabilities that it kept.
+    pub capabilities: Vec<String>,
+    /// A seccomp filter refused it what a recording does not need.
+    pub seccomp: bool,
+    /// What could not be given up, and why.
+    pub notes: Vec<String>,
 }
 
 /// Where a recording stands.

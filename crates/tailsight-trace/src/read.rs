@@ -14,6 +14,7 @@ use arrow_array::{RecordBatch, StringArray};
 use arrow_ipc::reader::StreamReader;
 
 use crate::FORMAT_VERSION;
+use crate::clock_log::ClockChangeRow;
 use crate::error::Error;
 use crate::event::Event;
 use crate::event_stream::EventStream;
@@ -39,6 +40,8 @@ pub struct Run {
     pub clocks: Vec<ClockRow>,
     /// nic_clocks.arrow; empty when no NIC stamps.
     pub nic_clocks: Vec<NicClockRow>,
+    /// clock_log.arrow; empty in older runs and where it was not asked for.
+    pub clock_log: Vec<ClockChangeRow>,
     /// samples.arrow with its stacks and frames; empty in older runs and without samples.
     pub samples: Samples,
     /// Why the run is not whole; empty when it is.
@@ -119,11 +122,15 @@ impl Run {
         let has_nic_clocks = !meta.nic.devices.is_empty() || dir.join("nic_clocks.arrow").exists();
         let nic_clocks =
             if has_nic_clocks { tables.read("nic_clocks.arrow", &mut partial, nic_clock_rows) } else { Vec::new() };
+        let clock_log = match dir.join("clock_log.arrow").exists() {
+            true => tables.read("clock_log.arrow", &mut partial, clock_change_rows),
+            false => Vec::new(),
+        };
         for core in unknown_cores(dir, &seals, &meta)? {
             partial.push(format!("{core} is not of this run and is not read"));
         }
         let samples = read_samples(&tables, &meta, &mut partial);
-        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, samples, partial, notes, seals })
+        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, clock_log, samples, partial, notes, seals })
     }
 
     /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.
@@ -488,6 +495,33 @@ fn nic_clock_rows(batch: &RecordBatch) -> Result<Vec<NicClockRow>, String> {
     Ok((0..batch.num_rows())
         .map(|i| NicClockRow { phc: phc[i], monotonic_ns: monotonic[i], phc_ns: phc_ns[i], error_ns: error[i] })
         .collect())
+}
+
+fn clock_change_rows(batch: &RecordBatch) -> Result<Vec<ClockChangeRow>, String> {
+    let (seq, mult, shift) = (
+        primitive!(batch, "seq", UInt32Type),
+        primitive!(batch, "mult", UInt32Type),
+        primitive!(batch, "shift", UInt32Type),
+    );
+    let cycle_last = primitive!(batch, "cycle_last", UInt64Type);
+    let (monotonic_s, monotonic) =
+        (primitive!(batch, "monotonic_s", UInt64Type), primitive!(batch, "monotonic_shifted_ns", UInt64Type));
+    let (realtime_s, realtime) =
+        (primitive!(batch, "realtime_s", UInt64Type), primitive!(batch, "realtime_shifted_ns", UInt64Type));
+    let (tai_s, tai) = (primitive!(batch, "tai_s", UInt64Type), primitive!(batch, "tai_shifted_ns", UInt64Type));
+    let row = |i: usize| ClockChangeRow {
+        seq: seq[i],
+        cycle_last: cycle_last[i],
+        mult: mult[i],
+        shift: shift[i],
+        monotonic_s: monotonic_s[i],
+        monotonic_shifted_ns: monotonic[i],
+        realtime_s: realtime_s[i],
+        realtime_shifted_ns: realtime[i],
+        tai_s: tai_s[i],
+        tai_shifted_ns: tai[i],
+    };
+    Ok((0..batch.num_rows()).map(row).collect())
 }
 
 fn clock_rows(batch: &RecordBatch) -> Result<Vec<ClockRow>, String> {

@@ -19,6 +19,7 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\
 | `clocks.arrow` | comparisons of the clocks of the system |\n\
 | `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
+| `clock_log.arrow` | only where it was asked for: each change of the kernel's conversion of the time-stamp counter |\n\
 | `samples.arrow`, `sample_stacks.arrow`, `sample_frames.arrow` | unless recorded with `--sample off`: what the target's threads ran, their call stacks, the functions in those |\n\
 | `checksums` | a line for each part of a file, written before the part: `FILE FROM TO CRC32` (bytes; 8 hexadecimal digits) |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
@@ -89,6 +90,17 @@ on the line between them ([lifetimes.md](lifetimes.md)).\n\n\
 | `monotonic_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `phc_ns` | uint64 | what the NIC's clock showed, ns |\n\
 | `error_ns` | uint64 | the most that `monotonic_ns` can be wrong |\n\n\
+## clock_log.arrow\n\n\
+One row for each change of the kernel's conversion that was seen, in order. From one row on, a clock is\n\
+`seconds * 10^9 + ((tsc - cycle_last) * mult + shifted_ns >> shift)`; what a missed change may have moved is seen at the next row\n\
+([clocks.md](clocks.md)).\n\n\
+| column | type | meaning |\n|---|---|---|\n\
+| `seq` | uint32 | the sequence count of the kernel's page: 2 more with each change; wraps |\n\
+| `cycle_last` | uint64 | the counter when it was made |\n\
+| `mult`, `shift` | uint32 | ns of a tick, times 2^shift, and the bits |\n\
+| `monotonic_s`, `monotonic_shifted_ns` | uint64 | CLOCK_MONOTONIC then: whole seconds, and ns times 2^shift |\n\
+| `realtime_s`, `realtime_shifted_ns` | uint64 | CLOCK_REALTIME likewise |\n\
+| `tai_s`, `tai_shifted_ns` | uint64 | CLOCK_TAI likewise |\n\n\
 ## samples.arrow\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\

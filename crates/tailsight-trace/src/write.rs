@@ -15,6 +15,7 @@ use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Schema};
 
+use crate::clock_log::ClockChangeRow;
 use crate::error::Error;
 use crate::event::Event;
 use crate::folder::{Folder, Others};
@@ -254,6 +255,32 @@ impl RunWriter {
         )
     }
 
+    /// Writes clock_log.arrow.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn clock_log(&self, rows: &[ClockChangeRow]) -> Result<(), Error> {
+        let column =
+            |f: fn(&ClockChangeRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
+        let half =
+            |f: fn(&ClockChangeRow) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
+        self.table(
+            "clock_log.arrow",
+            vec![
+                ("seq", half(|r| r.seq)),
+                ("cycle_last", column(|r| r.cycle_last)),
+                ("mult", half(|r| r.mult)),
+                ("shift", half(|r| r.shift)),
+                ("monotonic_s", column(|r| r.monotonic_s)),
+                ("monotonic_shifted_ns", column(|r| r.monotonic_shifted_ns)),
+                ("realtime_s", column(|r| r.realtime_s)),
+                ("realtime_shifted_ns", column(|r| r.realtime_shifted_ns)),
+                ("tai_s", column(|r| r.tai_s)),
+                ("tai_shifted_ns", column(|r| r.tai_shifted_ns)),
+            ],
+        )
+    }
+
     /// Writes samples.arrow, sample_stacks.arrow and sample_frames.arrow.
     ///
     /// # Errors
@@ -378,6 +405,7 @@ fn clear(folder: &Folder) -> Result<(), Error> {
         "sockets.arrow",
         "clocks.arrow",
         "nic_clocks.arrow",
+        "clock_log.arrow",
         "samples.arrow",
         "sample_stacks.arrow",
         "sample_frames.arrow",

@@ -1,16 +1,17 @@
-//! The command line as data: one definition a flag feeds parsing and help.
+//! The command line as data: options, their values, defaults and help texts. `reference` makes the parser, `--help`, the man
+//! pages, the completions and docs/commands.md of it, with the examples and exit codes of each command.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Leg;
-use tailsight_record::{HookChoice, SampleRate, loader};
+use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
-#[command(name = "tailsight", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "tailsight", version)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -19,12 +20,6 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub ascii: bool,
 }
-
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 measured but not enough evidence (N/A).\n\
-Results go to standard output, everything else to standard error.\n\n\
-Start here:\n  tailsight doctor                     what this host can record\n  \
-sudo tailsight record --comm memcached   record it until there is enough\n  \
-tailsight diagnose tailsight-run         name the causes";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -55,6 +50,10 @@ pub enum Command {
     Sweep(Box<crate::cli_load::Sweep>),
     /// Generate load for a coordinator on another machine
     Agent(crate::cli_agent::Agent),
+    /// The man pages: print one, or write all of them
+    Man(Man),
+    /// Completions of commands and options for a shell
+    Completions(Completions),
     /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
     #[command(hide = true)]
     DemoLoad,
@@ -62,9 +61,6 @@ pub enum Command {
 
 /// `doctor`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  tailsight doctor\n  tailsight doctor -p $(pgrep -o memcached)\n  tailsight doctor --json | jq .hooks"
-)]
 pub struct Doctor {
     /// Also look at this process: pinning, priority, quota
     #[arg(short, long, value_name = "PID")]
@@ -76,10 +72,6 @@ pub struct Doctor {
 
 /// `demo`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "memcached and nginx share a core in a network namespace of their own; an open-loop load runs on both\n\
-from another namespace and core. DIR/run and DIR/report.html stay; everything else is removed, also on Ctrl-C."
-)]
 pub struct Demo {
     /// Where the run and the report go
     #[arg(short, long, value_name = "DIR", default_value = "tailsight-demo")]
@@ -92,8 +84,6 @@ pub struct Demo {
 /// `record`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  tailsight record -p 1234\n  tailsight record --comm nginx -d 5s -o slow-run\n  \
-tailsight record --port 6379\n  tailsight record --cgroup system.slice/myapp.service\n  tailsight record -- ./server --port 8080",
     group = clap::ArgGroup::new("target").required(true)
 )]
 pub struct Record {
@@ -119,32 +109,47 @@ pub struct Record {
     /// The run directory; an earlier run in it is replaced
     #[arg(short, long, value_name = "RUN", default_value = "tailsight-run")]
     pub out: PathBuf,
-    /// Memory for all event buffers [default: 1/16 of the memory, at most 512M]
-    #[arg(long, value_parser = size, value_name = "SIZE")]
-    pub buffer: Option<u64>,
     /// Keep the first bytes of each segment of the target's flows, so that requests are framed and classed, not segments
     #[arg(long, value_name = "PROTOCOL", value_parser = ["memcached", "resp", "http1"])]
     pub protocol: Option<String>,
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
-    #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol")]
+    #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is recorded")]
     pub payload: Option<u32>,
     /// Also record when the NIC sent replies, where it stamps them (TCP, Linux 6.15 or newer); sets a flag on the target's
     /// sockets for the time of the recording
-    #[arg(long)]
+    #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
-    /// Write into a directory although another user can write to it, too
-    #[arg(long)]
-    pub into_shared: bool,
     /// How often what the server's threads run is looked at, for the functions under the causes: times in a second of each
     /// core, or `off` [default: 997, less where there are more than 8 cores]
-    #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true)]
+    #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
+    /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
+    /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
+    #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe)]
+    pub uprobe: Vec<Asked>,
+    /// Trace what is between two USDT probes of the server: PROBE is the name that both begin with (query for query__start and
+    /// query__done), or BEGIN,END; repeatable
+    #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt)]
+    pub usdt: Vec<Asked>,
+    /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
+    #[arg(long = "function", value_name = "NAME")]
+    pub kernel_function: Vec<String>,
+    /// Calls of one traced function in a second from which on it is switched off [default: as many as take a tenth of a core, by
+    /// what a call costs on this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub function_limit: Option<u32>,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',')]
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
     pub with_hook: Vec<String>,
     /// Leave hooks out, with commas between them; repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',')]
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',', help_heading = "What is recorded")]
     pub without_hook: Vec<String>,
+    /// Memory for all event buffers [default: 1/16 of the memory, at most 512M]
+    #[arg(long, value_parser = size, value_name = "SIZE", help_heading = "Memory and files")]
+    pub buffer: Option<u64>,
+    /// Write into a directory although another user can write to it, too
+    #[arg(long, help_heading = "Memory and files")]
+    pub into_shared: bool,
     /// Attach an empty program to every hook and record nothing, to measure what hooks cost by themselves
     #[arg(long, hide = true)]
     pub empty_hooks: bool,
@@ -166,26 +171,21 @@ pub struct Question {
     #[arg(long, value_name = "LEG")]
     pub leg: Option<Leg>,
     /// Nested frames that together explain this part of their parent's deviation replace it (above 0, at most 1)
-    #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part)]
+    #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part, help_heading = "Analysis")]
     pub nest: f64,
     /// Differences of a message up to this are ignored, as 300ns or 1us
-    #[arg(long, value_name = "TIME", default_value = "300ns", value_parser = nanoseconds)]
+    #[arg(long, value_name = "TIME", default_value = "300ns", value_parser = nanoseconds, help_heading = "Analysis")]
     pub granularity: u64,
     /// A category table of your own (docs/categories.md)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Analysis")]
     pub categories: Option<PathBuf>,
     /// What functions of runtimes of your own do, before those that are known (docs/functions.md)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Analysis")]
     pub runtimes: Option<PathBuf>,
 }
 
 /// `diagnose`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  tailsight diagnose tailsight-run\n  tailsight diagnose tailsight-run --focus p99.9..p100 --leg receive\n  \
-tailsight diagnose after --focus p20..p30 --against before --more\n  tailsight diagnose tailsight-run --without steal --without interference:rustc\n  \
-tailsight diagnose tailsight-run --json | jq '.causes[0]'"
-)]
 pub struct Diagnose {
     /// The run directory
     #[arg(value_name = "RUN")]
@@ -198,7 +198,7 @@ pub struct Diagnose {
     pub against: Option<PathBuf>,
     /// Take this cause of the total leg out before messages are compared, so that what is hidden behind it is found; WHO as a
     /// diagnosis names it, wildcards allowed; repeatable (docs/ideal.md)
-    #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Named>(), conflicts_with = "against")]
+    #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Named>(), conflicts_with = "against", help_heading = "Analysis")]
     pub without: Vec<tailsight_diagnose::ideal::Named>,
     /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
@@ -210,9 +210,6 @@ pub struct Diagnose {
 
 /// `report`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  tailsight report tailsight-run\n  tailsight report tailsight-run -o why.html --leg service"
-)]
 pub struct Report {
     /// The run directory
     #[arg(value_name = "RUN")]
@@ -230,8 +227,6 @@ pub struct Report {
 
 /// `show`.
 #[derive(Debug, Args)]
-#[command(after_help = "Ids are those of `diagnose` (evidence, the slowest messages) and of the report page.\n\n\
-Examples:\n  tailsight show tailsight-run 20761\n  tailsight show tailsight-run 20761 --leg receive --json | jq '.rows[0]'")]
 pub struct Show {
     /// The run directory
     #[arg(value_name = "RUN")]
@@ -249,17 +244,6 @@ pub struct Show {
 
 /// `export`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Formats:\n  parquet      messages.parquet and lifetimes.parquet: tables of all messages (docs/lifetimes.md)\n  \
-collapsed    focus.collapsed and reference.collapsed: call stacks with ns of a mean message, for flame graphs and speedscope\n  \
-pprof        stacks.pb.gz: the same for pprof, with a value of the focus and one of the reference\n  \
-firefox-profiler  profile.json: the samples of the server's threads, messages as markers, for profiler.firefox.com\n  \
-perfetto     trace.pftrace: the slow messages, a thousand others, cores and threads, for ui.perfetto.dev\n  \
-otlp         traces.jsonl: the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver\n  \
-csv          causes.csv: the causes of the diagnosis\n\n\
-Examples:\n  tailsight export tailsight-run\n  tailsight export tailsight-run --format perfetto --focus p99.9..p100\n  \
-duckdb -c \"select owner, sum(ns) from 'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\""
-)]
 pub struct Export {
     /// The run directory
     #[arg(value_name = "RUN")]
@@ -275,9 +259,33 @@ pub struct Export {
     pub question: Question,
 }
 
+/// `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The command whose page is printed [default: the page of tailsight itself]
+    #[arg(value_name = "COMMAND", value_parser = command_name)]
+    pub command: Option<String>,
+    /// Write every page to this folder, which is created
+    #[arg(short, long, value_name = "DIR", conflicts_with = "command")]
+    pub out: Option<PathBuf>,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
 /// A text that is a slice. One that holds too few messages is found with the messages: it is N/A, not wrong usage.
 fn slice(text: &str) -> Result<String, String> {
     tailsight_diagnose::parse_focus(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn command_name(text: &str) -> Result<String, String> {
+    let names = crate::reference::names();
+    names.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("the commands are {}", names.join(", ")))
 }
 
 fn part(text: &str) -> Result<f64, String> {

@@ -10,12 +10,6 @@ use tailsight_units::parse;
 
 /// `agent`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Prints on standard output one line, HOST:PORT#FINGERPRINT, for the coordinator's --agent, and on standard\n\
-error the token (once) and a log of what it does. A load ends 2.5 s after the last sign of life of its coordinator.\n\n\
-Examples:\n  tailsight agent\n  tailsight agent --listen 10.0.0.7:7411 --token-file token --allow 10.0.0.0/8:11211\n  \
-tailsight agent --listen 0.0.0.0:7411 --certificate agent.pem --key agent.key --client-ca ca.pem --allow cache1:11211"
-)]
 pub struct Agent {
     /// Where to listen; port 0: one that is free
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = listen, default_value = "127.0.0.1:7411")]

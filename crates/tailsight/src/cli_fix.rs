@@ -9,11 +9,6 @@ use crate::cli::Question;
 /// `fix`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without N the fixes of a run are listed and nothing is changed. A change is shown with its value of before and asked for;\n\
-what was changed is kept in a file (/var/lib/tailsight/fixes.toml, or in the folder that $TAILSIGHT_STATE names) until it is\n\
-put back.\n\n\
-Examples:\n  tailsight fix tailsight-run\n  sudo tailsight fix tailsight-run 1\n  sudo tailsight fix --undo\n  \
-tailsight fix tailsight-run 1 --shell\n  tailsight fix tailsight-run --json",
     group = clap::ArgGroup::new("other").args(["undo", "status"])
 )]
 pub struct Fix {

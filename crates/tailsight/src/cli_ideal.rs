@@ -13,20 +13,6 @@ use tailsight_units::parse;
 /// `ideal`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A model is ARRIVALS/SERVICE/WORKERS UTILISATION in Kendall's notation. Arrivals: M (Poisson), D (equal gaps), \
-lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), M (exponential), \
-lognormal:SIGMA, bimodal:RATIO,SHARE or empirical (with --service-times). Without --service, times are in mean service times.\n\n\
-Examples:\n  tailsight ideal tailsight-run                             a recorded server beside its ideal\n  \
-tailsight ideal --calibrate memcached://localhost --pid $(pgrep -o memcached) -o peak.json\n  \
-tailsight ideal tailsight-run --calibration peak.json\n  \
-tailsight load memcached://localhost --utilisation 80% --calibration peak.json\n  \
-tailsight ideal tailsight-run --slo p99:1ms --plot ideal.svg\n  \
-tailsight ideal --model 'M/D/4 80%'\n  tailsight ideal --model 'M/M/1 50%' --service 50us --json | jq .latency_ns\n  \
-tailsight ideal --model 'M/bimodal:10,0.1/8 90%' --discipline random-worker\n  \
-tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt --service 8us\n  \
-tailsight ideal --model 'M/empirical/4 80%' --service-times costs.txt\n\n\
-Exit codes: 0 done, 1 failed, 2 wrong usage (a utilisation of 100 % or more is unstable), 3 N/A: too few messages for the \
-percentiles, a run without replies, a server that was never saturated. How to read it: docs/ideal.md.",
     group = clap::ArgGroup::new("of").required(true).multiple(true)
 )]
 pub struct Ideal {
@@ -46,38 +32,38 @@ pub struct Ideal {
     #[arg(long, value_name = "N", value_parser = workers)]
     pub workers: Option<usize>,
     /// With --calibrate: what is spoken, where the target does not say
-    #[arg(long, value_name = "PROTOCOL", value_parser = crate::cli_load::protocol, requires = "calibrate")]
+    #[arg(long, value_name = "PROTOCOL", value_parser = crate::cli_load::protocol, requires = "calibrate", help_heading = "Calibration")]
     pub protocol: Option<Protocol>,
     /// With --calibrate: connections, over all threads
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Calibration")]
     pub connections: u32,
     /// With --calibrate: loading threads
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Calibration")]
     pub threads: u32,
     /// With --calibrate: the length of each window
-    #[arg(long, value_name = "TIME", default_value = "1s", requires = "calibrate", value_parser = parse::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "calibrate", value_parser = parse::duration, help_heading = "Calibration")]
     pub window: Duration,
     /// With --calibrate: the server's process on this host, to see whether it is saturated
-    #[arg(long, value_name = "PID", requires = "calibrate")]
+    #[arg(long, value_name = "PID", requires = "calibrate", help_heading = "Calibration")]
     pub pid: Option<u32>,
     /// With --calibrate: keep the calibration
-    #[arg(short, long, value_name = "FILE", requires = "calibrate")]
+    #[arg(short, long, value_name = "FILE", requires = "calibrate", help_heading = "Calibration")]
     pub out: Option<PathBuf>,
     /// With --model: who is served next: fifo, lifo, random-request, random-worker, connection:N (each of N connections belongs to one
     /// worker) or sharing:QUANTUM
-    #[arg(long, value_name = "ORDER", value_parser = |t: &str| t.parse::<Discipline>(), default_value = "fifo", conflicts_with_all = ["run", "calibrate"])]
+    #[arg(long, value_name = "ORDER", value_parser = |t: &str| t.parse::<Discipline>(), default_value = "fifo", conflicts_with_all = ["run", "calibrate"], help_heading = "Models")]
     pub discipline: Discipline,
     /// The mean service time, such as 8us [default for a run: what its messages cost on cores]
     #[arg(long, value_name = "TIME", value_parser = service)]
     pub service: Option<u64>,
     /// With a model of recorded arrivals: a file of times, seconds, one a line
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"], help_heading = "Models")]
     pub arrivals: Option<PathBuf>,
     /// With --model: how many requests to simulate
-    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", value_parser = requests, default_value = "10M")]
+    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", value_parser = requests, default_value = "10M", help_heading = "Models")]
     pub requests: usize,
     /// With --model: seed of everything that is drawn
-    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", default_value_t = 1)]
+    #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", default_value_t = 1, help_heading = "Models")]
     pub seed: u64,
     /// These percentiles [default: p50,p90,p99,p99.9,p99.99]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
@@ -89,7 +75,7 @@ pub struct Ideal {
     #[arg(long, value_name = "FILE", requires = "run", conflicts_with = "model")]
     pub plot: Option<PathBuf>,
     /// With --model: draw service times from this file, seconds, one a line, as they come; S of the model is then `empirical`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"], help_heading = "Models")]
     pub service_times: Option<PathBuf>,
     /// Print JSON (schema 1)
     #[arg(long)]

@@ -21,82 +21,82 @@ pub struct Traffic {
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     pub protocol: Option<Protocol>,
     /// Inter-arrival times: fixed, exponential, lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST
-    #[arg(long, value_name = "PROCESS", value_parser = arrivals, default_value = "exponential")]
+    #[arg(long, value_name = "PROCESS", value_parser = arrivals, default_value = "exponential", help_heading = "Rate and arrivals")]
     pub arrivals: Arrivals,
     /// Connections, over all threads
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub connections: u32,
     /// Requests that may be outstanding on a connection [default: 64, http: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Threads and sockets")]
     pub outstanding: Option<u32>,
     /// Loading threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Threads and sockets")]
     pub threads: u32,
     /// Requests: etc, usr, and NAME=VALUE parts separated by `;` (docs/load.md)
-    #[arg(long, value_name = "TEXT", value_parser = |t: &str| t.parse::<Workload>())]
+    #[arg(long, value_name = "TEXT", value_parser = |t: &str| t.parse::<Workload>(), help_heading = "Requests")]
     pub workload: Option<Workload>,
     /// How many keys
-    #[arg(long, value_name = "N", value_parser = parse::count)]
+    #[arg(long, value_name = "N", value_parser = parse::count, help_heading = "Requests")]
     pub keys: Option<u64>,
     /// Sizes of values, bytes: 32, uniform:10,100, exponential:100, etc-value, …
-    #[arg(long, value_name = "SIZES", value_parser = |t: &str| t.parse::<Size>())]
+    #[arg(long, value_name = "SIZES", value_parser = |t: &str| t.parse::<Size>(), help_heading = "Requests")]
     pub value_size: Option<Size>,
     /// Share of requests that read, 0 to 1
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Requests")]
     pub get_ratio: Option<f64>,
     /// Which keys how often: uniform or zipf:SKEW
-    #[arg(long, value_name = "LAW", value_parser = |t: &str| t.parse::<Popularity>())]
+    #[arg(long, value_name = "LAW", value_parser = |t: &str| t.parse::<Popularity>(), help_heading = "Requests")]
     pub popularity: Option<Popularity>,
     /// Do not store the keys first
-    #[arg(long)]
+    #[arg(long, help_heading = "Requests")]
     pub no_preload: bool,
     /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable
     #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<Target>(), default_value = "p99:5%@95")]
     pub ci: Vec<Target>,
     /// Percentiles to report besides
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9", help_heading = "Statistics")]
     pub percentile: Vec<f64>,
     /// Which latency is judged: response (from when a request was due) or service (from when it was sent)
-    #[arg(long, value_name = "WHICH", value_parser = ["response", "service"], default_value = "response")]
+    #[arg(long, value_name = "WHICH", value_parser = ["response", "service"], default_value = "response", help_heading = "Statistics")]
     pub latency: String,
     /// Test arrivals on the times sent as they are, with no lateness passed over (Lancet to the letter)
-    #[arg(long)]
+    #[arg(long, help_heading = "Statistics")]
     pub strict: bool,
     /// How a thread waits: auto, sleep, poll:TIME, spin (takes its core whole, is punctual) or batch:TIME (in bursts, is cheap)
-    #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto")]
+    #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto", help_heading = "Threads and sockets")]
     pub wait: Wait,
     /// The same in one word: precise (--wait spin), cheap (--wait batch:1ms: load in bursts, not for measuring) or auto
-    #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait")]
+    #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait", help_heading = "Threads and sockets")]
     pub pace: Option<Wait>,
     /// Requests due at once at each arrival; the rate of requests stays the same
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rate and arrivals")]
     pub burst: u32,
     /// Where they go: connection (one, in one call: pipelined) or connections (one after the other, as h2load's clients do)
-    #[arg(long, value_name = "WHERE", value_parser = burst_over, default_value = "connection")]
+    #[arg(long, value_name = "WHERE", value_parser = burst_over, default_value = "connection", help_heading = "Rate and arrivals")]
     pub burst_over: BurstOver,
     /// When replies are read: auto, eager (a reply wakes the thread), lazy (kernel stamps, read when sending)
-    #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto")]
+    #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto", help_heading = "Threads and sockets")]
     pub receive: Receive,
     /// Microseconds of SO_BUSY_POLL on each socket
-    #[arg(long, value_name = "US", default_value_t = 0)]
+    #[arg(long, value_name = "US", default_value_t = 0, help_heading = "Threads and sockets")]
     pub busy_poll: u32,
     /// The threads' cores, one a thread, such as 2,3
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Threads and sockets")]
     pub cpus: Vec<usize>,
     /// Do not ask the kernel for time stamps
-    #[arg(long)]
+    #[arg(long, help_heading = "Threads and sockets")]
     pub no_stamps: bool,
     /// Seed of everything that is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Rate and arrivals")]
     pub seed: u64,
     /// TLS: trust the certificates in this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "TLS")]
     pub ca: Option<PathBuf>,
     /// TLS: trust anybody (test servers)
-    #[arg(long)]
+    #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
     /// TLS: the name that is asked for and checked against the certificate [default: the target's host]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub server_name: Option<String>,
     /// Print JSON (schema 1)
     #[arg(long)]
@@ -132,37 +132,25 @@ pub struct Agents {
 
 /// `load`.
 #[derive(Debug, Args)]
-#[command(
-    about = "Measure a server's latency under a load: a number with its interval, or N/A with the reason",
-    after_help = "Examples:\n  tailsight load memcached://localhost:11211 --rate 20k --ci p99:10us@95\n  \
-tailsight load redis://localhost --rate 50k --workload usr -o run.parquet --html run.html\n  \
-tailsight load http://localhost:8080/ --rate 2k --against base.parquet        exit 4 when it is worse\n  \
-tailsight load redis://localhost --rate 20k --slo 'p99<500us'                 exit 4 when it is not met\n  \
-tailsight load memcached://localhost --closed 1                               not an open loop\n  \
-tailsight load memcached://cache1 --rate 200k --agent 10.0.0.7:7411#AB… --agent 10.0.0.8:7411#CD… --agent-token-file token\n\n\
-Exit codes: 0 a number, 1 failed, 2 contradictory options, 3 N/A, 4 worse or not met. The method: docs/load.md."
-)]
+#[command(about = "Measure a server's latency under a load: a number with its interval, or N/A with the reason")]
 pub struct Load {
-    /// The server and what is asked.
-    #[command(flatten)]
-    pub traffic: Traffic,
     /// Requests/s, such as 20k
     #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile", "utilisation"])]
     pub rate: Option<f64>,
     /// The rate that keeps the server busy for this part of the time, such as 80%, by its calibration
-    #[arg(long, value_name = "PERCENT", value_parser = utilisation, requires = "calibration", conflicts_with_all = ["rate", "rate_profile", "closed", "replay"])]
+    #[arg(long, value_name = "PART", value_parser = utilisation, requires = "calibration", conflicts_with_all = ["rate", "rate_profile", "closed", "replay"], help_heading = "Rate and arrivals")]
     pub utilisation: Option<f64>,
     /// With --utilisation: what `tailsight ideal --calibrate TARGET -o FILE` found
-    #[arg(long, value_name = "FILE", requires = "utilisation")]
+    #[arg(long, value_name = "FILE", requires = "utilisation", help_heading = "Rate and arrivals")]
     pub calibration: Option<PathBuf>,
     /// A rate that changes: steps:10k/5s,20k/5s, ramp:1k..50k/10s or diurnal:5k..50k/60s
-    #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate")]
+    #[arg(long, value_name = "PROFILE", value_parser = |t: &str| t.parse::<Rate>(), conflicts_with = "rate", help_heading = "Rate and arrivals")]
     pub rate_profile: Option<Rate>,
     /// Closed loop: each connection keeps so many requests outstanding. Underestimates the latency that open-loop traffic would see
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "rate_profile", "replay", "arrivals"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "rate_profile", "replay", "arrivals"], value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rate and arrivals")]
     pub closed: Option<u32>,
     /// Send at the times in this file, seconds, one a line
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"], help_heading = "Rate and arrivals")]
     pub replay: Option<PathBuf>,
     /// End after this long, getting ready included; N/A if the answer is not there
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "60s")]
@@ -182,21 +170,15 @@ pub struct Load {
     /// An objective such as 'p99<500us'; exit 4 when it is not met with 95 % confidence
     #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>())]
     pub slo: Option<Objective>,
+    /// The server and what is asked.
+    #[command(flatten)]
+    pub traffic: Traffic,
 }
 
 /// `sweep`.
 #[derive(Debug, Args)]
-#[command(
-    about = "Latency against load until saturation, or the highest rate that meets an objective",
-    after_help = "Examples:\n  tailsight sweep memcached://localhost:11211 --from 5k\n  \
-tailsight sweep redis://localhost --rates 10k,20k,40k,80k --json\n  \
-tailsight sweep redis://localhost --slo 'p99<500us' --from 10k\n\n\
-Exit codes: 0 done, 1 failed, 2 contradictory options, 3 N/A at every rate, 4 no rate meets the objective."
-)]
+#[command(about = "Latency against load until saturation, or the highest rate that meets an objective")]
 pub struct Sweep {
-    /// The server and what is asked.
-    #[command(flatten)]
-    pub traffic: Traffic,
     /// These rates, in this order
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse::rate, conflicts_with_all = ["from", "to", "slo", "factor"])]
     pub rates: Vec<f64>,
@@ -207,16 +189,16 @@ pub struct Sweep {
     #[arg(long, value_name = "RATE", value_parser = parse::rate)]
     pub to: Option<f64>,
     /// Each rate is so many times the last
-    #[arg(long, value_name = "X", value_parser = factor, default_value = "1.5")]
+    #[arg(long, value_name = "X", value_parser = factor, default_value = "1.5", help_heading = "Search")]
     pub factor: f64,
     /// Look for the highest rate that meets this objective, such as 'p99<500us'
     #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>())]
     pub slo: Option<Objective>,
     /// With --slo: end when the threshold is known within this
-    #[arg(long, value_name = "PERCENT", value_parser = allowance, requires = "slo", default_value = "5%")]
+    #[arg(long, value_name = "PERCENT", value_parser = allowance, requires = "slo", default_value = "5%", help_heading = "Search")]
     pub tolerance: f64,
     /// With --slo: measurements at most
-    #[arg(long, value_name = "N", requires = "slo", default_value_t = 24, value_parser = clap::value_parser!(u16).range(6..=200))]
+    #[arg(long, value_name = "N", requires = "slo", default_value_t = 24, value_parser = clap::value_parser!(u16).range(6..=200), help_heading = "Search")]
     pub tries: u16,
     /// The most time at each rate
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10s")]
@@ -224,6 +206,9 @@ pub struct Sweep {
     /// Keep every sample: a folder, a file a rate
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// The server and what is asked.
+    #[command(flatten)]
+    pub traffic: Traffic,
 }
 
 pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {

@@ -8,11 +8,6 @@ use crate::cli::Question;
 
 /// `view`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Prints an address and serves the page there until Ctrl-C, to this host only. The address holds a random token:\n\
-whoever does not have it gets nothing. From another host: ssh -L PORT:127.0.0.1:PORT HOST, with the --port of your choice.\n\n\
-Examples:\n  tailsight view tailsight-run\n  tailsight view after --against before --port 7777"
-)]
 pub struct View {
     /// The run directory
     #[arg(value_name = "RUN")]

@@ -12,11 +12,12 @@ mod cli_view;
 mod commands;
 mod page;
 mod pipeline;
+mod reference;
 mod stop;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use cli::{Cli, Command};
 
 /// The results of a command.
@@ -33,7 +34,11 @@ pub enum Verdict {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    // The same definition that the man pages and the completions are made of.
+    let cli = match Cli::from_arg_matches(&reference::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     terminal::only_ascii(cli.ascii);
     let result = match cli.command {
         Command::Doctor(args) => commands::doctor::run(&args),
@@ -49,6 +54,8 @@ fn main() -> ExitCode {
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
+        Command::Man(args) => commands::man::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
         Command::DemoLoad => commands::demo::load(),
     };
     match result {

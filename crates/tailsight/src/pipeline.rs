@@ -238,6 +238,7 @@ pub fn diagnose_against(
         path: Some(&path),
         against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)),
         samples: Some(&opened.run.samples),
+        at_their_times: None,
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
@@ -274,7 +275,14 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
     let mut facts = facts(&opened.run);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    let peeled = tailsight_diagnose::diagnose(&lifetimes, options, &facts)?;
+    let path = |id| opened.analysis.path(id, options.leg);
+    let inputs = Inputs {
+        path: Some(&path),
+        against: None,
+        samples: Some(&opened.run.samples),
+        at_their_times: Some(&opened.analysis.lifetimes.messages),
+    };
+    let (peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;
     Ok(Diagnosis { without: Some(without), ..peeled })
 }
 

@@ -51,7 +51,7 @@ fn beside(fault: Fault, schedule: &'static str, strength: f64) -> Step {
 }
 
 /// A plain scenario: the synthetic server, 2,000 requests/s, the receive leg.
-fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &[Cause]) -> Scenario {
+pub(super) fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &[Cause]) -> Scenario {
     Scenario {
         name,
         about,
@@ -59,8 +59,10 @@ fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &
         load: Load::Probe(plan()),
         steps,
         leg: "receive",
+        longer: 1,
         expect: expect.to_vec(),
         root: None,
+        function: None,
         may: None,
         truth: Vec::new(),
     }
@@ -96,7 +98,7 @@ const OWN: &[Cause] = &[any("app-processing")];
 
 /// A cause that is known from the truth log of a task.
 fn logged(causes: &'static [Cause], log: &'static str, kind: u64) -> Vec<Truth> {
-    vec![Truth { causes, how: How::Overlap { log, kind } }]
+    vec![Truth { causes, functions: None, how: How::Overlap { log, kind } }]
 }
 
 /// All scenarios.
@@ -108,6 +110,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(waits());
     all.extend(memory());
     all.extend(network());
+    all.extend(super::programs::functions());
     all
 }
 
@@ -180,8 +183,8 @@ fn tasks() -> Vec<Scenario> {
         },
         Scenario {
             truth: vec![
-                Truth { causes: HOG, how: How::Overlap { log: "lab-hog", kind: kind::RAN } },
-                Truth { causes: SECOND, how: How::Overlap { log: "lab-second", kind: kind::RAN } },
+                Truth { causes: HOG, functions: None, how: How::Overlap { log: "lab-hog", kind: kind::RAN } },
+                Truth { causes: SECOND, functions: None, how: How::Overlap { log: "lab-second", kind: kind::RAN } },
             ],
             ..scenario(
                 "two-faults",
@@ -302,7 +305,7 @@ fn queues() -> Vec<Scenario> {
             "slow-class",
             "3 % of requests take 2 ms instead of 5 us",
             OWN,
-            vec![Truth { causes: OWN, how: How::Service }],
+            vec![Truth { causes: OWN, functions: None, how: How::Service }],
         ),
         inside(
             "--read-one",
@@ -317,7 +320,7 @@ fn queues() -> Vec<Scenario> {
             "pipelined-bursts",
             "some requests come 24 at a time on one connection",
             AHEAD,
-            vec![Truth { causes: AHEAD, how: How::Others }],
+            vec![Truth { causes: AHEAD, functions: None, how: How::Others }],
         ),
         Scenario {
             root: Some(any("app-processing")),
@@ -328,7 +331,7 @@ fn queues() -> Vec<Scenario> {
                 "sibling-queue",
                 "one thread reads all requests, another one serves them, one in 1,000 for 4 ms: the others wait in its queue",
                 AHEAD,
-                vec![Truth { causes: AHEAD, how: How::Ahead }],
+                vec![Truth { causes: AHEAD, functions: None, how: How::Ahead }],
             )
         },
         Scenario {
@@ -342,7 +345,7 @@ fn queues() -> Vec<Scenario> {
                 "sibling-core",
                 "two workers share a core, and one in 1,000 requests takes one of them 4 ms",
                 AHEAD,
-                vec![Truth { causes: AHEAD, how: How::Ahead }],
+                vec![Truth { causes: AHEAD, functions: None, how: How::Ahead }],
             )
         },
     ]
@@ -462,7 +465,7 @@ fn network() -> Vec<Scenario> {
             rate_per_s: 4_000.0,
             ..plan()
         }),
-        truth: vec![Truth { causes: RECOVERY, how: How::Recovery }],
+        truth: vec![Truth { causes: RECOVERY, functions: None, how: How::Recovery }],
         ..scenario(name, about, vec![step], RECOVERY)
     };
     vec![

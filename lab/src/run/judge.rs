@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
 
-use super::scenario::{Cause, How, Scenario};
+use super::scenario::{Cause, Function, How, Scenario};
 
 /// As in `diagnose --json`: over all focus messages, their median and least.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -58,6 +58,17 @@ pub struct Named {
     pub subject: Subject,
     /// The kinds of the frames that its name goes on with.
     pub frames: Vec<String>,
+    /// The functions that samples put it into, the largest first.
+    pub functions: Vec<InFunction>,
+}
+
+/// A function's part of a cause.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct InFunction {
+    /// Its name, behind it what a runtime does there: `gc_collect_main: CPython collecting garbage`.
+    pub name: String,
+    /// Its part of the cause, 0 to 1.
+    pub share: f64,
 }
 
 /// Who or what a cause is, as `diagnose --json` has it.
@@ -124,9 +135,18 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
             pids: numbers(&cause["who"]["pids"]),
             subject: Subject::deserialize(&cause["subject"]).unwrap_or_default(),
             frames: cause["frames"].as_array().into_iter().flatten().map(|frame| text(frame, "kind")).collect(),
+            functions: cause["functions"].as_array().into_iter().flatten().map(in_function).collect(),
         })
         .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
         .collect()
+}
+
+fn in_function(part: &serde_json::Value) -> InFunction {
+    let mut name = part["name"].as_str().unwrap_or_default().to_owned();
+    if let (Some(of), Some(does)) = (part["runtime"]["of"].as_str(), part["runtime"]["does"].as_str()) {
+        name += &format!(": {of} {does}");
+    }
+    InFunction { name, share: part["share"].as_f64().unwrap_or(0.0) }
 }
 
 /// The paper's coverage, and the part that has an owner. Before `owned` was told apart, `coverage` was that one.
@@ -138,12 +158,15 @@ pub fn coverage(diagnosis: &serde_json::Value) -> (Option<Coverage>, Option<Cove
     if diagnosis["owned"].is_object() { (of("coverage"), of("owned")) } else { (None, of("coverage")) }
 }
 
-/// Whether the first cause is an expected one, with the expected root; `None` where nothing is wrong and none is expected.
+/// Whether the first cause is an expected one, with the expected root and the expected function first; `None` where nothing is wrong and none is expected.
 pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
     let root = |first: &Named| {
         scenario.root.is_none_or(|root| first.root.first().is_some_and(|(category, name)| root.is(category, name)))
     };
-    let first = || causes.first().is_some_and(|first| is_one_of(&scenario.expect, first) && root(first));
+    let function =
+        |first: &Named| scenario.function.is_none_or(|f| first.functions.first().is_some_and(|part| f.is(&part.name)));
+    let right = |first: &Named| is_one_of(&scenario.expect, first) && root(first) && function(first);
+    let first = || causes.first().is_some_and(right);
     (!scenario.expect.is_empty()).then(first)
 }
 
@@ -197,11 +220,16 @@ pub fn shares(
         let is = |named: &&Named| truth.causes.iter().any(|cause| cause.is(&named.category, &named.name));
         Some(Share {
             cause: truth.causes.first().map(|c| format!("{} {}", c.category, c.name).trim().to_owned())?,
-            named: causes.iter().filter(is).map(|cause| cause.share).sum(),
+            named: causes.iter().filter(is).map(|cause| cause.share * part_in(cause, truth.functions)).sum(),
             truth: truth_share,
         })
     });
     shares.collect()
+}
+
+/// The part of a cause that its functions of these names have, 0 to 1; all of it where none are asked for.
+fn part_in(cause: &Named, functions: Option<Function>) -> f64 {
+    functions.map_or(1.0, |f| cause.functions.iter().filter(|p| f.is(&p.name)).map(|p| p.share).sum())
 }
 
 /// The requests as the server's host sees them. Behind a relay one begins when the host first gets it, whatever became of

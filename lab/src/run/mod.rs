@@ -10,6 +10,7 @@ mod check;
 mod disturbed;
 mod judge;
 mod outcome;
+mod programs;
 mod scenario;
 mod stage;
 mod state;

@@ -37,6 +37,37 @@ pub enum App {
     Own(Vec<String>),
     /// memcached, on core 0.
     Memcached,
+    /// One of the lab's programs in other languages (`lab/programs`), on core 0: 128 bytes in, the same 128 bytes out.
+    Program(Program),
+}
+
+/// A server of `lab/programs`.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Its sources, the main one first: name and text.
+    pub sources: &'static [(&'static str, &'static str)],
+    /// How it is built, in the folder of its sources; nothing for scripts. The first word is what must be installed.
+    pub build: &'static [&'static str],
+    /// How it is started, in the folder of its sources; the port, the log and the mode come behind.
+    pub run: &'static [&'static str],
+    /// What it is to do.
+    pub mode: &'static str,
+    /// A symbol without which the runtime's functions have no names: the program that is run must have it.
+    pub symbol: Option<&'static str>,
+}
+
+/// The functions that a diagnosis is to name first under the first cause.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct Function {
+    /// The name has one of these in it, or the runtime's work reads so (`CPython collecting garbage`).
+    pub names: &'static [&'static str],
+}
+
+impl Function {
+    /// Whether a name is one of them.
+    pub fn is(&self, name: &str) -> bool {
+        self.names.iter().any(|part| name.contains(part))
+    }
 }
 
 /// What loads it, from core 1.
@@ -109,6 +140,8 @@ pub enum How {
 pub struct Truth {
     /// Named like one of these; their shares are added.
     pub causes: &'static [Cause],
+    /// Only what samples put into functions with one of these names.
+    pub functions: Option<Function>,
     /// How it is known.
     pub how: How,
 }
@@ -126,12 +159,16 @@ pub struct Scenario {
     pub load: Load,
     /// What is wrong.
     pub steps: Vec<Step>,
+    /// How many times as long as asked for the recording is.
+    pub longer: u32,
     /// The leg that is diagnosed.
     pub leg: &'static str,
     /// The first cause is to be one of these; empty: none is expected.
     pub expect: Vec<Cause>,
     /// What held the messages in front, where the first cause is a queue.
     pub root: Option<Cause>,
+    /// The function that is to be named first under it.
+    pub function: Option<Function>,
     /// Where nothing is wrong: all that may be named as making messages slower. Anything else is wrong.
     pub may: Option<Vec<Cause>>,
     /// Causes of known share.
@@ -145,6 +182,7 @@ impl Scenario {
         if self.expect.is_empty() {
             return "nothing of the application".to_owned();
         }
-        self.expect.iter().map(words).collect::<Vec<_>>().join(" or ")
+        let causes = self.expect.iter().map(words).collect::<Vec<_>>().join(" or ");
+        self.function.map_or(causes.clone(), |f| format!("{causes} ▸ {}", f.names.join(" or ")))
     }
 }

@@ -30,6 +30,7 @@ use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 
 use super::catalogue::{BEHIND_PORT, PORT};
 use super::cgroup::{self, Place};
+use super::programs;
 use super::scenario::{App, Load, Scenario, Step};
 use super::state::State;
 
@@ -67,7 +68,7 @@ const NGINX_BURST: usize = 64;
 /// The port that a flood goes to.
 const SINK_PORT: u16 = 7999;
 /// How long a program of ours may take to be ready.
-const START: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(20);
 /// Everything of a run is over after this.
 const LONGEST: Duration = Duration::from_secs(90);
 /// How long load and faults run before the recorder is started.
@@ -158,7 +159,7 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     rig.faults(state, scenario, pid)?;
     rig.rest(WARM)?;
     let run = folder.join("run");
-    rig.record(state, pid, &run)?;
+    rig.record(state, pid, &run, lab.duration * scenario.longer)?;
     let (samples, outcomes) = rig.end()?;
     let truth = rig.truth()?;
     drop(rig);
@@ -206,14 +207,16 @@ fn check(lab: &Lab, scenario: &Scenario) -> Result<BTreeMap<&'static str, Place>
         };
         places.insert(controller, cgroup::find(controller).map_err(Stop::NotRun)?);
     }
-    if matches!(scenario.app, App::Memcached) {
-        installed("memcached")?;
+    match &scenario.app {
+        App::Memcached => installed("memcached")?,
+        App::Program(program) => programs::check(program)?,
+        App::Own(_) => {}
     }
     Ok(places)
 }
 
 /// Not run without a program of Debian's.
-fn installed(program: &str) -> Result<(), Stop> {
+pub(super) fn installed(program: &str) -> Result<(), Stop> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let mut all = std::env::split_paths(&folders).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
     if all.any(|folder| folder.join(program).is_file()) {
@@ -277,6 +280,14 @@ impl Rig<'_> {
             App::Memcached => {
                 let opts = MemcachedOpts { cpu: Some(SERVER_CPU), ..MemcachedOpts::default() };
                 self.real(state, |ns| Server::memcached(ns, opts))
+            }
+            App::Program(program) => {
+                let folder = programs::build(program, &self.folder)?;
+                let log = self.folder.join(programs::LOG);
+                let [port, log] = [PORT.to_string(), log.display().to_string()];
+                let mut command = self.pair.server.command(Path::new(program.run[0]));
+                command.current_dir(folder).args(&program.run[1..]).args([&port, &log]).arg(program.mode);
+                self.start(state, command, SERVER_CPU, "server")
             }
             App::Own(arguments) => {
                 let mut command = self.pair.server.command(&self.lab.program);
@@ -450,11 +461,11 @@ impl Rig<'_> {
     }
 
     /// Records.
-    fn record(&mut self, state: &mut State, pid: u32, run: &Path) -> anyhow::Result<()> {
+    fn record(&mut self, state: &mut State, pid: u32, run: &Path, duration: Duration) -> anyhow::Result<()> {
         let words = self.folder.join("record.stderr");
         let mut command = Command::new(&self.lab.tailsight);
         command.args(["record", "--pid", &pid.to_string(), "--duration"]);
-        command.arg(format!("{}ms", self.lab.duration.as_millis())).arg("--out").arg(run);
+        command.arg(format!("{}ms", duration.as_millis())).arg("--out").arg(run);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&words)?);
         let mut recorder = Recorder(spawn_tied(command, Some(CLIENT_CPU), Signal::SIGKILL)?);
         state.process(recorder.0.id())?;
@@ -484,7 +495,9 @@ impl Rig<'_> {
 
     /// What the truth logs hold.
     fn truth(&self) -> anyhow::Result<BTreeMap<String, Vec<Interval>>> {
-        self.logs.iter().map(|(name, log)| Ok((name.clone(), log.intervals()?))).collect()
+        let own = self.logs.iter().map(|(name, log)| Ok((name.clone(), log.intervals()?)));
+        let program = programs::log(&self.folder)?.map(|entries| Ok((programs::TASK.to_owned(), entries)));
+        own.chain(program).collect()
     }
 }
 

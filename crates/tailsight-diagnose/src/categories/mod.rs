@@ -65,8 +65,22 @@ pub struct Verdict {
     pub name: String,
     /// The same as data.
     pub subject: Subject,
-    /// The frames from here on may refine the name; the number of frames when none may.
+    /// The frames from here on may refine the name, of those that do not only say where in the program it was; the number of
+    /// them when none may.
     pub nested_from: usize,
+}
+
+/// The frames of an owner that may refine its name, outermost first. `nested_from`: as in its [`Verdict`]. Traced functions refine
+/// whatever they were in, but for what interrupted them; the application's own time in one has its name already.
+pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
+    let frames = &owner.frames;
+    let interrupted = |f: &Frame| {
+        matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
+    };
+    let own = owner.context == Context::Own && matches!(frames.last(), Some(Frame::Function { kernel: false, .. }));
+    let function = |f: &&Frame| !own && matches!(f, Frame::Function { kernel: false, .. });
+    let functions = frames.iter().filter(|_| !frames.iter().any(interrupted)).filter(function);
+    functions.chain(frames.iter().filter(|f| !f.is_of_program()).skip(nested_from)).collect()
 }
 
 impl Verdict {
@@ -141,6 +155,10 @@ impl CategoryTable {
         app: &str,
         symbols: &[String],
     ) -> Verdict {
+        // Where in the program it was changes nothing but the name.
+        if owner.frames.iter().any(Frame::is_of_program) {
+            return self.of_program(owner, task, leg, role, app, symbols);
+        }
         let mut seen = Seen::new(owner, leg, role, app, symbols);
         seen.task = task.name.unwrap_or(seen.comm);
         seen.recorder = task.recorder.unwrap_or(seen.kind == "foreign" && seen.comm == RECORDER);
@@ -151,6 +169,30 @@ impl CategoryTable {
         match self.rules.iter().find(|r| r.matches(&seen)) {
             Some(rule) => rule.verdict(&seen),
             None => Verdict::new(Category::Unexplained, unexplained(), owner.frames.len()),
+        }
+    }
+
+    /// As [`CategoryTable::classify`], of an owner whose frames also say where in the program it was. The application's own time in a
+    /// traced function has the function's name.
+    fn of_program(
+        &self,
+        owner: &Owner,
+        task: &Task<'_>,
+        leg: Leg,
+        role: Role,
+        app: &str,
+        symbols: &[String],
+    ) -> Verdict {
+        let frames: Vec<Frame> = owner.frames.iter().filter(|f| !f.is_of_program()).copied().collect();
+        let plain = Owner { context: owner.context.clone(), frames };
+        let verdict = self.classify(&plain, task, leg, role, app, symbols);
+        let function = owner.frames.last().filter(|f| matches!(f, Frame::Function { .. }));
+        match function.filter(|_| owner.context == Context::Own && verdict.category == Category::AppProcessing) {
+            Some(frame) => {
+                let subject = Subject::Frame { frame: shown_frame(&frame.named(symbols)) };
+                Verdict::new(verdict.category, subject, plain.frames.len())
+            }
+            None => verdict,
         }
     }
 

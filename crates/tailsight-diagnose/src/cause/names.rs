@@ -60,6 +60,7 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
     let start = match subject {
         Subject::Holder { name } => format!("held by {name}"),
         Subject::Frame { frame } if frame.kind == FrameKind::TxDropped => in_words(frame, false),
+        Subject::Frame { frame: NamedFrame { kind: FrameKind::Function, of: Some(name) } } => name.clone(),
         other => base(other),
     };
     start + &nested(category, subject, frames)
@@ -131,6 +132,7 @@ fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
         FrameKind::Syscall => format!("in {what}"),
         FrameKind::Softirq => format!("in softirq {what}"),
         FrameKind::Irq | FrameKind::Vector => format!("in interrupt {what}"),
+        FrameKind::Function => format!("in {what}"),
         FrameKind::Work if frame.of.is_none() => "in a work item".into(),
         FrameKind::Work => format!("doing {what}"),
         FrameKind::Stack => format!("at {what}"),

@@ -81,6 +81,7 @@ fn frame(of: &Frame, symbol_of: &[u32]) -> Frame {
         Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
         Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
         Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
+        Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
         // 0: not known.
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,

@@ -12,7 +12,7 @@ pub mod tree;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -107,6 +107,8 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
     pub lifetimes: &'a Lifetimes,
+    /// At the times of their paths.
+    pub messages: &'a [Message],
     pub options: &'a Options,
     pub profile: &'a Profile,
     pub rows: &'a Rows,
@@ -119,7 +121,10 @@ pub(crate) struct Search<'a> {
 #[derive(Clone, Debug, Default)]
 struct InMessage {
     ns: f64,
-    stacks: Vec<u32>,
+    /// Stacks with what each stands for: samples one each.
+    stacks: Vec<(u32, u64)>,
+    /// Stacks of sleeps, each with its ns.
+    sleeps: Vec<(u32, u64)>,
 }
 
 /// A row in both cohorts, by message.
@@ -133,7 +138,7 @@ impl Search<'_> {
         let wanted: Vec<(usize, usize)> = row_of.iter().enumerate().filter_map(of).take(MOST_CAUSES).collect();
         let found = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
         for ((cause, _), messages) in wanted.into_iter().zip(found) {
-            self.divide(&mut causes[cause], &messages);
+            self.divide(&mut causes[cause], messages);
         }
     }
 
@@ -157,9 +162,16 @@ impl Search<'_> {
                     }
                 };
                 self.profile.each(self.lifetimes, id, |slot, ns| {
-                    last(self.rows.row_of(slot), &|message| message.ns += ns as f64);
+                    let place = self.profile.owner_of(slot).and_then(|owner| match owners[owner].frames.last() {
+                        Some(&Frame::Place { stack }) => Some((stack, u64::try_from(ns).ok()?)),
+                        _ => None,
+                    });
+                    last(self.rows.row_of(slot), &|message| {
+                        message.ns += ns as f64;
+                        message.sleeps.extend(place);
+                    });
                 });
-                let message = &self.lifetimes.messages[id as usize];
+                let message = &self.messages[id as usize];
                 let path = (self.path)(id);
                 by_core.on(&path, owners, |span, stack| {
                     let slot = segment(message, span, self.options.leg)
@@ -168,7 +180,7 @@ impl Search<'_> {
                     if let Some(row) =
                         slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
                     {
-                        last(row, &|message| message.stacks.push(stack));
+                        last(row, &|message| message.stacks.push((stack, 1)));
                     }
                 });
             }
@@ -176,22 +188,40 @@ impl Search<'_> {
         out
     }
 
-    /// Divides one cause by its functions, where the evidence is there.
-    fn divide(&self, cause: &mut Cause, messages: &InCohorts) {
+    /// Divides one cause by its functions, where the evidence is there: by the places of its sleeps, which are known to the ns, where
+    /// it mostly slept; else by samples.
+    fn divide(&self, cause: &mut Cause, messages: InCohorts) {
+        let ns = |of: &dyn Fn(&InMessage) -> f64| messages[0].iter().map(of).sum::<f64>();
+        let asleep = ns(&|m| m.sleeps.iter().map(|s| s.1 as f64).sum());
+        if asleep * 2.0 < ns(&|m| m.ns) || asleep == 0.0 {
+            return self.divide_by(cause, &messages, false);
+        }
+        let placed = |m: InMessage| {
+            let ns = m.sleeps.iter().map(|s| s.1 as f64).sum();
+            InMessage { ns, stacks: m.sleeps, sleeps: vec![] }
+        };
+        self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), true);
+    }
+
+    fn divide_by(&self, cause: &mut Cause, messages: &InCohorts, waits: bool) {
         let mut tree = Tree::default();
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (cohort, of) in messages.iter().enumerate() {
-            for &stack in of.iter().flat_map(|m| &m.stacks) {
-                let frames = self.samples.stacks[stack as usize].iter().rev().copied();
-                leaf_of.insert(stack, tree.add(frames, cohort, 1));
+            for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
+                let Some(frames) = self.samples.stacks.get(stack as usize) else { continue };
+                leaf_of.insert(stack, tree.add(frames.iter().rev().copied(), cohort, n));
             }
         }
         let samples = tree.node(0).samples;
-        cause.samples = Some(samples);
-        if samples[0] < LEAST_SAMPLES {
-            return;
+        if !waits {
+            cause.samples = Some(samples);
+            if samples[0] < LEAST_SAMPLES {
+                return;
+            }
         }
-        let mean = cause.mean_ns.map(|ns| ns as f64);
+        // Of sleeps the mean is of those that have a place.
+        let slept = |of: &Vec<InMessage>| of.iter().map(|m| m.ns).sum::<f64>() / of.len().max(1) as f64;
+        let mean = if waits { messages.each_ref().map(slept) } else { cause.mean_ns.map(|ns| ns as f64) };
         let scale = Scale { mean_ns: mean, samples: samples.map(|n| n as f64) };
         let parts = tree.split(&scale, self.options.nesting);
         // The part of each stack: the innermost of them on its path.
@@ -207,14 +237,19 @@ impl Search<'_> {
         };
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
-        let counted = Counted::new(messages, parts.len(), &|stack| part[&stack]);
+        let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
         let intervals = counted.intervals(self.options.seed);
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
             let samples = counted.samples(i);
             let deviation = scale.deviation_ns(samples.map(|n| n as f64));
-            let enough = samples[0] >= LEAST_OF_FUNCTION.0 && counted.hits(i) >= LEAST_OF_FUNCTION.1;
+            let enough = (waits || samples[0] >= LEAST_OF_FUNCTION.0) && counted.hits(i) >= LEAST_OF_FUNCTION.1;
             if !enough || intervals[i][0] <= 0 || deviation <= 0.0 {
+                continue;
+            }
+            let named = self.named(&tree, node, &scale);
+            // The row of a traced function has its name already.
+            if named.runtime.is_none() && is_of(&cause.subject, &named.name) {
                 continue;
             }
             let unexpected = scale.is_unexpected(tree.node(node).samples.map(|n| n as f64));
@@ -223,10 +258,11 @@ impl Search<'_> {
                     share: deviation / cause.deviation_ns as f64,
                     deviation_ns: deviation.round() as i64,
                     ci95_ns: intervals[i],
-                    samples,
+                    samples: if waits { counted.entries(i) } else { samples },
+                    waits,
                     messages: counted.hits(i),
                     how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
-                    ..self.named(&tree, node, &scale)
+                    ..named
                 },
                 node,
             ));
@@ -346,6 +382,12 @@ fn documented_fix(runtime: &RuntimePart) -> String {
     format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented)
 }
 
+/// Whether a row is that of a traced function of this name.
+fn is_of(subject: &Option<Subject>, name: &str) -> bool {
+    let Some(Subject::Frame { frame }) = subject else { return false };
+    frame.kind == FrameKind::Function && frame.of.as_deref() == Some(name)
+}
+
 /// Parts that are called the same, as a runtime's work that many of its functions share, are one.
 fn merged(parts: Vec<FunctionPart>) -> Vec<FunctionPart> {
     let mut out: Vec<FunctionPart> = vec![];
@@ -373,6 +415,7 @@ fn sentence(before: &str, first: &FunctionPart) -> String {
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
     let inside = first.inside.as_ref().map_or(String::new(), |inside| format!(" (in {inside})"));
     let how = match first.how {
+        _ if first.waits => "where it waited",
         FunctionHow::Unexpected => "which the reference never ran",
         FunctionHow::More => "more time than in the reference",
     };
@@ -398,8 +441,8 @@ fn is_library(module: &str) -> bool {
     PREFIXES.iter().any(|prefix| module.starts_with(prefix))
 }
 
-/// Of a message: ns, samples, and samples by part (those that it has).
-type OfMessage = (f64, f64, Vec<(usize, u64)>);
+/// Of a message: ns, what its stacks stand for, and of each part that it has what its stacks stand for, and how many they are.
+type OfMessage = (f64, f64, Vec<(usize, u64, u64)>);
 
 /// Samples by message and part.
 struct Counted {
@@ -411,26 +454,32 @@ struct Counted {
 impl Counted {
     fn new(messages: &InCohorts, parts: usize, part_of: &dyn Fn(u32) -> Option<usize>) -> Counted {
         let count = |message: &InMessage| {
-            let mut of: Vec<(usize, u64)> = vec![];
-            for part in message.stacks.iter().filter_map(|&stack| part_of(stack)) {
-                match of.iter_mut().find(|(p, _)| *p == part) {
-                    Some((_, n)) => *n += 1,
-                    None => of.push((part, 1)),
+            let mut of: Vec<(usize, u64, u64)> = vec![];
+            for (part, n) in message.stacks.iter().filter_map(|&(stack, n)| Some((part_of(stack)?, n))) {
+                match of.iter_mut().find(|(p, ..)| *p == part) {
+                    Some((_, all, times)) => (*all, *times) = (*all + n, *times + 1),
+                    None => of.push((part, n, 1)),
                 }
             }
-            (message.ns, message.stacks.len() as f64, of)
+            (message.ns, message.stacks.iter().map(|s| s.1 as f64).sum(), of)
         };
         Counted { messages: [0, 1].map(|cohort: usize| messages[cohort].iter().map(count).collect()), parts }
     }
 
     fn samples(&self, part: usize) -> [u64; 2] {
         [0, 1].map(|c: usize| {
-            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, _)| *p == part).map(|(_, n)| n).sum()
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, ..)| *p == part).map(|(_, n, _)| n).sum()
+        })
+    }
+
+    fn entries(&self, part: usize) -> [u64; 2] {
+        [0, 1].map(|c: usize| {
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, ..)| *p == part).map(|(.., times)| times).sum()
         })
     }
 
     fn hits(&self, part: usize) -> u64 {
-        self.messages[0].iter().filter(|m| m.2.iter().any(|(p, _)| *p == part)).count() as u64
+        self.messages[0].iter().filter(|m| m.2.iter().any(|(p, ..)| *p == part)).count() as u64
     }
 
     /// The 95 % interval of each part's deviation, ns: messages of both cohorts are resampled whole, since a message's samples are
@@ -446,7 +495,7 @@ impl Counted {
                     let (ns, n, parts) = &messages[rng.below(messages.len())];
                     of_cohort[cohort].0 += ns / messages.len() as f64;
                     of_cohort[cohort].1 += n;
-                    parts.iter().for_each(|&(part, n)| by_part[part][cohort] += n as f64);
+                    parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += n as f64);
                 }
             }
             let [(focus, a), (reference, b)] = of_cohort;

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Lifetimes, NamedFrame, Role};
 
 use crate::Options;
-use crate::categories::{shown_frame, unexplained};
+use crate::categories::{refining, shown_frame, unexplained};
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
 use classification::Classification;
@@ -221,8 +221,8 @@ fn nested(
     noise: i128,
 ) -> Vec<(Vec<NamedFrame>, Vec<usize>)> {
     let inside = |leaf: &Leaf| -> Vec<NamedFrame> {
-        let frames = profile.owner_of(leaf.slot).map(|owner| lifetimes.owners[owner].frames.as_slice());
-        let inside = frames.and_then(|f| f.get(leaf.nested_from..)).unwrap_or_default();
+        let owner = profile.owner_of(leaf.slot).map(|owner| &lifetimes.owners[owner]);
+        let inside = owner.map_or_else(Vec::new, |owner| refining(owner, leaf.nested_from));
         inside.iter().map(|f| shown_frame(&f.named(&lifetimes.symbols))).filter(|f| f.to_string() != base).collect()
     };
     let frames: Vec<Vec<NamedFrame>> = leaves.iter().map(inside).collect();

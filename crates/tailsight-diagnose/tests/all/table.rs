@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::categories::Task;
+use tailsight_diagnose::categories::{Task, refining};
 use tailsight_diagnose::{Category, CategoryTable, Error};
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
@@ -58,6 +58,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         Just(Frame::Stolen),
         Just(Frame::KernelLock),
         Just(Frame::TcpHole),
+        (0..3u32, any::<bool>()).prop_map(|(symbol, kernel)| Frame::Function { symbol, kernel }),
+        (0..3u32).prop_map(|stack| Frame::Place { stack }),
         Just(Frame::ConnectionSetup),
     ]
 }
@@ -280,6 +282,32 @@ fn waits_explained() {
         |owner: &Owner| table.classify(owner, &Task::default(), Service, Role::A, "memcached", &symbols).nested_from;
     assert_eq!(from(&owner(Blocked, &[fsync, stack(4), woken])), 2);
     assert_eq!(from(&owner(sibling(), &[futex, sys(Sysno::write)])), 1);
+}
+
+/// Where in the program it was names the application's own time, refines other rows, and never changes what they are.
+#[test]
+fn traced_functions_name_own_time_and_refine_the_rest() {
+    use Context::{Blocked, Own};
+    let table = CategoryTable::default();
+    let symbols = ["", "slow", "outer"].map(str::to_owned);
+    let function = |symbol| Frame::Function { symbol, kernel: false };
+    let futex = Frame::SleepIn { nr: Sysno::futex as u32, uninterruptible: false, io: false };
+    let sibling = || Context::Sibling { comm: "w".into() };
+    let cases = [
+        (owner(Own, &[function(2), function(1)]), "app-processing", "function:slow", vec![]),
+        (owner(Own, &[function(1), Frame::Vector { which: 0 }]), "interrupts", "vector:local_timer", vec![]),
+        (owner(Context::Ahead, &[function(1)]), "hol-blocking", "memcached", vec!["function:slow"]),
+        (owner(sibling(), &[futex, function(1)]), "lock-wait", "w holds it", vec!["function:slow"]),
+        (owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }]), "lock-wait", "futex", vec!["function:slow"]),
+        (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
+    ];
+    for (owner, category, name, refined) in cases {
+        let verdict = table.classify(&owner, &Task::default(), Leg::Service, Role::A, "memcached", &symbols);
+        assert_eq!((verdict.category.as_str(), verdict.name.as_str()), (category, name), "{owner:?}");
+        let frames = refining(&owner, verdict.nested_from).into_iter().map(|f| f.name(&symbols)).collect::<Vec<_>>();
+        assert_eq!(frames, refined, "{owner:?}");
+    }
+    assert_eq!(owner(Blocked, &[futex, Frame::Place { stack: 3 }]).path(&symbols), "blocked/sleep:futex");
 }
 
 /// A task cannot smuggle placeholders or terminal commands into names.

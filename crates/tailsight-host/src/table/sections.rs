@@ -80,6 +80,11 @@ impl Table {
             let who = if *uid == 0 { "root".to_owned() } else { format!("uid {uid}") };
             (if enough { Mark::Yes } else { Mark::No }, format!("{who}: {caps}"))
         });
+        for missing in &rights.missing {
+            let label = missing.capability.trim_start_matches("CAP_").to_lowercase();
+            let mark = if missing.without.starts_with("no recording:") { Mark::No } else { Mark::Fact };
+            self.row(mark, &label, &format!("without {}: {}", missing.capability, missing.without));
+        }
         if rights.user_namespace == Fact::Known(true) {
             self.row(Mark::No, "user namespace", "this is not the host's: its root has no right to trace the host");
         }

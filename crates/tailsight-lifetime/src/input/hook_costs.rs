@@ -6,19 +6,21 @@
 
 use tailsight_trace::Event;
 use tailsight_trace::event::{KINDS, Kind, VECTORS};
-use tailsight_trace::meta::Hook;
+use tailsight_trace::meta::{Hook, Traced};
 
 /// Nanoseconds a run, by event.
 #[derive(Clone, Debug)]
 pub struct HookCosts {
     by_kind: [u16; 256],
     vectors: [Vec<u16>; 2],
+    /// Of traced functions by number: at the begin, at the end.
+    functions: Vec<[u16; 2]>,
 }
 
 impl Default for HookCosts {
     /// Nothing is known: nothing is taken.
     fn default() -> HookCosts {
-        HookCosts { by_kind: [0; 256], vectors: [vec![], vec![]] }
+        HookCosts { by_kind: [0; 256], vectors: [vec![], vec![]], functions: vec![] }
     }
 }
 
@@ -48,12 +50,25 @@ impl HookCosts {
         costs
     }
 
+    /// And what a hit of a traced function takes, with its trap into the kernel.
+    #[must_use]
+    pub fn with_traced(mut self, traced: Option<&Traced>) -> HookCosts {
+        let whole = |ns: f64| ns.round().clamp(0.0, f64::from(u16::MAX)) as u16;
+        let Some(traced) = traced else { return self };
+        self.functions = traced.functions.iter().map(|f| f.hit_ns.unwrap_or_default().map(whole)).collect();
+        let switch = traced.trap_ns.map_or(0.0, |[_, stepped]| stepped) + traced.program_ns.unwrap_or(0.0);
+        self.by_kind[Kind::RoutineSwitch as usize] = whole(switch);
+        self
+    }
+
     /// Of the run that wrote this event, ns.
     pub fn of_event(&self, kind: Kind, event: &Event) -> u16 {
         let vector = |which: usize| self.vectors[which].get(usize::from(event.aux)).copied().unwrap_or(0);
         match kind {
             Kind::VectorEntry => vector(0),
             Kind::VectorExit => vector(1),
+            Kind::FunctionBegin => self.functions.get(event.a_lo() as usize).map_or(0, |ns| ns[0]),
+            Kind::FunctionEnd => self.functions.get(event.a_lo() as usize).map_or(0, |ns| ns[1]),
             kind => self.by_kind[kind as usize],
         }
     }

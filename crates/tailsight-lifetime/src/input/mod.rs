@@ -8,7 +8,7 @@ pub mod sample_clock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
-use tailsight_trace::meta::SendEntry;
+use tailsight_trace::meta::{SendEntry, Traced};
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::input::hook_costs::HookCosts;
@@ -26,6 +26,10 @@ pub struct Names {
     services: FxHashMap<u16, u32>,
     /// Where stacks begin in the symbols.
     stacks: u32,
+    /// The symbols of traced functions, by number; 0: one that was switched off.
+    functions: Vec<u32>,
+    /// Call stacks of the samples by number of the place that threads slept at, each plus 1.
+    sleep_places: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +156,29 @@ impl Names {
         if index == 0 { 0 } else { self.stacks.saturating_add(index) }
     }
 
+    /// Adds the names of traced functions to the symbols. One that was switched off while it was recorded has none: what its messages
+    /// took in it is known of a part of them only.
+    pub fn add_functions(&mut self, traced: Option<&Traced>, symbols: &mut Vec<String>) {
+        if symbols.is_empty() {
+            symbols.push(String::new());
+        }
+        for function in traced.map_or(&[][..], |t| &t.functions) {
+            self.functions.push(if function.off_ns.is_some() { 0 } else { symbols.len() as u32 });
+            symbols.push(function.name.clone());
+        }
+    }
+
+    /// The symbol of a traced function, 0 when it has none.
+    pub fn function(&self, number: u32) -> u32 {
+        self.functions.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// The call stack of a place that a thread slept at, plus 1; 0 when it is not known.
+    pub fn place(&self, number: u16) -> u32 {
+        let known = |at: usize| self.sleep_places.get(at).copied();
+        usize::from(number).checked_sub(1).and_then(known).unwrap_or(0)
+    }
+
     /// Whether the thread is a softirq daemon.
     pub fn is_ksoftirqd(&self, tid: u32) -> bool {
         self.by_tid.get(&tid).is_some_and(|n| n.kernel && n.comm.starts_with("ksoftirqd"))
@@ -199,6 +226,8 @@ impl Facts {
         let drop_reasons = (symbols.len() as u32, run.meta.drop_reasons.len() as u32);
         symbols.extend_from_slice(&run.meta.drop_reasons);
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
+        names.add_functions(run.meta.traced.as_ref(), &mut symbols);
+        names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
         Facts {
             app: run.meta.target.app.clone(),
             names,
@@ -207,7 +236,7 @@ impl Facts {
             symbols,
             cpus,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
-            costs: HookCosts::of(&run.meta.hooks),
+            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             send_entry: run.meta.sends_from(),
             drop_reasons,

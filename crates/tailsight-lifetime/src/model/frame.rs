@@ -131,6 +131,26 @@ pub enum Frame {
         /// The kernel's `enum migrate_reason`.
         why: u8,
     },
+    /// The thread was in a function that was traced (`record --uprobe`, `--usdt`, `--function`).
+    Function {
+        /// Its name: index into the run's symbols.
+        symbol: u32,
+        /// Whether it is one of the kernel.
+        kernel: bool,
+    },
+    /// Where in the program a thread slept. It says nothing of why: names and rows are as without it.
+    Place {
+        /// A call stack of the run's samples, by number.
+        stack: u32,
+    },
+}
+
+impl Frame {
+    /// Whether it only says where in the program that was: a function of the user's that is traced, or the place of a sleep. What
+    /// the time counts to does not depend on it.
+    pub fn is_of_program(&self) -> bool {
+        matches!(self, Frame::Function { kernel: false, .. } | Frame::Place { .. })
+    }
 }
 
 /// What kind a [`Frame`] is of. Its name begins the frame's name in the output.
@@ -179,6 +199,8 @@ pub enum FrameKind {
     TxRecovery,
     TxDropped,
     Migrate,
+    Function,
+    Place,
 }
 
 impl FrameKind {
@@ -221,6 +243,8 @@ impl FrameKind {
             FrameKind::TxRecovery => ("tx-recovery", ""),
             FrameKind::TxDropped => ("tx-dropped", "?"),
             FrameKind::Migrate => ("migrate", "?"),
+            FrameKind::Function => ("function", "?"),
+            FrameKind::Place => ("place", ""),
         }
     }
 
@@ -304,6 +328,8 @@ impl Frame {
             Frame::TxQdisc => (FrameKind::TxQdisc, None),
             Frame::TxRecovery => (FrameKind::TxRecovery, None),
             Frame::TxDropped { symbol: s } => (FrameKind::TxDropped, symbol(s)),
+            Frame::Function { symbol: s, .. } => (FrameKind::Function, symbol(s)),
+            Frame::Place { .. } => (FrameKind::Place, None),
             Frame::Migrate { why } => (FrameKind::Migrate, known(&MIGRATE_REASONS, usize::from(why))),
         };
         NamedFrame { kind, of }

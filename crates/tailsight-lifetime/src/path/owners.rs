@@ -112,6 +112,10 @@ impl Owners {
             frames.extend(how.doing);
             frames.extend((how.stack != 0).then_some(Frame::Stack { symbol: how.stack }));
             frames.extend(by);
+            if how.function != 0 {
+                frames.insert(0, Frame::Function { symbol: how.function, kernel: false });
+            }
+            frames.extend(how.place.checked_sub(1).map(|stack| Frame::Place { stack }));
         }
         let id = self.intern(Owner { context: Context::Blocked, frames });
         self.blocked.insert((how, by), id);

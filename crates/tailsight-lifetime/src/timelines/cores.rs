@@ -4,10 +4,10 @@
 //! the thread that was current, so that a timeline heals after lost events.
 
 use tailsight_trace::Event;
-use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::event::{Kind, flow_flags, function_flags};
 
 use crate::model::Frame;
-use crate::timelines::threads::Threads;
+use crate::timelines::threads::{MAX_FUNCTIONS, Threads};
 use crate::timelines::time_index::TimeIndex;
 use crate::timelines::tree::{NodeId, Tree};
 
@@ -50,8 +50,8 @@ const QUIET_KEPT: usize = 8;
 /// [`tailsight_trace::event::VECTORS`].
 const LOCAL_TIMER: u16 = 0;
 
-/// System call, softirq, packet, interrupt, function of another core, and some to spare.
-const MAX_NESTING: usize = 16;
+/// Traced functions, system call, softirq, packet, interrupt, function of another core, and some to spare.
+const MAX_NESTING: usize = 16 + MAX_FUNCTIONS;
 
 impl Core {
     /// A core of which nothing is known yet.
@@ -139,6 +139,7 @@ impl Core {
             Kind::SyncEnd => self.end(tree, threads, event, Frame::FileSync),
             Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
             Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
+            Kind::FunctionBegin | Kind::FunctionEnd | Kind::RoutineSwitch => self.function(tree, threads, kind, event),
             Kind::Steal => self.stolen(tree, event.a),
             Kind::RxStack if tree.within(self.node).net_rx => self.packet(tree, threads, event),
             Kind::CpuIdle if event.a as u32 == u32::MAX => {
@@ -253,6 +254,29 @@ impl Core {
         threads.pop_frame(event.tid, frame);
         let node = threads.base(tree, event.tid);
         self.enter(event.ts, node, false);
+    }
+
+    /// A traced function begins or ends. Those that were switched off are left out: they have no symbol.
+    fn function(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
+        let symbol = threads.names().function(event.a_lo());
+        if kind == Kind::RoutineSwitch {
+            threads.turn_to_routine(event.tid, event.b);
+        } else if symbol == 0 {
+            return;
+        } else if event.aux & function_flags::KERNEL != 0 {
+            let frame = Frame::Function { symbol, kernel: true };
+            return match kind {
+                Kind::FunctionBegin => self.begin(tree, threads, event, frame),
+                _ => self.end(tree, threads, event, frame),
+            };
+        } else if kind == Kind::FunctionBegin {
+            threads.enter_function(event.tid, symbol, event.a_hi(), event.b);
+        } else {
+            threads.leave_function(event.tid, symbol, event.a_hi(), event.b);
+        }
+        // Whatever the core was in: the program runs now.
+        let node = threads.base(tree, event.tid);
+        self.enter(event.ts, node, kind == Kind::FunctionBegin);
     }
 
     fn note_quiet(&mut self, ts: u64) {

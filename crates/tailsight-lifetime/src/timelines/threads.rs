@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;
+use tailsight_trace::event::switch_flags::PLACE_SHIFT;
 use tailsight_trace::event::{Kind, switch_flags};
 
 use crate::input::Names;
@@ -48,12 +49,24 @@ pub struct Sleep {
     pub stack: u32,
     /// The innermost of what it was doing besides the system call: reclaim, waiting for a kernel lock.
     pub doing: Option<Frame>,
+    /// The innermost traced function that it is in: index into the symbols, 0: in none.
+    pub function: u32,
+    /// Where in the program: call stack of the run's samples + 1, 0: not known.
+    pub place: u32,
 }
 
 impl Sleep {
     /// A sleep of which nothing is known.
-    pub const UNKNOWN: Sleep =
-        Sleep { nr: u32::MAX, uninterruptible: false, stopped: false, io: false, stack: 0, doing: None };
+    pub const UNKNOWN: Sleep = Sleep {
+        nr: u32::MAX,
+        uninterruptible: false,
+        stopped: false,
+        io: false,
+        stack: 0,
+        doing: None,
+        function: 0,
+        place: 0,
+    };
 }
 
 /// Who woke a thread.
@@ -124,6 +137,28 @@ pub struct Threads {
     known: Vec<Known>,
     /// For the next wake-up: what was made readable just before it on its core.
     pub(crate) ready: u32,
+    /// Traced functions that goroutines are in that no thread runs now.
+    parked: FxHashMap<u64, Vec<Open>>,
+    /// Ends of traced functions that were not seen, and others that were.
+    pub(crate) open_ends: (u64, u64),
+}
+
+/// A traced function that a thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    /// Its name.
+    symbol: u32,
+    /// Where the stack was as it began; stacks grow down.
+    position: u32,
+    /// The goroutine, 0: none.
+    routine: u64,
+}
+
+impl Open {
+    /// Whether the stack has been given back beyond it: it ended, by whatever way. What is deeper has a lower position.
+    fn is_over(&self, at: &Open) -> bool {
+        self.routine == at.routine && at.position.wrapping_sub(self.position).cast_signed() > 0
+    }
 }
 
 /// What is known of a thread.
@@ -135,6 +170,10 @@ struct Known {
     frames: Vec<Frame>,
     /// Since when it is in the first of them.
     since: u64,
+    /// Traced functions of the program that it is in, outermost first; `frames` are inside of them.
+    functions: Vec<Open>,
+    /// The goroutine that it runs, 0: none, or no Go program.
+    routine: u64,
     /// Its node as it stands, when that was asked for since `frames` last changed.
     base: Option<NodeId>,
     /// Its timeline; without stretches: it was not seen, or does not belong to the target.
@@ -177,6 +216,8 @@ impl Places {
 
 /// System call or work item, reclaim, a kernel lock, and some to spare.
 const MAX_FRAMES: usize = 6;
+/// Traced functions inside of each other; deeper ones of a recursion count to the last.
+pub const MAX_FUNCTIONS: usize = 16;
 
 /// `prev_state` bits (include/linux/sched.h).
 const TASK_UNINTERRUPTIBLE: u32 = 2;
@@ -188,7 +229,14 @@ const EARLY_WAKE_NS: u64 = 20_000;
 impl Threads {
     /// No events yet.
     pub fn new(names: Names) -> Threads {
-        Threads { names, places: Places::default(), known: Vec::new(), ready: 0 }
+        Threads {
+            names,
+            places: Places::default(),
+            known: Vec::new(),
+            ready: 0,
+            parked: FxHashMap::default(),
+            open_ends: (0, 0),
+        }
     }
 
     /// The names.
@@ -249,8 +297,64 @@ impl Threads {
                 syncs += u32::from(**frame == Frame::FileSync);
                 **frame != Frame::FileSync || syncs == 1
             };
-            known.frames.iter().filter(once).fold(task, |node, &frame| tree.push(node, frame))
+            let functions = known.functions.iter().take(MAX_FUNCTIONS);
+            let function = |open: &Open| Frame::Function { symbol: open.symbol, kernel: false };
+            let inside = functions.map(function).fold(task, |node, frame| tree.push(node, frame));
+            known.frames.iter().filter(once).fold(inside, |node, &frame| tree.push(node, frame))
         })
+    }
+
+    /// The thread enters a traced function of the program. What was open at its place of the stack or below it has ended unseen, by
+    /// an exception or because its end was lost.
+    pub fn enter_function(&mut self, tid: u32, symbol: u32, position: u32, routine: u64) {
+        let open = Open { symbol, position, routine };
+        let known = self.known(tid);
+        let before = known.functions.len();
+        // At the same position: it called itself in place of its end.
+        known.functions.retain(|f| !f.is_over(&open) && (f.routine != routine || f.position != position));
+        let lost = before - known.functions.len();
+        known.functions.push(open);
+        known.base = None;
+        self.open_ends.0 += lost as u64;
+    }
+
+    /// The thread leaves a traced function, and what is inside of it.
+    pub fn leave_function(&mut self, tid: u32, symbol: u32, position: u32, routine: u64) {
+        let known = self.known(tid);
+        let at = Open { symbol, position, routine };
+        let this = |f: &Open| f.symbol == symbol && f.routine == routine && f.position == position;
+        // Go moves a stack when it grows: then the innermost of that name it is.
+        let moved = |f: &Open| routine != 0 && f.symbol == symbol && f.routine == routine;
+        let found = known.functions.iter().rposition(this).or_else(|| known.functions.iter().rposition(moved));
+        let (mut ended, mut lost) = (0, 0);
+        match found {
+            Some(first) => {
+                (ended, lost) = (1, known.functions.len() - first - 1);
+                known.functions.truncate(first);
+            }
+            // It began before the recording; what is deeper is over all the same.
+            None => known.functions.retain(|f| !f.is_over(&at)),
+        }
+        known.base = None;
+        self.open_ends.0 += lost as u64;
+        self.open_ends.1 += ended;
+    }
+
+    /// The thread turns to another goroutine, 0: to none. What the one before is in goes with it.
+    pub fn turn_to_routine(&mut self, tid: u32, routine: u64) {
+        let known = self.known(tid);
+        let before = std::mem::replace(&mut known.routine, routine);
+        let left = std::mem::take(&mut known.functions);
+        known.base = None;
+        let of = left.first().map_or(before, |f| f.routine);
+        if !left.is_empty() && of != routine {
+            self.parked.insert(of, left);
+        }
+        if routine != 0
+            && let Some(functions) = self.parked.remove(&routine)
+        {
+            self.known(tid).functions = functions;
+        }
     }
 
     /// The thread enters or leaves a system call or work item.
@@ -375,6 +479,9 @@ impl Threads {
             (0, _) => u32::MAX,
             (nr, _) => nr - 1,
         };
+        let function = known.functions.last().map_or(0, |f| f.symbol);
+        let place = self.names.place(event.aux >> PLACE_SHIFT);
+        let known = self.known(tid);
         let doing = known.frames.last().copied().filter(|f| {
             matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock | Frame::Migrate { .. })
         });
@@ -396,6 +503,8 @@ impl Threads {
             io: event.aux & switch_flags::IO_WAIT != 0,
             stack,
             doing,
+            function,
+            place,
         };
         thread.enter(ts, State::Sleeping { how }, None);
         if let Some((woken, waker)) = thread.early_wake.take()
@@ -418,6 +527,70 @@ pub fn is_interrupt_level(frame: Frame) -> bool {
 mod tests {
     use super::*;
     use tailsight_trace::tables::TaskRow;
+
+    /// The names of the traced functions that a thread is in.
+    fn functions(threads: &mut Threads, tid: u32) -> Vec<u32> {
+        let mut tree = Tree::default();
+        let node = threads.base(&mut tree, tid);
+        let symbol = |f: Frame| match f {
+            Frame::Function { symbol, .. } => symbol,
+            _ => 0,
+        };
+        let found = tree.frames(node).into_iter().map(symbol).collect();
+        threads.known(tid).base = None;
+        found
+    }
+
+    #[test]
+    fn traced_functions_nest_and_recover_from_ends_that_were_not_seen() {
+        let mut threads = Threads::new(Names::default());
+        threads.enter_function(7, 1, 0x9000, 0);
+        threads.enter_function(7, 2, 0x8000, 0);
+        threads.set_frame(7, Some(Frame::Syscall { nr: 0 }), 5);
+        assert_eq!(functions(&mut threads, 7), [1, 2, 0]);
+        threads.set_frame(7, None, 6);
+        threads.leave_function(7, 2, 0x8000, 0);
+        assert_eq!(functions(&mut threads, 7), [1]);
+        // An exception goes through 3 and 2: the next call, from further out, shows that they are over.
+        threads.enter_function(7, 2, 0x8000, 0);
+        threads.enter_function(7, 3, 0x7000, 0);
+        threads.enter_function(7, 4, 0x8800, 0);
+        assert_eq!((functions(&mut threads, 7), threads.open_ends), (vec![1, 4], (2, 1)));
+        // The outermost ends and what is in it with it.
+        threads.leave_function(7, 1, 0x9000, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        // A call of itself in place of its end is no recursion; one deeper is.
+        threads.enter_function(7, 5, 0x9000, 0);
+        threads.enter_function(7, 5, 0x9000, 0);
+        threads.enter_function(7, 5, 0x8ff0, 0);
+        assert_eq!(functions(&mut threads, 7), [5, 5]);
+        threads.leave_function(7, 5, 0x8ff0, 0);
+        assert_eq!(functions(&mut threads, 7), [5]);
+        // One that began before the recording.
+        threads.leave_function(7, 6, 0xa000, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        // Positions may wrap.
+        threads.enter_function(7, 1, 0x10, 0);
+        threads.enter_function(7, 2, 0xffff_fff0, 0);
+        assert_eq!(functions(&mut threads, 7), [1, 2]);
+    }
+
+    #[test]
+    fn a_goroutine_takes_its_functions_to_another_thread() {
+        let mut threads = Threads::new(Names::default());
+        threads.turn_to_routine(7, 1000);
+        threads.enter_function(7, 1, 0x9000, 1000);
+        // It waits: the thread turns to nobody, then to another, which is in a function at the same height of its own stack.
+        threads.turn_to_routine(7, 0);
+        assert_eq!(functions(&mut threads, 7), [0u32; 0]);
+        threads.turn_to_routine(7, 2000);
+        threads.enter_function(7, 2, 0x9000, 2000);
+        threads.turn_to_routine(8, 1000);
+        assert_eq!((functions(&mut threads, 7), functions(&mut threads, 8)), (vec![2], vec![1]));
+        // Its stack grew and is elsewhere now.
+        threads.leave_function(8, 1, 0x5000, 1000);
+        assert_eq!((functions(&mut threads, 8), threads.open_ends), (vec![], (0, 1)));
+    }
 
     /// A server of one thread a connection: each thread's first message used to have an unknown stretch before its wake-up.
     #[test]

@@ -265,11 +265,19 @@ static __always_inline __u64 pair(__u32 low, __u32 high)
 
 /* Reads kernel memory as that type with plain loads, which the verifier lets be caught when they fault: a packet's headers
  * in 1 ns, not the 36 ns of bpf_probe_read_kernel. The verifier wants whole members of the type. Since 6.2. */
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define AS(type, address) ((const volatile void *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(type)))
+/* Before, a copy. What faults reads 0 in both. */
+#define AS_OR_COPY(type, address, copy)                                                                                \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? AS(type, address) :                                                        \
+					    (bpf_probe_read_kernel(copy, sizeof(*(copy)), address), (const volatile void *)(copy)))
 
 static __always_inline void read_address6(__u64 to[2], const struct in6_addr *address)
 {
+	if (!bpf_ksym_exists(bpf_rdonly_cast)) {
+		bpf_probe_read_kernel(to, 16, address);
+		return;
+	}
 	const volatile __u64 *words = AS(struct in6_addr, address);
 	to[0] = words[0];
 	to[1] = words[1];
@@ -403,7 +411,8 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	__u8 proto;
 
 	if (protocol == bpf_htons(ETH_P_IP)) {
-		const volatile struct ipv4 *ip = AS(struct iphdr, l3);
+		struct ipv4 copy;
+		const volatile struct ipv4 *ip = AS_OR_COPY(struct iphdr, l3, &copy);
 		/* A fragment has no ports; reassembly gives the whole datagram to netif's later hooks unseen. */
 		if (ip->frag & bpf_htons(0x1fff))
 			return false;
@@ -419,7 +428,8 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 		p->local[0] = incoming ? destination : source;
 		p->local[1] = 4;
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
-		const volatile struct ipv6 *ip = AS(struct ipv6hdr, l3);
+		struct ipv6 copy;
+		const volatile struct ipv6 *ip = AS_OR_COPY(struct ipv6hdr, l3, &copy);
 		const __u64 source[2] = { ip->source[0], ip->source[1] };
 		const __u64 destination[2] = { ip->destination[0], ip->destination[1] };
 		proto = ip->next;
@@ -435,7 +445,8 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 		return false;
 	}
 	/* What lies behind a short packet is not looked at, or faults and reads 0. */
-	const volatile struct transport *t = AS(struct tcphdr, l3 + l3_bytes);
+	struct transport copy;
+	const volatile struct transport *t = AS_OR_COPY(struct tcphdr, l3 + l3_bytes, &copy);
 	if (proto == IPPROTO_TCP) {
 		__u32 headers = l3_bytes + (t->offset >> 4) * 4;
 		__u8 flags = t->flags;

@@ -20,6 +20,7 @@ enum { false, true };
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -113,6 +114,9 @@ struct sock {
 	int sk_wmem_queued;
 	int sk_sndbuf;
 };
+struct socket {
+	struct sock *sk;
+};
 struct inet_connection_sock {
 	__u8 icsk_ca_state : 5; /* a bit field: only with BPF_CORE_READ_BITFIELD */
 };
@@ -166,7 +170,7 @@ struct pt_regs {
 	__s32 syscallno;
 	__u64 regs[31], sp, pc;
 #else
-	unsigned long orig_ax, ip, sp, bp;
+	unsigned long orig_ax, ip, sp, bp, ax, r14, flags;
 #endif
 };
 

@@ -47,6 +47,15 @@ pub struct Program {
     pub name: &'static str,
     /// How it attaches.
     pub attach: Attach,
+    /// Programs that are attached with it, where they can be: what it sees a part of, they see the rest of.
+    pub with: &'static [Program],
+}
+
+impl Program {
+    /// With others beside it.
+    pub const fn and(self, with: &'static [Program]) -> Program {
+        Program { with, ..self }
+    }
 }
 
 /// How a program attaches.
@@ -65,22 +74,22 @@ pub enum Attach {
 
 /// A `tp_btf` program with the tracepoint's own name.
 pub const fn tp_btf(name: &'static str) -> Program {
-    Program { name, attach: Attach::TpBtf(name) }
+    Program { name, attach: Attach::TpBtf(name), with: &[] }
 }
 
 /// A program at the begin of a kernel function.
 pub const fn fentry(name: &'static str, function: &'static str) -> Program {
-    Program { name, attach: Attach::Fentry(function) }
+    Program { name, attach: Attach::Fentry(function), with: &[] }
 }
 
 /// A program at the return of a kernel function.
 pub const fn fexit(name: &'static str, function: &'static str) -> Program {
-    Program { name, attach: Attach::Fexit(function) }
+    Program { name, attach: Attach::Fexit(function), with: &[] }
 }
 
 /// A program that the kernel asks whether a datagram may be sent.
 pub const fn cgroup_send(name: &'static str) -> Program {
-    Program { name, attach: Attach::CgroupSend }
+    Program { name, attach: Attach::CgroupSend, with: &[] }
 }
 
 /// A hook: how much it is needed, its name, what the results lack without it, and the programs that can serve it, best
@@ -94,6 +103,11 @@ macro_rules! hook {
     };
 }
 pub(crate) use hook;
+
+/// Every program that can serve a hook, and those that are attached with them.
+pub fn programs() -> impl Iterator<Item = Program> {
+    hooks().flat_map(|(_, h)| h.programs.iter().flat_map(|p| std::iter::once(p).chain(p.with))).copied()
+}
 
 /// Every hook with its probe.
 pub fn hooks() -> impl Iterator<Item = (&'static Probe, &'static Hook)> {

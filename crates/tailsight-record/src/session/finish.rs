@@ -11,12 +11,15 @@ use super::drain::{fill, heads};
 use super::options::{Outcome, Progress};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
+use super::traced::warnings;
 use crate::clocks;
 use crate::command::Command;
+use crate::confine::Stage;
 use crate::cost::{self, ProgramCost};
 use crate::describe;
 use crate::devices;
 use crate::error::Error;
+use crate::probes::functions;
 use crate::procfs;
 use crate::silence;
 use crate::tables::{socket_rows, task_rows};
@@ -40,8 +43,11 @@ impl Recording<'_> {
     pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> Outcome {
         let probes = self.switch_off(progress);
         self.empty(progress);
+        self.find_devices();
+        self.confine(Stage::Reading);
         // While the target is there: a command is stopped next.
         let samples = self.name_samples(&probes.costs);
+        self.describe_traced(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
         self.warn();
@@ -60,13 +66,27 @@ impl Recording<'_> {
         Some(samples)
     }
 
+    /// What is to be said of the functions that were traced.
+    fn describe_traced(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
+        let Prepared { meta, tracing, .. } = &mut self.ready;
+        let Some(tracing) = tracing.take() else { return };
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let program_ns = costs.iter().find(|c| c.name == functions::PROGRAM).and_then(|c| c.ns_per_run);
+        let said = tracing.finish(program_ns);
+        meta.warnings.extend(warnings(&said, meta.start_ns));
+        meta.traced = Some(said);
+    }
+
     /// Takes the last readings, measures the hooks and takes them off.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
-        let Prepared { meta, loaded, buffers, cpus, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, tracing, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns();
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
             sampling.stop_taking(meta.end_ns);
+        }
+        if let Some(tracing) = tracing {
+            tracing.stop_counting(loaded);
         }
         let missed = cost::missed(loaded);
         let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
@@ -83,6 +103,9 @@ impl Recording<'_> {
         if let Some(sampling) = &mut self.sampling {
             sampling.stop();
         }
+        if let Some(tracing) = tracing {
+            tracing.stop();
+        }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }
     }
@@ -97,6 +120,14 @@ impl Recording<'_> {
         self.drain.tell_gaps(loaded, *cpus, writer);
     }
 
+    /// The devices that the target's packets came in on: its network namespace is entered for that.
+    fn find_devices(&mut self) {
+        let Prepared { target, loaded, meta, .. } = &mut self.ready;
+        let collector = &self.drain.collector;
+        let alive = target.followed(loaded, &collector.tasks).into_iter().find(|&p| procfs::alive(p));
+        meta.devices = devices::of_target(alive, &collector.by_device);
+    }
+
     /// Whom the run is of: all processes that were targets at any time, for the filter also followed forks. Gives the tasks of
     /// the host.
     fn describe_target(&mut self, lost: &[u64]) -> Vec<TaskRow> {
@@ -105,8 +136,6 @@ impl Recording<'_> {
         let followed = target.followed(loaded, &collector.tasks);
         let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
         let tasks = task_rows(before, after, std::mem::take(&mut collector.tasks), &followed);
-        let alive = followed.iter().copied().find(|&p| procfs::alive(p));
-        meta.devices = devices::of_target(alive, &collector.by_device);
         if target.child.take().is_some_and(Command::stop) {
             meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
         }

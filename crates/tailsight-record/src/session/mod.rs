@@ -11,14 +11,17 @@ mod prepare;
 mod recording;
 mod sampling;
 mod target;
+pub mod traced;
 
 use std::sync::atomic::AtomicBool;
 
+use crate::confine::Stage;
 use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
 
 pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
+pub use traced::{Asked, Traces};
 
 /// Records.
 ///
@@ -27,6 +30,7 @@ pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
 pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let mut storage = Storage::new();
     let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
+    recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(progress))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tailsight_trace::meta::RunMeta;
 
+use super::traced::Traces;
 use crate::error::Error;
 use crate::loader::HookChoice;
 use crate::probes::nic_tx::TxStamps;
@@ -33,6 +34,10 @@ pub struct Options {
     pub tx_stamps: TxStamps,
     /// Samples of what the target's threads run.
     pub samples: SampleRate,
+    /// Give up, for good, what the rest of the recording does not need: for a program that ends with it.
+    pub confine: bool,
+    /// Functions to trace from their begin to their end.
+    pub traces: Traces,
     /// The version to write into run.json.
     pub version: String,
 }

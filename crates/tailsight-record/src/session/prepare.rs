@@ -11,12 +11,14 @@ use tailsight_trace::meta::RunMeta;
 
 use super::options::{Options, Payload, Progress, SampleRate};
 use super::target::Target;
+use super::traced::{Plan, Tracing};
 use crate::buffer::{self, Buffers};
 use crate::describe;
 use crate::error::Error;
 use crate::loader::{self, Extras, HookChoice, HookState, Loaded};
 use crate::probes::Need;
 use crate::probes::nic_tx::{self, TxStamps};
+use crate::target::Selector;
 
 /// Where the loaded object lives: one for the first attempt, one for another without an extra that failed.
 pub(super) struct Storage([MaybeUninit<OpenObject>; 2]);
@@ -40,6 +42,8 @@ pub(super) struct Prepared<'a> {
     /// Stamps of what the NICs send, and why there are none although they were asked for.
     pub(super) tx_stamps: TxStamps,
     pub(super) without_tx_stamps: Option<String>,
+    /// Functions that are traced from their begin to their end.
+    pub(super) tracing: Option<Tracing>,
 }
 
 impl<'a> Prepared<'a> {
@@ -53,6 +57,7 @@ impl<'a> Prepared<'a> {
         let mut target = Target::resolve(&options.selector)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
+        let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
         let meta = describe::first(options, &target.app, cpus, slots);
@@ -62,8 +67,14 @@ impl<'a> Prepared<'a> {
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
         let Storage([first, second]) = storage;
-        let extras = Extras { payload_pieces, tx_stamps, samples };
-        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, extras) {
+        let extras = Extras {
+            payload_pieces,
+            tx_stamps,
+            samples,
+            functions: plan.of_files(),
+            kernel_functions: plan.kernel().to_vec(),
+        };
+        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, extras.clone()) {
             // They are an extra: what else there is to record is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
                 without_tx_stamps = Some(e.to_string());
@@ -72,13 +83,35 @@ impl<'a> Prepared<'a> {
             }
             loaded => loaded?,
         };
+        let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
         // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;
         target.tell(&mut loaded);
-        Ok(Prepared { options, target, cpus, hooks, loaded, buffers, writer, meta, tx_stamps, without_tx_stamps })
+        let without = without_tx_stamps;
+        Ok(Prepared {
+            options,
+            target,
+            cpus,
+            hooks,
+            loaded,
+            buffers,
+            writer,
+            meta,
+            tx_stamps,
+            without_tx_stamps: without,
+            tracing,
+        })
+    }
+}
+
+/// The program that the recording will start.
+fn started(selector: &Selector) -> Option<&str> {
+    match selector {
+        Selector::Command(words) => words.first().map(String::as_str),
+        _ => None,
     }
 }
 

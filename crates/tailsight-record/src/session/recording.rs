@@ -14,10 +14,12 @@ use super::prepare::Prepared;
 use super::sampling::Sampling;
 use crate::clocks;
 use crate::command::Command;
+use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
 use crate::gentle::Gentle;
 use crate::nic_clocks::NicClocks;
 use crate::probes::nic_tx::{NicTx, TxStamps};
+use crate::probes::samples::tell_waits;
 use crate::procfs;
 use crate::tables::EarlyTables;
 
@@ -101,7 +103,8 @@ impl<'a> Recording<'a> {
         let snapshot = procfs::tasks(|_| false);
         // Known by its process and threads: another one may have its name, and it may have been started by another.
         let own_pid = std::process::id();
-        ready.meta.recorder = Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid) });
+        ready.meta.recorder =
+            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), confinement: None });
         // What a recording that is killed, or that fills the disk, leaves to read its events with.
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&ready.writer).err().map(Error::from);
@@ -110,6 +113,7 @@ impl<'a> Recording<'a> {
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
+        tell_waits(&mut ready.loaded);
         let sampling = Sampling::start(&ready);
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
@@ -137,6 +141,15 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// Gives up what the rest of the recording does not need, where that was asked for.
+    pub(super) fn confine(&mut self, stage: Stage) {
+        let Prepared { options, target, meta, tx_stamps, .. } = &mut self.ready;
+        let Some(recorder) = meta.recorder.as_mut().filter(|_| options.confine) else { return };
+        let needs =
+            Needs { command: target.child.is_some(), stamps: *tx_stamps != TxStamps::Off, shared: options.shared };
+        confine::confine(stage, needs, recorder.confinement.get_or_insert_default());
+    }
+
     /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.
     pub(super) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) {
         loop {
@@ -154,7 +167,10 @@ impl<'a> Recording<'a> {
             let now = Instant::now();
             self.compare_clocks(now);
             if let Some(sampling) = &mut self.sampling {
-                sampling.take(&self.ready.target.pids);
+                sampling.take(&self.ready.loaded, &self.ready.target.pids);
+            }
+            if let Some(tracing) = &mut self.ready.tracing {
+                tracing.look(&self.ready.loaded);
             }
             self.empty_buffers(now, messages, progress);
             if self.drain.failed.is_some() {

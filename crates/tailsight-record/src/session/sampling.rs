@@ -3,9 +3,11 @@
 //! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use tailsight_symbolise::Stacks;
+use tailsight_trace::event::switch_flags::MOST_PLACES;
 use tailsight_trace::meta;
 use tailsight_trace::samples::{Samples, kind};
 
@@ -14,7 +16,7 @@ use super::prepare::Prepared;
 use crate::cost::ProgramCost;
 use crate::gentle::Gentle;
 use crate::loader::Loaded;
-use crate::probes::samples::{Clocks, PROGRAMS, Ring};
+use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
 
 /// Bytes of copied stacks that wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
@@ -31,6 +33,8 @@ pub(super) struct Sampling {
     end_ns: u64,
     unwound_ns: u64,
     too_many: u64,
+    /// Processes whose code the programs were told of.
+    told: BTreeSet<u32>,
 }
 
 impl Sampling {
@@ -50,7 +54,9 @@ impl Sampling {
             end_ns: u64::MAX,
             unwound_ns: 0,
             too_many: 0,
+            told: BTreeSet::new(),
         };
+        started.tell(loaded, &target.pids);
         target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));
         match Ring::of(loaded) {
             Ok(ring) => started.ring = Some(ring),
@@ -69,7 +75,8 @@ impl Sampling {
     }
 
     /// Moves what was taken out of the ring. `pids`: the target's processes by now.
-    pub(super) fn take(&mut self, pids: &[u32]) {
+    pub(super) fn take(&mut self, loaded: &Loaded<'_>, pids: &[u32]) {
+        self.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
         let waiting = ring.take();
         for &pid in pids {
@@ -85,16 +92,30 @@ impl Sampling {
         }
     }
 
+    /// Which code is whose, for the places of sleeps.
+    fn tell(&mut self, loaded: &Loaded<'_>, pids: &[u32]) {
+        for &pid in pids {
+            if self.told.insert(pid) {
+                tell_code(loaded, pid);
+            }
+        }
+    }
+
     fn unwind(&mut self) {
         let Some(ring) = &self.ring else { return };
         let began = Instant::now();
         let (stacks, end_ns, too_many) = (&mut self.stacks, self.end_ns, &mut self.too_many);
-        ring.each(|raw| {
+        let places = &mut self.said.sleep_places;
+        ring.each(|raw, place| {
             if raw.row.ts_ns > end_ns {
                 return;
             }
             if stacks.len() < MOST_SAMPLES {
-                stacks.add(raw);
+                let stack = stacks.add(raw);
+                if let Some(at) = (place as usize).checked_sub(1).filter(|at| *at < usize::from(MOST_PLACES)) {
+                    places.resize(places.len().max(at + 1), 0);
+                    places[at] = stack + 1;
+                }
             } else {
                 *too_many += 1;
             }
@@ -125,6 +146,12 @@ impl Sampling {
         if let Some(ring) = &self.ring {
             ring.take();
         }
+        // What a JVM has compiled it tells when it is asked.
+        for &pid in followed {
+            if let Err(why) = tailsight_symbolise::resolve::jvm::ask_for_map(pid) {
+                self.said.notes.push(format!("the JVM of process {pid} wrote no map of what it compiled: {why}"));
+            }
+        }
         // Libraries that were loaded since, and processes that were born.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
@@ -136,6 +163,12 @@ impl Sampling {
         said.samples = rows.len() as u64;
         said.sleeps = rows.iter().filter(|row| row.kind == kind::SLEEP).count() as u64;
         said.lost = bss.samples_lost + self.too_many;
+        if bss.places_full > 0 {
+            said.notes.push(format!(
+                "threads slept at more than {MOST_PLACES} places of the program: of {} sleeps it is not known at which",
+                bss.places_full
+            ));
+        }
         said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAMS[0]).and_then(|c| c.ns_per_run);
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
         said.unnamed = found.unnamed;

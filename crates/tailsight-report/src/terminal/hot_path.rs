@@ -21,8 +21,12 @@ pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     let sampled = d.causes.iter().find(|c| is_named(c) && c.share > 0.0 && !c.hot_path.is_empty());
     let Some(cause) = sampled else { return vec![] };
     let samples = cause.samples.unwrap_or_default()[0];
-    let of = units::counted(samples, "sample");
-    let mut out = vec![paint(style, "1", &format!("Hot path of cause {} ({of} of its time):", cause.rank))];
+    let waits = cause.functions.first().is_some_and(|f| f.waits);
+    let of = match waits {
+        true => "where the threads slept".into(),
+        false => format!("{} of its time", units::counted(samples, "sample")),
+    };
+    let mut out = vec![paint(style, "1", &format!("Hot path of cause {} ({of}):", cause.rank))];
     let (before, shown) = last(&cause.hot_path);
     for (depth, frame) in shown.iter().enumerate() {
         let skipped = if depth == 1 && before > 0 { format!("… {before} more ▸ ") } else { String::new() };
@@ -55,6 +59,7 @@ fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String 
 
 fn beside(function: &FunctionPart) -> String {
     let how = match function.how {
+        _ if function.waits => "waits there",
         FunctionHow::More => "more time",
         FunctionHow::Unexpected => "only in the focus",
     };

@@ -18,6 +18,7 @@ pub fn record_summary(run: &RunMeta, style: &Style) -> String {
         let why = run.partial.as_deref().unwrap_or("the recorder did not finish");
         rest.push(format!("Partial:  {why}"));
     }
+    lines.extend(traced(run));
     rest.extend(run.warnings.iter().map(|w| format!("Warning:  {w}")));
     rest.extend(hooks_off(run));
     if rest.len() > 3 {
@@ -124,6 +125,27 @@ fn cost(run: &RunMeta) -> String {
         units::duration(o.hooks_cpu_ns),
         units::duration(o.recorder_cpu_ns),
     )
+}
+
+/// What traced functions cost.
+fn traced(run: &RunMeta) -> Option<String> {
+    let traced = run.traced.as_ref().filter(|t| !t.functions.is_empty())?;
+    let mut functions: Vec<_> = traced.functions.iter().collect();
+    functions.sort_by_key(|f| std::cmp::Reverse(f.calls));
+    let more = functions.len().saturating_sub(4);
+    let one = |f: &&tailsight_trace::meta::TracedFunction| format!("{} {}", f.name, units::counted(f.calls, "call"));
+    let mut out = format!("Traced:   {}", functions.iter().take(4).map(one).collect::<Vec<_>>().join(", "));
+    if more > 0 {
+        out += &format!(" and {} more", units::count(more as u64));
+    }
+    let taken: f64 = functions.iter().filter_map(|f| Some(f.hit_ns?.iter().sum::<f64>() * f.calls as f64)).sum();
+    let calls: u64 = functions.iter().filter(|f| f.hit_ns.is_some()).map(|f| f.calls).sum();
+    if calls == 0 {
+        return Some(out + "; what a call cost was not measured");
+    }
+    let per_call = units::duration((taken / calls as f64) as u64);
+    let program = traced.program_ns.map_or(String::new(), |ns| format!(", {:.0} ns of it in the program", 2.0 * ns));
+    Some(out + &format!("; {per_call} a call{program}, {} of CPU in all", units::duration(taken as u64)))
 }
 
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.

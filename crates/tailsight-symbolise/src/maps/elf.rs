@@ -66,7 +66,7 @@ impl Elf {
         guarded(|| Elf::of(bytes))
     }
 
-    fn of<'a, R: ReadRef<'a>>(data: R) -> Result<Elf, String> {
+    pub(crate) fn of<'a, R: ReadRef<'a>>(data: R) -> Result<Elf, String> {
         let file = object::File::parse(data).map_err(|e| e.to_string())?;
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
@@ -113,6 +113,18 @@ impl Elf {
     /// Where the function begins that an address is in, by the index of the unwind tables: also of files without symbols. `None`
     /// without such an index, or where it is of another form than compilers write it.
     pub fn function_start(&self, address: u64) -> Option<u64> {
+        self.index(address)?.0
+    }
+
+    /// The function that an address is in, likewise, up to where the next one begins or the code ends.
+    pub fn function_range(&self, address: u64) -> Option<Range<u64>> {
+        let (start, next) = self.index(address)?;
+        let end = next.or_else(|| self.text.as_ref().map(|text| text.end))?;
+        Some(start?..end).filter(|range| range.contains(&address))
+    }
+
+    /// The last begin of a function up to an address, and the first one after it.
+    fn index(&self, address: u64) -> Option<(Option<u64>, Option<u64>)> {
         const HEADER: usize = 12;
         // Version 1; the count as 4 bytes; pairs of 4 bytes, signed, relative to the section.
         let Section { range, bytes } = self.eh_frame_hdr.as_ref()?;
@@ -131,7 +143,7 @@ impl Elf {
                 high = middle;
             }
         }
-        start(low.checked_sub(1)?)
+        Some((low.checked_sub(1).and_then(start), (low < n).then(|| start(low)).flatten()))
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: places in files, addresses of the kernel, addresses in code that a runtime compiled. Out: [`FrameRow`]s, of one address several
 //! where functions were put into others. By blazesym: ELF symbols, debug information in the file or beside it, the kernel's own list.
 
+pub mod jvm;
 pub mod perf_map;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,6 +3,7 @@
 //!
 //! In: the file's lines, `start size name` with the numbers in hexadecimal. Out: [`PerfMap`].
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -42,7 +43,7 @@ impl PerfMap {
             let (size, name) = rest.split_once(' ')?;
             let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
             let start = hex(start)?;
-            Some((start, start.checked_add(hex(size)?.max(1))?, shortened(name)))
+            Some((start, start.checked_add(hex(size)?.max(1))?, shortened(&of_any_tier(name))))
         };
         let mut functions: Vec<(u64, u64, String)> = text.lines().filter_map(line).collect();
         // Stable: of those that start at one address the last written comes last.
@@ -55,6 +56,17 @@ impl PerfMap {
         let after = self.functions.partition_point(|f| f.0 <= address);
         let (start, end, name) = self.functions[..after].last()?;
         (address < *end).then_some((name, address - start))
+    }
+}
+
+/// V8 marks which compiler made the code (`JS:~f`, `JS:^f`, `JS:+f`, `JS:*f`): the function is the same one, and would else be new
+/// to the focus whenever it was compiled anew meanwhile.
+fn of_any_tier(name: &str) -> Cow<'_, str> {
+    let marked =
+        ["JS:", "LazyCompile:", "Function:"].into_iter().find_map(|kind| Some((kind, name.strip_prefix(kind)?)));
+    match marked.and_then(|(kind, rest)| Some((kind, rest.strip_prefix(['~', '^', '+', '*'])?))) {
+        Some((kind, function)) => Cow::Owned(format!("{kind}{function}")),
+        None => Cow::Borrowed(name),
     }
 }
 
@@ -96,7 +108,12 @@ mod tests {
         let map =
             PerfMap::parse("7f00 10 py::old:/a.py\n7f00 20 py::new:/a b.py\nzz 1 x\n0x8000 8 LazyCompile:~f x.js:3\n");
         assert_eq!(map.find(0x7f1f), Some(("py::new:/a b.py", 0x1f)));
-        assert_eq!(map.find(0x8004), Some(("LazyCompile:~f x.js:3", 4)));
+        assert_eq!(map.find(0x8004), Some(("LazyCompile:f x.js:3", 4)));
+        let tiers = PerfMap::parse("10 8 JS:^g /s.js:1:2\n20 8 JS:* /s.js:9:1\n30 8 py::*:/a.py\n");
+        assert_eq!(
+            [0x10, 0x20, 0x30].map(|at| tiers.find(at).unwrap().0),
+            ["JS:g /s.js:1:2", "JS: /s.js:9:1", "py::*:/a.py"]
+        );
         assert_eq!((map.find(0x7f20), map.find(0x8008), map.find(0)), (None, None, None));
     }
 }

@@ -76,7 +76,10 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         hooks: Default::default(),
         payload: None,
         tx_stamps: tailsight_record::TxStamps::Off,
+        traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
+        // This process goes on after the recording.
+        confine: false,
         version: env!("CARGO_PKG_VERSION").into(),
     };
 

@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub mod agent;
+pub mod completions;
 pub mod demo;
 pub mod diagnose;
 pub mod doctor;
@@ -9,6 +10,7 @@ pub mod fix;
 pub mod ideal;
 pub mod live;
 pub mod load;
+pub mod man;
 pub mod record;
 pub mod report;
 pub mod show;

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tailsight_record::{HookChoice, Options, Payload, Progress, Selector, TxStamps, Until};
+use tailsight_record::{Asked, HookChoice, Options, Payload, Progress, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
@@ -35,6 +35,8 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         payload: payload(args),
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         samples: args.sample,
+        confine: true,
+        traces: Traces { asked: asked(args), most_per_second: args.function_limit },
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::on_interrupt();
@@ -76,6 +78,12 @@ fn payload(args: &Record) -> Option<Payload> {
         _ => 192,
     };
     Some(Payload { bytes: args.payload.unwrap_or(usual), protocol })
+}
+
+/// The functions to trace.
+fn asked(args: &Record) -> Vec<Asked> {
+    let kernel = args.kernel_function.iter().cloned().map(Asked::Kernel);
+    args.uprobe.iter().chain(&args.usdt).cloned().chain(kernel).collect()
 }
 
 fn selector(args: &Record) -> Selector {

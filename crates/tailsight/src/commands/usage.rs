@@ -1,6 +1,5 @@
 //! Errors that are wrong usage.
 
-use clap::CommandFactory;
 use tailsight_load::LoadError;
 use tailsight_measure::Error;
 
@@ -13,7 +12,7 @@ pub fn or_usage<T>(result: Result<T, Error>) -> anyhow::Result<T> {
             | Error::Load(LoadError::Plan(_) | LoadError::Parse { .. })),
         ) => {
             // With the usage of the command that was given, not of the whole program.
-            let mut cli = crate::cli::Cli::command();
+            let mut cli = crate::reference::command();
             cli.build();
             let given = std::env::args().nth(1).unwrap_or_default();
             let kind = clap::error::ErrorKind::ValueValidation;

@@ -10,7 +10,7 @@ use tailsight_testbed::process::spawn_tied;
 
 use crate::support::{Live, address, check_run, json, run, shown};
 
-const PORT: u16 = 21321;
+pub(crate) const PORT: u16 = 21321;
 
 /// HTTP on one thread. Of 33 requests one has its index rebuilt, by a function that no other request calls; all look it up.
 const C_SERVER: &str = r#"
@@ -88,7 +88,12 @@ while True:
 ";
 
 /// Records the server under load; gives run and the diagnosis of its service leg.
-fn recorded(live: &Live, command: &[&str], rate: f64, more: &[&str]) -> (serde_json::Value, serde_json::Value, String) {
+pub(crate) fn recorded(
+    live: &Live,
+    command: &[&str],
+    rate: f64,
+    more: &[&str],
+) -> (serde_json::Value, serde_json::Value, String) {
     let mut server = live.pair.server.command(Path::new(command[0]));
     server.args(&command[1..]).arg(PORT.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
     let mut server = spawn_tied(server, None, Signal::SIGKILL).expect("the program starts");
@@ -113,6 +118,35 @@ fn recorded(live: &Live, command: &[&str], rate: f64, more: &[&str]) -> (serde_j
     (meta, json(&output), String::from_utf8_lossy(&text.stdout).into_owned())
 }
 
+/// Like it, for calls that are traced: `slower` takes longer in one of 33 requests, `oftener` is called eight times as often in
+/// another; both in every request.
+const TRACED: [(&str, &str); 2] = [
+    (
+        "__attribute__((noinline)) static void serve(unsigned n) {",
+        "__attribute__((noinline)) static void slower(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }\n\
+         __attribute__((noinline)) static void oftener(void) { for (unsigned long i = 0; i < 90000; i++) sink += i; }\n\
+         __attribute__((noinline)) static void serve(unsigned n) {\n\
+         slower(n % 33 == 0 ? 1500000 : 20000);\n\
+         for (int i = n % 33 == 16 ? 10 : 1; i > 0; i--) oftener();",
+    ),
+    ("if (n % 33 == 0) rebuild_index();", ""),
+];
+
+/// One that waits for a lock in `take_ticket` in one of 33 requests: another thread holds it in `print_tickets`.
+const LOCKED: [(&str, &str); 3] = [
+    ("#include <poll.h>", "#include <poll.h>\n#include <pthread.h>"),
+    (
+        "__attribute__((noinline)) static void serve(unsigned n) {",
+        "static pthread_mutex_t tickets = PTHREAD_MUTEX_INITIALIZER;\nstatic volatile int printing;\n\
+         static void *print_tickets(void *none) { for (;;) { pthread_mutex_lock(&tickets); if (printing) { usleep(1500); printing = 0; }\n\
+         pthread_mutex_unlock(&tickets); usleep(50); } return none; }\n\
+         __attribute__((noinline)) static void take_ticket(void) { pthread_mutex_lock(&tickets); sink++; pthread_mutex_unlock(&tickets); sink++; }\n\
+         __attribute__((noinline)) static void serve(unsigned n) {\n\
+         if (n % 33 == 0) { printing = 1; usleep(200); take_ticket(); }",
+    ),
+    ("if (n % 33 == 0) rebuild_index();", ""),
+];
+
 /// The largest cause of the application's own.
 fn own(d: &serde_json::Value) -> &serde_json::Value {
     let of_its_own = |c: &&serde_json::Value| c["category"] == "app-processing" || c["category"] == "runtime";
@@ -126,10 +160,20 @@ fn first_function(d: &serde_json::Value) -> &serde_json::Value {
 
 /// The C server as a program, or why it cannot be built.
 fn built(live: &Live) -> Option<String> {
+    changed(live, &[], &["-O2"])
+}
+
+/// With some of its lines changed, built with these arguments.
+fn changed(live: &Live, lines: &[(&str, &str)], args: &[&str]) -> Option<String> {
     let (source, program) = (live.path("server.c"), live.path("slow-server"));
-    std::fs::write(&source, C_SERVER).unwrap();
-    let built = Command::new("cc").args(["-O2", "-fomit-frame-pointer", "-o", &program, &source]).status().ok()?;
-    built.success().then_some(program)
+    let text = lines.iter().fold(C_SERVER.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(args).args(["-fomit-frame-pointer", "-pthread", "-o", &program, &source]);
+    compiler.status().ok()?.success().then_some(program)
 }
 
 #[test]
@@ -191,4 +235,92 @@ fn a_collection_of_garbage_is_named_as_what_it_is() {
         "{text}"
     );
     assert!(cause["fix"][0].as_str().unwrap().contains("gc.freeze()"), "{cause:#}");
+}
+
+/// Of two functions one takes longer in slow requests, the other is called more often in them: each is told for what it is, to the call.
+#[test]
+fn a_traced_function_is_slower_or_called_more_often() {
+    let test = "a_traced_function_is_slower_or_called_more_often";
+    if let Some(reason) = tailsight_testing::lacks_program("cc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let program = changed(&live, &TRACED, &["-O2"]).expect("it compiles");
+    let traced = ["--uprobe", "slow-server:slower", "--uprobe", &format!("{program}:often*"), "--sample", "off"];
+    let (meta, d, text) = recorded(&live, &[&program], 500.0, &traced);
+    let functions = meta["traced"]["functions"].as_array().unwrap();
+    let calls = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap()["calls"].as_u64().unwrap();
+    assert!(functions.iter().all(|f| f["ends_by"] == "instructions" && f["off_ns"].is_null()), "{meta:#}");
+    // Ten calls in one request of 33, one in the others.
+    let ratio = calls("oftener") as f64 / calls("slower") as f64;
+    assert!((ratio - 42.0 / 33.0).abs() < 0.03, "{ratio}");
+    let causes = d["causes"].as_array().unwrap();
+    let of = |name: &str| causes.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("no {name} in {text}"));
+    let (slower, oftener) = (of("function:slower"), of("function:oftener"));
+    assert_eq!((&slower["category"], &oftener["category"]), (&"app-processing".into(), &"app-processing".into()));
+    assert_eq!(
+        (&slower["how"], &oftener["how"]),
+        (&"slower".into(), &"more-frequent".into()),
+        "{slower:#} {oftener:#}"
+    );
+    let times = |c: &serde_json::Value| [c["times"][0].as_f64().unwrap(), c["times"][1].as_f64().unwrap()];
+    assert!((times(slower)[0] - 1.0).abs() < 0.05 && (times(oftener)[1] - 1.0).abs() < 0.05, "{slower:#} {oftener:#}");
+    assert!(times(oftener)[0] > 3.0, "{oftener:#}");
+    assert!(text.contains("app-processing  slower"), "{text}");
+}
+
+/// A function that is called in a loop, which no server can bear to have traced.
+#[test]
+fn a_function_that_is_called_too_often_is_switched_off() {
+    let test = "a_function_that_is_called_too_often_is_switched_off";
+    if let Some(reason) = tailsight_testing::lacks_program("cc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let program = built(&live).expect("it compiles");
+    let traced =
+        ["--uprobe", "slow-server:look_up", "--uprobe", "slow-server:rebuild_index", "--function-limit", "1000"];
+    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &traced);
+    let function = |name: &str| {
+        let all = meta["traced"]["functions"].as_array().unwrap();
+        all.iter().find(|f| f["name"] == name).unwrap().clone()
+    };
+    assert!(function("look_up")["off_ns"].is_u64() && function("rebuild_index")["off_ns"].is_null(), "{meta:#}");
+    // It is taken away: what it counted is a part of the calls.
+    assert!(function("look_up")["calls"].as_u64().unwrap() < 3_000, "{meta:#}");
+    let warned =
+        |texts: &serde_json::Value| texts.to_string().contains("look_up was called more than 1000 times a second");
+    assert!(warned(&meta["warnings"]), "{meta:#}");
+    let causes = d["causes"].as_array().unwrap();
+    assert!(causes.iter().any(|c| c["name"] == "function:rebuild_index"), "{text}");
+    assert!(!d.to_string().contains("function:look_up"), "no row of a part: {text}");
+}
+
+/// Where in the program it waited, and for whom.
+#[test]
+fn a_wait_says_where_in_the_program() {
+    let test = "a_wait_says_where_in_the_program";
+    if let Some(reason) = tailsight_testing::lacks_program("cc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let program = changed(&live, &LOCKED, &["-O1"]).expect("it compiles");
+    let source = std::fs::read_to_string(live.path("server.c")).unwrap();
+    let source = source.replace(
+        "\tfor (;;) {\n\t\tpoll(",
+        "\tpthread_t t;\n\tpthread_create(&t, 0, print_tickets, 0);\n\tfor (;;) {\n\t\tpoll(",
+    );
+    std::fs::write(live.path("server.c"), source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-fomit-frame-pointer", "-pthread", "-o", &program, &live.path("server.c")]);
+    assert!(compiler.status().unwrap().success());
+    let (meta, d, text) = recorded(&live, &[&program], 500.0, &[]);
+    assert!(meta["sampling"]["sleeps"].as_u64().unwrap() > 0, "{meta:#}");
+    let causes = d["causes"].as_array().unwrap();
+    let wait = causes.iter().find(|c| c["category"] == "lock-wait").unwrap_or_else(|| panic!("{text}"));
+    let first = &wait["functions"][0];
+    assert!(first["waits"] == true, "{wait:#}\n{text}");
+    // The row is of the thread that held it: where that one was.
+    let path = first["path"].to_string() + first["name"].as_str().unwrap();
+    assert!(path.contains("print_tickets") || path.contains("take_ticket"), "{wait:#}");
 }

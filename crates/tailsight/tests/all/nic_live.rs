@@ -69,7 +69,9 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         hooks: Default::default(),
         payload: None,
         tx_stamps: TxStamps::Driver,
+        traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
+        confine: false,
         version: "test".into(),
     };
     let record = || tailsight_record::record(&options, &AtomicBool::new(false), &mut |_| {}).expect("a recording");

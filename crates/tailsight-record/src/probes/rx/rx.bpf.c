@@ -27,9 +27,18 @@ static __always_inline void emit_hardware_time(struct sk_buff *skb)
 {
 	if (!nic_stamps)
 		return;
-	const volatile struct skb_shared_info *info = AS(struct skb_shared_info, skb->head + skb->end);
-	__s64 time = info->hwtstamps.hwtstamp;
-	if (time && !(info->tx_flags & SKBTX_HW_TSTAMP_NETDEV))
+	__s64 time;
+	__u8 flags;
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		const volatile struct skb_shared_info *info = AS(struct skb_shared_info, skb->head + skb->end);
+		time = info->hwtstamps.hwtstamp;
+		flags = info->tx_flags;
+	} else {
+		const struct skb_shared_info *info = (const void *)(skb->head + skb->end);
+		time = BPF_CORE_READ(info, hwtstamps.hwtstamp);
+		flags = BPF_CORE_READ(info, tx_flags);
+	}
+	if (time && !(flags & SKBTX_HW_TSTAMP_NETDEV))
 		emit(TS_RX_HARDWARE, 0, time, skb->dev->ifindex, 0);
 }
 

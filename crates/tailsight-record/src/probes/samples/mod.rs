@@ -9,8 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Link, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use tailsight_symbolise::Raw;
+use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_symbolise::unwind::Registers;
 use tailsight_trace::samples::SampleRow;
 
@@ -100,6 +101,27 @@ fn open(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
     }
 }
 
+/// Tells the programs which system calls are waits for work.
+pub fn tell_waits(loaded: &mut Loaded<'_>) {
+    let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+    for nr in (0..1024).filter(|&nr| tailsight_kernel::syscalls::waits_for_work(nr)) {
+        bss.work_waits[(nr >> 6) as usize] |= 1 << (nr & 63);
+    }
+}
+
+/// Tells the programs where a process has code that its stacks return to: its own and its largest libraries, without those
+/// that nearly every stack ends in.
+pub fn tell_code(loaded: &Loaded<'_>, pid: u32) {
+    const RANGES: usize = 4;
+    let Ok(maps) = Maps::of(pid) else { return };
+    let usual = |m: &Mapping| ["libc.", "libc-", "ld-", "libpthread", "libm.", "[vdso]", "[vsyscall]"].iter().any(|l| m.name().starts_with(l));
+    let mut code: Vec<&Mapping> = maps.all().iter().filter(|m| !usual(m)).collect();
+    code.sort_by_key(|m| std::cmp::Reverse(m.end - m.start));
+    let of = |f: &dyn Fn(&Mapping) -> u64| (0..RANGES).flat_map(|i| code.get(i).map_or(0, |m| f(m)).to_ne_bytes()).collect::<Vec<u8>>();
+    let value = [of(&|m| m.start), of(&|m| m.end - m.start)].concat();
+    let _ = loaded.skel.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
+}
+
 /// The ring that the programs write to.
 pub struct Ring {
     ring: RingBuffer<'static>,
@@ -137,14 +159,14 @@ impl Ring {
         self.taken.borrow().len()
     }
 
-    /// Hands out what waits in memory, and forgets it.
-    pub fn each(&self, mut each: impl FnMut(&Raw<'_>)) {
+    /// Hands out what waits in memory, and forgets it: each sample, and of a sleep the number of its place.
+    pub fn each(&self, mut each: impl FnMut(&Raw<'_>, u64)) {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
         let mut kernel = Vec::with_capacity(KERNEL_FRAMES);
         let mut rest = bytes.as_slice();
         while let Some(n) = taken_of(rest) {
             let (one, after) = rest.split_at(n);
-            each(&parse(one, &mut kernel));
+            each(&parse(one, &mut kernel), u64::from_ne_bytes(word(one, 64)));
             rest = after;
         }
     }

@@ -19,7 +19,7 @@ struct sample {
 	__u32 kernel_bytes; /* of `kernel` that hold addresses */
 	__u32 stack_bytes;  /* of `stack` that were copied */
 	__u64 ip, sp, fp, lr;
-	__u64 unused;
+	__u64 place; /* of a sleep: its number */
 	__u64 kernel[KERNEL_FRAMES];
 	__u8 stack[STACK_PIECE * STACK_PIECES];
 };
@@ -86,7 +86,106 @@ static __always_inline struct sample *begin_sample(__u64 who, __u16 kind)
 	s->cpu = bpf_get_smp_processor_id();
 	s->kind = kind;
 	s->in_user = 0;
+	s->place = 0;
 	return s;
+}
+
+/* Where in the program a thread of the target goes to sleep: each distinct place has a number, which the context switch carries, and
+ * its stack is copied once. Places are told apart by the words near the top of the stack that point into the program's code, for the
+ * return addresses are among them; one that is left from an earlier call makes two numbers of a place, and the recorder one again. */
+const volatile __u32 sleep_places = 0;
+__u64 work_waits[16]; /* a bit a system call in which a sleep is a wait for work: no place */
+__u32 places_known;
+__u64 places_full;    /* sleeps at places beyond the last number */
+
+#define PLACE_WORDS 64
+#define CODE_RANGES 4
+struct code {
+	__u64 start[CODE_RANGES], bytes[CODE_RANGES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct code);
+} code_of SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u32);
+} place_of SEC(".maps");
+
+struct words {
+	__u64 word[PLACE_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct words);
+} stack_words SEC(".maps");
+
+/* The place as a number that a switch event can carry; 0: none. */
+static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
+{
+	__u32 zero = 0, tgid = who >> 32;
+	struct words *words = bpf_map_lookup_elem(&stack_words, &zero);
+	struct code *code = bpf_map_lookup_elem(&code_of, &tgid);
+	__u64 key = (ip ^ who >> 32 << 48) * TS_MIX_K1;
+
+	if (!words)
+		return 0;
+	if (code && !bpf_probe_read_user(words, sizeof(*words), (void *)sp)) {
+		for (int i = 0; i < PLACE_WORDS; i++) {
+			__u64 word = words->word[i];
+			for (int r = 0; r < CODE_RANGES; r++)
+				if (word - code->start[r] < code->bytes[r])
+					key = (key ^ word) * TS_MIX_K2;
+		}
+	}
+	__u32 *known = bpf_map_lookup_elem(&place_of, &key);
+	if (known)
+		return *known;
+	if (places_known >= TS_SWITCH_MOST_PLACES) {
+		__sync_fetch_and_add(&places_full, 1);
+		return 0;
+	}
+	struct sample *s = begin_sample(who, SAMPLE_SLEEP);
+	if (!s)
+		return 0;
+	__u32 place = __sync_fetch_and_add(&places_known, 1) + 1;
+	if (place > TS_SWITCH_MOST_PLACES || bpf_map_update_elem(&place_of, &key, &place, 0)) {
+		bpf_ringbuf_discard(s, 1);
+		return 0;
+	}
+	s->place = place;
+	s->kernel_bytes = 0;
+	copy_user(s);
+	bpf_ringbuf_submit(s, 1);
+	return place;
+}
+
+/* Of the task that leaves its core, which is the current one. */
+static __always_inline __u32 place_of_sleep(__u64 who)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	if (!sleep_places || !regs)
+		return 0;
+#if defined(__TARGET_ARCH_arm64)
+	__u32 nr = regs->syscallno;
+	__u64 ip = regs->pc;
+#else
+	__u32 nr = regs->orig_ax;
+	__u64 ip = regs->ip;
+#endif
+	__u64 sp = regs->sp;
+	if (!sp || (nr < 1024 && work_waits[(nr >> 6) & 15] >> (nr & 63) & 1))
+		return 0;
+	return sleep_place(who, ip, sp);
 }
 
 SEC("perf_event")

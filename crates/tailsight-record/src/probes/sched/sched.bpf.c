@@ -60,6 +60,7 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 			if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
 				flags |= TS_SWITCH_IO_WAIT;
 			how = sleep_of(ctx, bpf_get_current_task_btf());
+			flags |= place_of_sleep(pair(prev->pid, prev->tgid)) << TS_SWITCH_PLACE_SHIFT;
 		}
 	}
 	emit_of(pair(prev->pid, prev->tgid), TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);

@@ -23,6 +23,12 @@ static __always_inline __u32 position_of(const struct sock *sk, enum position wh
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	/* These hooks see whole sockets only, never a request or a time-wait stub. */
+	if (!bpf_ksym_exists(bpf_rdonly_cast)) {
+		const struct tcp_sock *tcp = (const void *)sk;
+		return which == RCV_NXT ? BPF_CORE_READ(tcp, rcv_nxt) :
+		       which == COPIED	? BPF_CORE_READ(tcp, copied_seq) :
+					  BPF_CORE_READ(tcp, write_seq);
+	}
 	const struct tcp_sock *tp = (const struct tcp_sock *)AS(struct tcp_sock, sk);
 	return which == RCV_NXT ? tp->rcv_nxt : which == COPIED ? tp->copied_seq : tp->write_seq;
 }
@@ -35,8 +41,7 @@ static __always_inline void add_client_port(__u16 port)
 		__sync_fetch_and_or(&client_ports[port >> 6], 1ULL << (port & 63));
 }
 
-SEC("tp_btf/sk_data_ready")
-int HOOK(sk_data_ready, struct sock *sk)
+static __always_inline int became_readable(struct sock *sk)
 {
 	struct flow flow;
 	if (!is_inet(sk))
@@ -50,8 +55,20 @@ int HOOK(sk_data_ready, struct sock *sk)
 	return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
+SEC("tp_btf/sk_data_ready")
+int HOOK(sk_data_ready, struct sock *sk)
+{
+	return became_readable(sk);
+}
+
+/* Before 6.3. The function of TCP and UDP, unless a program of the kernel's put another in its place. */
+SEC("fentry/sock_def_readable")
+int HOOK(fentry_sock_def_readable, struct sock *sk)
+{
+	return became_readable(sk);
+}
+
+static __always_inline int received(struct sock *sk, int ret, int flags)
 {
 	struct flow flow;
 	__u64 who;
@@ -64,6 +81,25 @@ int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
 	emit_of(who, own ? TS_RECV : TS_PEER_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)),
 		pair(ret, cookie_of(sk)));
 	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int HOOK(sock_recv_length, struct sock *sk, int ret, int flags)
+{
+	return received(sk, ret, flags);
+}
+
+/* Before 6.3: the functions that every receive call on IPv4 and IPv6 goes through. */
+SEC("fexit/inet_recvmsg")
+int HOOK(fexit_inet_recvmsg, struct socket *sock, void *msg, unsigned long size, int flags, int ret)
+{
+	return received(sock->sk, ret, flags);
+}
+
+SEC("fexit/inet6_recvmsg")
+int HOOK(fexit_inet6_recvmsg, struct socket *sock, void *msg, unsigned long size, int flags, int ret)
+{
+	return received(sock->sk, ret, flags);
 }
 
 /* A socket that the target sends on: one of its server's, or one with which it asks somebody else; that one's port is kept,
@@ -147,13 +183,19 @@ static __always_inline __u16 state_of(const struct sock *sk)
 {
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	const struct inet_connection_sock *icsk = (const void *)AS(struct inet_connection_sock, sk);
-	return (BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) >= TCP_CA_RECOVERY ? TS_FLOW_RECOVERY : 0) |
+	__u64 state;
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		const struct inet_connection_sock *icsk = (const void *)AS(struct inet_connection_sock, sk);
+		state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+	} else {
+		const struct inet_connection_sock *icsk = (const void *)sk;
+		state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
+	}
+	return (state >= TCP_CA_RECOVERY ? TS_FLOW_RECOVERY : 0) |
 	       (sk->sk_wmem_queued >= sk->sk_sndbuf ? TS_FLOW_FULL : 0);
 }
 
-SEC("tp_btf/sock_send_length")
-int HOOK(sock_send_length, struct sock *sk, int ret, int flags)
+static __always_inline int sent(struct sock *sk, int ret)
 {
 	struct flow flow;
 	__u64 who;
@@ -162,6 +204,25 @@ int HOOK(sock_send_length, struct sock *sk, int ret, int flags)
 	emit_of(who, TS_SEND, flow.flags | state_of(sk), flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)),
 		pair(ret, cookie_of(sk)));
 	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int HOOK(sock_send_length, struct sock *sk, int ret, int flags)
+{
+	return sent(sk, ret);
+}
+
+/* Before 6.3, likewise. */
+SEC("fexit/inet_sendmsg")
+int HOOK(fexit_inet_sendmsg, struct socket *sock, void *msg, unsigned long size, int ret)
+{
+	return sent(sock->sk, ret);
+}
+
+SEC("fexit/inet6_sendmsg")
+int HOOK(fexit_inet6_sendmsg, struct socket *sock, void *msg, unsigned long size, int ret)
+{
+	return sent(sock->sk, ret);
 }
 
 SEC("tp_btf/inet_sock_set_state")

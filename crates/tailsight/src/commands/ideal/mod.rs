@@ -7,7 +7,6 @@ mod plot;
 
 use std::collections::BTreeMap;
 
-use clap::CommandFactory;
 use tailsight_queue::QueueError;
 use tailsight_report::terminal::ideal as shown;
 
@@ -49,7 +48,7 @@ fn verdict(args: &Ideal, missing: &BTreeMap<String, String>) -> Verdict {
 /// What is asked of a queue and cannot be is wrong usage: exit 2, with the usage of this command.
 fn or_usage<T>(result: Result<T, QueueError>) -> T {
     result.unwrap_or_else(|error| {
-        let mut cli = crate::cli::Cli::command();
+        let mut cli = crate::reference::command();
         cli.build();
         let kind = clap::error::ErrorKind::ValueValidation;
         match cli.find_subcommand_mut("ideal") {

@@ -1,0 +1,409 @@
+//! The container: a perf.data file, taken apart without its trace.
+//!
+//! In: a file as `perf record` writes it, also through a pipe, or the directory of `perf record --kcore`. Out: the records in
+//! order of time ([`linux_perf_data`] parses them), and where in the file each core's trace lies. Trace may be many gigabytes: it
+//! is left where it is and read in pieces ([`Queue::read`]).
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
+
+use crate::Error;
+
+/// `PERF_RECORD_AUXTRACE`: a header of its own, then trace.
+const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_HEADER_TRACING_DATA`: in a pipe, data follows.
+const TRACING_DATA: u32 = 66;
+/// An AUXTRACE record without the trace.
+const AUXTRACE_HEADER: u64 = 48;
+/// Features of the header that are of use: build ids, the kernel's release, the architecture, the processor's name and model.
+const FEATURES: [u64; 5] = [2, 4, 6, 8, 9];
+/// `PERF_RECORD_HEADER_FEATURE`: a feature, in a pipe.
+const HEADER_FEATURE: u32 = 80;
+/// A feature larger than this is none.
+const MOST_FEATURE: u64 = 64 << 20;
+/// Sideband larger than this is no recording that anybody made on purpose.
+const MOST_SIDEBAND: u64 = 4 << 30;
+
+/// A stretch of trace in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it begins in the trace of its queue, bytes.
+    pub aux_offset: u64,
+    /// Where it begins in the file.
+    pub at: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+/// The trace of one core, or of one thread where perf recorded by thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// The core; `None` where perf recorded by thread.
+    pub cpu: Option<u32>,
+    /// The thread, where perf recorded by thread.
+    pub tid: Option<u32>,
+    /// Its stretches, in order.
+    pub chunks: Vec<Chunk>,
+}
+
+impl Queue {
+    /// Bytes of trace.
+    pub fn len(&self) -> u64 {
+        self.chunks.iter().map(|c| c.len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads `len` bytes from `from` on, counted over all stretches; fewer at the end.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read(&self, file: &File, from: u64, len: usize) -> std::io::Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(len.min(usize::try_from(self.len()).unwrap_or(len)));
+        let mut before = 0;
+        for chunk in &self.chunks {
+            let (start, end) = (before, before + chunk.len);
+            before = end;
+            let at = from + out.len() as u64;
+            if at < start || at >= end {
+                continue;
+            }
+            let n = usize::try_from(end - at).unwrap_or(usize::MAX).min(len - out.len());
+            let old = out.len();
+            out.resize(old + n, 0);
+            file.read_exact_at(&mut out[old..], chunk.at + (at - start))?;
+            if out.len() == len {
+                break;
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A perf.data file without its trace.
+pub struct Container {
+    /// The file that holds the trace.
+    pub path: PathBuf,
+    /// `kcore_dir` beside it, where perf was told to copy the kernel's text.
+    pub kcore_dir: Option<PathBuf>,
+    /// The trace, by core.
+    pub queues: Vec<Queue>,
+    /// Everything else, as a perf.data file of its own.
+    sideband: Vec<u8>,
+    pipe: bool,
+}
+
+impl std::fmt::Debug for Container {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Container").field("path", &self.path).field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+impl Container {
+    /// Opens a perf.data file or the directory of `perf record --kcore`.
+    ///
+    /// # Errors
+    /// [`Error::Read`], [`Error::Foreign`], [`Error::Damaged`].
+    pub fn open(path: &Path) -> Result<Container, Error> {
+        let is_dir = path.is_dir();
+        let file_path = if is_dir { path.join("data") } else { path.to_owned() };
+        let kcore_dir = Some(path.join("kcore_dir")).filter(|dir| is_dir && dir.is_dir());
+        let file = File::open(&file_path).map_err(|source| Error::Read { path: file_path.clone(), source })?;
+        let length = file.metadata().map_err(|source| Error::Read { path: file_path.clone(), source })?.len();
+        let (queues, sideband, pipe) = take_apart(&mut BufReader::with_capacity(1 << 16, file), length, &file_path)?;
+        Ok(Container { path: file_path, kcore_dir, queues, sideband, pipe })
+    }
+
+    /// Takes bytes apart as [`Container::open`] takes a file.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`], [`Error::Damaged`].
+    pub fn of_bytes(bytes: &[u8]) -> Result<Container, Error> {
+        let path = PathBuf::from("(bytes)");
+        let (queues, sideband, pipe) = take_apart(&mut Cursor::new(bytes), bytes.len() as u64, &path)?;
+        Ok(Container { path, kcore_dir: None, queues, sideband, pipe })
+    }
+
+    /// Gives the records in order of time to `each`, then the file's header.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn records(&self, mut each: impl FnMut(&PerfFileRecord<'_>)) -> Result<PerfFile, Error> {
+        let fail = |e: linux_perf_data::Error| Error::Damaged { path: self.path.clone(), at: 0, why: e.to_string() };
+        let cursor = Cursor::new(&self.sideband[..]);
+        let reader = if self.pipe { PerfFileReader::parse_pipe(cursor) } else { PerfFileReader::parse_file(cursor) };
+        let PerfFileReader { mut perf_file, mut record_iter } = reader.map_err(fail)?;
+        while let Some(record) = record_iter.next_record(&mut perf_file).map_err(fail)? {
+            each(&record);
+        }
+        Ok(perf_file)
+    }
+}
+
+/// A reader that knows where it is.
+struct Walk<'a, R> {
+    reader: &'a mut R,
+    at: u64,
+    path: &'a Path,
+}
+
+impl<R: Read + Seek> Walk<'_, R> {
+    fn take(&mut self, n: u64, into: &mut Vec<u8>) -> Result<(), Error> {
+        if into.len() as u64 + n > MOST_SIDEBAND {
+            return Err(self.damaged("more than 4 GiB of records besides the trace"));
+        }
+        let before = into.len();
+        let taken = self.reader.by_ref().take(n).read_to_end(into).unwrap_or(0) as u64;
+        self.at += taken;
+        if taken < n {
+            into.truncate(before);
+            return Err(self.damaged("it ends in the middle of a record"));
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, n: u64, length: u64) -> Result<(), Error> {
+        let to = self.at.checked_add(n).filter(|&to| to <= length);
+        let to = to.ok_or_else(|| self.damaged("trace is said to go on past the end of the file"))?;
+        self.reader.seek(SeekFrom::Start(to)).map_err(|_| self.damaged("it cannot be read there"))?;
+        self.at = to;
+        Ok(())
+    }
+
+    fn damaged(&self, why: &str) -> Error {
+        Error::Damaged { path: self.path.into(), at: self.at, why: why.into() }
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).map_or(0, |b| b.iter().rev().fold(0, |n, &x| n << 8 | u64::from(x)))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |b| b.iter().rev().fold(0, |n, &x| n << 8 | u32::from(x)))
+}
+
+type Parts = (Vec<Queue>, Vec<u8>, bool);
+
+fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Result<Parts, Error> {
+    let mut walk = Walk { reader, at: 0, path };
+    let foreign = |why: &str| Error::Foreign { path: path.into(), why: why.into() };
+    let mut out = Vec::new();
+    walk.take(16, &mut out).map_err(|_| foreign("it is shorter than a header"))?;
+    match &out[..8] {
+        b"PERFILE2" => {}
+        b"2ELIFREP" => return Err(foreign("it is of the other byte order")),
+        _ => return Err(foreign("it does not begin with PERFILE2")),
+    }
+    let pipe = match u64_at(&out, 8) {
+        16 => true,
+        104 => false,
+        n => return Err(foreign(&format!("its header has {n} bytes, and 104 or 16 (a pipe) are known"))),
+    };
+    let mut queues: Vec<Queue> = Vec::new();
+    if pipe {
+        records(&mut walk, &mut out, length, length, &mut queues)?;
+        return Ok((queues, out, true));
+    }
+    walk.take(88, &mut out)?;
+    let (data, size) = (u64_at(&out, 40), u64_at(&out, 48));
+    let end = data.checked_add(size).filter(|&end| data >= 104 && end <= length);
+    let end = end.ok_or_else(|| walk.damaged("its header says that its records go on past its end"))?;
+    if size == 0 {
+        return Err(walk.damaged("perf did not finish it: the size of its records is 0"));
+    }
+    walk.take(data - 104, &mut out)?;
+    records(&mut walk, &mut out, end, length, &mut queues)?;
+    let compact = out.len() as u64 - data;
+    out[48..56].copy_from_slice(&compact.to_le_bytes());
+    // Names of event types, of perf's first years.
+    out[56..72].fill(0);
+    attributes(&walk, &out, data)?;
+    features(&mut walk, &mut out, length)?;
+    Ok((queues, out, false))
+}
+
+/// The attributes must lie before the records, and be as many as somebody may have recorded: the parser takes their word for it.
+fn attributes<R: Read + Seek>(walk: &Walk<'_, R>, header: &[u8], data: u64) -> Result<(), Error> {
+    let (each, at, size) = (u64_at(header, 16), u64_at(header, 24), u64_at(header, 32));
+    let inside = |at: u64, size: u64| at.checked_add(size).is_some_and(|end| end <= data);
+    if size > 0 && (!(80..=4096).contains(&each) || !inside(at, size) || at < 104) {
+        return Err(walk.damaged("its attributes are not where its header says"));
+    }
+    for i in 0..size / each.max(1) {
+        let ids = (at + (i + 1) * each - 16) as usize;
+        if !inside(u64_at(header, ids), u64_at(header, ids + 8)) {
+            return Err(walk.damaged("the ids of an attribute are not where it says"));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps of the header's features those that are of use here: each at its place in a new table.
+fn features<R: Read + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u64) -> Result<(), Error> {
+    let bits: Vec<u64> = (0..256).filter(|&bit| out[72 + bit as usize / 8] & 1 << (bit % 8) != 0).collect();
+    let mut table = Vec::new();
+    walk.take(bits.len() as u64 * 16, &mut table)?;
+    let kept = |bit: u64| FEATURES.contains(&bit);
+    let n = bits.iter().filter(|&&bit| kept(bit)).count();
+    out[72..104].fill(0);
+    let mut places = out.len();
+    out.resize(places + 16 * n, 0);
+    for (i, bit) in bits.into_iter().enumerate().filter(|(_, bit)| kept(*bit)) {
+        let (at, size) = (u64_at(&table, 16 * i), u64_at(&table, 16 * i + 8));
+        let to = out.len() as u64;
+        if size > MOST_FEATURE || at > length {
+            return Err(walk.damaged("a part of its header is not where it says"));
+        }
+        walk.at = 0;
+        walk.skip(at, length)?;
+        walk.take(size, out)?;
+        out[72 + bit as usize / 8] |= 1 << (bit % 8);
+        out[places..places + 8].copy_from_slice(&to.to_le_bytes());
+        out[places + 8..places + 16].copy_from_slice(&size.to_le_bytes());
+        places += 16;
+    }
+    Ok(())
+}
+
+/// Copies the records up to `end`, but for trace.
+fn records<R: Read + Seek>(
+    walk: &mut Walk<'_, R>,
+    out: &mut Vec<u8>,
+    end: u64,
+    length: u64,
+    queues: &mut Vec<Queue>,
+) -> Result<(), Error> {
+    while walk.at < end {
+        let at = out.len();
+        walk.take(8, out)?;
+        let (kind, size) = (u32_at(out, at), u64::from(u32_at(out, at + 4) >> 16));
+        if size < 8 {
+            return Err(walk.damaged("a record is shorter than its header"));
+        }
+        walk.take(size - 8, out)?;
+        match kind {
+            AUXTRACE if size >= AUXTRACE_HEADER => {
+                let word = |i: usize| u64_at(out, at + 8 + 8 * i);
+                let (len, aux_offset) = (word(0), word(1));
+                let (tid, cpu) = (u32_at(out, at + 36), u32_at(out, at + 40));
+                let chunk = Chunk { aux_offset, at: walk.at, len };
+                walk.skip(len, length)?;
+                add(queues, cpu, tid, chunk);
+                // Left out: the trace.
+                out.truncate(at);
+            }
+            AUXTRACE => return Err(walk.damaged("an AUXTRACE record is too short")),
+            TRACING_DATA => {
+                let len = u64::from(u32_at(out, at + 8));
+                walk.skip(len.next_multiple_of(8), length)?;
+                out.truncate(at);
+            }
+            HEADER_FEATURE if !FEATURES.contains(&u64_at(out, at + 8)) => out.truncate(at),
+            _ => {}
+        }
+    }
+    if walk.at != end {
+        return Err(walk.damaged("a record goes on past the end of the records"));
+    }
+    Ok(())
+}
+
+fn add(queues: &mut Vec<Queue>, cpu: u32, tid: u32, chunk: Chunk) {
+    let known = |n: u32| (n != u32::MAX).then_some(n);
+    let (cpu, tid) = (known(cpu), if cpu == u32::MAX { known(tid) } else { None });
+    let place = queues.iter().position(|q| q.cpu == cpu && q.tid == tid).unwrap_or_else(|| {
+        queues.push(Queue { cpu, tid, chunks: Vec::new() });
+        queues.len() - 1
+    });
+    queues[place].chunks.push(chunk);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A file with nothing but two stretches of trace of core 3, and one of core 1.
+    fn image() -> Vec<u8> {
+        let mut records = Vec::new();
+        for (cpu, offset, trace) in [(3u32, 0u64, [1u8; 16]), (1, 0, [2; 16]), (3, 16, [3; 16])] {
+            records.extend(AUXTRACE.to_le_bytes());
+            records.extend([0, 0, 48, 0]);
+            for word in [16, offset, 0] {
+                records.extend(word.to_le_bytes());
+            }
+            for half in [0, u32::MAX, cpu, 0] {
+                records.extend(half.to_le_bytes());
+            }
+            records.extend(trace);
+        }
+        let mut out = b"PERFILE2".to_vec();
+        for word in [104, 128, 104, 0, 104, records.len() as u64, 0, 0, 0, 0, 0, 0] {
+            out.extend(word.to_le_bytes());
+        }
+        out.extend(records);
+        out
+    }
+
+    #[test]
+    fn trace_stays_in_the_file_and_is_read_across_stretches() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("perf.data");
+        std::fs::write(&path, image()).unwrap();
+        let container = Container::open(&path).unwrap();
+        assert_eq!(
+            container.queues.iter().map(|q| (q.cpu, q.len())).collect::<Vec<_>>(),
+            [(Some(3), 32), (Some(1), 16)]
+        );
+        let file = File::open(&path).unwrap();
+        let read = container.queues[0].read(&file, 14, 4).unwrap();
+        assert_eq!(read, [1, 1, 3, 3]);
+        assert_eq!(container.queues[0].read(&file, 30, 100).unwrap().len(), 2);
+        assert!(container.sideband.len() < 200, "the trace is not kept in memory");
+    }
+
+    #[test]
+    fn foreign_and_cut_files_say_what_and_where() {
+        let error = |bytes: &[u8]| Container::of_bytes(bytes).unwrap_err().to_string();
+        assert!(error(b"ELF").contains("shorter than a header"));
+        assert!(error(&[7; 200]).contains("PERFILE2"));
+        let whole = image();
+        assert!(error(&whole[..whole.len() - 8]).contains("past its end"));
+        let mut other = whole.clone();
+        other[..8].copy_from_slice(b"2ELIFREP");
+        assert!(error(&other).contains("byte order"));
+        let mut unfinished = whole.clone();
+        unfinished[48..56].fill(0);
+        assert!(error(&unfinished).contains("did not finish"));
+        let mut long = whole;
+        long[104 + 8..104 + 16].copy_from_slice(&(1u64 << 60).to_le_bytes());
+        assert!(error(&long).contains("past the end of the file"));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_files_never_panic(
+            cut in 0usize..400,
+            edits in proptest::collection::vec((0usize..400, any::<u8>()), 0..8),
+        ) {
+            let mut bytes = image();
+            for (at, value) in edits {
+                if let Some(b) = bytes.get_mut(at) {
+                    *b = value;
+                }
+            }
+            bytes.truncate(cut);
+            if let Ok(container) = Container::of_bytes(&bytes) {
+                let _ = container.records(|_| {});
+            }
+        }
+    }
+}

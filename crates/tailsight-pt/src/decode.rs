@@ -1,0 +1,480 @@
+//! From a piece of trace to control flow: calls, returns, interrupts, and where nothing is known.
+//!
+//! In: the bytes of a [`Piece`](crate::index::Piece), the memory that ran, the context switches of the core. Out: [`Op`]s. Packets and
+//! instructions are libipt's work (Intel's own decoder, block by block); which process's memory it looks into is decided here.
+
+use std::ptr::NonNull;
+
+use libipt::block::{Block, BlockDecoder};
+use libipt::enc_dec_builder::{Cpu, EncoderDecoderBuilder, Frequency, PtEncoderDecoder};
+use libipt::error::{PtError, PtErrorCode};
+use libipt::event::{Event, EventType};
+use libipt::image::Image;
+use libipt::insn::Class;
+use libipt::status::Status;
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::memory::{KERNEL_HALF, Memory, Region};
+use crate::sideband::{Switch, TraceInfo, TscClock};
+
+/// Why a stretch of time has no control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Gap {
+    /// The processor could not write its trace in time (OVF).
+    Overflow,
+    /// The code that ran is in no file that was found.
+    NoCode,
+    /// Trace and code contradict each other, or the trace is damaged.
+    Damaged,
+    /// The kernel's buffer was full: trace was lost.
+    Truncated,
+    /// It was not asked for.
+    NotDecoded,
+}
+
+impl Gap {
+    /// All of them.
+    pub const ALL: [Gap; 5] = [Gap::Overflow, Gap::NoCode, Gap::Damaged, Gap::Truncated, Gap::NotDecoded];
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Gap::Overflow => "the processor's trace buffer overflowed",
+            Gap::NoCode => "the code that ran is in no file that was found",
+            Gap::Damaged => "trace and code contradict each other",
+            Gap::Truncated => "the kernel's trace buffer was full",
+            Gap::NotDecoded => "not asked for",
+        }
+    }
+}
+
+/// A step of control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A near call.
+    Call {
+        /// The call instruction.
+        from: u64,
+        /// Its target.
+        to: u64,
+    },
+    /// A near return.
+    Return {
+        /// The return instruction.
+        from: u64,
+        /// Where it went.
+        to: u64,
+    },
+    /// A jump into another function: a tail call.
+    Jump {
+        /// Where it went.
+        to: u64,
+    },
+    /// An interrupt or an exception.
+    Interrupt {
+        /// The instruction that did not run any more.
+        from: u64,
+        /// The handler.
+        to: u64,
+    },
+    /// A system call, as seen where the kernel is traced.
+    Enter {
+        /// The instruction.
+        from: u64,
+        /// The kernel's entry.
+        to: u64,
+    },
+    /// The return from a system call, an interrupt or an exception.
+    Leave {
+        /// Where it went.
+        to: u64,
+    },
+    /// Tracing begins.
+    On {
+        /// Where.
+        ip: u64,
+    },
+    /// Tracing ends: with user space only, a system call or an interrupt.
+    Off {
+        /// The last instruction, 0 when not known.
+        from: u64,
+    },
+    /// The piece begins in the middle of the control flow.
+    Start {
+        /// Where.
+        ip: u64,
+    },
+    /// The piece ends.
+    End {
+        /// Control flow goes on in the next one.
+        tracing: bool,
+    },
+    /// Nothing is known from here to the next step.
+    Gap(Gap),
+}
+
+/// A step with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Time-stamp counter.
+    pub tsc: u64,
+    /// What happened.
+    pub op: Op,
+}
+
+/// A decoded piece.
+#[derive(Clone, Debug, Default)]
+pub struct Decoded {
+    /// Steps in the order they happened.
+    pub steps: Vec<Step>,
+    /// Instructions by thread.
+    pub instructions: FxHashMap<u32, u64>,
+    /// Places where the decoder lost its way: what it said, and how often.
+    pub errors: FxHashMap<&'static str, u64>,
+}
+
+/// What does not change from piece to piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// How the trace was made.
+    pub info: &'a TraceInfo,
+    /// perf's clock.
+    pub clock: TscClock,
+    /// What ran.
+    pub memory: &'a Memory,
+    /// Context switches of the core.
+    pub switches: &'a [Switch],
+    /// The thread, where perf recorded by thread: process and thread.
+    pub only: Option<(u32, u32)>,
+}
+
+/// Decodes a piece. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
+/// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
+///
+/// # Errors
+/// [`Error::Decoder`].
+pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> Result<Decoded, Error> {
+    let limit = bytes.len() as u64;
+    if let Some(ip) = border {
+        // FUP with the whole address, TIP.PGD without one.
+        bytes.push(0xdd);
+        bytes.extend(ip.to_le_bytes());
+        bytes.push(0x01);
+    }
+    let failed = |e: PtError| Error::Decoder { why: e.msg().to_owned() };
+    // Declared before the decoder, which looks into them: dropped after it.
+    let mut spaces = Spaces { setting, images: FxHashMap::default() };
+    let info = setting.info;
+    let (family, model, stepping) = info.cpu;
+    let (ctc, tsc) = info.tsc_ctc;
+    let builder = EncoderDecoderBuilder::<BlockDecoder<'_>>::new()
+        .freq(Frequency::new(info.mtc_period(), info.nominal_ratio, ctc, tsc))
+        .set_end_on_call(true);
+    let builder = if family == 0 { builder } else { builder.cpu(Cpu::intel(family, model, stepping)) };
+    // SAFETY: `bytes` is not touched again, and lives until the decoder is dropped, which is declared after it.
+    let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };
+    let decoder = BlockDecoder::new_from_builder(&builder).map_err(failed)?;
+    let mut flow = Flow {
+        decoder,
+        limit,
+        setting,
+        out: Decoded::default(),
+        last: None,
+        function: 0..0,
+        started: false,
+        tracing: false,
+        next_switch: 0,
+        task: setting.only.unwrap_or((0, 0)),
+        region: None,
+        classes: FxHashMap::default(),
+        tsc: 0,
+    };
+    flow.run(&mut spaces);
+    Ok(flow.out)
+}
+
+/// The images of address spaces, as libipt reads them.
+struct Spaces<'a> {
+    setting: Setting<'a>,
+    images: FxHashMap<(u32, usize), NonNull<Image>>,
+}
+
+impl Spaces<'_> {
+    fn of(&mut self, pid: u32, time_ns: u64) -> Result<NonNull<Image>, PtError> {
+        let memory = self.setting.memory;
+        let key = (pid, memory.version(pid, time_ns));
+        if let Some(image) = self.images.get(&key) {
+            return Ok(*image);
+        }
+        let mut image = Image::new(None)?;
+        for region in memory.regions(pid, time_ns) {
+            let module = &memory.modules[region.module as usize];
+            if let Some(path) = module.path.as_deref().and_then(std::path::Path::to_str) {
+                // What the file does not have is missing there, and said when it ran.
+                let _ = image.add_file(path, region.at, region.end - region.start, None, region.start);
+            }
+        }
+        let image = NonNull::from(Box::leak(Box::new(image)));
+        self.images.insert(key, image);
+        Ok(image)
+    }
+}
+
+impl Drop for Spaces<'_> {
+    fn drop(&mut self) {
+        for image in self.images.values() {
+            // SAFETY: each came from a Box that was leaked in `of`, is here once, and the decoder is gone.
+            drop(unsafe { Box::from_raw(image.as_ptr()) });
+        }
+    }
+}
+
+struct Flow<'a> {
+    decoder: BlockDecoder<'a>,
+    limit: u64,
+    setting: Setting<'a>,
+    out: Decoded,
+    /// The last block's class and last instruction, while control flow goes on from there.
+    last: Option<(Class, u64)>,
+    /// The function that runs.
+    function: std::ops::Range<u64>,
+    /// The piece has told where it begins.
+    started: bool,
+    /// Control flow is known.
+    tracing: bool,
+    next_switch: usize,
+    task: (u32, u32),
+    region: Option<Region>,
+    /// Classes of indirect jumps, by process (the kernel's: all) and address.
+    classes: FxHashMap<(u32, u64), Class>,
+    tsc: u64,
+}
+
+/// The class of a block's last instruction; `None`: an indirect jump of any kind, which libipt 2.1 tells and the class of its crate
+/// does not know (it panics).
+fn class_of(block: &Block) -> Option<Class> {
+    // SAFETY: `Block` is a transparent wrapper of this structure of plain numbers.
+    let raw: &libipt_sys::pt_block = unsafe { &*std::ptr::from_ref(block).cast() };
+    #[allow(clippy::unnecessary_cast, reason = "the type of C enumerations differs between platforms")]
+    Class::try_from(raw.iclass as u32).ok()
+}
+
+impl Flow<'_> {
+    fn run(&mut self, spaces: &mut Spaces<'_>) {
+        let mut status = match self.decoder.sync_forward() {
+            Ok(status) => status,
+            Err(_) => return,
+        };
+        self.turn(spaces);
+        loop {
+            match self.follow(spaces, status) {
+                Ok(()) => break,
+                Err(error) if error.code() == PtErrorCode::Eos => break,
+                Err(error) => {
+                    self.lost(error);
+                    match self.decoder.sync_forward() {
+                        Ok(next) => status = next,
+                        _ => return,
+                    }
+                }
+            }
+        }
+        let tracing = self.tracing;
+        self.step(Op::End { tracing });
+    }
+
+    /// Follows the control flow to the border or to an error.
+    fn follow(&mut self, spaces: &mut Spaces<'_>, mut status: Status) -> Result<(), PtError> {
+        loop {
+            while status.event_pending() {
+                let (event, next) = self.decoder.event()?;
+                self.now(event.tsc());
+                if let EventType::AsnycDisabled(e) = event.event_type()
+                    && self.decoder.offset().is_ok_and(|at| at > self.limit)
+                {
+                    self.arrive(e.at(), spaces);
+                    return Ok(());
+                }
+                self.event(&event, spaces);
+                status = next;
+            }
+            let (block, next) = self.decoder.decode_next()?;
+            if block.ninsn() > 0 {
+                self.block(&block, spaces);
+            }
+            status = next;
+        }
+    }
+
+    fn now(&mut self, tsc: Option<u64>) {
+        let tsc = tsc.or_else(|| self.time()).unwrap_or(0);
+        // The decoder corrects its guess at some packets: time goes on all the same.
+        self.tsc = self.tsc.max(tsc);
+    }
+
+    /// The decoder's time; `None` before the first TSC packet, which libipt 2.1 says by a counter of all ones.
+    fn time(&mut self) -> Option<u64> {
+        self.decoder.time().ok().map(|(tsc, ..)| tsc).filter(|tsc| *tsc != u64::MAX)
+    }
+
+    fn step(&mut self, op: Op) {
+        self.out.steps.push(Step { tsc: self.tsc, op });
+    }
+
+    fn lost(&mut self, error: PtError) {
+        let gap = if error.code() == PtErrorCode::Nomap { Gap::NoCode } else { Gap::Damaged };
+        *self.out.errors.entry(error.msg()).or_default() += 1;
+        self.now(None);
+        self.step(Op::Gap(gap));
+        (self.last, self.tracing) = (None, false);
+    }
+
+    fn block(&mut self, block: &Block, spaces: &mut Spaces<'_>) {
+        let (ip, end) = (block.ip(), block.end_ip());
+        self.arrive(ip, spaces);
+        if !self.function.contains(&end) {
+            // It jumped on the way.
+            self.function = self.function_at(end);
+            self.step(Op::Jump { to: end });
+        }
+        *self.out.instructions.entry(self.task.1).or_default() += u64::from(block.ninsn());
+        let class = match class_of(block) {
+            Some(class) => class,
+            None => self.indirect(end),
+        };
+        self.last = Some((class, end));
+        self.now(None);
+    }
+
+    /// What an instruction is that libipt only calls indirect: a near jump, or one of those between user space and kernel.
+    fn indirect(&mut self, ip: u64) -> Class {
+        let space = if ip >= KERNEL_HALF { u32::MAX } else { self.task.0 };
+        if let Some(class) = self.classes.get(&(space, ip)) {
+            return *class;
+        }
+        self.function_at(ip);
+        let bytes = self.region.and_then(|region| {
+            let path = self.setting.memory.modules[region.module as usize].path.as_deref()?;
+            let mut bytes = [0; 4];
+            let file = std::fs::File::open(path).ok()?;
+            std::os::unix::fs::FileExt::read_at(&file, &mut bytes, region.at + (ip - region.start)).ok()?;
+            Some(bytes)
+        });
+        let class = match bytes.unwrap_or_default() {
+            [0x0f, 0x05 | 0x34, ..] => Class::FarCall,
+            // SYSRET, SYSEXIT, IRET, and ERETU of FRED.
+            [0x0f, 0x07 | 0x35, ..] | [0x48, 0x0f, 0x07 | 0x35, _] | [0xcf, ..] | [0x48, 0xcf, ..] => Class::FarReturn,
+            [0xf2 | 0xf3, 0x0f, 0x01, 0xca] => Class::FarReturn,
+            [0xcc | 0xcd, ..] => Class::FarCall,
+            _ => Class::Jump,
+        };
+        self.classes.insert((space, ip), class);
+        class
+    }
+
+    /// Control flow goes on at `ip`.
+    fn arrive(&mut self, ip: u64, spaces: &mut Spaces<'_>) {
+        if !self.tracing {
+            self.tracing = true;
+            let op = if self.started { Op::On { ip } } else { Op::Start { ip } };
+            self.started = true;
+            self.function = self.function_at(ip);
+            return self.step(op);
+        }
+        let Some((class, from)) = self.last.take() else {
+            if !self.function.contains(&ip) {
+                self.function = self.function_at(ip);
+                self.step(Op::Jump { to: ip });
+            }
+            return;
+        };
+        let op = match class {
+            Class::Call => Op::Call { from, to: ip },
+            Class::Return => Op::Return { from, to: ip },
+            Class::FarCall => Op::Enter { from, to: ip },
+            Class::FarReturn => Op::Leave { to: ip },
+            _ if self.function.contains(&ip) => return,
+            _ => Op::Jump { to: ip },
+        };
+        if from >= KERNEL_HALF && ip < KERNEL_HALF {
+            self.turn(spaces);
+        }
+        self.function = self.function_at(ip);
+        self.step(op);
+    }
+
+    fn event(&mut self, event: &Event, spaces: &mut Spaces<'_>) {
+        if event.status_update() {
+            // The first thing that has a time behind a synchronisation point.
+            if !self.tracing {
+                self.turn(spaces);
+            }
+            return;
+        }
+        match event.event_type() {
+            EventType::Enabled(e) => {
+                self.turn(spaces);
+                (self.last, self.tracing, self.started) = (None, true, true);
+                self.function = self.function_at(e.ip());
+                self.step(Op::On { ip: e.ip() });
+            }
+            EventType::Disabled(_) => self.off(),
+            EventType::AsnycDisabled(e) => {
+                self.arrive(e.at(), spaces);
+                self.off();
+            }
+            EventType::AsyncBranch(e) => {
+                self.arrive(e.from(), spaces);
+                self.last = None;
+                self.function = self.function_at(e.to());
+                self.step(Op::Interrupt { from: e.from(), to: e.to() });
+            }
+            EventType::Overflow(_) => {
+                self.step(Op::Gap(Gap::Overflow));
+                (self.last, self.tracing, self.started) = (None, false, true);
+            }
+            _ => {}
+        }
+    }
+
+    fn off(&mut self) {
+        let from = self.last.take().map_or(0, |(_, from)| from);
+        self.tracing = false;
+        self.started = true;
+        self.step(Op::Off { from });
+    }
+
+    /// Whoever has the core by now: its memory is looked into.
+    fn turn(&mut self, spaces: &mut Spaces<'_>) {
+        let tsc = self.tsc.max(self.time().unwrap_or(0));
+        let now = self.setting.clock.ns(tsc);
+        let switches = self.setting.switches;
+        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns <= now) {
+            self.next_switch += 1;
+            self.task = (switch.pid, switch.tid);
+        }
+        self.region = None;
+        if let Ok(image) = spaces.of(self.task.0, now) {
+            // SAFETY: the image lives as long as `spaces`, which outlives the decoder; the decoder has no other reference to it
+            // that it uses: the one before is replaced.
+            let _ = self.decoder.set_image(Some(unsafe { &mut *image.as_ptr() }));
+        }
+    }
+
+    /// The function at an address; where no function is known, what lies between two that are.
+    fn function_at(&mut self, ip: u64) -> std::ops::Range<u64> {
+        if !self.region.is_some_and(|r| (r.start..r.end).contains(&ip)) {
+            let now = self.setting.clock.ns(self.tsc);
+            self.region = self.setting.memory.find(self.task.0, ip, now);
+        }
+        let Some(region) = self.region else { return ip & !0xfff..(ip | 0xfff).saturating_add(1) };
+        let symbols = &self.setting.memory.modules[region.module as usize].symbols;
+        let around = symbols.around(region.place(ip));
+        let ip_of = |place: u64| place.wrapping_sub(region.place).wrapping_add(region.start);
+        let from = if around.start < region.place { region.start } else { ip_of(around.start) };
+        let length = region.end - region.start;
+        let to = if around.end > region.place.saturating_add(length) { region.end } else { ip_of(around.end) };
+        from..to
+    }
+}

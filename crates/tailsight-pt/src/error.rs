@@ -1,0 +1,58 @@
+//! Why a recording cannot be decoded.
+
+use std::path::PathBuf;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no perf.data file of a little-endian machine.
+    #[error("{path} is no perf.data file of an x86 machine: {why}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It ends early, or its parts contradict each other.
+    #[error("{path} is damaged at byte {at}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It holds no Intel PT trace.
+    #[error("{path} has no Intel PT trace: {why}; record with `perf record -e intel_pt//`")]
+    NoTrace {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The time-stamp counter cannot be brought to perf's time.
+    #[error(
+        "{path} does not say how its time-stamp counter relates to time (cap_user_time_zero is 0): the recorded machine's clock \
+         source was not the TSC; choose it there (`tsc` in /sys/devices/system/clocksource) and record again"
+    )]
+    NoClock {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The decoder library refused.
+    #[error("the Intel PT decoder cannot be set up: {why}")]
+    Decoder {
+        /// Its words.
+        why: String,
+    },
+}

@@ -1,0 +1,204 @@
+//! Where decoding can begin: the synchronisation points (PSB packets) of a core's trace.
+//!
+//! In: the trace, read once in blocks. Out: [`Psb`]s with the time-stamp counter that stands behind each, and [`Piece`]s: stretches
+//! between two of them, each decoded by itself.
+
+use std::fs::File;
+
+use crate::container::Queue;
+
+/// The packet.
+const PSB: [u8; 16] = [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
+/// Read at once.
+const BLOCK: usize = 4 << 20;
+/// The packets behind a PSB up to its end are shorter than this.
+const HEADER: usize = 256;
+/// What is decoded at once, and how much of the trace is in memory for it.
+pub const PIECE: u64 = 1 << 20;
+
+/// A synchronisation point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Psb {
+    /// Where in the queue's trace, bytes.
+    pub at: u64,
+    /// The time-stamp counter behind it; `None`: there is none.
+    pub tsc: Option<u64>,
+    /// Where control flow was; `None`: tracing was off.
+    pub ip: Option<u64>,
+}
+
+/// A stretch of trace that begins with a PSB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First byte.
+    pub from: u64,
+    /// Behind the last byte: the next piece's PSB.
+    pub to: u64,
+    /// The counter at its beginning, or of the last PSB before that had one.
+    pub tsc: u64,
+    /// Where control flow is at its end; `None`: tracing is off there, or it is the last.
+    pub border: Option<u64>,
+}
+
+/// Finds the synchronisation points of a queue.
+///
+/// # Errors
+/// Those of reading.
+pub fn find(queue: &Queue, file: &File) -> std::io::Result<Vec<Psb>> {
+    let mut out: Vec<Psb> = Vec::new();
+    let mut from = 0;
+    let finder = memchr::memmem::Finder::new(&PSB);
+    while from < queue.len() {
+        let bytes = queue.read(file, from, BLOCK + HEADER)?;
+        let mut at = 0;
+        while let Some(found) = finder.find(&bytes[at..]) {
+            at += found;
+            // What begins behind the block is the next one's.
+            if at >= BLOCK {
+                break;
+            }
+            let (tsc, ip) = behind(&bytes[at + PSB.len()..]);
+            out.push(Psb { at: from + at as u64, tsc, ip });
+            at += PSB.len();
+        }
+        from += BLOCK as u64;
+    }
+    // Longer runs of the pattern than one packet are one place.
+    out.dedup_by(|b, a| b.at < a.at + PSB.len() as u64);
+    Ok(out)
+}
+
+/// Cuts a trace of `len` bytes into pieces of about `size` bytes.
+pub fn pieces(psbs: &[Psb], len: u64, size: u64) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::new();
+    let mut tsc = psbs.iter().find_map(|p| p.tsc).unwrap_or(0);
+    for psb in psbs {
+        tsc = psb.tsc.unwrap_or(tsc);
+        match out.last_mut() {
+            Some(last) if psb.at - last.from < size => {}
+            last => {
+                if let Some(last) = last {
+                    (last.to, last.border) = (psb.at, psb.ip);
+                }
+                out.push(Piece { from: psb.at, to: len, tsc, border: None });
+            }
+        }
+    }
+    out
+}
+
+/// The counter and the address in the packets between a PSB and its end.
+fn behind(bytes: &[u8]) -> (Option<u64>, Option<u64>) {
+    let (mut tsc, mut ip, mut at) = (None, None, 0);
+    while let Some((len, packet)) = bytes.get(at..).and_then(packet) {
+        let payload = bytes.get(at + 1..at + len).unwrap_or_default();
+        let value = payload.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
+        match packet {
+            Header::Tsc => tsc = Some(value),
+            // Six bytes: the sign goes on.
+            Header::Fup(3) => ip = Some((((value << 16).cast_signed()) >> 16).cast_unsigned()),
+            Header::Fup(_) => ip = Some(value),
+            Header::End => break,
+            Header::Other => {}
+        }
+        at += len;
+    }
+    (tsc, ip)
+}
+
+enum Header {
+    Tsc,
+    /// How its address is written.
+    Fup(u8),
+    End,
+    Other,
+}
+
+/// The length and the kind of a packet that may stand between a PSB and its end.
+fn packet(bytes: &[u8]) -> Option<(usize, Header)> {
+    Some(match *bytes.first()? {
+        0x19 => (8, Header::Tsc),
+        0x00 => (1, Header::Other),
+        0x99 | 0x59 => (2, Header::Other),
+        0x02 => match bytes.get(1)? {
+            0x03 => (4, Header::Other),
+            0x43 => (8, Header::Other),
+            0x73 | 0xc8 => (7, Header::Other),
+            0xc3 => (11, Header::Other),
+            0x23 => (2, Header::End),
+            _ => return None,
+        },
+        fup if fup & 0x1f == 0x1d => match fup >> 5 {
+            0 => (1, Header::Other),
+            1 => (3, Header::Fup(1)),
+            2 => (5, Header::Fup(2)),
+            form @ (3 | 4) => (7, Header::Fup(form)),
+            6 => (9, Header::Fup(6)),
+            _ => return None,
+        },
+        // CYC: each byte says whether another follows.
+        cyc if cyc & 3 == 3 => {
+            let mut len = 1;
+            let mut more = cyc & 4 != 0;
+            while more {
+                more = bytes.get(len)? & 1 != 0;
+                len += 1;
+            }
+            (len, Header::Other)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::Chunk;
+
+    fn psb(out: &mut Vec<u8>, tsc: Option<u8>) {
+        out.extend(PSB);
+        // CBR, then TSC, then the end.
+        out.extend([2, 3, 20, 0]);
+        if let Some(tsc) = tsc {
+            // MODE, then FUP with six bytes of an address of the kernel, then TSC.
+            out.extend([0x99, 1, 0x7d, 0, 0, 0, 0x81, 0xff, 0xff]);
+            out.extend([0x19, tsc, 0, 0, 0, 0, 0, 1]);
+        }
+        out.extend([2, 0x23]);
+    }
+
+    #[test]
+    fn points_are_found_also_across_blocks_and_have_their_time() {
+        let mut trace = vec![0u8; 7];
+        psb(&mut trace, Some(9));
+        // The second one lies across the border of two blocks.
+        trace.resize(BLOCK - 5, 0);
+        psb(&mut trace, None);
+        trace.resize(trace.len() + 100, 0);
+        psb(&mut trace, Some(11));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &trace).unwrap();
+        let len = trace.len() as u64;
+        let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, at: 0, len }] };
+        let found = find(&queue, file.as_file()).unwrap();
+        let third = len - 39;
+        let (base, ip) = (1u64 << 48, Some(0xffff_ffff_8100_0000));
+        assert_eq!(
+            found,
+            [
+                Psb { at: 7, tsc: Some(base + 9), ip },
+                Psb { at: BLOCK as u64 - 5, tsc: None, ip: None },
+                Psb { at: third, tsc: Some(base + 11), ip },
+            ]
+        );
+        let cut = pieces(&found, len, 1000);
+        assert_eq!(
+            cut,
+            [
+                Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9, border: None },
+                Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9, border: None },
+            ]
+        );
+        assert_eq!(pieces(&found, len, 1)[1].border, ip);
+    }
+}

@@ -1,0 +1,29 @@
+//! From an Intel PT recording of perf to function calls and returns with nanoseconds.
+//!
+//! In: a perf.data file (or the directory of `perf record --kcore`), and the programs that ran. Out: [`stacks::Event`]s: on each core,
+//! which function was entered and left when, by which thread, and where nothing is known. The modules are the way that the trace
+//! goes: [`container`] takes the file apart, [`sideband`] says who ran and what was mapped, [`memory`] and [`symbols`] what code that
+//! was, [`index`] where decoding can begin, [`decode`] gives the control flow of a piece of trace, [`stacks`] the nested spans, and
+//! [`recording`] brings them together: all cores at once, in order of time, a bounded part of the trace in memory.
+//!
+//! Packets and instructions are decoded by libipt, Intel's own decoder; the container's records are parsed by `linux-perf-data`. Times
+//! are perf's, ns, as the recorded kernel relates them to the time-stamp counter.
+//!
+//! NSight (NSDI'22) §4.1 and §5.1 is what this is for. No machine with Intel PT has run this yet: it is proved on recordings made
+//! elsewhere, and on encoded executions whose time is assigned and not measured (docs/intel-pt.md).
+
+pub mod container;
+pub mod decode;
+pub mod error;
+pub mod index;
+pub mod memory;
+pub mod recording;
+pub mod sideband;
+pub mod stacks;
+pub mod symbols;
+
+pub use decode::Gap;
+pub use error::Error;
+pub use memory::Places;
+pub use recording::{Recording, Summary, Window};
+pub use stacks::{Entry, Event, What};

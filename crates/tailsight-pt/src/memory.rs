@@ -1,0 +1,274 @@
+//! What was in memory: which file's code lay at an address of a process, and when.
+//!
+//! In: the changes of address spaces from the [`Sideband`], and the files they name. Out: [`Memory`]. A file that is missing, or
+//! that is another one by its build id, has no code here: what ran in it cannot be decoded, and is counted.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::sideband::{Change, Mapping, Sideband};
+use crate::symbols::{Image, Symbols};
+
+/// The first address of the kernel's half.
+pub const KERNEL_HALF: u64 = 1 << 63;
+
+/// A file with code.
+#[derive(Debug, Default)]
+pub struct Module {
+    /// As it was mapped.
+    pub name: String,
+    /// Where it was found; `None`: it was not.
+    pub path: Option<PathBuf>,
+    /// Why it was not found.
+    pub missing: Option<String>,
+    /// Its build id as recorded, else as found.
+    pub build_id: String,
+    /// Its functions, by offset in the file; of the kernel by address.
+    pub symbols: Symbols,
+    /// It is the kernel or a part of it.
+    pub kernel: bool,
+}
+
+/// A mapped stretch of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Which of [`Memory::modules`].
+    pub module: u32,
+    /// Where in the file it begins.
+    pub at: u64,
+    /// What its first address is in the module's symbols.
+    pub place: u64,
+}
+
+impl Region {
+    /// Where in the module's symbols an address is.
+    pub fn place(&self, ip: u64) -> u64 {
+        self.place.wrapping_add(ip - self.start)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Region(Region),
+    /// Nothing of before.
+    Clear,
+}
+
+/// The memory of everything that was traced.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Files with code.
+    pub modules: Vec<Module>,
+    kernel: Vec<Region>,
+    spaces: BTreeMap<u32, Vec<(u64, Entry)>>,
+}
+
+/// Where files may be.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Folders that hold files of the recorded machine under their own paths; looked into before this machine's.
+    pub roots: Vec<PathBuf>,
+    /// The kernel's code: a vmlinux, or a copy of kcore.
+    pub kernel: Option<PathBuf>,
+    /// The kernel's list of symbols.
+    pub kallsyms: Option<PathBuf>,
+    /// perf's cache of files by build id (`~/.debug`).
+    pub cache: Option<PathBuf>,
+}
+
+impl Memory {
+    /// Finds and opens the files that were mapped.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when a file that the caller named cannot be read. A file that only the recording names may be missing.
+    pub fn of(sideband: &Sideband, places: &Places) -> Result<Memory, Error> {
+        let mut memory = Memory::default();
+        let mut known: FxHashMap<(String, String), u32> = FxHashMap::default();
+        let text = sideband.changes.iter().find_map(|(_, change)| match change {
+            Change::Map(m) if m.pid.is_none() && m.path.starts_with("[kernel.kallsyms]") => Some(m),
+            _ => None,
+        });
+        memory.add_kernel(text, places)?;
+        for (time, change) in &sideband.changes {
+            match change {
+                Change::Map(mapping) if mapping.pid.is_some() => {
+                    let key = (mapping.path.clone(), mapping.build_id.clone());
+                    let module = *known.entry(key).or_insert_with(|| {
+                        memory.modules.push(found(mapping, places));
+                        memory.modules.len() as u32 - 1
+                    });
+                    let (start, at) = (mapping.start, mapping.offset);
+                    let region = Region { start, end: start.saturating_add(mapping.len), module, at, place: at };
+                    let pid = mapping.pid.unwrap_or(0);
+                    memory.spaces.entry(pid).or_default().push((*time, Entry::Region(region)));
+                }
+                Change::Map(_) => {}
+                Change::Fork { pid, parent } => {
+                    let copied = memory.spaces.get(parent).cloned().unwrap_or_default();
+                    let space = memory.spaces.entry(*pid).or_default();
+                    space.extend(copied.into_iter().map(|(_, entry)| (*time, entry)));
+                }
+                Change::Exec { pid } => memory.spaces.entry(*pid).or_default().push((*time, Entry::Clear)),
+            }
+        }
+        Ok(memory)
+    }
+
+    fn add_kernel(&mut self, text: Option<&Mapping>, places: &Places) -> Result<(), Error> {
+        let Some(path) = &places.kernel else {
+            if text.is_some() {
+                let missing = Some("no copy of the kernel's code was given".to_owned());
+                self.modules.push(Module { name: "[kernel]".into(), missing, kernel: true, ..Module::default() });
+            }
+            return Ok(());
+        };
+        let read = |source| Error::Read { path: path.clone(), source };
+        let file = File::open(path).map_err(read)?;
+        let image = Image::read(file).map_err(|why| read(std::io::Error::other(why)))?;
+        let symbol = text.and_then(|m| m.path.strip_prefix("[kernel.kallsyms]"));
+        // Where the kernel was put at boot, against where its file says (KASLR).
+        let own = symbol.and_then(|name| image.symbols.named(name)).and_then(|place| image.address_of(place));
+        let moved = match (text, own) {
+            (Some(mapping), Some(own)) if !image.is_core => mapping.start.wrapping_sub(own),
+            _ => 0,
+        };
+        let symbols = match &places.kallsyms {
+            Some(list) => {
+                let text =
+                    std::fs::read_to_string(list).map_err(|source| Error::Read { path: list.clone(), source })?;
+                Symbols::of_kallsyms(&text)
+            }
+            None => image.symbols.moved(|place| image.address_of(place).map(|a| a.wrapping_add(moved))),
+        };
+        let (module, name, build_id) = (self.modules.len() as u32, "[kernel]".into(), image.build_id.clone());
+        let (path, kernel) = (Some(path.clone()), true);
+        self.modules.push(Module { name, path, missing: None, build_id, symbols, kernel });
+        for (range, at) in &image.segments {
+            let (start, end) = (range.start.wrapping_add(moved), range.end.wrapping_add(moved));
+            if start >= KERNEL_HALF && end > start {
+                self.kernel.push(Region { start, end, module, at: *at, place: start });
+            }
+        }
+        Ok(())
+    }
+
+    /// How often an address space changed until a time: two equal numbers are the same space.
+    pub fn version(&self, pid: u32, time_ns: u64) -> usize {
+        self.spaces.get(&pid).map_or(0, |space| space.partition_point(|(at, _)| *at <= time_ns))
+    }
+
+    /// What was mapped in a process at a time, in the order it was mapped, with the kernel.
+    pub fn regions(&self, pid: u32, time_ns: u64) -> impl Iterator<Item = &Region> {
+        let space = self.spaces.get(&pid).map_or(&[][..], |space| &space[..self.version(pid, time_ns)]);
+        let from = space.iter().rposition(|(_, entry)| matches!(entry, Entry::Clear)).map_or(0, |i| i + 1);
+        let own = space[from..].iter().filter_map(|(_, entry)| match entry {
+            Entry::Region(region) => Some(region),
+            Entry::Clear => None,
+        });
+        self.kernel.iter().chain(own)
+    }
+
+    /// What an address of a process was at a time.
+    pub fn find(&self, pid: u32, ip: u64, time_ns: u64) -> Option<Region> {
+        // The last mapping counts.
+        self.regions(pid, time_ns).filter(|r| (r.start..r.end).contains(&ip)).last().copied()
+    }
+
+    /// Files that were mapped and not found: name and why.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.modules.iter().filter_map(|m| Some((m.name.as_str(), m.missing.as_deref()?)))
+    }
+}
+
+fn found(mapping: &Mapping, places: &Places) -> Module {
+    let mut module =
+        Module { name: mapping.path.clone(), build_id: mapping.build_id.clone(), kernel: false, ..Module::default() };
+    let relative = mapping.path.trim_start_matches('/');
+    let mut candidates: Vec<PathBuf> = Vec::new();
+    let is_file = mapping.path.starts_with('/') && !mapping.path.starts_with("//");
+    if is_file {
+        candidates.extend(places.roots.iter().map(|root| root.join(relative)));
+        candidates.extend(places.roots.iter().filter_map(|root| Some(root.join(Path::new(relative).file_name()?))));
+        candidates.push(PathBuf::from(&mapping.path));
+    }
+    if let (Some(cache), Some((first, rest))) = (&places.cache, mapping.build_id.split_at_checked(2)) {
+        let folder = cache.join(".build-id").join(first).join(rest);
+        candidates.extend(["elf", "vdso"].map(|name| folder.join(name)));
+    }
+    let mut why = if is_file || !candidates.is_empty() { "not found" } else { "no file: generated code" }.to_owned();
+    for path in candidates {
+        let Ok(file) = File::open(&path) else { continue };
+        // A pipe or a device that the recording names is not waited for.
+        if !file.metadata().is_ok_and(|about| about.is_file()) {
+            continue;
+        }
+        match Image::read(file) {
+            Ok(image) if !mapping.build_id.is_empty() && image.build_id != mapping.build_id => {
+                why = format!("{} is another one: its build id is {}", path.display(), image.build_id);
+            }
+            Ok(image) => {
+                (module.path, module.build_id, module.symbols) = (Some(path), image.build_id, image.symbols);
+                return module;
+            }
+            Err(wrong) => why = format!("{} cannot be understood: {wrong}", path.display()),
+        }
+    }
+    module.missing = Some(why);
+    module
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pid: u32, start: u64, path: &str) -> Change {
+        let (path, build_id) = (path.to_owned(), String::new());
+        Change::Map(Mapping { pid: Some(pid), start, len: 0x1000, offset: 0x2000, path, build_id })
+    }
+
+    #[test]
+    fn an_address_is_what_was_mapped_there_last_in_that_process_by_then() {
+        let changes = vec![
+            (0, map(1, 0x1000, "/nowhere/a")),
+            (5, map(1, 0x1800, "/nowhere/b")),
+            (7, Change::Fork { pid: 2, parent: 1 }),
+            (9, Change::Exec { pid: 1 }),
+            (9, map(1, 0x1000, "/nowhere/c")),
+        ];
+        let memory = Memory::of(&Sideband { changes, ..Sideband::default() }, &Places::default()).unwrap();
+        let name = |pid, ip, time| {
+            memory.find(pid, ip, time).map(|r| memory.modules[r.module as usize].name.trim_start_matches("/nowhere/"))
+        };
+        assert_eq!([name(1, 0x1900, 4), name(1, 0x1900, 5), name(1, 0x2500, 5)], [Some("a"), Some("b"), Some("b")]);
+        assert_eq!([name(1, 0x1900, 9), name(1, 0x2500, 9)], [Some("c"), None]);
+        assert_eq!([name(2, 0x1900, 6), name(2, 0x1900, 20), name(3, 0x1900, 20)], [None, Some("b"), None]);
+        assert_eq!(memory.find(1, 0x1010, 4).unwrap().place(0x1010), 0x2010);
+        assert_eq!(memory.missing().count(), 3);
+    }
+
+    #[test]
+    fn a_file_of_another_build_id_is_not_taken() {
+        let own = std::env::current_exe().unwrap();
+        let mapping = Mapping {
+            pid: Some(1),
+            start: 0x1000,
+            len: 0x1000,
+            offset: 0,
+            path: own.display().to_string(),
+            build_id: "00ff".into(),
+        };
+        let module = found(&mapping, &Places::default());
+        assert!(module.path.is_none());
+        assert!(module.missing.unwrap().contains("another one"));
+        let module = found(&Mapping { build_id: String::new(), ..mapping }, &Places::default());
+        assert!(module.missing.is_none() && !module.symbols.is_empty());
+    }
+}

@@ -1,0 +1,472 @@
+//! The sideband: what perf recorded beside the trace, which says whose instructions they are and when they ran.
+//!
+//! In: the records of a [`Container`]. Out: [`Sideband`]: how the trace was made, the clock, names of tasks, context switches by
+//! core, and what was mapped where and when. Times are perf's, ns; 0 is "before the recording".
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use linux_perf_data::linux_perf_event_reader::{
+    CommonData, ContextSwitchRecord, CpuMode, EventRecord, PerfEventType, RawEventRecord, RecordType,
+};
+use linux_perf_data::{PerfFile, PerfFileRecord, UserRecordType};
+
+use crate::Error;
+use crate::container::Container;
+
+/// What `AUXTRACE_INFO` calls Intel PT.
+const INTEL_PT: u32 = 1;
+
+/// How the trace was made (`AUXTRACE_INFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceInfo {
+    /// perf's number for `intel_pt`.
+    pub pmu: u32,
+    /// How the counter relates to perf's time; `None`: perf did not know.
+    pub clock: Option<TscClock>,
+    /// Whether the trace was kept only when somebody asked for it.
+    pub snapshot: bool,
+    /// The bits of the event's `config` that hold the MTC period.
+    pub mtc_bits: u64,
+    /// Where those begin.
+    pub mtc_bit: u64,
+    /// Time-stamp counter against the core crystal clock: CPUID 15h, EBX and EAX.
+    pub tsc_ctc: (u32, u32),
+    /// The bit of `config` that asks for cycle counts.
+    pub cyc_bit: u64,
+    /// The bit of `config` that switches return compression off.
+    pub noretcomp_bit: u64,
+    /// The processor's base frequency, in units of its bus clock.
+    pub nominal_ratio: u8,
+    /// The event's `config`.
+    pub config: u64,
+    /// Whether the kernel was traced.
+    pub kernel: bool,
+    /// The processor: family, model, stepping; zeros when it is not known.
+    pub cpu: (u16, u8, u8),
+}
+
+impl TraceInfo {
+    /// The MTC period's exponent; 0 without MTC.
+    pub fn mtc_period(&self) -> u8 {
+        let shift = self.mtc_bits.trailing_zeros();
+        if self.mtc_bits == 0 { 0 } else { ((self.config & self.mtc_bits) >> shift) as u8 }
+    }
+
+    /// Whether cycles were counted.
+    pub fn cycle_accurate(&self) -> bool {
+        self.cyc_bit != 0 && self.config & self.cyc_bit != 0
+    }
+
+    /// Whether returns may be compressed to one bit.
+    pub fn return_compression(&self) -> bool {
+        self.noretcomp_bit == 0 || self.config & self.noretcomp_bit == 0
+    }
+}
+
+/// The kernel's conversion of the time-stamp counter to perf's time: `zero + (tsc * mult >> shift)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscClock {
+    /// Bits.
+    pub shift: u16,
+    /// ns of a tick, times `2^shift`.
+    pub mult: u32,
+    /// perf's time, ns, at counter 0; wraps.
+    pub zero: u64,
+}
+
+impl TscClock {
+    /// perf's time, ns.
+    pub fn ns(&self, tsc: u64) -> u64 {
+        let scaled = (u128::from(tsc) * u128::from(self.mult)) >> self.shift;
+        self.zero.wrapping_add(scaled as u64)
+    }
+
+    /// The counter at a time: the first tick that is not before it.
+    pub fn tsc(&self, ns: u64) -> u64 {
+        let since = u128::from(ns.wrapping_sub(self.zero)) << self.shift;
+        u64::try_from(since.div_ceil(u128::from(self.mult.max(1)))).unwrap_or(u64::MAX)
+    }
+}
+
+/// A task's name from some time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// From when.
+    pub time_ns: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Command name.
+    pub comm: String,
+}
+
+/// Another task runs on a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// When.
+    pub time_ns: u64,
+    /// Process, 0 when idle.
+    pub pid: u32,
+    /// Thread, 0 when idle.
+    pub tid: u32,
+    /// The task before it was preempted: it would rather have run on.
+    pub preempted: bool,
+}
+
+/// Something that happened to an address space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A file's code was mapped.
+    Map(Mapping),
+    /// A process was copied from another.
+    Fork {
+        /// The new one.
+        pid: u32,
+        /// The other.
+        parent: u32,
+    },
+    /// A process began another program: nothing of before is mapped.
+    Exec {
+        /// Process.
+        pid: u32,
+    },
+}
+
+/// A mapping with code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Process; `None`: the kernel, which is in every address space.
+    pub pid: Option<u32>,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// The file.
+    pub path: String,
+    /// The file's build id in hexadecimal; empty when not known.
+    pub build_id: String,
+}
+
+/// A stretch of trace that the kernel gave out (`PERF_RECORD_AUX`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxStretch {
+    /// When.
+    pub time_ns: u64,
+    /// The core, when it is known.
+    pub cpu: Option<u32>,
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// `PERF_AUX_FLAG_*`: 1 truncated (trace was lost behind it), 2 overwritten, 4 partial.
+    pub flags: u64,
+}
+
+/// Everything beside the trace.
+#[derive(Clone, Debug, Default)]
+pub struct Sideband {
+    /// How the trace was made.
+    pub info: TraceInfo,
+    /// Names, in order of time.
+    pub names: Vec<Name>,
+    /// Context switches by core, in order of time.
+    pub switches: BTreeMap<u32, Vec<Switch>>,
+    /// Changes of address spaces, in order of time.
+    pub changes: Vec<(u64, Change)>,
+    /// Stretches of trace.
+    pub aux: Vec<AuxStretch>,
+    /// Records that perf lost.
+    pub lost: u64,
+    /// Records of each type, by perf's number of the type.
+    pub records: BTreeMap<u32, u64>,
+    /// The recorded kernel's release; empty when not known.
+    pub kernel_release: String,
+    /// The processor's name; empty when not known.
+    pub cpu_model: String,
+}
+
+impl Sideband {
+    /// Reads the records of a container.
+    ///
+    /// # Errors
+    /// [`Error::NoTrace`] without `AUXTRACE_INFO` of Intel PT, [`Error::Damaged`].
+    pub fn of(container: &Container) -> Result<Sideband, Error> {
+        let damaged =
+            || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
+        // The parser's own checks of what it is given are assertions in places.
+        let read = || read(container);
+        catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
+    }
+
+    /// perf's clock.
+    ///
+    /// # Errors
+    /// [`Error::NoClock`] when perf did not know it.
+    pub fn clock(&self, container: &Container) -> Result<TscClock, Error> {
+        self.info.clock.ok_or_else(|| Error::NoClock { path: container.path.clone() })
+    }
+}
+
+/// Collects records.
+#[derive(Default)]
+struct Reader {
+    out: Sideband,
+    info: Option<Vec<u64>>,
+    /// Switches as they come: time, whether a task came (else it left), process and thread that has the core from then on.
+    moves: BTreeMap<u32, Vec<(bool, Switch)>>,
+    time_conv: Option<TscClock>,
+}
+
+fn read(container: &Container) -> Result<Sideband, Error> {
+    let mut reader = Reader::default();
+    let file = container.records(|record| reader.take(record))?;
+    let no = |why| Error::NoTrace { path: container.path.clone(), why };
+    let words = reader.info.take().ok_or_else(|| no("it has no AUXTRACE_INFO of Intel PT"))?;
+    let mut out = reader.out;
+    out.info = trace_info(&words);
+    out.info.clock = out.info.clock.or(reader.time_conv);
+    of_header(&mut out, &file);
+    for (cpu, moves) in reader.moves {
+        out.switches.insert(cpu, switches(&moves));
+    }
+    if container.queues.iter().all(crate::container::Queue::is_empty) {
+        return Err(no("it has AUXTRACE_INFO, but no AUXTRACE with trace behind it"));
+    }
+    Ok(out)
+}
+
+fn trace_info(words: &[u64]) -> TraceInfo {
+    let word = |i: usize| words.get(i).copied().unwrap_or(0);
+    let clock = TscClock { shift: word(1).min(63) as u16, mult: word(2) as u32, zero: word(3) };
+    TraceInfo {
+        pmu: word(0) as u32,
+        clock: (word(4) != 0 && clock.mult != 0).then_some(clock),
+        noretcomp_bit: word(6),
+        snapshot: word(8) != 0,
+        mtc_bit: word(10),
+        mtc_bits: word(11),
+        tsc_ctc: (word(12) as u32, word(13) as u32),
+        cyc_bit: word(14),
+        nominal_ratio: word(15) as u8,
+        ..TraceInfo::default()
+    }
+}
+
+/// What the file's header says.
+fn of_header(out: &mut Sideband, file: &PerfFile) {
+    let attributes = file.event_attributes();
+    let traced = |t: &PerfEventType| matches!(t, PerfEventType::DynamicPmu(pmu, ..) if *pmu == out.info.pmu);
+    if let Some(of) = attributes.iter().find(|a| traced(&a.attr.type_)) {
+        if let PerfEventType::DynamicPmu(_, config, ..) = of.attr.type_ {
+            out.info.config = config;
+        }
+        out.info.kernel = !of.attr.flags.contains(linux_perf_data::linux_perf_event_reader::AttrFlags::EXCLUDE_KERNEL);
+    }
+    let text = |found: Result<Option<&str>, _>| found.ok().flatten().unwrap_or_default().to_owned();
+    out.kernel_release = text(file.os_release());
+    out.cpu_model = text(file.cpu_desc());
+    let id = text(file.cpu_id());
+    let mut words = id.split(',').skip(1).map(|n| n.trim().parse::<u16>().unwrap_or(0));
+    let mut next = || words.next().unwrap_or(0);
+    out.info.cpu = if id.starts_with("GenuineIntel") { (next(), next() as u8, next() as u8) } else { (0, 0, 0) };
+    // Where the records of mappings do not have them.
+    let ids = file.build_ids().unwrap_or_default();
+    for (_, change) in &mut out.changes {
+        if let Change::Map(mapping) = change
+            && mapping.build_id.is_empty()
+            && let Some(known) = ids.values().find(|dso| dso.path == mapping.path.as_bytes())
+        {
+            mapping.build_id = hex(&known.build_id);
+        }
+    }
+}
+
+impl Reader {
+    fn take(&mut self, record: &PerfFileRecord<'_>) {
+        match record {
+            PerfFileRecord::EventRecord { record, .. } => {
+                *self.out.records.entry(record.record_type.0).or_default() += 1;
+                self.event(record);
+            }
+            PerfFileRecord::UserRecord(record) => {
+                *self.out.records.entry(record.record_type.record_type().0).or_default() += 1;
+                let data = record.data.as_slice();
+                let words: Vec<u64> = data.chunks_exact(8).map(word).collect();
+                match record.record_type {
+                    UserRecordType::PERF_AUXTRACE_INFO if words.first().is_some_and(|w| *w as u32 == INTEL_PT) => {
+                        self.info = Some(words[1..].to_vec());
+                    }
+                    UserRecordType::PERF_TIME_CONV => {
+                        if let [shift, mult, zero, ..] = words[..]
+                            && mult != 0
+                        {
+                            self.time_conv = Some(TscClock { shift: shift.min(63) as u16, mult: mult as u32, zero });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, record: &RawEventRecord<'_>) {
+        let common = record.common_data().unwrap_or_default();
+        let time_ns = common.timestamp.unwrap_or(0);
+        match record.record_type {
+            RecordType::MMAP2 => self.out.changes.extend(mmap2(record).map(|m| (time_ns, Change::Map(m)))),
+            RecordType::AUX => {
+                let data = record.data.as_slice();
+                let mut words = data.chunks_exact(8).map(word);
+                if let (Some(offset), Some(len), Some(flags)) = (words.next(), words.next(), words.next()) {
+                    self.out.aux.push(AuxStretch { time_ns, cpu: common.cpu, offset, len, flags });
+                }
+            }
+            RecordType::ITRACE_START => {
+                let data = record.data.as_slice();
+                if let (Some(cpu), Some(w)) = (common.cpu, data.first_chunk::<8>()) {
+                    let both = u64::from_le_bytes(*w);
+                    let (pid, tid) = (both as u32, (both >> 32) as u32);
+                    let known = self.moves.entry(cpu).or_default();
+                    // It says who runs as the trace begins, when it says so at all.
+                    if tid != u32::MAX && known.is_empty() {
+                        known.push((true, Switch { time_ns, pid, tid, preempted: false }));
+                    }
+                }
+            }
+            _ => self.parsed(record, &common, time_ns),
+        }
+    }
+
+    fn parsed(&mut self, record: &RawEventRecord<'_>, common: &CommonData, time_ns: u64) {
+        let number = |n: i32| u32::try_from(n).unwrap_or(0);
+        match record.parse() {
+            Ok(EventRecord::Comm(comm)) => {
+                let (pid, tid) = (number(comm.pid), number(comm.tid));
+                if comm.is_execve {
+                    self.out.changes.push((time_ns, Change::Exec { pid }));
+                }
+                let comm = tailsight_units::name::from_bytes(&comm.name.as_slice());
+                self.out.names.push(Name { time_ns, pid, tid, comm });
+            }
+            Ok(EventRecord::Fork(fork)) if fork.pid != fork.ppid => {
+                self.out.changes.push((time_ns, Change::Fork { pid: number(fork.pid), parent: number(fork.ppid) }));
+            }
+            Ok(EventRecord::Mmap(m)) if m.is_executable => {
+                let mapping = Mapping {
+                    pid: (m.pid >= 0 && m.cpu_mode != CpuMode::Kernel).then_some(number(m.pid)),
+                    start: m.address,
+                    len: m.length,
+                    offset: m.page_offset,
+                    path: String::from_utf8_lossy(&m.path.as_slice()).into_owned(),
+                    build_id: String::new(),
+                };
+                self.out.changes.push((time_ns, Change::Map(mapping)));
+            }
+            Ok(EventRecord::Lost(lost)) => self.out.lost += lost.count,
+            Ok(EventRecord::ContextSwitch(switch)) => self.switch(switch, common, time_ns),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, switch: ContextSwitchRecord, common: &CommonData, time_ns: u64) {
+        let Some(cpu) = common.cpu else { return };
+        let number = |n: Option<i32>| u32::try_from(n.unwrap_or(0)).unwrap_or(0);
+        let moves = self.moves.entry(cpu).or_default();
+        let came = matches!(switch, ContextSwitchRecord::In { .. });
+        let (pid, tid, preempted) = match switch {
+            ContextSwitchRecord::In { .. } => (common.pid, common.tid, false),
+            ContextSwitchRecord::Out { next_pid, next_tid, preempted } => {
+                let own = Switch { time_ns: 0, pid: number(common.pid), tid: number(common.tid), preempted: false };
+                if moves.is_empty() {
+                    moves.push((true, own));
+                }
+                (next_pid, next_tid, format!("{preempted:?}") == "Yes")
+            }
+        };
+        moves.push((came, Switch { time_ns, pid: number(pid), tid: number(tid), preempted }));
+    }
+}
+
+/// A switch is told twice: the task leaves, the next one comes. The coming counts; where it was lost, the leaving.
+fn switches(moves: &[(bool, Switch)]) -> Vec<Switch> {
+    let mut out: Vec<Switch> = Vec::new();
+    for (i, (came, switch)) in moves.iter().enumerate() {
+        let next = moves.get(i + 1);
+        let told_again = !came && next.is_some_and(|(came, next)| *came && next.tid == switch.tid);
+        if told_again || out.last().is_some_and(|last| last.tid == switch.tid) {
+            continue;
+        }
+        let before = i.checked_sub(1).map(|i| moves[i]);
+        let preempted = switch.preempted || *came && before.is_some_and(|(came, b)| !came && b.preempted);
+        out.push(Switch { preempted, ..*switch });
+    }
+    out
+}
+
+/// `PERF_RECORD_MMAP2` of code.
+fn mmap2(record: &RawEventRecord<'_>) -> Option<Mapping> {
+    const BUILD_ID: u16 = 1 << 14;
+    const EXECUTABLE: u32 = 4;
+    let data = record.data.as_slice();
+    let half = |at: usize| Some(u32::from_le_bytes(*data.get(at..)?.first_chunk::<4>()?));
+    let long = |at: usize| Some(word(data.get(at..at + 8)?));
+    let (pid, start, len, offset) = (half(0)?, long(8)?, long(16)?, long(24)?);
+    let (protection, name) = (half(56)?, data.get(64..)?);
+    let path = &name[..name.iter().position(|&b| b == 0)?];
+    let build_id = match record.misc & BUILD_ID {
+        0 => String::new(),
+        _ => hex(data.get(36..36 + usize::from(data[32]).min(20))?),
+    };
+    let kernel = CpuMode::from_misc(record.misc) == CpuMode::Kernel || pid == u32::MAX;
+    (protection & EXECUTABLE != 0 || kernel).then(|| Mapping {
+        pid: (!kernel).then_some(pid),
+        start,
+        len,
+        offset,
+        path: String::from_utf8_lossy(path).into_owned(),
+        build_id,
+    })
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_goes_there_and_back() {
+        // Of a Core m7-6Y75.
+        let clock = TscClock { shift: 31, mult: 1_430_224_409, zero: 0u64.wrapping_sub(77_000_000_000) };
+        for tsc in [0, 1, 1_000_003, 3_000_000_000_000, 1 << 50] {
+            let ns = clock.ns(tsc);
+            assert!(clock.tsc(ns) <= tsc && tsc - clock.tsc(ns) <= 2, "{tsc}");
+            assert_eq!(clock.ns(clock.tsc(ns)), ns);
+        }
+    }
+
+    #[test]
+    fn a_switch_that_is_told_twice_counts_once_and_a_lost_half_does_not_lose_it() {
+        let at = |time_ns, tid, preempted| Switch { time_ns, pid: tid, tid, preempted };
+        let moves = [
+            (true, at(0, 1, false)),
+            (false, at(10, 2, true)),
+            (true, at(12, 2, false)),
+            (false, at(20, 3, false)),
+            // The coming of 3 was lost, and the leaving of it.
+            (true, at(31, 1, false)),
+        ];
+        let out = switches(&moves);
+        assert_eq!(out, [at(0, 1, false), at(12, 2, true), at(20, 3, false), at(31, 1, false)]);
+    }
+}

@@ -1,0 +1,4 @@
+//! What was decoded against what ran, and against what others say of the same file.
+
+mod gate;
+mod real;

@@ -1,0 +1,221 @@
+//! Functions that the user names, from begin to end. The C is beside this file, in `functions.bpf.c`.
+//!
+//! In: the loaded probes and [`Place`]s: where in which file a breakpoint tells the begin or an end of which function. Out: [`Tracer`],
+//! which has them set until it is dropped and takes those of a function away that turned itself off. Without any nothing of this is
+//! loaded.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, UprobeOpts};
+use tailsight_symbolise::maps::Maps;
+
+use super::Probe;
+use crate::loader::Loaded;
+
+/// Breakpoints and programs of functions. No hooks: they are where the user says.
+pub const PROBE: Probe = Probe { name: "functions", hooks: &[] };
+
+/// The program at places of the target's files.
+pub const PROGRAM: &str = "traced_function";
+
+/// Functions of a recording at most. As in the C, less the number that stands for none.
+pub const MOST_FUNCTIONS: usize = 255;
+/// Functions of the kernel among them: a pair of programs each.
+pub const MOST_OF_KERNEL: usize = 8;
+/// Breakpoints at most.
+pub const MOST_PLACES: usize = 1024;
+
+/// As in the C: what a cookie says besides the function's number.
+pub mod cookie {
+    /// An end, else a begin.
+    pub const END: u64 = 1 << 8;
+    /// The return address is off the stack already.
+    pub const RETURNED: u64 = 1 << 9;
+    /// Of a Go program.
+    pub const GO: u64 = 1 << 10;
+    /// The thread turns to another goroutine.
+    pub const SWITCH: u64 = 1 << 11;
+    /// And to none.
+    pub const NONE: u64 = 1 << 12;
+    /// Where the condition of a jump stands, plus 1.
+    pub const CONDITION_SHIFT: u32 = 16;
+}
+
+/// A place of a file at which a breakpoint is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The function by number; `None`: of the whole program.
+    pub function: Option<usize>,
+    /// The file as the recorder opens it.
+    pub file: PathBuf,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Where the probe's semaphore is in the file; 0: none.
+    pub semaphore: u64,
+    /// Whether it is set where the function returns to.
+    pub at_return: bool,
+    /// What the program is told, but for the function's number.
+    pub cookie: u64,
+    /// Whether a hit takes one trap, as [`is_emulated`] says.
+    pub emulated: bool,
+}
+
+/// Breakpoints that are set.
+#[derive(Default)]
+pub struct Tracer {
+    links: Vec<(Option<usize>, Link)>,
+}
+
+impl Tracer {
+    /// Sets them all.
+    ///
+    /// # Errors
+    /// What the kernel refused first: a span without its end would be wrong.
+    pub fn set(&mut self, loaded: &Loaded<'_>, places: &[Place]) -> Result<(), (Option<usize>, String)> {
+        let Some(program) = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAM) else {
+            return Err((None, "the program is not loaded".into()));
+        };
+        for place in places {
+            let options = UprobeOpts {
+                ref_ctr_offset: place.semaphore as usize,
+                cookie: place.cookie | place.function.unwrap_or(0) as u64,
+                retprobe: place.at_return,
+                ..UprobeOpts::default()
+            };
+            // Of every process that runs the file: children of the target come and go. The program turns others away.
+            let link = program.attach_uprobe_with_opts(-1, &place.file, place.offset as usize, options);
+            let link = link.map_err(|e| (place.function, format!("setting a breakpoint failed: {e:#}")))?;
+            self.links.push((place.function, link));
+        }
+        Ok(())
+    }
+
+    /// Attaches the pair of programs of a function of the kernel.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_kernel(&mut self, loaded: &Loaded<'_>, function: usize, pair: usize) -> Result<(), String> {
+        // The end first: a begin without an end would stay open.
+        for name in [format!("kernel_end_{pair}"), format!("kernel_begin_{pair}")] {
+            let program = loaded.skel.object().progs_mut().find(|p| p.name() == name.as_str());
+            let program = program.ok_or("the program is not loaded")?;
+            let link = program.attach().map_err(|e| format!("the kernel refused a program at it: {e:#}"))?;
+            self.links.push((Some(function), link));
+        }
+        Ok(())
+    }
+
+    /// Takes those of a function away.
+    pub fn remove(&mut self, function: usize) {
+        self.links.retain(|(of, _)| *of != Some(function));
+    }
+
+    /// Whether there are any of a function.
+    pub fn has(&self, function: usize) -> bool {
+        self.links.iter().any(|(of, _)| *of == Some(function))
+    }
+
+    /// Takes all away.
+    pub fn clear(&mut self) {
+        self.links.clear();
+    }
+}
+
+core::arch::global_asm!(
+    ".globl tailsight_calibration",
+    ".type tailsight_calibration, @function",
+    "tailsight_calibration:",
+    "nop",
+    "ret",
+    ".size tailsight_calibration, . - tailsight_calibration"
+);
+unsafe extern "C" {
+    /// A function of two instructions, which is run and hit.
+    fn tailsight_calibration();
+}
+
+/// What the trap of one hit takes without the program, ns, measured on a function of our own with a breakpoint and without.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrapNs {
+    /// At an instruction that the kernel does in the thread's place: one trap.
+    pub emulated: f64,
+    /// At one that it has the thread do elsewhere and stop behind it: two traps.
+    pub stepped: f64,
+}
+
+/// Measures it. `None` where a breakpoint cannot be set.
+pub fn trap_ns(loaded: &Loaded<'_>) -> Option<TrapNs> {
+    const CALLS: u32 = 200;
+    let address = tailsight_calibration as *const () as u64;
+    let maps = Maps::of(std::process::id()).ok()?;
+    let mapping = maps.find(address)?;
+    let offset = (address - mapping.start + mapping.offset) as usize;
+    let program = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAM)?;
+    // The least of several: others run on this machine.
+    let batch = || {
+        let began = Instant::now();
+        for _ in 0..CALLS {
+            // SAFETY: it takes nothing, gives nothing and returns at once.
+            unsafe { tailsight_calibration() };
+        }
+        began.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    let least = || (0..5).map(|_| batch()).fold(f64::INFINITY, f64::min);
+    let without = least();
+    let own = std::process::id().cast_signed();
+    let with = |offset: usize| {
+        let link = program.attach_uprobe_with_opts(own, "/proc/self/exe", offset, UprobeOpts::default()).ok()?;
+        let with = least();
+        drop(link);
+        Some((with - without).max(0.0))
+    };
+    // The instruction behind `nop`: a byte further on x86, four on ARM.
+    let ret = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
+    Some(TrapNs { emulated: with(offset)?, stepped: with(offset + ret)? })
+}
+
+/// Whether the kernel does this instruction in the thread's place (arch/x86/kernel/uprobes.c): `nop`, `push` of a register,
+/// jumps and calls to a place that they name. `code`: its first bytes.
+pub fn is_emulated(code: &[u8]) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    match *code {
+        [0x90 | 0x50..=0x57 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb, ..] | [0x66, 0x90, ..] | [0x0f, 0x80..=0x8f, ..] => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_that_the_kernel_does_itself_are_known() {
+        if cfg!(target_arch = "x86_64") {
+            assert!(is_emulated(&[0x55]) && is_emulated(&[0x90]) && is_emulated(&[0xe9, 0, 0, 0, 0]));
+            assert!(!is_emulated(&[0xc3]) && !is_emulated(&[0xf3, 0x0f, 0x1e, 0xfa]) && !is_emulated(&[]));
+        }
+    }
+
+    /// The layout of a cookie is written down twice: here and in the C.
+    #[test]
+    fn a_cookie_says_what_the_program_reads() {
+        let c = include_str!("functions.bpf.c");
+        let bits = [
+            ("END", cookie::END),
+            ("RETURNED", cookie::RETURNED),
+            ("GO", cookie::GO),
+            ("SWITCH", cookie::SWITCH),
+            ("NONE", cookie::NONE),
+        ];
+        for (name, bit) in bits {
+            assert!(c.contains(&format!("#define COOKIE_{name} (1 << {})", bit.trailing_zeros())), "{name}");
+        }
+        assert!(c.contains(&format!("#define COOKIE_CONDITION_SHIFT {} ", cookie::CONDITION_SHIFT)));
+        assert!(c.contains(&format!("#define MOST_FUNCTIONS {}\n", MOST_FUNCTIONS + 1)));
+        assert_eq!(c.matches("\nKERNEL_FUNCTION(").count(), MOST_OF_KERNEL);
+    }
+}

@@ -1,0 +1,380 @@
+//! Functions of a program by name: where each begins and every place where it can end, so that calls can be traced.
+//!
+//! In: an ELF file and what the user wrote: a name (raw, demangled, with wildcards), an offset in the file, or a USDT probe. Out:
+//! [`Traceable`]s: offsets in the file at which a breakpoint tells begin and end. The end is told at the instructions that leave the
+//! function ([`ends`]), not at its return address: replacing that breaks what looks at the stack (Go, exceptions of C++ and Rust,
+//! the unwinding of samples). Where these instructions cannot be told, the return address it is, if the file throws nothing.
+
+pub mod ends;
+pub mod go;
+pub mod usdt;
+
+use std::fs::File;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use object::read::{ReadCache, ReadRef};
+use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use wildmatch::WildMatch;
+
+use crate::maps::elf::Elf;
+use ends::End;
+
+/// Functions that one name may stand for.
+pub const MOST_MATCHES: usize = 64;
+/// Bytes of a function that are looked at.
+const MOST_CODE: u64 = 1 << 20;
+
+/// What is to be traced of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Functions of that name: raw or demangled, with or without parameters; `*` and `?` are wildcards.
+    Name(String),
+    /// The function that begins at that place of the file, bytes.
+    Offset(u64),
+    /// USDT probes of a provider: a pair of begin and end.
+    Probe {
+        /// The provider.
+        provider: String,
+        /// The name that both have, or `BEGIN,END`.
+        probe: String,
+    },
+}
+
+/// How the end of a function is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndsBy {
+    /// At each instruction that leaves it.
+    Instructions(Vec<End>),
+    /// By its return address.
+    Return,
+    /// By another probe: place in the file and its semaphore's (0: none).
+    Probe(Vec<(u64, u64)>),
+}
+
+/// A function that can be traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traceable {
+    /// Its name, demangled, without parameters.
+    pub name: String,
+    /// Where it begins: place in the file, and the semaphore's of a probe (0: none).
+    pub begins: Vec<(u64, u64)>,
+    /// How its end is told.
+    pub ends: EndsBy,
+}
+
+/// What was found in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The functions, by name.
+    pub functions: Vec<Traceable>,
+    /// Its build id in hexadecimal; empty without one.
+    pub build_id: String,
+    /// A Go program: where it turns to a goroutine (`runtime.execute`), and where to none (`runtime.schedule`).
+    pub go: Option<[u64; 2]>,
+    /// Functions that match and cannot be traced, each with the reason.
+    pub refused: Vec<String>,
+}
+
+/// A function of a symbol table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// As the table has it.
+    pub raw: String,
+    /// Addresses in the file's own address space.
+    pub range: Range<u64>,
+}
+
+/// Looks for functions in a file. `debug`: a separate file with its symbols, where there is one.
+///
+/// # Errors
+/// Why there is none, in words.
+pub fn find(file: File, debug: Option<File>, wanted: &Wanted) -> Result<Found, String> {
+    let read = || {
+        let cache = ReadCache::new(file);
+        let code = Code::read(&cache)?;
+        let mut symbols = code.symbols.clone();
+        if symbols.is_empty()
+            && let Some(debug) = debug
+        {
+            symbols = symbols_of(&object::File::parse(&ReadCache::new(debug)).map_err(|e| e.to_string())?);
+        }
+        code.find(&symbols, wanted)
+    };
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
+}
+
+/// A parsed file.
+struct Code<'a, R: ReadRef<'a>> {
+    file: object::File<'a, R>,
+    elf: Elf,
+    symbols: Vec<Symbol>,
+    go: bool,
+}
+
+impl<'a, R: ReadRef<'a>> Code<'a, R> {
+    fn read(data: R) -> Result<Code<'a, R>, String> {
+        let file = object::File::parse(data).map_err(|e| format!("it is no ELF file, or a damaged one ({e})"))?;
+        let elf = Elf::of(data)?;
+        let go =
+            [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
+        let mut symbols = symbols_of(&file);
+        if symbols.is_empty() && go {
+            symbols = pclntab(&file).unwrap_or_default();
+        }
+        Ok(Code { file, elf, symbols, go })
+    }
+
+    fn find(&self, symbols: &[Symbol], wanted: &Wanted) -> Result<Found, String> {
+        let mut found = Found { build_id: self.elf.build_id.clone(), ..Found::default() };
+        let chosen = match wanted {
+            Wanted::Name(name) => named(symbols, name)?,
+            Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],
+            Wanted::Probe { provider, probe } => {
+                found.functions.push(self.probe(provider, probe)?);
+                return Ok(found);
+            }
+        };
+        for (name, symbol) in chosen {
+            match self.traceable(&name, symbol, symbols) {
+                Ok(function) => found.functions.push(function),
+                Err(why) => found.refused.push(format!("{name}: {why}")),
+            }
+        }
+        if found.functions.is_empty() {
+            return Err(found.refused.join("; "));
+        }
+        if self.go {
+            let at = |name: &str| {
+                let symbol = symbols.iter().find(|s| s.raw == name)?;
+                self.offset_of(symbol.range.start)
+            };
+            let places = at("runtime.execute").zip(at("runtime.schedule"));
+            let (execute, schedule) = places.ok_or(
+                "a Go program without runtime.execute and runtime.schedule: which goroutine runs cannot be told",
+            )?;
+            found.go = Some([execute, schedule]);
+        }
+        Ok(found)
+    }
+
+    /// The function that begins at a place of the file.
+    fn at(&self, symbols: &[Symbol], offset: u64) -> Result<(String, Symbol), String> {
+        let address = self.elf.address_of(offset).ok_or_else(|| format!("no code is loaded from 0x{offset:x}"))?;
+        if let Some(symbol) = symbols.iter().find(|s| s.range.start == address) {
+            return Ok((demangled(&symbol.raw).1, symbol.clone()));
+        }
+        let range = self
+            .elf
+            .function_range(address)
+            .ok_or_else(|| format!("0x{offset:x} is in no function that the file's unwind tables or symbols know"))?;
+        if range.start != address {
+            let start = self.offset_of(range.start).unwrap_or(range.start);
+            return Err(format!("0x{offset:x} is inside of the function that begins at 0x{start:x}"));
+        }
+        Ok((format!("0x{offset:x}"), Symbol { raw: String::new(), range }))
+    }
+
+    fn traceable(&self, name: &str, mut symbol: Symbol, symbols: &[Symbol]) -> Result<Traceable, String> {
+        if symbol.range.is_empty() {
+            let known = self.elf.function_range(symbol.range.start).filter(|r| r.start == symbol.range.start);
+            symbol.range = known.ok_or("its length is not known")?;
+        }
+        let start = self.offset_of(symbol.range.start).ok_or("it is no code that is loaded")?;
+        let begins = vec![(start, 0)];
+        match self.ends(&symbol, symbols) {
+            Ok(ends) => Ok(Traceable { name: name.into(), begins, ends: EndsBy::Instructions(ends) }),
+            Err(why) if self.go => Err(format!(
+                "{why}; a return probe is not set in a Go program: Go moves stacks, and finds the probe's address there"
+            )),
+            Err(why) if self.file.section_by_name(".gcc_except_table").is_some() => Err(format!(
+                "{why}; a return probe is not set in a program that may throw exceptions through it: unwinding would end the program"
+            )),
+            Err(_) => Ok(Traceable { name: name.into(), begins, ends: EndsBy::Return }),
+        }
+    }
+
+    /// The instructions that leave a function, as places in the file.
+    fn ends(&self, symbol: &Symbol, symbols: &[Symbol]) -> Result<Vec<End>, String> {
+        // What compilers move out of the way belongs to it.
+        let cold = format!("{}.cold", symbol.raw);
+        let moved = |s: &&Symbol| !symbol.raw.is_empty() && s.raw.starts_with(&cold) && !s.range.is_empty();
+        let mut pieces = vec![(symbol.range.clone(), self.bytes(&symbol.range)?)];
+        for cold in symbols.iter().filter(moved) {
+            pieces.push((cold.range.clone(), self.bytes(&cold.range)?));
+        }
+        let found = match self.file.architecture() {
+            Architecture::X86_64 => ends::x86(&pieces, symbol.range.start)?,
+            Architecture::Aarch64 => ends::arm64(&pieces, symbol.range.start)?,
+            _ => return Err("the instructions of this architecture are not known".into()),
+        };
+        let place = |end: End| Some(End { at: self.offset_of(end.at)?, ..end });
+        found.into_iter().map(|end| place(end).ok_or_else(|| "it is no code that is loaded".to_owned())).collect()
+    }
+
+    fn bytes(&self, range: &Range<u64>) -> Result<Vec<u8>, String> {
+        let size = range.end - range.start;
+        if size > MOST_CODE {
+            return Err(format!("it is {size} bytes long; at most {MOST_CODE} are looked through"));
+        }
+        let mut data = self.file.segments().filter_map(|s| s.data_range(range.start, size).ok().flatten());
+        data.next().map(<[u8]>::to_vec).ok_or_else(|| "its code is not in the file".into())
+    }
+
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        self.file.segments().find_map(|s| {
+            let (start, size) = s.file_range();
+            let into = address.checked_sub(s.address()).filter(|&into| into < size)?;
+            start.checked_add(into)
+        })
+    }
+
+    fn probe(&self, provider: &str, probe: &str) -> Result<Traceable, String> {
+        let all = usdt::probes(&self.file);
+        let (begin, end) = usdt::pair(&all, provider, probe)?;
+        let places = |name: &str| -> Result<Vec<(u64, u64)>, String> {
+            let of = all.iter().filter(|p| p.provider == provider && p.name == name);
+            of.map(|p| {
+                let semaphore = if p.semaphore == 0 { Some(0) } else { self.offset_of(p.semaphore) };
+                let place = self.offset_of(p.address).zip(semaphore);
+                place.ok_or_else(|| format!("{provider}:{name} is at no place of the file that is loaded"))
+            })
+            .collect()
+        };
+        let name = format!("{provider}:{}", if begin == end { &begin } else { usdt::stem(&begin, &end) });
+        Ok(Traceable { name, begins: places(&begin)?, ends: EndsBy::Probe(places(&end)?) })
+    }
+}
+
+/// The functions of all symbol tables.
+fn symbols_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Vec<Symbol> {
+    let all = file.symbols().chain(file.dynamic_symbols());
+    let function = |s: object::Symbol<'a, '_, R>| {
+        let is = s.kind() == SymbolKind::Text && s.is_definition() && s.address() != 0;
+        let raw = s.name().ok().filter(|name| is && !name.is_empty())?.to_owned();
+        Some(Symbol { raw, range: s.address()..s.address().checked_add(s.size())? })
+    };
+    all.filter_map(function).collect()
+}
+
+/// The functions of a Go program without symbols.
+fn pclntab<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Option<Vec<Symbol>> {
+    let table = file.section_by_name(".gopclntab")?.data().ok()?;
+    let text = file.section_by_name(".text")?;
+    Some(go::functions(table, text.address()..text.address().checked_add(text.size())?))
+}
+
+/// The symbols of a name, each address once, with what they are called.
+fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String> {
+    let pattern = name.contains(['*', '?']).then(|| WildMatch::new(name));
+    let is = |text: &str| pattern.as_ref().map_or(text == name, |p| p.matches(text));
+    let mut found: Vec<(String, Symbol)> = vec![];
+    for symbol in symbols {
+        // Clones of a function have its name and a suffix; a part that was moved out of the way is none.
+        let plain =
+            symbol.raw.split_once('.').filter(|(_, rest)| clone_of(rest)).map_or(&*symbol.raw, |(name, _)| name);
+        if symbol.raw.contains(".cold") || symbol.raw.contains(".part.") {
+            continue;
+        }
+        let (whole, short) = demangled(plain);
+        if is(&symbol.raw) || is(plain) || is(&whole) || is(&short) {
+            match found.iter_mut().find(|(_, s)| s.range.start == symbol.range.start) {
+                Some((_, known)) => known.range.end = known.range.end.max(symbol.range.end),
+                None => found.push((short, symbol.clone())),
+            }
+        }
+        if found.len() > MOST_MATCHES {
+            return Err(format!("{name:?} stands for more than {MOST_MATCHES} functions: write a narrower name"));
+        }
+    }
+    if found.is_empty() {
+        return Err(if symbols.is_empty() {
+            format!(
+                "it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place (BIN:0x1234)"
+            )
+        } else {
+            format!("it has no function {name:?}{}", near(symbols, name))
+        });
+    }
+    found.sort_by(|a, b| (&a.0, a.1.range.start).cmp(&(&b.0, b.1.range.start)));
+    Ok(found)
+}
+
+fn clone_of(suffix: &str) -> bool {
+    ["isra.", "constprop.", "llvm.", "lto_priv."].iter().any(|s| suffix.starts_with(s))
+}
+
+/// A few functions whose names hold the one that was looked for.
+fn near(symbols: &[Symbol], name: &str) -> String {
+    let stem = name.trim_matches(['*', '?']).rsplit("::").next().unwrap_or(name).to_lowercase();
+    if stem.len() < 3 {
+        return String::new();
+    }
+    let mut near: Vec<String> =
+        symbols.iter().filter(|s| s.raw.to_lowercase().contains(&stem)).map(|s| demangled(&s.raw).1).collect();
+    near.sort();
+    near.dedup();
+    near.truncate(4);
+    if near.is_empty() { String::new() } else { format!("; it has {}", near.join(", ")) }
+}
+
+/// A symbol demangled: whole, and without parameters and what the compiler added.
+pub fn demangled(raw: &str) -> (String, String) {
+    if let Ok(rust) = rustc_demangle::try_demangle(raw) {
+        return (rust.to_string(), format!("{rust:#}"));
+    }
+    if raw.starts_with("_Z")
+        && let Ok(cpp) = cpp_demangle::Symbol::new(raw)
+        && let Ok(whole) = cpp.demangle()
+    {
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        let short = cpp.demangle_with_options(&options).unwrap_or_else(|_| whole.clone());
+        return (whole, short);
+    }
+    (raw.to_owned(), raw.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_raw_and_demangled_and_clones_with_them() {
+        let symbol = |raw: &str, at: u64| Symbol { raw: raw.into(), range: at..at + 16 };
+        let symbols = [
+            symbol("_ZN5Cache3getERKSs", 0x10),
+            symbol("_ZN5Cache3putEv", 0x20),
+            symbol("_ZN4core3fmt5Write9write_str17h0123456789abcdefE", 0x30),
+            symbol("parse.isra.0", 0x40),
+            symbol("parse.isra.0.cold", 0x50),
+            symbol("alias", 0x40),
+        ];
+        let names = |name: &str| named(&symbols, name).map(|f| f.into_iter().map(|(n, _)| n).collect::<Vec<_>>());
+        assert_eq!(names("Cache::get").unwrap(), ["Cache::get"]);
+        assert_eq!(names("_ZN5Cache3putEv").unwrap(), ["Cache::put"]);
+        assert_eq!(names("Cache::*").unwrap(), ["Cache::get", "Cache::put"]);
+        assert_eq!(names("core::fmt::Write::write_str").unwrap(), ["core::fmt::Write::write_str"]);
+        assert_eq!(names("parse").unwrap(), ["parse"]);
+        assert_eq!(names("*").unwrap().len(), 4, "one for each address");
+        assert!(names("gets").unwrap_err().contains("no function"));
+        assert!(names("Pars").unwrap_err().contains("it has parse"));
+        assert!(named(&[], "f").unwrap_err().contains("stripped"));
+    }
+
+    #[test]
+    fn a_function_of_this_program_has_a_begin_and_ends() {
+        let open = || File::open(std::env::current_exe().unwrap()).unwrap();
+        let wanted = Wanted::Name("tailsight_symbolise::functions::demangled".into());
+        let found = find(open(), None, &wanted).unwrap();
+        let function = &found.functions[0];
+        let EndsBy::Instructions(ends) = &function.ends else { panic!("{function:?}") };
+        assert!(!ends.is_empty() && function.begins[0].0 > 0 && found.go.is_none());
+        let again = find(open(), None, &Wanted::Offset(function.begins[0].0)).unwrap();
+        assert_eq!(again.functions[0].begins, function.begins);
+        let inside = find(open(), None, &Wanted::Offset(function.begins[0].0 + 1)).unwrap_err();
+        assert!(inside.contains("inside of the function"), "{inside}");
+        assert!(find(open(), None, &Wanted::Offset(0)).is_err());
+        let none = Wanted::Probe { provider: "p".into(), probe: "q".into() };
+        assert!(find(open(), None, &none).unwrap_err().contains("no USDT probe"));
+    }
+}

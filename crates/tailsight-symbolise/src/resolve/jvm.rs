@@ -1,0 +1,161 @@
+//! Asks a JVM for the map of what it has compiled, as `jcmd PID Compiler.perfmap` does (Java 17 and newer): it then writes
+//! `/tmp/perf-PID.map` as its own user, in its own mount namespace.
+//!
+//! In: a process. Out: nothing, or why there is no map. The way is the one of jdk.attach: a file `.attach_pidN` in the JVM's `/tmp`, SIGQUIT,
+//! and the socket `.java_pidN` that it then opens. SIGQUIT ends a process that does not catch it, so one that does not is not asked.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::maps::Maps;
+
+/// How long it may take to open its socket, and to write the map.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes of an answer that are read.
+const MOST_ANSWER: u64 = 4096;
+
+/// Whether a process runs a JVM.
+pub fn is_jvm(maps: &Maps) -> bool {
+    maps.all().iter().any(|m| m.name() == "libjvm.so")
+}
+
+/// Asks it, when it is one and has no map of its own. `Ok(false)`: there was nothing to ask.
+///
+/// # Errors
+/// Why it wrote none, in words.
+pub fn ask_for_map(pid: u32) -> Result<bool, String> {
+    let Ok(maps) = Maps::of(pid) else { return Ok(false) };
+    if !is_jvm(&maps) {
+        return Ok(false);
+    }
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
+    let process = Process::of(pid, &status)?;
+    let answer = process.connect().and_then(|socket| command(socket, "Compiler.perfmap"))?;
+    match answer.split_once('\n') {
+        Some(("0", _)) => Ok(true),
+        // A stranger's words: one line of letters.
+        _ => {
+            let said: String = answer.chars().map(|c| if c.is_control() { ' ' } else { c }).take(160).collect();
+            Err(format!("it answers: {}", said.trim()))
+        }
+    }
+}
+
+/// What is known of it.
+struct Process {
+    pid: i32,
+    /// Its number in its own namespace.
+    inside: u32,
+    user: u32,
+    tmp: PathBuf,
+}
+
+impl Process {
+    fn of(pid: u32, status: &str) -> Result<Process, String> {
+        let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
+        let caught = line("SigCgt:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        if !caught.is_some_and(|bits| bits >> (libc::SIGQUIT - 1) & 1 == 1) {
+            return Err("it does not catch SIGQUIT (-Xrs, or it is still starting), by which a JVM is asked".into());
+        }
+        let inside = line("NSpid:").and_then(|l| l.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid);
+        let user =
+            line("Uid:").and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).ok_or("its user is not known")?;
+        let tmp = PathBuf::from(format!("/proc/{pid}/root/tmp"));
+        // A link there would lead out of its own root.
+        if !fs::symlink_metadata(&tmp).is_ok_and(|about| about.is_dir()) {
+            return Err("its /tmp is no directory".into());
+        }
+        let pid = i32::try_from(pid).map_err(|e| e.to_string())?;
+        Ok(Process { pid, inside, user, tmp })
+    }
+
+    /// Its socket, which it opens when it is asked to.
+    fn connect(&self) -> Result<UnixStream, String> {
+        let socket = self.tmp.join(format!(".java_pid{}", self.inside));
+        if !self.is_its_socket(&socket) {
+            self.wake(&socket)?;
+        }
+        let stream = UnixStream::connect(&socket).map_err(|e| format!("its socket {}: {e}", socket.display()))?;
+        let timeout = Some(PATIENCE);
+        stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)).map_err(|e| e.to_string())?;
+        Ok(stream)
+    }
+
+    /// Anybody may put something of that name into `/tmp`.
+    fn is_its_socket(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket() && about.uid() == self.user)
+    }
+
+    fn wake(&self, socket: &Path) -> Result<(), String> {
+        let trigger = self.tmp.join(format!(".attach_pid{}", self.inside));
+        let made =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&trigger);
+        made.map_err(|e| format!("{}: {e}", trigger.display()))?;
+        // SAFETY: no pointers.
+        unsafe { libc::kill(self.pid, libc::SIGQUIT) };
+        let until = Instant::now() + PATIENCE;
+        while !self.is_its_socket(socket) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = fs::remove_file(&trigger);
+        match self.is_its_socket(socket) {
+            true => Ok(()),
+            false => Err("it did not open its socket (-XX:+DisableAttachMechanism?)".into()),
+        }
+    }
+}
+
+/// Sends a command of jcmd; gives the answer, which begins with `0` and a line feed when it was done.
+fn command(mut socket: UnixStream, what: &str) -> Result<String, String> {
+    // Version, the command and three arguments, each ended by a zero.
+    let request = format!("1\0jcmd\0{what}\0\0\0");
+    let mut answer = Vec::new();
+    let done = socket.write_all(request.as_bytes()).and_then(|()| socket.take(MOST_ANSWER).read_to_end(&mut answer));
+    done.map_err(|e| format!("no answer: {e}"))?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_would_die_of_it_is_not_asked() {
+        let status = "NSpid:\t77\t7\nUid:\t5\t6\t5\t5\nSigCgt:\t0000000000000004\n";
+        let own = std::process::id();
+        let process = Process::of(own, status).unwrap();
+        assert_eq!((process.inside, process.user), (7, 6));
+        let dies = Process::of(own, &status.replace("004", "003")).err().unwrap();
+        assert!(dies.contains("SIGQUIT"), "{dies}");
+        assert_eq!(ask_for_map(own), Ok(false), "no JVM");
+    }
+
+    #[test]
+    fn only_its_own_socket_is_connected_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = fs::metadata(dir.path()).unwrap().uid();
+        let process = Process { pid: 0, inside: 7, user, tmp: dir.path().into() };
+        let path = dir.path().join(".java_pid7");
+        fs::write(&path, "").unwrap();
+        assert!(!process.is_its_socket(&path), "a file");
+        fs::remove_file(&path).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(process.is_its_socket(&path));
+        assert!(!Process { user: user + 1, ..process }.is_its_socket(&path), "somebody else's");
+        let jvm = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 26];
+            stream.read_exact(&mut request).unwrap();
+            stream.write_all(b"0\n").unwrap();
+            request
+        });
+        let process = Process { pid: 0, inside: 7, user, tmp: dir.path().into() };
+        let answer = process.connect().and_then(|socket| command(socket, "Compiler.perfmap"));
+        assert_eq!(answer.as_deref(), Ok("0\n"));
+        assert_eq!(&jvm.join().unwrap()[..], b"1\0jcmd\0Compiler.perfmap\0\0\0");
+    }
+}

@@ -1,0 +1,296 @@
+//! The clock log: the kernel's own conversions of the time-stamp counter, change by change, and what they say of any counter.
+//!
+//! In: [`ClockChangeRow`]s, one for each change that was seen (`clock_log.arrow`). Out: times on CLOCK_MONOTONIC, CLOCK_REALTIME and
+//! CLOCK_TAI, each with a bound of its error. NSight §4.1 (time reconciliation).
+//!
+//! Between two changes that follow each other the conversion is the kernel's, to the nanosecond. The sequence count says exactly how many
+//! changes were missed between two rows; a change that was missed bends the line, and how far it did is seen where the next row
+//! begins: the difference between what the earlier row predicts for that moment and what the later one says. That is the bound of
+//! the error for every counter in between. A step of a clock is such a difference, too, and no more than it.
+
+use serde::{Deserialize, Serialize};
+
+/// The kernel's conversion from one change on: `base + ((tsc - cycle_last) * mult + shifted >> shift)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockChangeRow {
+    /// The page's sequence count: 2 more with each change; wraps.
+    pub seq: u32,
+    /// The counter when it was made.
+    pub cycle_last: u64,
+    /// ns of a tick, times `2^shift`.
+    pub mult: u32,
+    /// Bits.
+    pub shift: u32,
+    /// CLOCK_MONOTONIC then: whole seconds,
+    pub monotonic_s: u64,
+    /// and ns times `2^shift`.
+    pub monotonic_shifted_ns: u64,
+    /// CLOCK_REALTIME then: whole seconds,
+    pub realtime_s: u64,
+    /// and ns times `2^shift`.
+    pub realtime_shifted_ns: u64,
+    /// CLOCK_TAI then: whole seconds,
+    pub tai_s: u64,
+    /// and ns times `2^shift`.
+    pub tai_shifted_ns: u64,
+}
+
+/// A clock of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// CLOCK_MONOTONIC: the timeline of a run.
+    Monotonic,
+    /// CLOCK_REALTIME.
+    Realtime,
+    /// CLOCK_TAI.
+    Tai,
+}
+
+/// A time with the most that it may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounded {
+    /// ns.
+    pub ns: u64,
+    /// ns.
+    pub error_ns: u64,
+}
+
+impl ClockChangeRow {
+    /// What this change says of a counter, ns. `None`: the numbers are those of no clock.
+    pub fn at(&self, clock: Clock, tsc: u64) -> Option<u64> {
+        let (seconds, shifted) = match clock {
+            Clock::Monotonic => (self.monotonic_s, self.monotonic_shifted_ns),
+            Clock::Realtime => (self.realtime_s, self.realtime_shifted_ns),
+            Clock::Tai => (self.tai_s, self.tai_shifted_ns),
+        };
+        if self.shift > 63 {
+            return None;
+        }
+        // Before the change the line is drawn backwards.
+        let ticks = i128::from(tsc) - i128::from(self.cycle_last);
+        let ns = (ticks.checked_mul(i128::from(self.mult))? + i128::from(shifted)) >> self.shift;
+        u64::try_from(i128::from(seconds) * 1_000_000_000 + ns).ok()
+    }
+}
+
+/// Changes in order, ready to convert.
+#[derive(Clone, Debug, Default)]
+pub struct ClockLog {
+    rows: Vec<ClockChangeRow>,
+}
+
+/// What a log is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogVerdict {
+    /// Changes that were seen.
+    pub changes: u64,
+    /// Changes that were not, by the sequence count.
+    pub missed: u64,
+    /// The largest difference between what a row predicts for the next one's beginning and what that says, ns, on CLOCK_MONOTONIC.
+    pub monotonic_error_ns: u64,
+    /// The same of CLOCK_REALTIME; a step of it is in here.
+    pub realtime_error_ns: u64,
+    /// The longest time between two rows, ns.
+    pub longest_ns: u64,
+}
+
+impl ClockLog {
+    /// From the rows of a run. Rows that are not behind the one before them are of no use and left out.
+    pub fn new(rows: impl IntoIterator<Item = ClockChangeRow>) -> ClockLog {
+        let mut out: Vec<ClockChangeRow> = Vec::new();
+        for row in rows {
+            let usable = row.mult != 0 && row.shift <= 63 && row.at(Clock::Monotonic, row.cycle_last).is_some();
+            if usable && out.last().is_none_or(|last| row.cycle_last > last.cycle_last) {
+                out.push(row);
+            }
+        }
+        ClockLog { rows: out }
+    }
+
+    /// Whether nothing can be converted.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[ClockChangeRow] {
+        &self.rows
+    }
+
+    /// The time of a counter. Before the first row and long behind the last the line is drawn on, and the bound grows by 500 ppm (the
+    /// most that the kernel's clock is steered by). `None` without rows.
+    pub fn convert(&self, clock: Clock, tsc: u64) -> Option<Bounded> {
+        let i = self.rows.partition_point(|row| row.cycle_last <= tsc);
+        let row = &self.rows[i.saturating_sub(1).min(self.rows.len().checked_sub(1)?)];
+        let ns = row.at(clock, tsc)?;
+        let outside = |from: u64| ns.abs_diff(from).div_ceil(2000) + 1;
+        let error_ns = match (i, self.rows.get(i)) {
+            (0, _) => outside(row.at(clock, row.cycle_last)?),
+            // The next change is not known: within a few ticks of the scheduler there was none.
+            (_, None) => match ns.saturating_sub(row.at(clock, row.cycle_last)?) {
+                since if since < 20_000_000 => 1,
+                since => since.div_ceil(2000) + 1,
+            },
+            (_, Some(next)) => {
+                let apart = row.at(clock, next.cycle_last)?.abs_diff(next.at(clock, next.cycle_last)?);
+                if Self::missed(row, next) == 0 { apart.min(1) } else { apart + 1 }
+            }
+        };
+        Some(Bounded { ns, error_ns })
+    }
+
+    /// The counter at a time of CLOCK_MONOTONIC; `None` without rows.
+    pub fn tsc_at(&self, monotonic_ns: u64) -> Option<u64> {
+        let begins = |row: &ClockChangeRow| row.at(Clock::Monotonic, row.cycle_last).unwrap_or(0);
+        let i = self.rows.partition_point(|row| begins(row) <= monotonic_ns);
+        let row = self.rows.get(i.saturating_sub(1))?;
+        let ns = i128::from(monotonic_ns) - i128::from(row.monotonic_s) * 1_000_000_000;
+        let shifted = (ns << row.shift) - i128::from(row.monotonic_shifted_ns);
+        let ticks =
+            shifted.div_euclid(i128::from(row.mult)) + i128::from(shifted.rem_euclid(i128::from(row.mult)) != 0);
+        u64::try_from(i128::from(row.cycle_last) + ticks).ok()
+    }
+
+    fn missed(before: &ClockChangeRow, next: &ClockChangeRow) -> u64 {
+        u64::from(next.seq.wrapping_sub(before.seq) / 2).saturating_sub(1)
+    }
+
+    /// What the log is like.
+    pub fn judge(&self) -> LogVerdict {
+        let mut out = LogVerdict { changes: self.rows.len().saturating_sub(1) as u64, ..LogVerdict::default() };
+        for pair in self.rows.windows(2) {
+            let (before, next) = (&pair[0], &pair[1]);
+            out.missed += Self::missed(before, next);
+            let apart = |clock| {
+                let (predicted, said) = (before.at(clock, next.cycle_last), next.at(clock, next.cycle_last));
+                predicted.zip(said).map_or(u64::MAX, |(a, b)| a.abs_diff(b))
+            };
+            out.monotonic_error_ns = out.monotonic_error_ns.max(apart(Clock::Monotonic));
+            out.realtime_error_ns = out.realtime_error_ns.max(apart(Clock::Realtime));
+            let begins = |row: &ClockChangeRow| row.at(Clock::Monotonic, row.cycle_last).unwrap_or(0);
+            out.longest_ns = out.longest_ns.max(begins(next).saturating_sub(begins(before)));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A clock of 2 ticks a nanosecond, changed each 4 ms; the mult is that of an NTP-steered kernel, in turn faster and slower.
+    fn log(changes: u32, stepped_at: Option<u32>) -> Vec<ClockChangeRow> {
+        let shift = 24;
+        let mut out: Vec<ClockChangeRow> = Vec::new();
+        for i in 0..changes {
+            let cycle_last = 1_000_000_000 + u64::from(i) * 8_000_000;
+            let mult = (1 << 23) + if i % 2 == 0 { 800 } else { 0 };
+            let (mono, real) = match out.last() {
+                None => (5_000_000_000u128 << shift, 1_700_000_000_000_000_000u128 << shift),
+                Some(last) => {
+                    let ticks = u128::from(cycle_last - last.cycle_last) * u128::from(last.mult);
+                    let join = |s: u64, ns: u64| (u128::from(s) * 1_000_000_000 << shift) + u128::from(ns) + ticks;
+                    (join(last.monotonic_s, last.monotonic_shifted_ns), join(last.realtime_s, last.realtime_shifted_ns))
+                }
+            };
+            let real = real + if stepped_at == Some(i) { 2_000_000 << shift } else { 0 };
+            let second = 1_000_000_000u128 << shift;
+            let tai = real + 37 * second;
+            out.push(ClockChangeRow {
+                seq: 2 * i,
+                cycle_last,
+                mult,
+                shift,
+                monotonic_s: (mono / second) as u64,
+                monotonic_shifted_ns: (mono % second) as u64,
+                realtime_s: (real / second) as u64,
+                realtime_shifted_ns: (real % second) as u64,
+                tai_s: (tai / second) as u64,
+                tai_shifted_ns: (tai % second) as u64,
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn a_whole_log_is_exact_and_continuous() {
+        let rows = log(50, None);
+        let of = ClockLog::new(rows.clone());
+        let verdict = of.judge();
+        assert_eq!((verdict.changes, verdict.missed), (49, 0));
+        assert!(verdict.monotonic_error_ns <= 1 && verdict.realtime_error_ns <= 1, "{verdict:?}");
+        let mut last = 0;
+        for tsc in (rows[0].cycle_last..rows[49].cycle_last).step_by(99_991) {
+            let Bounded { ns, error_ns } = of.convert(Clock::Monotonic, tsc).unwrap();
+            assert!(ns >= last && error_ns <= 1);
+            last = ns;
+            assert_eq!(of.tsc_at(ns).unwrap().abs_diff(tsc).min(4), of.tsc_at(ns).unwrap().abs_diff(tsc));
+        }
+        // 4 ms of 2 ticks a ns, 800 / 2^23 faster.
+        assert_eq!(of.convert(Clock::Monotonic, rows[0].cycle_last + 8_000_000).unwrap().ns, 5_000_000_000 + 4_000_381);
+        let (real, tai) = (of.convert(Clock::Realtime, rows[9].cycle_last), of.convert(Clock::Tai, rows[9].cycle_last));
+        assert_eq!(tai.unwrap().ns - real.unwrap().ns, 37_000_000_000);
+    }
+
+    /// A change that was not seen is counted, and what it may have moved is the bound of the error there and nowhere else.
+    #[test]
+    fn missed_changes_are_counted_and_bounded() {
+        let rows = log(50, None);
+        let truth = ClockLog::new(rows.clone());
+        let of = ClockLog::new(rows.iter().enumerate().filter(|(i, _)| !(20..25).contains(i)).map(|(_, row)| *row));
+        assert_eq!(of.judge().missed, 5);
+        let mut worst = 0;
+        for tsc in (rows[0].cycle_last..rows[49].cycle_last).step_by(77_777) {
+            let (ours, real) =
+                (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
+            assert!(ours.ns.abs_diff(real.ns) <= ours.error_ns, "{ours:?} {real:?}");
+            worst = worst.max(ours.error_ns);
+            let inside = (rows[19].cycle_last..rows[25].cycle_last).contains(&tsc);
+            assert!(inside || ours.error_ns <= 1);
+        }
+        assert!(worst > 100, "{worst}");
+    }
+
+    /// A clock that was set: done to a recorded log, not to the machine.
+    #[test]
+    fn a_step_is_seen_with_its_size_and_the_timeline_has_none() {
+        let rows = log(50, Some(30));
+        let of = ClockLog::new(rows.clone());
+        let verdict = of.judge();
+        assert!((1_999_999..=2_000_001).contains(&verdict.realtime_error_ns), "{verdict:?}");
+        assert!(verdict.monotonic_error_ns <= 1);
+        let before = of.convert(Clock::Realtime, rows[30].cycle_last - 1).unwrap().ns;
+        let after = of.convert(Clock::Realtime, rows[30].cycle_last).unwrap().ns;
+        assert!((1_999_999..=2_000_002).contains(&(after - before)));
+    }
+
+    #[test]
+    fn beyond_the_log_the_bound_grows() {
+        let rows = log(3, None);
+        let of = ClockLog::new(rows.clone());
+        assert_eq!(of.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000).unwrap().error_ns, 1);
+        // A second later: 500 ppm of it.
+        let later = of.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000_000).unwrap();
+        assert!((500_000..600_000).contains(&later.error_ns), "{later:?}");
+        assert!(of.convert(Clock::Monotonic, rows[0].cycle_last - 2_000_000).unwrap().error_ns > 400);
+        assert_eq!(ClockLog::default().convert(Clock::Monotonic, 5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_rows_never_panic(
+            rows in proptest::collection::vec(any::<(u32, u64, u32, u32, u64, u64)>(), 0..8),
+            tsc in any::<u64>(),
+        ) {
+            let row = |(seq, cycle_last, mult, shift, s, ns): (u32, u64, u32, u32, u64, u64)| ClockChangeRow {
+                seq, cycle_last, mult, shift,
+                monotonic_s: s, monotonic_shifted_ns: ns, realtime_s: s, realtime_shifted_ns: ns, tai_s: ns, tai_shifted_ns: s,
+            };
+            let log = ClockLog::new(rows.into_iter().map(row));
+            let _ = log.convert(Clock::Realtime, tsc);
+            let _ = log.tsc_at(tsc);
+            let _ = log.judge();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The command line's one definition, and what is made of it: the parser, `--help`, the man pages, the completions and
+//! `docs/commands.md`.
+//!
+//! Options, their values, defaults and help texts are declared in `cli*.rs` (clap's derive). What a command has besides, its
+//! examples, exit codes, files and variables of the environment, is in [`pages`]. [`command`] joins the two; every output is
+//! made from its result, so that none can say something else than another.
+
+mod man;
+#[cfg(test)]
+mod markdown;
+mod pages;
+
+use clap::{Command, CommandFactory};
+
+pub use man::{man_page, man_pages};
+
+use crate::cli::Cli;
+
+/// What a page says of a command besides its options.
+#[derive(Debug)]
+pub struct Page {
+    /// The command's name; `tailsight` for the program itself.
+    pub name: &'static str,
+    /// The forms of use, one a line, without the command's name.
+    pub usage: &'static [&'static str],
+    /// A paragraph each.
+    pub notes: &'static [&'static str],
+    /// Command lines, each with what it does (may be empty).
+    pub examples: &'static [Example],
+    /// Exit codes and what each means.
+    pub exits: &'static [(u8, &'static str)],
+    /// Files that it reads or writes.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Variables of the environment that it reads.
+    pub environment: &'static [(&'static str, &'static str)],
+}
+
+/// What it does, and the command line; a line that ends in `\` goes on in the next.
+pub type Example = (&'static str, &'static str);
+
+/// No line of `--help` is wider, in columns.
+pub const HELP_WIDTH: usize = 80;
+
+/// The commands that have a page.
+pub fn names() -> Vec<&'static str> {
+    pages::PAGES.iter().map(|page| page.name).collect()
+}
+
+/// The whole command line: clap's definition with the texts of [`pages`].
+pub fn command() -> Command {
+    let mut all = Cli::command().max_term_width(HELP_WIDTH);
+    for page in pages::PAGES {
+        all = if page.name == "tailsight" {
+            dressed(all, page, "tailsight")
+        } else {
+            all.mut_subcommand(page.name, |command| dressed(command, page, &format!("tailsight {}", page.name)))
+        };
+    }
+    all
+}
+
+fn dressed(command: Command, page: &Page, called: &str) -> Command {
+    let command = command.after_help(after_help(page));
+    if page.usage.is_empty() {
+        return command;
+    }
+    // Below `Usage: `, each form under the one before.
+    let forms: Vec<String> = page.usage.iter().map(|form| format!("{called} {form}")).collect();
+    command.override_usage(forms.join("\n       "))
+}
+
+/// What stands below the options in `--help`.
+fn after_help(page: &Page) -> String {
+    let mut parts: Vec<String> = page.notes.iter().map(|note| (*note).to_owned()).collect();
+    if !page.examples.is_empty() {
+        let mut text = "Examples:".to_owned();
+        for (what, line) in page.examples {
+            if !what.is_empty() {
+                text += &format!("\n  # {what}");
+            }
+            text += &format!("\n  {}", line.replace('\n', "\n  "));
+        }
+        parts.push(text);
+    }
+    if !page.exits.is_empty() {
+        let codes: Vec<String> = page.exits.iter().map(|(code, means)| format!("{code} {means}")).collect();
+        parts.push(format!("Exit codes: {}.", codes.join("; ")));
+    }
+    let table = |title: &str, rows: &[(&str, &str)]| {
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let rows: Vec<String> = rows.iter().map(|(name, what)| format!("  {name:width$}  {what}")).collect();
+        format!("{title}:\n{}", rows.join("\n"))
+    };
+    if !page.environment.is_empty() {
+        parts.push(table("Environment", page.environment));
+    }
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,325 @@
+//! What the commands have besides their options: examples, exit codes, files, variables of the environment.
+//!
+//! A line of an example is 78 columns at most (`--help` shows it indented by two); a test holds it.
+
+use super::Page;
+
+const DONE: (u8, &str) = (0, "done");
+const FAILED: (u8, &str) = (1, "failed");
+const USAGE: (u8, &str) = (2, "wrong usage");
+const NOT_ENOUGH: (u8, &str) = (3, "measured, but the evidence is not enough (N/A)");
+
+const COLOR: (&str, &str) = ("NO_COLOR", "set: no colours");
+const COLUMNS: (&str, &str) = ("COLUMNS", "the width of tables [default: the terminal's, or 100]");
+
+const RUN: (&str, &str) = ("RUN/", "the run directory; docs/schema.md describes its files");
+
+/// A page a command, in the order of `tailsight --help`.
+pub const PAGES: &[Page] = &[
+    Page {
+        name: "tailsight",
+        usage: &["<COMMAND> [OPTIONS]"],
+        notes: &["Results go to standard output, everything else to standard error. \
+            `tailsight help COMMAND` prints the options of a command."],
+        examples: &[
+            ("what this host can record", "tailsight doctor"),
+            ("record a server until there is enough", "sudo tailsight record --comm memcached"),
+            ("name the causes of its slow messages", "sudo tailsight diagnose tailsight-run"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH, (4, "measured, and an objective or a comparison is not met")],
+        files: &[],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "doctor",
+        usage: &["[OPTIONS]"],
+        notes: &[],
+        examples: &[
+            ("", "tailsight doctor"),
+            ("also the settings of one process", "tailsight doctor -p $(pgrep -o memcached)"),
+            ("", "tailsight doctor --json | jq .hooks"),
+        ],
+        exits: &[(0, "this host can record"), (1, "it cannot, and the output says why"), USAGE],
+        files: &[],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "demo",
+        usage: &["[OPTIONS]"],
+        notes: &[
+            "memcached and nginx share a core in a network namespace of their own; an open-loop load runs on both \
+            from another namespace and core. DIR/run and DIR/report.html stay; everything else is removed, also on Ctrl-C.",
+        ],
+        examples: &[("", "sudo tailsight demo"), ("", "sudo tailsight demo -o /tmp/demo -d 5s")],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[("DIR/run/", "the run"), ("DIR/report.html", "its report")],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "record",
+        usage: &[
+            "[OPTIONS] --pid PID",
+            "[OPTIONS] --comm NAME",
+            "[OPTIONS] --cgroup PATH",
+            "[OPTIONS] --port PORT",
+            "[OPTIONS] -- <CMD>...",
+        ],
+        notes: &["Needs root or the capabilities that docs/privileges.md lists."],
+        examples: &[
+            ("", "sudo tailsight record --comm nginx -d 5s -o slow-run"),
+            ("", "sudo tailsight record -p 1234"),
+            ("requests of redis instead of segments", "sudo tailsight record --port 6379 --protocol resp"),
+            ("", "sudo tailsight record --cgroup system.slice/myapp.service"),
+            ("", "sudo tailsight record -- ./server --port 8080"),
+        ],
+        exits: &[DONE, (1, "failed; a run that has data is kept and says in run.json how it ended"), USAGE],
+        files: &[RUN, ("/sys/kernel/btf/vmlinux", "the kernel's types, which the hooks are fitted to")],
+        environment: &[COLOR, COLUMNS, ("TAILSIGHT_LIBBPF_LOG", "set: what libbpf logs goes to standard error")],
+    },
+    Page {
+        name: "diagnose",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[],
+        examples: &[
+            ("", "tailsight diagnose tailsight-run"),
+            ("another slice, another leg", "tailsight diagnose tailsight-run --focus p99.9..p100 --leg receive"),
+            ("what changed since another run", "tailsight diagnose after --focus p20..p30 --against before --more"),
+            (
+                "what is hidden behind known causes",
+                "tailsight diagnose tailsight-run --without steal \\\n    --without interference:rustc",
+            ),
+            ("", "tailsight diagnose tailsight-run --json | jq '.causes[0]'"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "report",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[],
+        examples: &[
+            ("", "tailsight report tailsight-run"),
+            ("", "tailsight report tailsight-run -o why.html --leg service"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN, ("RUN/report.html", "the page, unless --out names another file")],
+        environment: &[],
+    },
+    Page {
+        name: "view",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[
+            "Prints an address and serves the page there until Ctrl-C, to this host only. The address holds a random token: \
+            whoever does not have it gets nothing. From another host: ssh -L PORT:127.0.0.1:PORT HOST, with the --port of \
+            your choice.",
+        ],
+        examples: &[("", "tailsight view tailsight-run"), ("", "tailsight view after --against before --port 7777")],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "show",
+        usage: &["[OPTIONS] <RUN> <ID>"],
+        notes: &["Ids are those of `diagnose` (evidence, the slowest messages) and of the report page."],
+        examples: &[
+            ("", "tailsight show tailsight-run 20761"),
+            ("", "tailsight show tailsight-run 20761 --leg receive --json | jq '.rows[0]'"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "fix",
+        usage: &["[OPTIONS] <RUN> [N]", "--undo [--force]", "--status [--json]"],
+        notes: &[
+            "Without N the fixes of a run are listed and nothing is changed. A change is shown with the value that it \
+            replaces, and made after you confirm it. Every change is kept in a state file until it is put back.",
+        ],
+        examples: &[
+            ("list the fixes", "tailsight fix tailsight-run"),
+            ("make the first one", "sudo tailsight fix tailsight-run 1"),
+            ("put everything back", "sudo tailsight fix --undo"),
+            ("the same as shell commands, nothing is changed", "tailsight fix tailsight-run 1 --shell"),
+            ("", "tailsight fix tailsight-run --json"),
+        ],
+        exits: &[DONE, (1, "failed, or not confirmed"), USAGE, NOT_ENOUGH],
+        files: &[
+            ("/var/lib/tailsight/fixes.toml", "root's state file"),
+            ("~/.local/state/tailsight/fixes.toml", "that of another user"),
+        ],
+        environment: &[
+            ("TAILSIGHT_STATE", "the folder of the state file"),
+            ("XDG_STATE_HOME", "for users other than root: it goes to tailsight/ in it"),
+            COLOR,
+            COLUMNS,
+        ],
+    },
+    Page {
+        name: "export",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[
+            "parquet: messages.parquet and lifetimes.parquet, tables of all messages; docs/lifetimes.md describes every column.",
+            "collapsed: focus.collapsed and reference.collapsed, call stacks with ns of a mean message, for flame graphs and \
+            speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
+            "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
+            perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
+            "otlp: traces.jsonl, the messages in focus as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
+            csv: causes.csv, the causes of the diagnosis.",
+        ],
+        examples: &[
+            ("", "tailsight export tailsight-run"),
+            ("", "tailsight export tailsight-run --format perfetto \\\n    --focus p99.9..p100"),
+            (
+                "",
+                "duckdb -c \"select owner, sum(ns) from \\\n    'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"",
+            ),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[RUN],
+        environment: &[],
+    },
+    Page {
+        name: "ideal",
+        usage: &["[OPTIONS] <RUN>", "[OPTIONS] --model MODEL", "[OPTIONS] --calibrate TARGET"],
+        notes: &[
+            "A model is ARRIVALS/SERVICE/WORKERS UTILISATION in Kendall's notation. Arrivals: M (Poisson), D (equal gaps), \
+             lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST or recorded. Service times: D (all alike), \
+             M (exponential), lognormal:SIGMA, bimodal:RATIO,SHARE or empirical (with --service-times). Without --service, \
+             times are in mean service times. How to read the result: docs/ideal.md.",
+        ],
+        examples: &[
+            ("a recorded server beside its ideal", "tailsight ideal tailsight-run"),
+            ("and the load that it could take", "tailsight ideal tailsight-run --slo p99:1ms --plot ideal.svg"),
+            (
+                "measure the service time at saturation, and use it",
+                "tailsight ideal --calibrate memcached://localhost \\\n    --pid $(pgrep -o memcached) -o peak.json\n\
+                 tailsight ideal tailsight-run --calibration peak.json",
+            ),
+            ("queueing models", "tailsight ideal --model 'M/D/4 80%'"),
+            ("", "tailsight ideal --model 'M/M/1 50%' --service 50us --json | jq .latency_ns"),
+            ("", "tailsight ideal --model 'M/bimodal:10,0.1/8 90%' \\\n    --discipline random-worker"),
+            ("", "tailsight ideal --model 'recorded/D/2 70%' --arrivals times.txt \\\n    --service 8us"),
+            ("", "tailsight ideal --model 'M/empirical/4 80%' --service-times costs.txt"),
+        ],
+        exits: &[
+            DONE,
+            FAILED,
+            (2, "wrong usage (a utilisation of 100 % or more is unstable)"),
+            (3, "N/A: too few messages for the percentiles, a run without replies, a server that was never saturated"),
+        ],
+        files: &[RUN],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
+        name: "load",
+        usage: &[
+            "<TARGET> --rate RATE [OPTIONS]",
+            "<TARGET> --rate-profile PROFILE [OPTIONS]",
+            "<TARGET> --utilisation PART --calibration FILE [OPTIONS]",
+            "<TARGET> --closed N [OPTIONS]",
+            "<TARGET> --replay FILE [OPTIONS]",
+        ],
+        notes: &["docs/load.md describes the targets and the method, docs/measurement.md the statistics."],
+        examples: &[
+            ("a p99 known within 10 us", "tailsight load memcached://localhost --rate 20k --ci p99:10us@95"),
+            (
+                "keep the samples, and a page",
+                "tailsight load redis://localhost --rate 50k --workload usr \\\n    -o run.parquet --html run.html",
+            ),
+            (
+                "exit 4 when it is slower than an earlier run",
+                "tailsight load http://localhost:8080/ --rate 2k --against base.parquet",
+            ),
+            ("exit 4 when an objective is not met", "tailsight load redis://localhost --rate 20k --slo 'p99<500us'"),
+            ("a closed loop", "tailsight load memcached://localhost --closed 1"),
+            (
+                "from two other machines",
+                "tailsight load memcached://cache1 --rate 200k --agent-token-file token \\\n    \
+                 --agent 10.0.0.7:7411#AB... --agent 10.0.0.8:7411#CD...",
+            ),
+        ],
+        exits: &[(0, "a number"), FAILED, (2, "contradictory options"), (3, "N/A"), (4, "worse, or objective not met")],
+        files: &[("FILE.parquet", "with --out: every sample; docs/load.md describes the columns")],
+        environment: &[
+            ("TAILSIGHT_AGENT_TOKEN", "the agents' token, without --agent-token-file"),
+            ("SSL_CERT_FILE", "certificates to trust, without --ca"),
+            COLOR,
+            COLUMNS,
+        ],
+    },
+    Page {
+        name: "sweep",
+        usage: &["<TARGET> [OPTIONS]"],
+        notes: &[],
+        examples: &[
+            ("", "tailsight sweep memcached://localhost:11211 --from 5k"),
+            ("", "tailsight sweep redis://localhost --rates 10k,20k,40k,80k --json"),
+            (
+                "the highest rate that meets an objective",
+                "tailsight sweep redis://localhost --slo 'p99<500us' --from 10k",
+            ),
+        ],
+        exits: &[
+            DONE,
+            FAILED,
+            (2, "contradictory options"),
+            (3, "N/A at every rate"),
+            (4, "no rate meets the objective"),
+        ],
+        files: &[("DIR/", "with --out: the samples, a file a rate")],
+        environment: &[
+            ("TAILSIGHT_AGENT_TOKEN", "the agents' token, without --agent-token-file"),
+            ("SSL_CERT_FILE", "certificates to trust, without --ca"),
+            COLOR,
+            COLUMNS,
+        ],
+    },
+    Page {
+        name: "agent",
+        usage: &["[OPTIONS]"],
+        notes: &[
+            "Prints one line on standard output, HOST:PORT#FINGERPRINT, for the coordinator's --agent; on standard error \
+            the token (once) and a log. A load ends 2.5 s after the last message of its coordinator.",
+        ],
+        examples: &[
+            ("", "tailsight agent"),
+            ("", "tailsight agent --listen 10.0.0.7:7411 --token-file token \\\n    --allow 10.0.0.0/8:11211"),
+            (
+                "",
+                "tailsight agent --listen 0.0.0.0:7411 --allow 10.0.0.0/8:11211 \\\n    \
+                 --certificate agent.pem --key agent.key --client-ca ca.pem",
+            ),
+        ],
+        exits: &[(0, "stopped by a signal"), FAILED, USAGE],
+        files: &[],
+        environment: &[],
+    },
+    Page {
+        name: "man",
+        usage: &["[COMMAND]", "-o DIR"],
+        notes: &[],
+        examples: &[
+            ("read a page that is not installed", "tailsight man record | man -l -"),
+            ("install every page", "sudo tailsight man -o /usr/local/share/man/man1"),
+        ],
+        exits: &[DONE, FAILED, USAGE],
+        files: &[],
+        environment: &[],
+    },
+    Page {
+        name: "completions",
+        usage: &["<SHELL>"],
+        notes: &[],
+        examples: &[
+            ("", "tailsight completions bash > \\\n    ~/.local/share/bash-completion/completions/tailsight"),
+            ("in a folder of $fpath", "tailsight completions zsh > ~/.zfunc/_tailsight"),
+            ("", "tailsight completions fish > ~/.config/fish/completions/tailsight.fish"),
+        ],
+        exits: &[DONE, FAILED, USAGE],
+        files: &[],
+        environment: &[],
+    },
+];

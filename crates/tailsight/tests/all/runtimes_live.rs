@@ -1,0 +1,224 @@
+//! Live recordings of servers whose code a runtime compiles, or names by tables of its own: their slow function is named. Each is skipped by
+//! name where the runtime is not installed.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::functions_live::{PORT, first_function, recorded};
+use crate::support::{Live, run, shown};
+
+/// HTTP; of 33 requests one has its index rebuilt.
+const JAVA_SERVER: &str = r#"
+import java.net.*;
+import java.nio.*;
+import java.nio.channels.*;
+class Server {
+    static long sink;
+    static void rebuildIndex() { for (int i = 0; i < 3000; i++) sink += mixIn(i, 1500); }
+    static long mixIn(long n, int times) { long x = n; for (int i = 0; i < times; i++) x = x * 6364136223846793005L + sink; return x; }
+    public static void main(String[] args) throws Exception {
+        ByteBuffer reply = ByteBuffer.wrap("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".getBytes());
+        ByteBuffer buffer = ByteBuffer.allocate(4096);
+        Selector selector = Selector.open();
+        ServerSocketChannel door = ServerSocketChannel.open();
+        door.bind(new InetSocketAddress("10.77.0.1", Integer.parseInt(args[0])));
+        door.configureBlocking(false);
+        door.register(selector, SelectionKey.OP_ACCEPT);
+        for (int i = 0; i < 20; i++) rebuildIndex();
+        for (int n = 0;;) {
+            selector.select();
+            for (SelectionKey key : selector.selectedKeys()) {
+                if (key.isAcceptable()) {
+                    SocketChannel client = door.accept();
+                    client.configureBlocking(false);
+                    client.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                    client.register(selector, SelectionKey.OP_READ);
+                    continue;
+                }
+                SocketChannel client = (SocketChannel) key.channel();
+                buffer.clear();
+                if (client.read(buffer) < 0) { client.close(); continue; }
+                sink += mixIn(n, 20000);
+                if (++n % 33 == 0) rebuildIndex();
+                client.write(reply.duplicate());
+            }
+            selector.selectedKeys().clear();
+        }
+    }
+}
+"#;
+
+const NODE_SERVER: &str = r"
+const net = require('net');
+let sink = 0, n = 0;
+function rebuildIndex() { for (let i = 0; i < 3e6; i++) sink = (sink * 31 + i) % 1000003; }
+function lookUp() { for (let i = 0; i < 5e4; i++) sink = (sink * 31 + i) % 1000003; }
+for (let i = 0; i < 20; i++) { rebuildIndex(); lookUp(); }
+net.createServer(c => {
+    c.setNoDelay(true);
+    c.on('error', () => {});
+    c.on('data', () => {
+        lookUp();
+        if (++n % 33 == 0) rebuildIndex();
+        c.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+}).listen(Number(process.argv.at(-1)), '10.77.0.1');
+";
+
+const GO_SERVER: &str = r#"package main
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+)
+
+var sink, count uint64
+
+//go:noinline
+func rebuildIndex(n uint64) {
+	for i := uint64(0); i < n; i++ {
+		sink += i * i
+	}
+	// It gives its thread away in between, as code that waits does.
+	runtime.Gosched()
+	for i := uint64(0); i < n; i++ {
+		sink += i
+	}
+}
+
+//go:noinline
+func lookUp() {
+	for i := uint64(0); i < 30000; i++ {
+		sink += i
+	}
+}
+
+func serve(c net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		if n, err := c.Read(buffer); n == 0 || err != nil {
+			return
+		}
+		lookUp()
+		if atomic.AddUint64(&count, 1)%33 == 0 {
+			rebuildIndex(1000000)
+		}
+		c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	}
+}
+
+func main() {
+	door, err := net.Listen("tcp", "10.77.0.1:"+os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, err := door.Accept()
+		if err == nil {
+			go serve(c)
+		}
+	}
+}
+"#;
+
+/// A live machine, when the programs are installed.
+fn with(test: &str, programs: &[&str]) -> Option<Live> {
+    if let Some(reason) = programs.iter().find_map(|program| tailsight_testing::lacks_program(program)) {
+        tailsight_testing::skip_as(test, reason);
+        return None;
+    }
+    Live::new(test)
+}
+
+fn write(live: &Live, name: &str, text: &str) -> String {
+    let path = live.path(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn built(program: &str, args: &[&str], dir: &Path) {
+    let output =
+        Command::new(program).args(args).current_dir(dir).env("GOFLAGS", "-mod=mod").env("GO111MODULE", "off").output();
+    let output = output.expect("it is installed");
+    assert!(output.status.success(), "{}", shown(&output));
+}
+
+/// Nanoseconds of a mean slow message in call stacks with such a function.
+fn in_focus(live: &Live, function: &str) -> u64 {
+    let output =
+        run(&["export", &live.path("run"), "--format", "collapsed", "--leg", "service", "--focus", "p97..p100"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let text = std::fs::read_to_string(Path::new(&live.path("run")).join("focus.collapsed")).unwrap();
+    let lines = text.lines().filter(|line| line.contains(function));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn a_jvm_is_asked_for_its_map_and_its_method_is_named() {
+    let Some(live) = with("a_jvm_is_asked_for_its_map_and_its_method_is_named", &["java", "javac"]) else { return };
+    let source = write(&live, "Server.java", JAVA_SERVER);
+    built("javac", &[&source], live.dir.path());
+    let folder = live.dir.path().to_str().unwrap().to_owned();
+    let command = ["java", "-XX:+PreserveFramePointer", "-XX:-Inline", "-cp", &folder, "Server"];
+    let (meta, d, text) = recorded(&live, &command, 400.0, &[]);
+    let notes = meta["sampling"]["notes"].to_string();
+    assert!(!notes.contains("wrote no map"), "{notes}");
+    assert!(in_focus(&live, "Server.mixIn") + in_focus(&live, "Server.rebuildIndex") > 100_000, "{text}\n{notes}");
+    let first = first_function(&d);
+    assert!(first["name"].as_str().is_some_and(|name| name.contains("Server.")), "{first:#} {text}");
+}
+
+#[test]
+fn a_function_that_node_compiled_is_named_by_its_map() {
+    let Some(live) = with("a_function_that_node_compiled_is_named_by_its_map", &["node"]) else { return };
+    let source = write(&live, "server.js", NODE_SERVER);
+    let (meta, _, text) = recorded(&live, &["node", "--perf-basic-prof", &source], 300.0, &[]);
+    assert!(in_focus(&live, "rebuildIndex") > 100_000, "{text} {meta:#}");
+    // Its map is in the one /tmp of this machine.
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", meta["target"]["pids"][0]));
+}
+
+#[test]
+fn without_a_map_compiled_code_is_said_once_and_the_rest_goes_on() {
+    let Some(live) = with("without_a_map_compiled_code_is_said_once_and_the_rest_goes_on", &["node"]) else { return };
+    let source = write(&live, "server.js", NODE_SERVER);
+    let (meta, d, text) = recorded(&live, &["node", &source], 300.0, &[]);
+    let notes = meta["sampling"]["notes"].as_array().unwrap();
+    let said = notes.iter().filter(|note| note.as_str().unwrap().contains("--perf-basic-prof")).count();
+    assert_eq!(said, 1, "{notes:?}");
+    assert!(
+        meta["sampling"]["samples"].as_u64().unwrap() > 50 && !d["causes"].as_array().unwrap().is_empty(),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_stripped_go_program_is_named_by_its_own_table() {
+    let Some(live) = with("a_stripped_go_program_is_named_by_its_own_table", &["go"]) else { return };
+    let (source, program) = (write(&live, "server.go", GO_SERVER), live.path("go-server"));
+    built("go", &["build", "-ldflags=-s -w", "-o", &program, &source], live.dir.path());
+    let (_, d, text) = recorded(&live, &[&program], 400.0, &[]);
+    assert_eq!(first_function(&d)["name"], "main.rebuildIndex", "{text}\n{d:#}");
+}
+
+/// Go: no return address is touched, and the calls belong to the goroutine.
+#[test]
+fn a_go_function_is_traced_with_its_goroutine() {
+    let Some(live) = with("a_go_function_is_traced_with_its_goroutine", &["go"]) else { return };
+    let (source, program) = (write(&live, "server.go", GO_SERVER), live.path("go-server"));
+    built("go", &["build", "-o", &program, &source], live.dir.path());
+    let traced =
+        ["--uprobe", "go-server:main.rebuildIndex", "--uprobe", "go-server:main.lookUp", "--function-limit", "100000"];
+    let (meta, d, text) = recorded(&live, &[&program], 300.0, &traced);
+    let functions = meta["traced"]["functions"].as_array().unwrap();
+    assert!(
+        functions.iter().all(|f| f["ends_by"] == "instructions" && f["calls"].as_u64() > Some(10)),
+        "{functions:#?}"
+    );
+    let causes = d["causes"].as_array().unwrap();
+    let slow = causes.iter().find(|c| c["name"] == "function:main.rebuildIndex").unwrap_or_else(|| panic!("{text}"));
+    assert!(slow["share"].as_f64().unwrap() > 0.5, "{text}");
+    assert!(std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err(), "the server ran in its own namespace");
+}

@@ -1,0 +1,188 @@
+//! A perf.data file around a trace, such as `perf record -e intel_pt//u` writes it and perf 6.1 reads it.
+//!
+//! In: what [`encode`](super::encode) made. Out: the bytes of the file. The layout is that of the kernel's
+//! `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/intel-pt.c`.
+
+use super::NAME;
+use super::encode::{CRYSTAL, Encoded, RATIO, Style};
+use super::flow::Code;
+
+/// perf's number of the intel_pt unit; any number behind the built-in ones.
+const PMU: u32 = 8;
+/// The process.
+const PID: u32 = 1000;
+/// The clock triple: two ticks a nanosecond, from a second on.
+pub const SHIFT: u64 = 10;
+/// ns of a tick, times `2^SHIFT`.
+pub const MULT: u64 = 512;
+/// perf's time at tick 0, ns.
+pub const ZERO: u64 = 1_000_000_000;
+
+const TSC_BIT: u64 = 0x400;
+const NO_RETURN_COMPRESSION: u64 = 0x800;
+const MTC_BIT: u64 = 0x200;
+const MTC_BITS: u64 = 0x3c000;
+const CYC_BIT: u64 = 0x2;
+const BRANCHES: u64 = 0x2001;
+
+/// perf's time of a tick.
+pub fn ns(tick: u64) -> u64 {
+    ZERO + (tick * MULT >> SHIFT)
+}
+
+/// The file.
+pub fn write(encoded: &Encoded, code: &Code, style: &Style) -> Vec<u8> {
+    let cpus = encoded.cpus.len() as u64;
+    let mut records = vec![trace_info(style)];
+    let begin = ns(encoded.ticks.0);
+    let names: Vec<u32> = encoded.truth.keys().copied().collect();
+    for &tid in &names {
+        let mut body = words32(&[PID, tid]);
+        body.extend(text(NAME));
+        records.push(record(3, 0x2000 * u16::from(tid == PID), &body, (PID, tid, begin, 0, sideband_id(0))));
+    }
+    let (page, end) = (code.start & !0xfff, (code.start + code.len()).next_multiple_of(0x1000));
+    let mut body = words32(&[PID, PID]);
+    body.extend(words(&[page, end - page, code.offset & !0xfff]));
+    // Device, inode, generation; readable and executable; private.
+    body.extend(words32(&[8, 1, 1, 0, 0, 0, 5, 2]));
+    body.extend(text(&format!("/{NAME}")));
+    records.push(record(10, 2, &body, (PID, PID, begin + 1, 0, sideband_id(0))));
+    for cpu in 0..cpus {
+        records.push(record(12, 0, &words32(&[u32::MAX, u32::MAX]), (0, 0, begin + 2, cpu, trace_id(cpu))));
+    }
+    for s in &encoded.switches {
+        let (time, cpu) = (ns(s.tick), s.cpu as u64);
+        let pid = |tid: u32| if tid == 0 { 0 } else { PID };
+        let out = 0x2000 | 0x4000 * u16::from(s.preempted);
+        let id = sideband_id(cpu);
+        records.push(record(15, out, &words32(&[pid(s.to), s.to]), (pid(s.from), s.from, time, cpu, id)));
+        records.push(record(15, 0, &words32(&[pid(s.from), s.from]), (pid(s.to), s.to, time + 10, cpu, id)));
+    }
+    let last = ns(encoded.ticks.1) + 100;
+    for (cpu, of) in (0..cpus).zip(&encoded.cpus) {
+        records.push(record(11, 0, &words(&[0, of.trace.len() as u64, 0]), (0, 0, last, cpu, trace_id(cpu))));
+    }
+    file(encoded, style, &records.concat())
+}
+
+fn trace_info(style: &Style) -> Vec<u8> {
+    let compressed = NO_RETURN_COMPRESSION;
+    let (timing, eax, ebx) = if style.cycles { (CYC_BIT, 1, CRYSTAL) } else { (0, 0, 0) };
+    let mtc = if style.cycles { [MTC_BIT, MTC_BITS] } else { [0, 0] };
+    let words_of = [
+        u64::from(PMU),
+        SHIFT,
+        MULT,
+        ZERO,
+        1, // cap_user_time_zero
+        TSC_BIT,
+        compressed,
+        3, // context switches of the whole CPU
+        0, // not a snapshot
+        1, // a buffer for each CPU
+        mtc[0],
+        mtc[1],
+        ebx,
+        eax,
+        timing,
+        u64::from(RATIO),
+        0, // no filter
+    ];
+    let mut body = words32(&[1, 0]);
+    body.extend(words(&words_of));
+    plain(70, &body)
+}
+
+/// Header, attributes with their ids, records, the trace, the table of features.
+fn file(encoded: &Encoded, style: &Style, records: &[u8]) -> Vec<u8> {
+    const HEADER: u64 = 104;
+    let cpus = encoded.cpus.len() as u64;
+    let config = BRANCHES | TSC_BIT | if style.compress_returns { 0 } else { NO_RETURN_COMPRESSION };
+    let config = config | if style.cycles { MTC_BIT | CYC_BIT | u64::from(style.mtc) << 14 } else { 0 };
+    let sample_id_all = 1u64 << 18;
+    let exclude_kernel = 1u64 << 5;
+    // mmap, comm, task, mmap2, comm_exec, context_switch.
+    let sideband = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 23 | 1 << 24 | 1 << 26;
+    let ids: Vec<u64> = (0..cpus).map(trace_id).chain((0..cpus).map(sideband_id)).collect();
+    let mut out = b"PERFILE2".to_vec();
+    let attributes_at = HEADER + 8 * ids.len() as u64;
+    let data_at = attributes_at + 2 * 128;
+    let mut data = records.to_vec();
+    let mut traces = Vec::new();
+    for (cpu, of) in encoded.cpus.iter().enumerate() {
+        traces.push((data_at + data.len() as u64, 48));
+        let padded = of.trace.len().next_multiple_of(8);
+        let mut body = words(&[padded as u64, 0, 0x1234 + cpu as u64]);
+        body.extend(words32(&[cpu as u32, u32::MAX, cpu as u32, 0]));
+        data.extend(plain(71, &body));
+        data.extend(&of.trace);
+        data.resize(data.len() + padded - of.trace.len(), 0);
+    }
+    let (arch, index) = (6u64, 18u64);
+    let header = [HEADER, 128, attributes_at, 256, data_at, data.len() as u64, 0, 0, 1 << arch | 1 << index, 0, 0, 0];
+    out.extend(words(&header));
+    out.extend(words(&ids));
+    let attribute = |kind: u32, config: u64, flags: u64, at: u64| {
+        // IP, TID, TIME, CPU, IDENTIFIER.
+        let sample = 0x1 | 0x2 | 0x4 | 0x80 | 0x10000;
+        let mut body = words32(&[kind, 112]);
+        body.extend(words(&[config, 1, sample, 4, flags]));
+        body.resize(112, 0);
+        body.extend(words(&[at, 8 * cpus]));
+        body
+    };
+    out.extend(attribute(PMU, config, sample_id_all | exclude_kernel, HEADER));
+    out.extend(attribute(1, 9, sample_id_all | exclude_kernel | sideband, HEADER + 8 * cpus));
+    out.extend(data);
+    let mut architecture = words32(&[8]);
+    architecture.extend(b"x86_64\0\0");
+    let mut of_traces = words(&[traces.len() as u64]);
+    traces.iter().for_each(|&(at, size)| of_traces.extend(words(&[at, size])));
+    let table = out.len() as u64 + 32;
+    let (first, second) = (architecture.len() as u64, of_traces.len() as u64);
+    out.extend(words(&[table, first, table + first, second]));
+    out.extend(architecture);
+    out.extend(of_traces);
+    out
+}
+
+fn trace_id(cpu: u64) -> u64 {
+    501 + cpu
+}
+
+fn sideband_id(cpu: u64) -> u64 {
+    601 + cpu
+}
+
+fn words(of: &[u64]) -> Vec<u8> {
+    of.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+fn words32(of: &[u32]) -> Vec<u8> {
+    of.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+fn text(of: &str) -> Vec<u8> {
+    let mut out = of.as_bytes().to_vec();
+    out.resize((out.len() + 1).next_multiple_of(8), 0);
+    out
+}
+
+fn plain(kind: u32, body: &[u8]) -> Vec<u8> {
+    let mut out = kind.to_le_bytes().to_vec();
+    out.extend(0u16.to_le_bytes());
+    out.extend((8 + body.len() as u16).to_le_bytes());
+    out.extend(body);
+    out
+}
+
+/// A record with who, when and where behind it.
+fn record(kind: u32, misc: u16, body: &[u8], (pid, tid, time, cpu, id): (u32, u32, u64, u64, u64)) -> Vec<u8> {
+    let mut whole = body.to_vec();
+    whole.extend(words32(&[pid, tid]));
+    whole.extend(words(&[time, cpu, id]));
+    let mut out = plain(kind, &whole);
+    out[4..6].copy_from_slice(&misc.to_le_bytes());
+    out
+}
