@@ -27,7 +27,8 @@ pub struct SampleRow {
 pub mod kind {
     /// The clock found the thread running.
     pub const CLOCK: u8 = 0;
-    /// The thread went to sleep: its stack until it woke up.
+    /// The thread went to sleep: of each distinct place in the program the first time; context switches refer to it by
+    /// `sampling.sleep_places` of run.json.
     pub const SLEEP: u8 = 1;
 }
 

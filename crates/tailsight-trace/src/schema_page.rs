@@ -106,7 +106,7 @@ One row for each change of the kernel's conversion that was seen, in order. From
 | `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `cpu` | uint16 | the core |\n\
 | `tid`, `tgid` | uint32 | thread and process |\n\
-| `kind` | uint8 | 0: the clock found the thread running, each `sampling.period_ns` of run.json; 1: it went to sleep (no recorder writes these yet) |\n\
+| `kind` | uint8 | 0: the clock found the thread running, each `sampling.period_ns` of run.json; 1: it went to sleep: of each distinct place in the program once |\n\
 | `stack` | uint32 | its call stack |\n\n\
 ## sample_stacks.arrow\n\n\
 One row a frame of each stack, innermost first, the stacks in the order of their numbers.\n\n\

@@ -182,7 +182,10 @@ impl Core {
             threads.set_frame(event.tid, frame, event.ts);
             if frame.is_some() { threads.base(tree, event.tid) } else { tree.task(event.tid) }
         };
-        self.enter(event.ts, node, true);
+        // A traced function goes on where it was: its calls are counted.
+        let goes_on =
+            kind == Kind::SchedSwitch && matches!(tree.top(node), Some(Frame::Function { kernel: false, .. }));
+        self.enter(event.ts, node, !goes_on);
     }
 
     /// An interrupt, a softirq or a function for another core begins or ends. Whether it is the end of one that followed an

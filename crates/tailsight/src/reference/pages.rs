@@ -166,7 +166,7 @@ pub const PAGES: &[Page] = &[
             speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
             "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
             perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
-            "otlp: traces.jsonl, the messages in focus as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
+            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
             csv: causes.csv, the causes of the diagnosis.",
         ],
         examples: &[

@@ -154,7 +154,7 @@ fn own(d: &serde_json::Value) -> &serde_json::Value {
 }
 
 /// The first function of it.
-fn first_function(d: &serde_json::Value) -> &serde_json::Value {
+pub fn first_function(d: &serde_json::Value) -> &serde_json::Value {
     own(d)["functions"].as_array().and_then(|f| f.first()).unwrap_or(&serde_json::Value::Null)
 }
 
