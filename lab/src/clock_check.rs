@@ -97,7 +97,10 @@ pub fn run(args: &ClockCheckArgs) -> anyhow::Result<ExitCode> {
     println!("conversions                {:>12}", pairs.len());
     println!("clock changes              {:>12}", verdict.changes + verdict.missed);
     println!("  of them not seen         {:>12}", verdict.missed);
-    println!("frequency                  {:>12}", args.slew.map_or("as it was".to_owned(), |ppm| format!("+-{ppm} ppm")));
+    println!(
+        "frequency                  {:>12}",
+        args.slew.map_or("as it was".to_owned(), |ppm| format!("+-{ppm} ppm"))
+    );
     println!("out of order               {out_of_order:>12}");
     println!("  by at most               {worst:>12} ns");
     println!("bound of the error         {bound:>12} ns");

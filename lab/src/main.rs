@@ -73,7 +73,12 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
     use tailsight_lab::pt::{self, encode::Style};
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     pt::compile(&args.out)?;
-    let style = Style { cycles: args.cycles, compress_returns: args.compress_returns, overflow_in: args.overflow_in, ..Style::default() };
+    let style = Style {
+        cycles: args.cycles,
+        compress_returns: args.compress_returns,
+        overflow_in: args.overflow_in,
+        ..Style::default()
+    };
     let made = pt::make(&args.out, &style)?;
     println!(
         "{}: {} instructions, {} context switches, {} bytes of trace; time is assigned, not measured",

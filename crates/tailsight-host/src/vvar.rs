@@ -55,7 +55,8 @@ struct Places {
 impl Places {
     /// From the kernel's types: `vdso_time_data` with a `vdso_clock` (6.15 and newer), else `vdso_data`.
     fn of(btf: &[u8]) -> Result<Places, HostError> {
-        let missing = |what: &str| HostError::Unsupported { what: format!("the kernel's clock page: its types have no {what}") };
+        let missing =
+            |what: &str| HostError::Unsupported { what: format!("the kernel's clock page: its types have no {what}") };
         let field = |of: &Layout, name: &str| of.offset(name).ok_or_else(|| missing(name));
         let (start, clock) = match btf::layout(btf, "vdso_clock")? {
             Some(clock) => {
@@ -97,7 +98,10 @@ impl Page {
         let root = Root::host();
         let places = Places::of(&root.bytes(btf::VMLINUX)?)?;
         let maps = root.text("/proc/self/maps")?;
-        let line = maps.lines().find(|line| line.ends_with("[vvar]")).ok_or_else(|| unsupported("no [vvar] in /proc/self/maps"))?;
+        let line = maps
+            .lines()
+            .find(|line| line.ends_with("[vvar]"))
+            .ok_or_else(|| unsupported("no [vvar] in /proc/self/maps"))?;
         let start = line.split('-').next().and_then(|hex| usize::from_str_radix(hex, 16).ok());
         let page = Page { start: start.ok_or_else(|| unsupported("/proc/self/maps cannot be read"))?, places };
         if page.half(page.places.mode) != TSC_MODE {
@@ -163,7 +167,8 @@ impl Page {
 impl Parameters {
     /// CLOCK_MONOTONIC at a counter, ns; `None` when the numbers are those of no clock.
     pub fn monotonic_ns(&self, tsc: u64) -> Option<u64> {
-        let shifted = u128::from(tsc.saturating_sub(self.cycle_last)) * u128::from(self.mult) + u128::from(self.monotonic.1);
+        let shifted =
+            u128::from(tsc.saturating_sub(self.cycle_last)) * u128::from(self.mult) + u128::from(self.monotonic.1);
         let ns = u64::try_from(shifted.checked_shr(self.shift)?).ok()?;
         self.monotonic.0.checked_mul(1_000_000_000)?.checked_add(ns)
     }
@@ -299,13 +304,19 @@ mod tests {
         std::thread::sleep(Duration::from_millis(300));
         let polled = poller.stop();
         assert!(polled.changes.len() > 10, "{} changes in 300 ms", polled.changes.len());
-        assert!(polled.changes.windows(2).all(|w| w[0].cycle_last < w[1].cycle_last && w[1].seq.wrapping_sub(w[0].seq) % 2 == 0));
+        assert!(
+            polled
+                .changes
+                .windows(2)
+                .all(|w| w[0].cycle_last < w[1].cycle_last && w[1].seq.wrapping_sub(w[0].seq) % 2 == 0)
+        );
         assert!(polled.cpu_ns * 10 < polled.lasted_ns, "{} of {} ns", polled.cpu_ns, polled.lasted_ns);
     }
 
     #[test]
     fn a_kernel_without_these_types_is_said() {
-        let why = Places::of(&[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap_err();
+        let why = Places::of(&[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0])
+            .unwrap_err();
         assert!(why.to_string().contains("vdso_data"), "{why}");
     }
 }

@@ -359,7 +359,10 @@ mod tests {
         let path = dir.path().join("perf.data");
         std::fs::write(&path, image()).unwrap();
         let container = Container::open(&path).unwrap();
-        assert_eq!(container.queues.iter().map(|q| (q.cpu, q.len())).collect::<Vec<_>>(), [(Some(3), 32), (Some(1), 16)]);
+        assert_eq!(
+            container.queues.iter().map(|q| (q.cpu, q.len())).collect::<Vec<_>>(),
+            [(Some(3), 32), (Some(1), 16)]
+        );
         let file = File::open(&path).unwrap();
         let read = container.queues[0].read(&file, 14, 4).unwrap();
         assert_eq!(read, [1, 1, 3, 3]);

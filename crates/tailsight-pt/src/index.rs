@@ -183,16 +183,22 @@ mod tests {
         let found = find(&queue, file.as_file()).unwrap();
         let third = len - 39;
         let (base, ip) = (1u64 << 48, Some(0xffff_ffff_8100_0000));
-        assert_eq!(found, [
-            Psb { at: 7, tsc: Some(base + 9), ip },
-            Psb { at: BLOCK as u64 - 5, tsc: None, ip: None },
-            Psb { at: third, tsc: Some(base + 11), ip },
-        ]);
+        assert_eq!(
+            found,
+            [
+                Psb { at: 7, tsc: Some(base + 9), ip },
+                Psb { at: BLOCK as u64 - 5, tsc: None, ip: None },
+                Psb { at: third, tsc: Some(base + 11), ip },
+            ]
+        );
         let cut = pieces(&found, len, 1000);
-        assert_eq!(cut, [
-            Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9, border: None },
-            Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9, border: None },
-        ]);
+        assert_eq!(
+            cut,
+            [
+                Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9, border: None },
+                Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9, border: None },
+            ]
+        );
         assert_eq!(pieces(&found, len, 1)[1].border, ip);
     }
 }

@@ -142,7 +142,8 @@ impl Memory {
         };
         let symbols = match &places.kallsyms {
             Some(list) => {
-                let text = std::fs::read_to_string(list).map_err(|source| Error::Read { path: list.clone(), source })?;
+                let text =
+                    std::fs::read_to_string(list).map_err(|source| Error::Read { path: list.clone(), source })?;
                 Symbols::of_kallsyms(&text)
             }
             None => image.symbols.moved(|place| image.address_of(place).map(|a| a.wrapping_add(moved))),

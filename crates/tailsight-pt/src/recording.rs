@@ -10,13 +10,13 @@ use std::path::Path;
 use rayon::prelude::*;
 use tailsight_symbolise::resolve::Resolve;
 
+use crate::Error;
 use crate::container::{Container, Queue};
 use crate::decode::{self, Decoded, Gap, Setting, Step};
 use crate::index::{self, PIECE, Piece};
 use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
 use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
-use crate::Error;
 
 /// A stretch of perf's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -195,7 +195,8 @@ impl Sideband {
     /// # Errors
     /// [`Error::NoTrace`] without `AUXTRACE_INFO` of Intel PT, [`Error::Damaged`].
     pub fn of(container: &Container) -> Result<Sideband, Error> {
-        let damaged = || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
+        let damaged =
+            || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
         // The parser's own checks of what it is given are assertions in places.
         let read = || read(container);
         catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
@@ -263,8 +264,7 @@ fn of_header(out: &mut Sideband, file: &PerfFile) {
         if let PerfEventType::DynamicPmu(_, config, ..) = of.attr.type_ {
             out.info.config = config;
         }
-        out.info.kernel =
-            !of.attr.flags.contains(linux_perf_data::linux_perf_event_reader::AttrFlags::EXCLUDE_KERNEL);
+        out.info.kernel = !of.attr.flags.contains(linux_perf_data::linux_perf_event_reader::AttrFlags::EXCLUDE_KERNEL);
     }
     let text = |found: Result<Option<&str>, _>| found.ok().flatten().unwrap_or_default().to_owned();
     out.kernel_release = text(file.os_release());

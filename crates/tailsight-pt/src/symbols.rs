@@ -167,14 +167,10 @@ mod tests {
         let f = |range: Range<u64>, name: &str| Function { range, name: name.into() };
         let symbols = Symbols::new(vec![f(40..60, "c"), f(10..10, "a"), f(20..20, "alias"), f(20..30, "b")]);
         let name = |at| symbols.at(at).map(|f| f.name.as_str());
-        assert_eq!([name(9), name(10), name(19), name(20), name(29), name(30)], [
-            None,
-            Some("a"),
-            Some("a"),
-            Some("b"),
-            Some("b"),
-            None
-        ]);
+        assert_eq!(
+            [name(9), name(10), name(19), name(20), name(29), name(30)],
+            [None, Some("a"), Some("a"), Some("b"), Some("b"), None]
+        );
         assert_eq!((name(59), name(60)), (Some("c"), None));
     }
 

@@ -53,7 +53,8 @@ pub fn compile(folder: &Path) -> Result<PathBuf> {
     std::fs::write(&source, PROGRAM).map_err(|e| Error::io(format!("write {}", source.display()), e))?;
     let out = folder.join(NAME);
     let flags = ["-O2", "-g0", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-no-pie"];
-    let done = Command::new("cc").args(flags).arg("-fno-asynchronous-unwind-tables").arg("-o").arg(&out).arg(&source).output();
+    let done =
+        Command::new("cc").args(flags).arg("-fno-asynchronous-unwind-tables").arg("-o").arg(&out).arg(&source).output();
     let done = done.map_err(|e| Error::io("run cc", e))?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -77,7 +78,10 @@ pub fn make(folder: &Path, style: &Style) -> Result<Made> {
     std::fs::write(&perf_data, &file).map_err(|e| Error::io(format!("write {}", perf_data.display()), e))?;
     let log = folder.join("log.txt");
     let mut text = Vec::new();
-    let _ = writeln!(text, "# {NAME}: what each thread did, by single steps: call or return, from, to; then its instructions.");
+    let _ = writeln!(
+        text,
+        "# {NAME}: what each thread did, by single steps: call or return, from, to; then its instructions."
+    );
     for (tid, steps) in &encoded.truth {
         for step in &steps.transfers {
             let _ = writeln!(text, "{tid} {} {:x} {:x}", if step.call { "call" } else { "return" }, step.from, step.to);

@@ -100,8 +100,7 @@ fn take_turns(leader: i32) -> Option<Execution> {
         let who = (0..threads.len()).map(|i| (turn + i) % threads.len()).find(|&i| alive[i])?;
         // Threads move from one CPU to the other now and then.
         let cpu = (who + out.slices.len() / 7) % CPUS;
-        let mut slice =
-            Slice { tid: 1000 + who as u32, cpu, ips: Vec::new(), next: None, ended: Ended::Interrupted };
+        let mut slice = Slice { tid: 1000 + who as u32, cpu, ips: Vec::new(), next: None, ended: Ended::Interrupted };
         let mut ip = registers(&mut threads[who])?;
         loop {
             slice.ips.push(ip);

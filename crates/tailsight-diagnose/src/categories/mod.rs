@@ -74,7 +74,9 @@ pub struct Verdict {
 /// whatever they were in, but for what interrupted them; the application's own time in one has its name already.
 pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
     let frames = &owner.frames;
-    let interrupted = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. });
+    let interrupted = |f: &Frame| {
+        matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
+    };
     let own = owner.context == Context::Own && matches!(frames.last(), Some(Frame::Function { kernel: false, .. }));
     let function = |f: &&Frame| !own && matches!(f, Frame::Function { kernel: false, .. });
     let functions = frames.iter().filter(|_| !frames.iter().any(interrupted)).filter(function);

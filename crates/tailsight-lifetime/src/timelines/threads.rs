@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;
-use tailsight_trace::event::{Kind, switch_flags};
 use tailsight_trace::event::switch_flags::PLACE_SHIFT;
+use tailsight_trace::event::{Kind, switch_flags};
 
 use crate::input::Names;
 use crate::model::{Frame, NO_SYSCALL};
@@ -57,8 +57,16 @@ pub struct Sleep {
 
 impl Sleep {
     /// A sleep of which nothing is known.
-    pub const UNKNOWN: Sleep =
-        Sleep { nr: u32::MAX, uninterruptible: false, stopped: false, io: false, stack: 0, doing: None, function: 0, place: 0 };
+    pub const UNKNOWN: Sleep = Sleep {
+        nr: u32::MAX,
+        uninterruptible: false,
+        stopped: false,
+        io: false,
+        stack: 0,
+        doing: None,
+        function: 0,
+        place: 0,
+    };
 }
 
 /// Who woke a thread.

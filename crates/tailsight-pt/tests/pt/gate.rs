@@ -182,7 +182,12 @@ fn damaged_trace_is_a_counted_gap_and_decoding_goes_on_behind_it() {
         let summary =
             recording.transfers(PIECE, |t| found.entry(t.tid).or_default().push((t.call, t.from, t.to))).unwrap();
         assert!(!summary.errors.is_empty() && summary.counts.gaps.values().any(|(n, _)| *n > 0), "{at}");
-        assert!(count(&found) * 10 > count(&log) * 7 && count(&found) < count(&log), "{} of {}", count(&found), count(&log));
+        assert!(
+            count(&found) * 10 > count(&log) * 7 && count(&found) < count(&log),
+            "{} of {}",
+            count(&found),
+            count(&log)
+        );
     }
 }
 

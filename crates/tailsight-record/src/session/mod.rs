@@ -19,8 +19,8 @@ use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
 
-pub use traced::{Asked, Traces};
 pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
+pub use traced::{Asked, Traces};
 
 /// Records.
 ///

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tailsight_trace::meta::RunMeta;
 
+use super::traced::Traces;
 use crate::error::Error;
 use crate::loader::HookChoice;
 use crate::probes::nic_tx::TxStamps;
-use super::traced::Traces;
 use crate::target::Selector;
 
 /// What to record.

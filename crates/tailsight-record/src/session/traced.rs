@@ -50,7 +50,9 @@ impl Asked {
             Some((binary, function)) if !binary.is_empty() && !function.is_empty() => {
                 Ok(Asked::Uprobe { binary: binary.into(), function: function.into() })
             }
-            _ => Err(format!("{text:?} is not BIN:FUNC: write for example memcached:process_command or /usr/bin/x:0x1234")),
+            _ => Err(format!(
+                "{text:?} is not BIN:FUNC: write for example memcached:process_command or /usr/bin/x:0x1234"
+            )),
         }
     }
 
@@ -205,15 +207,16 @@ impl Plan {
                     place(end.at, 0, false, cookie::END | go | condition);
                 }),
                 EndsBy::Return => place(begins[0].0, 0, true, cookie::END | cookie::RETURNED | go),
-                EndsBy::Probe(ends) => ends.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, cookie::END)),
+                EndsBy::Probe(ends) => {
+                    ends.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, cookie::END))
+                }
             }
             begins.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, go));
         }
         if let Some([execute, schedule]) = found.go {
             for (offset, none) in [(execute, 0), (schedule, cookie::NONE)] {
                 let cookie = cookie::SWITCH | none;
-                let place =
-                    Place { function: None, file: file.into(), offset, semaphore: 0, at_return: false, cookie };
+                let place = Place { function: None, file: file.into(), offset, semaphore: 0, at_return: false, cookie };
                 if !self.places.contains(&place) {
                     self.places.push(place);
                 }
@@ -444,7 +447,10 @@ mod tests {
         assert_eq!(plan(own.to_str().unwrap(), "main").unwrap().places, found.places);
         let said = |binary: &str, function: &str| plan(binary, function).unwrap_err().to_string();
         assert!(said(name, "no_such_function_at_all").contains("no function"));
-        assert!(said("no-such-file", "f").contains(&format!("it has {name}")) || said("no-such-file", "f").contains("it has "));
+        assert!(
+            said("no-such-file", "f").contains(&format!("it has {name}"))
+                || said("no-such-file", "f").contains("it has ")
+        );
         assert!(said("/no/such/file", "f").contains("there is no file"));
         assert!(said("/dev/null", "f").contains("there is no file"), "no regular file");
         let libc = plan("libc", "malloc").or_else(|_| plan("libc.so.6", "malloc"));
@@ -453,8 +459,10 @@ mod tests {
 
     #[test]
     fn a_function_that_was_switched_off_is_told() {
-        let hot = meta::TracedFunction { name: "hot".into(), calls: 7, off_ns: Some(2_500_000_000), ..Default::default() };
-        let said = meta::Traced { functions: vec![hot], most_per_second: 10, notes: vec!["n".into()], ..Default::default() };
+        let hot =
+            meta::TracedFunction { name: "hot".into(), calls: 7, off_ns: Some(2_500_000_000), ..Default::default() };
+        let said =
+            meta::Traced { functions: vec![hot], most_per_second: 10, notes: vec!["n".into()], ..Default::default() };
         let texts = warnings(&said, 1_000_000_000);
         assert!(texts[0].starts_with("hot was called more than 10 times a second and was switched off after 1.5 s"));
         assert_eq!(texts[1], "n");

@@ -139,8 +139,12 @@ fn traced(run: &RunMeta) -> Option<String> {
         out += &format!(" and {} more", units::count(more as u64));
     }
     match (traced.ns_per_hit, traced.program_ns) {
-        (Some(hit), Some(program)) => out += &format!("; {hit:.0} ns a hit, {program:.0} ns of it in the program; a call has two"),
-        (Some(hit), None) => out += &format!("; {hit:.0} ns a hit without the program, which did not run while it was measured"),
+        (Some(hit), Some(program)) => {
+            out += &format!("; {hit:.0} ns a hit, {program:.0} ns of it in the program; a call has two")
+        }
+        (Some(hit), None) => {
+            out += &format!("; {hit:.0} ns a hit without the program, which did not run while it was measured")
+        }
         _ => out += "; its cost was not measured",
     }
     Some(out)

@@ -160,7 +160,8 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             [(0x1000..0x1000 + bytes.len() as u64, bytes)]
         };
-        let at = |words: &[u32]| arm64(&pieces(words), 0x1000).map(|e| e.iter().map(|e| e.at - 0x1000).collect::<Vec<_>>());
+        let at =
+            |words: &[u32]| arm64(&pieces(words), 0x1000).map(|e| e.iter().map(|e| e.at - 0x1000).collect::<Vec<_>>());
         // nop; b +4 (inside); ret; b far; retaa
         assert_eq!(at(&[0xd503_201f, 0x1400_0001, 0xd65f_03c0, 0x1400_0400, 0xd65f_0bff]).unwrap(), [8, 12, 16]);
         // b to the begin

@@ -116,7 +116,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
     fn read(data: R) -> Result<Code<'a, R>, String> {
         let file = object::File::parse(data).map_err(|e| format!("it is no ELF file, or a damaged one ({e})"))?;
         let elf = Elf::of(data)?;
-        let go = [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
+        let go =
+            [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
         let mut symbols = symbols_of(&file);
         if symbols.is_empty() && go {
             symbols = pclntab(&file).unwrap_or_default();
@@ -149,8 +150,9 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
                 self.offset_of(symbol.range.start)
             };
             let places = at("runtime.execute").zip(at("runtime.schedule"));
-            let (execute, schedule) = places
-                .ok_or("a Go program without runtime.execute and runtime.schedule: which goroutine runs cannot be told")?;
+            let (execute, schedule) = places.ok_or(
+                "a Go program without runtime.execute and runtime.schedule: which goroutine runs cannot be told",
+            )?;
             found.go = Some([execute, schedule]);
         }
         Ok(found)
@@ -162,9 +164,10 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         if let Some(symbol) = symbols.iter().find(|s| s.range.start == address) {
             return Ok((demangled(&symbol.raw).1, symbol.clone()));
         }
-        let range = self.elf.function_range(address).ok_or_else(|| {
-            format!("0x{offset:x} is in no function that the file's unwind tables or symbols know")
-        })?;
+        let range = self
+            .elf
+            .function_range(address)
+            .ok_or_else(|| format!("0x{offset:x} is in no function that the file's unwind tables or symbols know"))?;
         if range.start != address {
             let start = self.offset_of(range.start).unwrap_or(range.start);
             return Err(format!("0x{offset:x} is inside of the function that begins at 0x{start:x}"));
@@ -268,7 +271,8 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
     let mut found: Vec<(String, Symbol)> = vec![];
     for symbol in symbols {
         // Clones of a function have its name and a suffix; a part that was moved out of the way is none.
-        let plain = symbol.raw.split_once('.').filter(|(_, rest)| clone_of(rest)).map_or(&*symbol.raw, |(name, _)| name);
+        let plain =
+            symbol.raw.split_once('.').filter(|(_, rest)| clone_of(rest)).map_or(&*symbol.raw, |(name, _)| name);
         if symbol.raw.contains(".cold") || symbol.raw.contains(".part.") {
             continue;
         }
@@ -285,7 +289,9 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
     }
     if found.is_empty() {
         return Err(if symbols.is_empty() {
-            format!("it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place (BIN:0x1234)")
+            format!(
+                "it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place (BIN:0x1234)"
+            )
         } else {
             format!("it has no function {name:?}{}", near(symbols, name))
         });

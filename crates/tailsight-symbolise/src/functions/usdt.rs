@@ -84,7 +84,8 @@ pub fn pair(all: &[Probe], provider: &str, wanted: &str) -> Result<(String, Stri
     }
     for (first, lasts) in PAIRS {
         for last in lasts {
-            let begins = of.iter().filter(|name| name.strip_suffix(first).is_some_and(|stem| has(&format!("{stem}{last}"))));
+            let begins =
+                of.iter().filter(|name| name.strip_suffix(first).is_some_and(|stem| has(&format!("{stem}{last}"))));
             for begin in begins {
                 let stem = &begin[..begin.len() - first.len()];
                 let end = format!("{stem}{last}");
@@ -95,7 +96,10 @@ pub fn pair(all: &[Probe], provider: &str, wanted: &str) -> Result<(String, Stri
         }
     }
     Err(if has(wanted) {
-        format!("{provider}:{wanted} is a point in time, and what is traced has a begin and an end: write {provider}:BEGIN,END; {}", listed(&of))
+        format!(
+            "{provider}:{wanted} is a point in time, and what is traced has a begin and an end: write {provider}:BEGIN,END; {}",
+            listed(&of)
+        )
     } else {
         format!("it has no USDT probe {provider}:{wanted}; {}", listed(&of))
     })
