@@ -6,12 +6,6 @@ use clap::Args;
 
 /// `import`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  tailsight import perf.data -o functions\n  tailsight import perf.data --root ./files-of-that-machine\n  \
-tailsight import recording.dir --with tailsight-run -o with-functions\n\n\
-The recording is made by `perf record --kcore -a -e intel_pt/cyc/ -o recording.dir -- sleep 2` on a machine with Intel PT. \
-No such machine has run this program yet: see docs/intel-pt.md for what is proved and how."
-)]
 pub struct Import {
     /// The recording: a perf.data file, or the directory of `perf record --kcore`
     #[arg(value_name = "PERF.DATA")]
