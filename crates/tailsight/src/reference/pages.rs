@@ -182,6 +182,20 @@ pub const PAGES: &[Page] = &[
         environment: &[],
     },
     Page {
+        name: "import",
+        usage: &["[OPTIONS] <PERF.DATA>"],
+        notes: &["The recording is made by perf record --kcore -a -e intel_pt/cyc/ -o recording.dir -- sleep 2 on a machine with \
+            Intel PT. No such machine has run this program yet: docs/intel-pt.md says what is proved and how."],
+        examples: &[
+            ("", "tailsight import perf.data -o functions"),
+            ("", "tailsight import perf.data --root ./files-of-that-machine"),
+            ("", "tailsight import recording.dir --with tailsight-run \\\n    -o with-functions"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[("tailsight-run/", "the run that is written, unless --out names another")],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
         name: "ideal",
         usage: &["[OPTIONS] <RUN>", "[OPTIONS] --model MODEL", "[OPTIONS] --calibrate TARGET"],
         notes: &[
