@@ -5,11 +5,14 @@
 #   scripts/bench.sh [DIR] [OPTION…]   raw results go to DIR (default: bench-out in the current folder); options are
 #                                      those of `bench`: --quick, --write, --gate, --only roundtrip …
 #                                      `--only client` measures the load generator (docs/measurement.md)
+# Without options it ends with the report's page (scripts/page-bench.sh).
 #
 # Exit: 0 measured, 1 failed, 130 interrupted; with --gate 4 a goal missed, 3 one that cannot be judged.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
 out=bench-out
+# Options ask for a part of it.
+page=yes
 case ${1:--} in
 -*) ;;
 *)
@@ -17,6 +20,8 @@ case ${1:--} in
     shift
     ;;
 esac
+
+[ $# -eq 0 ] || page=no
 
 if ! is_root; then
     die "the benchmarks load BPF programs and make network namespaces, which needs root: sudo make bench"
@@ -31,5 +36,6 @@ target=${CARGO_TARGET_DIR:-target}
 trap : INT TERM
 code=0
 "$target/release/bench" --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
+[ "$code" -ne 0 ] || [ "$page" = no ] || scripts/page-bench.sh "$out" || code=$?
 give_back "$out" docs/benchmarks.md docs/measurement.md
 exit "$code"

@@ -55,6 +55,7 @@ need pkg-config "libbpf's build asks it for libelf and zlib" have pkg-config
 need gcc "compiles libbpf and links the binary" both gcc cc
 need libc6-dev "C headers" any_file /usr/include/features.h
 need make "builds libbpf" have make
+need cmake "builds libipt, the decoder of Intel PT" have cmake
 need ca-certificates "TLS for the crate registry" any_file /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs
 # The tests that use servers record them live, which needs root: without it `make test` does not ask for the servers.
 live=yes

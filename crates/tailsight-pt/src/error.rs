@@ -55,4 +55,15 @@ pub enum Error {
         /// Its words.
         why: String,
     },
+    /// The run that the functions are to be put into cannot be used.
+    #[error("{run} cannot take the recording's functions: {why}")]
+    With {
+        /// The run.
+        run: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A run cannot be read or written.
+    #[error(transparent)]
+    Run(#[from] tailsight_trace::Error),
 }

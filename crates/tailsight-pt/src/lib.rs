@@ -15,6 +15,7 @@
 pub mod container;
 pub mod decode;
 pub mod error;
+pub mod import;
 pub mod index;
 pub mod memory;
 pub mod recording;
@@ -24,6 +25,7 @@ pub mod symbols;
 
 pub use decode::Gap;
 pub use error::Error;
+pub use import::{Imported, Timeline};
 pub use memory::Places;
 pub use recording::{Recording, Summary, Window};
 pub use stacks::{Entry, Event, What};

@@ -63,6 +63,8 @@ pub struct Event {
     pub cpu: u32,
     /// The thread that has it.
     pub tid: u32,
+    /// Of a function that is entered or left: whether it is the kernel's.
+    pub kernel: bool,
     /// What happened.
     pub what: What,
 }
@@ -211,6 +213,7 @@ pub struct Stacks<'a> {
     /// Calls and returns since they were last taken, where they are wanted.
     pub transfers: Option<Vec<Transfer>>,
     unnamed: Vec<bool>,
+    kernel: Vec<bool>,
     found: FxHashMap<(u32, u64), u32>,
 }
 
@@ -225,6 +228,7 @@ impl<'a> Stacks<'a> {
             events: Vec::new(),
             transfers: None,
             unnamed: Vec::new(),
+            kernel: Vec::new(),
             found: FxHashMap::default(),
         }
     }
@@ -445,7 +449,11 @@ impl<'a> Stacks<'a> {
 
     fn emit(&mut self, core: &mut Core, ns: u64, what: What) {
         core.last_ns = core.last_ns.max(ns);
-        self.events.push(Event { ns, cpu: core.number, tid: core.tid, what });
+        let kernel = match what {
+            What::Enter(f, _) | What::Leave(f) => self.kernel[f as usize],
+            _ => false,
+        };
+        self.events.push(Event { ns, cpu: core.number, tid: core.tid, kernel, what });
     }
 
     fn place(&self, core: &Core, ns: u64, ip: u64) -> u64 {
@@ -470,6 +478,7 @@ impl<'a> Stacks<'a> {
         let function = self.names.number(module, place);
         if function as usize == self.unnamed.len() {
             self.unnamed.push(!named);
+            self.kernel.push(ip >= KERNEL_HALF);
         }
         self.found.insert((space, ip), function);
         function

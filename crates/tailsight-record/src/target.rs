@@ -186,9 +186,10 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     if !holders.is_empty() {
         return Ok(holders);
     }
-    // Without the right to look, somebody may well listen there.
+    // Without the right to look, somebody may well listen there. (Some processes are closed to root, too: they have rights that it
+    // has not.)
     let hidden = all.iter().filter(|p| !p.kernel && procfs::may_read_sockets(p.pid).is_err()).count();
-    if hidden > 0 {
+    if hidden > 0 && lacks_sight() {
         return Err(Error::NoTarget {
             tried: selector.to_string(),
             why: format!(
@@ -211,6 +212,13 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
             format!("ports with listeners: {}", listed.join(", "))
         },
     })
+}
+
+/// Whether this process may not look at other users' processes.
+fn lacks_sight() -> bool {
+    let root = tailsight_host::Root::host();
+    let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
+    rights.missing.iter().any(|m| ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"].contains(&m.capability.as_str()))
 }
 
 /// The server ports of processes: where they listen (TCP) or hold an unconnected socket (UDP). A UDP socket on all addresses and

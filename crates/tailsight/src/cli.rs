@@ -42,6 +42,8 @@ pub enum Command {
     Fix(Box<crate::cli_fix::Fix>),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
+    /// Make a run of an Intel PT recording of perf, or put its functions into one
+    Import(Box<crate::cli_import::Import>),
     /// How good the latency could be: the queueing ideal of a run, or of a model
     Ideal(Box<crate::cli_ideal::Ideal>),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
@@ -138,6 +140,9 @@ pub struct Record {
     /// what a call costs on this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub function_limit: Option<u32>,
+    /// Where events come from: `ebpf`, or `intel-pt`: also every function call, traced by the processor, where it has Intel PT
+    #[arg(long, value_name = "SOURCE", value_parser = ["ebpf", "intel-pt"], default_value = "ebpf", help_heading = "What is recorded")]
+    pub source: String,
     /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
     pub with_hook: Vec<String>,
@@ -249,7 +254,7 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The format
-    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "csv"], default_value = "parquet")]
+    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "otlp", "csv"], default_value = "parquet")]
     pub format: String,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]

@@ -7,6 +7,7 @@ mod cli;
 mod cli_agent;
 mod cli_fix;
 mod cli_ideal;
+mod cli_import;
 mod cli_load;
 mod cli_view;
 mod commands;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Show(args) => commands::show::run(&args),
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Import(args) => commands::import::run(&args),
         Command::Ideal(args) => commands::ideal::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

@@ -48,6 +48,13 @@ impl Diagnosed<'_> {
         self.with_input(&self.paths(&self.chosen()), &[], f)
     }
 
+    /// Calls `f` with the messages in focus only.
+    pub fn with_focus<T>(&self, f: impl FnOnce(&Input) -> T) -> T {
+        let mut ids = self.chosen();
+        ids.truncate(self.diagnosis.focus.messages as usize);
+        self.with_input(&self.paths(&ids), &[], f)
+    }
+
     /// The page as it is served: timelines are asked for one by one.
     pub fn served(&self) -> String {
         let stacks = self.stacks();

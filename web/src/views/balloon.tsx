@@ -94,8 +94,10 @@ export function Balloon({ store }: { store: Store }) {
     ring(g, v, n);
   };
   const slowestLabel = (g: CanvasRenderingContext2D, v: View, right: number) => {
-    let slowest = -1;
-    for (const i of d.focus) if (store.matches(i) && (slowest < 0 || d.latency[i]! > d.latency[slowest]!)) slowest = i;
+    // The slowest of all is named and drawn in any case, also where it is not in focus.
+    let slowest = store.matches(d.slowest) ? d.slowest : -1;
+    if (slowest >= 0 && !store.inFocus(slowest)) { g.fillStyle = ink("ink"); g.beginPath(); g.arc(v.x(slowest), v.y(d.latency[slowest]!), 3, 0, 7); g.fill(); }
+    if (slowest < 0) for (const i of d.focus) if (store.matches(i) && (slowest < 0 || d.latency[i]! > d.latency[slowest]!)) slowest = i;
     if (slowest < 0) return;
     const x = v.x(slowest), y = v.y(d.latency[slowest]!), text = "slowest: message " + count(slowest) + ", " + duration(d.latency[slowest]!);
     const flip = x + 14 + g.measureText(text).width > right;

@@ -351,8 +351,8 @@ fn finish(
     let median = order[n / 2];
     let pick = |id: u32| (id, paths[id as usize].clone());
     let mut chosen = vec![slowest, median];
-    if others > 0 {
-        let ids = focus.iter().rev().chain(order.iter().step_by((n / others).max(1)));
+    if let Some(step) = n.checked_div(others) {
+        let ids = focus.iter().rev().chain(order.iter().step_by(step.max(1)));
         chosen.extend(
             ids.copied().filter(|id| ![slowest, median].contains(id)).collect::<std::collections::BTreeSet<_>>(),
         );

@@ -114,7 +114,17 @@ mod tests {
 
     fn hook(probe: &'static str, name: &'static str, need: Need, on: bool) -> HookState {
         let there = on || need == Need::Optional;
-        HookState { probe, name, need, there, program: on.then_some(name), instead: vec![], reason: None, tells: "" }
+        HookState {
+            probe,
+            name,
+            need,
+            there,
+            program: on.then_some(name),
+            instead: vec![],
+            with: vec![],
+            reason: None,
+            tells: "",
+        }
     }
 
     fn line<'a>(text: &'a str, start: &str) -> &'a str {

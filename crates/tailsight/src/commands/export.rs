@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{Options, functions};
-use tailsight_report::export::{csv, firefox, perfetto, pprof};
+use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
 
 use super::diagnose::not_available_or;
 use crate::cli::Export;
@@ -50,6 +50,7 @@ fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> an
             has_samples(opened)?;
             write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))?;
         }
+        "otlp" => write(&dir.join("traces.jsonl"), of.with_focus(otlp::traces).as_bytes())?,
         _ => {
             let threads = threads(opened);
             write(&dir.join("trace.pftrace"), &of.with_chosen(|input| perfetto::trace(input, &threads)))?;

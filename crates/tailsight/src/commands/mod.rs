@@ -8,6 +8,8 @@ pub mod doctor;
 pub mod export;
 pub mod fix;
 pub mod ideal;
+pub mod import;
+pub mod intel_pt;
 pub mod live;
 pub mod load;
 pub mod man;

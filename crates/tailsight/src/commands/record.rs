@@ -3,10 +3,14 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use tailsight_pt::import::Output;
+use tailsight_pt::{Places, Recording};
 use tailsight_record::{Asked, HookChoice, Options, Payload, Progress, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
+use tailsight_trace::clock_log::ClockChangeRow;
 
 use crate::cli::Record;
+use crate::commands::intel_pt;
 use crate::{Verdict, stop, terminal};
 
 /// A recording of no given length takes at least so long,
@@ -16,6 +20,46 @@ const MOST: Duration = Duration::from_secs(30);
 
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Verdict> {
+    match args.source.as_str() {
+        "intel-pt" => with_functions(args),
+        _ => record(args, &args.out),
+    }
+}
+
+/// Records the messages while perf traces the cores, and puts both into one run.
+fn with_functions(args: &Record) -> anyhow::Result<Verdict> {
+    intel_pt::check(std::path::Path::new("/"))?;
+    let (messages, trace) = (intel_pt::beside(&args.out, "messages"), intel_pt::beside(&args.out, "intel-pt"));
+    let poller = tailsight_host::vvar::Poller::start()?;
+    let perf = intel_pt::Perf::start(&trace)?;
+    let verdict = record(args, &messages)?;
+    let trace = perf.stop()?;
+    let log = poller.stop().changes;
+    let recording = Recording::open(&trace, &Places::default())?;
+    let mut run = tailsight_trace::Run::open(&messages)?;
+    run.clock_log = log.iter().map(change_row).collect();
+    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    let imported = tailsight_pt::import::with(&recording, &mut run, None, output)?;
+    say!("functions: {} events put into {}", imported.events, args.out.display());
+    Ok(verdict)
+}
+
+fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
+    ClockChangeRow {
+        seq: of.seq,
+        cycle_last: of.cycle_last,
+        mult: of.mult,
+        shift: of.shift,
+        monotonic_s: of.monotonic.0,
+        monotonic_shifted_ns: of.monotonic.1,
+        realtime_s: of.realtime.0,
+        realtime_shifted_ns: of.realtime.1,
+        tai_s: of.tai.0,
+        tai_shifted_ns: of.tai.1,
+    }
+}
+
+fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Verdict> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
     // Without a length: until the focus of the default question can hold a verdict, for a while at least and at most.
@@ -28,7 +72,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
         selector,
         duration: args.duration,
         until,
-        out: args.out.clone(),
+        out: out.into(),
         shared: args.into_shared,
         buffer_bytes: args.buffer,
         hooks: HookChoice { add: args.with_hook.clone(), remove: args.without_hook.clone(), empty: args.empty_hooks },
@@ -51,7 +95,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
     if args.json {
         terminal::print_json(&outcome.meta)?;
     } else {
-        let run = args.out.display();
+        let run = out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style());
         if let Some(until) = until.filter(|until| seen > 0 && seen < until.messages) {
             let few = until.messages;

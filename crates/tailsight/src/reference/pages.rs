@@ -166,7 +166,8 @@ pub const PAGES: &[Page] = &[
             speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
             "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
             perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
-            "csv: causes.csv, the causes of the diagnosis.",
+            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
+            csv: causes.csv, the causes of the diagnosis.",
         ],
         examples: &[
             ("", "tailsight export tailsight-run"),
@@ -179,6 +180,20 @@ pub const PAGES: &[Page] = &[
         exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
         files: &[RUN],
         environment: &[],
+    },
+    Page {
+        name: "import",
+        usage: &["[OPTIONS] <PERF.DATA>"],
+        notes: &["The recording is made by perf record --kcore -a -e intel_pt/cyc/ -o recording.dir -- sleep 2 on a machine with \
+            Intel PT. No such machine has run this program yet: docs/intel-pt.md says what is proved and how."],
+        examples: &[
+            ("", "tailsight import perf.data -o functions"),
+            ("", "tailsight import perf.data --root ./files-of-that-machine"),
+            ("", "tailsight import recording.dir --with tailsight-run \\\n    -o with-functions"),
+        ],
+        exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
+        files: &[("tailsight-run/", "the run that is written, unless --out names another")],
+        environment: &[COLOR, COLUMNS],
     },
     Page {
         name: "ideal",

@@ -114,6 +114,44 @@ fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
     assert!(flows[&flow] >= 2, "the slowest message's flow leads from its slice to a core");
 }
 
+/// By the OTLP specification: ids of 32 and 16 hexadecimal digits, 64-bit numbers as text, parents in the same trace.
+#[test]
+fn spans_of_opentelemetry_are_the_messages_in_focus_with_their_legs() {
+    let text = String::from_utf8(exported("memcached-requests", "otlp", "traces.jsonl")).expect("UTF-8");
+    assert_eq!(text.lines().count(), 1);
+    let data: Value = serde_json::from_str(&text).expect("JSON");
+    let scope = &data["resourceSpans"][0]["scopeSpans"][0];
+    let spans = scope["spans"].as_array().expect("spans");
+    let diagnosis = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
+    let string = |v: &Value| v.as_str().expect("text").to_owned();
+    let ns = |v: &Value| -> u64 { v.as_str().expect("text").parse().expect("a number") };
+    let by_id: BTreeMap<(String, String), &Value> =
+        spans.iter().map(|s| ((string(&s["traceId"]), string(&s["spanId"])), s)).collect();
+    assert_eq!(by_id.len(), spans.len(), "an id twice");
+    let hex = |text: &str, n: usize| text.len() == n && text.bytes().all(|c| c.is_ascii_hexdigit());
+    let (mut roots, mut links) = (vec![], 0);
+    for span in spans {
+        assert!(hex(&string(&span["traceId"]), 32) && hex(&string(&span["spanId"]), 16));
+        let (from, to) = (ns(&span["startTimeUnixNano"]), ns(&span["endTimeUnixNano"]));
+        match span["parentSpanId"].as_str() {
+            None => roots.push(to - from),
+            Some(parent) => {
+                let parent = by_id[&(string(&span["traceId"]), parent.to_owned())];
+                assert!(ns(&parent["startTimeUnixNano"]) <= from && to <= ns(&parent["endTimeUnixNano"]));
+            }
+        }
+        for link in span["links"].as_array().into_iter().flatten() {
+            assert!(by_id.contains_key(&(string(&link["traceId"]), string(&link["spanId"]))), "a link to nowhere");
+            links += 1;
+        }
+    }
+    assert_eq!(roots.len() as u64, diagnosis["focus"]["messages"].as_u64().expect("a number"));
+    assert_eq!(roots.iter().max(), diagnosis["slowest"][0]["latency_ns"].as_u64().as_ref());
+    let legs = spans.iter().filter(|s| s["name"] == "receive").count();
+    assert_eq!(legs, roots.len());
+    assert!(links > 0, "no message has one ahead of it");
+}
+
 #[test]
 fn the_causes_as_csv_are_those_of_the_json() {
     let text = String::from_utf8(exported("memcached-requests", "csv", "causes.csv")).expect("UTF-8");

@@ -1,0 +1,127 @@
+//! `tailsight import`: an Intel PT recording of perf becomes a run.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::json;
+use tailsight_diagnose::Options;
+use tailsight_diagnose::cohorts::focus::ranks;
+use tailsight_pt::import::{self, Imported, Output};
+use tailsight_pt::{Gap, Places, Recording};
+use tailsight_trace::Run;
+
+use crate::cli_import::Import;
+use crate::{Verdict, pipeline, terminal};
+
+/// Around a message so much is decoded, too, ns: a stack is known from the first return on.
+const MARGIN_NS: u64 = 20_000;
+
+/// Imports and says what was found.
+pub fn run(args: &Import) -> anyhow::Result<Verdict> {
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
+    let places =
+        Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
+    let recording = Recording::open(&args.file, &places)?;
+    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    let imported = match &args.with {
+        None => import::alone(&recording, output)?,
+        Some(dir) => {
+            let windows = if args.all { None } else { windows(dir)? };
+            let mut run = Run::open(dir)?;
+            import::with(&recording, &mut run, windows.as_deref(), output)?
+        }
+    };
+    if args.json {
+        terminal::print_json(&as_json(&imported))?;
+    } else {
+        terminal::print(&as_text(&imported, args))?;
+    }
+    Ok(Verdict::Done)
+}
+
+/// The messages that a diagnosis compares: from the first to the last that is known of each. `None`: too few to choose from.
+fn windows(dir: &Path) -> anyhow::Result<Option<Vec<(u64, u64)>>> {
+    let opened = pipeline::open(dir)?;
+    let options = pipeline::chosen(Options::default(), None, &opened, None);
+    let messages = &opened.analysis.lifetimes.messages;
+    let mut by_latency: Vec<(u64, u32)> =
+        messages.iter().filter_map(|m| Some((m.latency(options.leg)?, m.id))).collect();
+    by_latency.sort_unstable();
+    let n = by_latency.len();
+    if n < 2 * tailsight_diagnose::MIN_MESSAGES {
+        return Ok(None);
+    }
+    let mut chosen: Vec<(u64, u64)> = Vec::new();
+    for slice in [options.focus, options.reference] {
+        for &(_, id) in &by_latency[ranks(n, slice)] {
+            let path = opened.analysis.path(id, options.leg);
+            if let (Some(first), Some(last)) = (path.first(), path.last()) {
+                chosen.push((first.from_ns.saturating_sub(MARGIN_NS), last.to_ns + MARGIN_NS));
+            }
+        }
+    }
+    chosen.sort_unstable();
+    Ok(Some(chosen))
+}
+
+fn as_json(of: &Imported) -> serde_json::Value {
+    let counts = &of.summary.counts;
+    let sum = |by: &mut dyn Iterator<Item = &u64>| by.sum::<u64>();
+    let gaps: Vec<_> = Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))).collect();
+    json!({
+        "schema": 1,
+        "events": of.events,
+        "events_outside": of.outside,
+        "clock_error_ns": of.clock_error_ns,
+        "calls": sum(&mut counts.calls.values()),
+        "returns": sum(&mut counts.returns.values()),
+        "instructions": sum(&mut of.summary.instructions.values()),
+        "spans": counts.spans,
+        "spans_unnamed": counts.unnamed,
+        "trace_bytes": of.summary.trace_bytes,
+        "decoded_bytes": of.summary.decoded_bytes,
+        "granularity_ns": { "p50": counts.granularity.quantile(0.5), "p99": counts.granularity.quantile(0.99) },
+        "gaps": gaps.iter().map(|(gap, (n, ns))| json!({ "why": gap.text(), "count": n, "ns": ns })).collect::<Vec<_>>(),
+        "missing": of.missing.iter().map(|(file, why)| json!({ "file": file, "why": why })).collect::<Vec<_>>(),
+        "functions": of.functions.iter().map(|f| json!({
+            "function": f.function, "module": f.module, "kernel": f.kernel,
+            "calls": f.calls, "total_ns": f.total_ns, "own_ns": f.own_ns,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(of: &Imported, args: &Import) -> String {
+    let counts = &of.summary.counts;
+    let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+    let mut out = format!(
+        "Imported: {} spans of {} functions, {} of {} bytes of trace\n",
+        counts.spans,
+        of.functions.len(),
+        of.summary.decoded_bytes,
+        of.summary.trace_bytes
+    );
+    if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
+        let _ = writeln!(
+            out,
+            "Time:     in steps of {half} ns (median) to {most} ns (p99); shorter differences mean nothing"
+        );
+    }
+    if args.with.is_some() {
+        let _ = writeln!(out, "Clocks:   brought together to {} ns at worst", of.clock_error_ns);
+    }
+    for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
+        let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());
+    }
+    for (file, why) in &of.missing {
+        let _ = writeln!(out, "Missing:  {file}: {why}");
+    }
+    let _ = writeln!(out, "\n{:>10} {:>12} {:>12}  function", "calls", "own us", "total us");
+    for f in of.functions.iter().take(args.top) {
+        let module = f.module.rsplit('/').next().unwrap_or_default();
+        let _ = writeln!(out, "{:>10} {:>12} {:>12}  {} ({module})", f.calls, us(f.own_ns), us(f.total_ns), f.function);
+    }
+    if args.with.is_some() {
+        let _ = writeln!(out, "\nNext: tailsight diagnose {}", args.out.display());
+    }
+    out
+}
