@@ -127,18 +127,18 @@ pub struct Record {
     pub sample: SampleRate,
     /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
     /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
-    #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe)]
+    #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe, help_heading = "What is recorded")]
     pub uprobe: Vec<Asked>,
     /// Trace what is between two USDT probes of the server: PROBE is the name that both begin with (query for query__start and
     /// query__done), or BEGIN,END; repeatable
-    #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt)]
+    #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt, help_heading = "What is recorded")]
     pub usdt: Vec<Asked>,
     /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
-    #[arg(long = "function", value_name = "NAME")]
+    #[arg(long = "function", value_name = "NAME", help_heading = "What is recorded")]
     pub kernel_function: Vec<String>,
     /// Calls of one traced function in a second from which on it is switched off [default: as many as take a tenth of a core, by
     /// what a call costs on this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000), help_heading = "What is recorded")]
     pub function_limit: Option<u32>,
     /// Where events come from: `ebpf`, or `intel-pt`: also every function call, traced by the processor, where it has Intel PT
     #[arg(long, value_name = "SOURCE", value_parser = ["ebpf", "intel-pt"], default_value = "ebpf", help_heading = "What is recorded")]
