@@ -27,7 +27,7 @@ const BRANCHES: u64 = 0x2001;
 
 /// perf's time of a tick.
 pub fn ns(tick: u64) -> u64 {
-    ZERO + (tick * MULT >> SHIFT)
+    ZERO + ((tick * MULT) >> SHIFT)
 }
 
 /// The file.
