@@ -396,7 +396,9 @@ impl<'a> Stacks<'a> {
             return;
         }
         let starts = self.names.places[function as usize].1 == self.place(core, ns, ip);
-        if !starts {
+        let stack = self.threads.entry(Self::key(core)).or_default();
+        // Back into the middle of a function that was left: what is on top of it ended.
+        if !starts && stack.iter().any(|f| f.function == function) {
             return self.sync(core, ns, ip, Entry::Known);
         }
         // A thunk calls itself to change where it returns to.

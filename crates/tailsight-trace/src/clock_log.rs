@@ -220,7 +220,7 @@ mod tests {
                 None => (5_000_000_000u128 << shift, 1_700_000_000_000_000_000u128 << shift),
                 Some(last) => {
                     let ticks = u128::from(cycle_last - last.cycle_last) * u128::from(last.mult);
-                    let join = |s: u64, ns: u64| (u128::from(s) * 1_000_000_000 << shift) + u128::from(ns) + ticks;
+                    let join = |s: u64, ns: u64| ((u128::from(s) * 1_000_000_000) << shift) + u128::from(ns) + ticks;
                     (join(last.monotonic_s, last.monotonic_shifted_ns), join(last.realtime_s, last.realtime_shifted_ns))
                 }
             };
@@ -291,8 +291,9 @@ mod tests {
         let mut rows = whole[..4].to_vec();
         rows[3].mult += 2000;
         let ticks = u128::from(whole[4].cycle_last - rows[3].cycle_last) * u128::from(rows[3].mult);
-        let mono =
-            (u128::from(rows[3].monotonic_s) * 1_000_000_000 << 24) + u128::from(rows[3].monotonic_shifted_ns) + ticks;
+        let mono = ((u128::from(rows[3].monotonic_s) * 1_000_000_000) << 24)
+            + u128::from(rows[3].monotonic_shifted_ns)
+            + ticks;
         let second = 1_000_000_000u128 << 24;
         let (monotonic_s, monotonic_shifted_ns) = ((mono / second) as u64, (mono % second) as u64);
         rows.push(ClockChangeRow { mult: rows[3].mult, monotonic_s, monotonic_shifted_ns, ..whole[4] });

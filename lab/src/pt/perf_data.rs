@@ -27,7 +27,7 @@ const BRANCHES: u64 = 0x2001;
 
 /// perf's time of a tick.
 pub fn ns(tick: u64) -> u64 {
-    ZERO + (tick * MULT >> SHIFT)
+    ZERO + ((tick * MULT) >> SHIFT)
 }
 
 /// The file.
@@ -54,7 +54,7 @@ pub fn write(encoded: &Encoded, code: &Code, style: &Style) -> Vec<u8> {
     for s in &encoded.switches {
         let (time, cpu) = (ns(s.tick), s.cpu as u64);
         let pid = |tid: u32| if tid == 0 { 0 } else { PID };
-        let out = 0x2000 | 0x4000 * u16::from(s.preempted);
+        let out = 0x2000 | (0x4000 * u16::from(s.preempted));
         let id = sideband_id(cpu);
         records.push(record(15, out, &words32(&[pid(s.to), s.to]), (pid(s.from), s.from, time, cpu, id)));
         records.push(record(15, 0, &words32(&[pid(s.from), s.from]), (pid(s.to), s.to, time + 10, cpu, id)));

@@ -1,4 +1,5 @@
 //! What was decoded against what ran, and against what others say of the same file.
 
 mod gate;
+mod import;
 mod real;
