@@ -184,8 +184,10 @@ pub const PAGES: &[Page] = &[
     Page {
         name: "import",
         usage: &["[OPTIONS] <PERF.DATA>"],
-        notes: &["The recording is made by perf record --kcore -a -e intel_pt/cyc/ -o recording.dir -- sleep 2 on a machine with \
-            Intel PT. No such machine has run this program yet: docs/intel-pt.md says what is proved and how."],
+        notes: &[
+            "The recording is made by perf record --kcore -a -e intel_pt/cyc/ -o recording.dir -- sleep 2 on a machine with \
+            Intel PT. No such machine has run this program yet: docs/intel-pt.md says what is proved and how.",
+        ],
         examples: &[
             ("", "tailsight import perf.data -o functions"),
             ("", "tailsight import perf.data --root ./files-of-that-machine"),

@@ -114,10 +114,14 @@ pub fn tell_waits(loaded: &mut Loaded<'_>) {
 pub fn tell_code(loaded: &Loaded<'_>, pid: u32) {
     const RANGES: usize = 4;
     let Ok(maps) = Maps::of(pid) else { return };
-    let usual = |m: &Mapping| ["libc.", "libc-", "ld-", "libpthread", "libm.", "[vdso]", "[vsyscall]"].iter().any(|l| m.name().starts_with(l));
+    let usual = |m: &Mapping| {
+        ["libc.", "libc-", "ld-", "libpthread", "libm.", "[vdso]", "[vsyscall]"].iter().any(|l| m.name().starts_with(l))
+    };
     let mut code: Vec<&Mapping> = maps.all().iter().filter(|m| !usual(m)).collect();
     code.sort_by_key(|m| std::cmp::Reverse(m.end - m.start));
-    let of = |f: &dyn Fn(&Mapping) -> u64| (0..RANGES).flat_map(|i| code.get(i).map_or(0, |m| f(m)).to_ne_bytes()).collect::<Vec<u8>>();
+    let of = |f: &dyn Fn(&Mapping) -> u64| {
+        (0..RANGES).flat_map(|i| code.get(i).map_or(0, |m| f(m)).to_ne_bytes()).collect::<Vec<u8>>()
+    };
     let value = [of(&|m| m.start), of(&|m| m.end - m.start)].concat();
     let _ = loaded.skel.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
 }
