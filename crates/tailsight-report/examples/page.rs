@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 #[path = "../tests/synthetic/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod synthetic;
 
 use tailsight_report::{html, terminal};
