@@ -15,8 +15,9 @@ fi
 if [ ! -r /sys/kernel/btf/vmlinux ]; then
     die "kernel $(uname -r) has no BTF (/sys/kernel/btf/vmlinux), which the probes need; Debian 13's and Ubuntu 24.04's own kernels have it"
 fi
-if ! grep -q btf_trace_sk_data_ready /sys/kernel/btf/vmlinux; then
-    die "kernel $(uname -r) has no sk_data_ready tracepoint, which came with 6.3; Debian 13's and Ubuntu 24.04's own kernels have it, and Debian 12's newer one is in bookworm-backports"
+# Before 6.3 programs on kernel functions take the tracepoint's place, where the kernel lets programs attach to functions.
+if ! grep -q btf_trace_sk_data_ready /sys/kernel/btf/vmlinux && [ "$(cat /proc/sys/kernel/ftrace_enabled 2>/dev/null || echo 0)" != 1 ]; then
+    die "kernel $(uname -r) has no sk_data_ready tracepoint, which came with 6.3, and no function tracer (kernel.ftrace_enabled) to take its place; Debian 13's and Ubuntu 24.04's own kernels have the tracepoint, and Debian 12's newer one is in bookworm-backports"
 fi
 "$REPO/scripts/setup.sh" demo
 require_cargo
