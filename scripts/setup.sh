@@ -49,7 +49,6 @@ static_zlib() { [ -e /usr/include/zlib.h ] && any_file /usr/lib/*/libz.a /usr/li
 
 need clang "compiles the BPF programs" have clang
 need llvm "strips the BPF objects" have llvm-strip
-need cmake "builds libipt, the decoder of Intel PT" have cmake
 need libelf-dev "libbpf is linked statically with it" static_libelf
 need zlib1g-dev "libbpf is linked statically with it" static_zlib
 need pkg-config "libbpf's build asks it for libelf and zlib" have pkg-config

@@ -289,7 +289,7 @@ fn waits_explained() {
 fn traced_functions_name_own_time_and_refine_the_rest() {
     use Context::{Blocked, Own};
     let table = CategoryTable::default();
-    let symbols = ["", "slow", "outer"].map(str::to_owned);
+    let symbols = ["", "slow", "outer", "worker"].map(str::to_owned);
     let function = |symbol| Frame::Function { symbol, kernel: false };
     let futex = Frame::SleepIn { nr: Sysno::futex as u32, uninterruptible: false, io: false };
     let sibling = || Context::Sibling { comm: "w".into() };
@@ -298,7 +298,12 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
         (owner(Own, &[function(1), Frame::Vector { which: 0 }]), "interrupts", "vector:local_timer", vec![]),
         (owner(Context::Ahead, &[function(1)]), "hol-blocking", "memcached", vec!["function:slow"]),
         (owner(sibling(), &[futex, function(1)]), "lock-wait", "w holds it", vec!["function:slow"]),
-        (owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }]), "lock-wait", "futex", vec!["function:slow"]),
+        (
+            owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }, Frame::WokenBy { symbol: 3 }]),
+            "lock-wait",
+            "futex",
+            vec!["function:slow"],
+        ),
         (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
     ];
     for (owner, category, name, refined) in cases {

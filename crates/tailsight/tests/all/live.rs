@@ -6,7 +6,7 @@ use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
-use crate::support::{Live, address, check_run, json, run, shown};
+use crate::support::{Live, address, check_run, json, page_data, run, shown};
 
 const PORT: u16 = 21211;
 
@@ -58,7 +58,7 @@ fn memcached_over_tcp_and_ipv4() {
     let page = live.path("page.html");
     let output = run(&["report", &out, "-o", &page]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    assert!(std::fs::read_to_string(&page).unwrap().contains("memcached"));
+    assert_eq!(page_data(&page)["diagnosis"]["app"], "memcached");
     let output = run(&["export", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert!(Path::new(&out).join("lifetimes.parquet").metadata().unwrap().len() > 1000);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use base64::Engine as _;
 use tailsight_testbed::load::{self, Outcome, Workload};
 use tailsight_testbed::netns::{self, Pair};
 use tempfile::TempDir;
@@ -41,6 +42,15 @@ pub fn stderr(output: &Output) -> String {
 /// Standard output as JSON.
 pub fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("not JSON ({e}): {}", shown(output)))
+}
+
+/// What a report's page says of its run and diagnosis: its element `data-page`, base64 of gzip of JSON.
+pub fn page_data(page: &str) -> serde_json::Value {
+    let html = std::fs::read_to_string(page).expect("a page");
+    let from = html.find("id=\"data-page\">").expect("a page has its data") + "id=\"data-page\">".len();
+    let text = html[from..].split('<').next().expect("split has a first part");
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("base64");
+    serde_json::from_reader(flate2::read::GzDecoder::new(&bytes[..])).expect("gzip of JSON")
 }
 
 static MACHINE: Mutex<()> = Mutex::new(());
