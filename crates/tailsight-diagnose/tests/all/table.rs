@@ -302,7 +302,7 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
             owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }, Frame::WokenBy { symbol: 3 }]),
             "lock-wait",
             "futex",
-            vec!["function:slow"],
+            vec!["function:slow", "woken-by:worker"],
         ),
         (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
     ];
