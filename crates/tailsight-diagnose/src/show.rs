@@ -342,7 +342,7 @@ mod tests {
         let lifetimes = run();
         let options = Options { leg: Leg::Receive, focus: (0.9, 1.0), bootstrap_rounds: 0, ..Options::default() };
         let (diagnosis, causes) =
-            crate::diagnose_with(&lifetimes, &options, &crate::Facts::default(), &crate::Inputs::default())
+            crate::diagnose_with(&lifetimes, &options, &crate::RecordingFacts::default(), &crate::Inputs::default())
                 .expect("enough");
         let span =
             |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(1), role: Role::A, owner, begins: true };

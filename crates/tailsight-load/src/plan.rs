@@ -40,7 +40,7 @@ impl FromStr for Wait {
             "spin" => Ok(Self::Spin),
             _ => timed("poll:")
                 .map(Self::Poll)
-                // Beyond 10 ms the chores would come late.
+                // Beyond 10 ms the housekeeping would come late.
                 .or(timed("batch:").filter(|ns| (1..=10_000_000).contains(ns)).map(Self::Batch))
                 .ok_or_else(|| {
                     LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME, spin or batch:TIME (up to 10ms)")

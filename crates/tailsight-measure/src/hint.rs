@@ -22,7 +22,7 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
             format!("{begin}{}", be_on_time(plan, machine))
         }
         Advice::MakeTheLoad => {
-            let more = if machine.is_crowded(plan.threads as usize) {
+            let more = if machine.shares_cores(plan.threads as usize) {
                 "lower the rate, or load from another machine (`tailsight agent`, docs/agents.md): more threads here would take the \
                  server's cores"
                     .to_owned()
@@ -53,7 +53,7 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
 pub fn be_on_time(plan: &Plan, machine: &Machine) -> String {
     let threads = plan.threads as usize;
     let cores = machine.cores;
-    let own = if machine.is_crowded(threads) {
+    let own = if machine.shares_cores(threads) {
         format!(
             "client and server share this host's {}: load from another machine (`tailsight agent`, docs/agents.md), lower the rate, or \
              ask for a wider interval. Polling would take a core from the server",

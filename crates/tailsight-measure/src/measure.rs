@@ -119,7 +119,7 @@ pub fn measure(
     stop: &AtomicBool,
     event: &mut dyn FnMut(&Event),
 ) -> Result<Measurement, Error> {
-    let method = Method::new(Config { client_spares: load.spares(), ..question.config()? })?;
+    let method = Method::new(Config { client_sleeps: load.sleeps_when_idle(), ..question.config()? })?;
     let began_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     // Preparing counts: who asks for a minute has an answer, or the reason why there is none, after a minute.
     let deadline_ns = load.now_ns().saturating_add(question.max_time.as_nanos() as u64);

@@ -1,6 +1,6 @@
 //! What limits a diagnosis, and what to do next.
 //!
-//! In: a [`Diagnosis`] with its causes, [`Options`], [`Facts`]. Out: sentences.
+//! In: a [`Diagnosis`] with its causes, [`Options`], [`RecordingFacts`]. Out: sentences.
 
 use tailsight_lifetime::Leg;
 use tailsight_units::format::signed_duration as human;
@@ -12,13 +12,13 @@ use crate::cause::names::Titled;
 use crate::cohorts::focus::percent;
 use crate::estimate::Estimates;
 use crate::model::{Cause, Diagnosis};
-use crate::{Facts, Options, glob};
+use crate::{Options, RecordingFacts, glob};
 
 /// The share of the deviation from which a row that is no cause has a note of its own.
 const RARE_BUT_LARGE: f64 = 0.25;
 
 /// What limits this diagnosis.
-pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<String> {
+pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
     let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
@@ -51,7 +51,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
 }
 
 /// Events that were lost.
-fn lost(facts: &Facts) -> Option<String> {
+fn lost(facts: &RecordingFacts) -> Option<String> {
     let of = if facts.events > 0 {
         let all = facts.events + facts.lost_events;
         format!(" ({:.2} % of all)", 100.0 * facts.lost_events as f64 / all as f64)
@@ -63,7 +63,7 @@ fn lost(facts: &Facts) -> Option<String> {
 }
 
 /// What hooks that were off would have told, where that limits the answer, and not in every run.
-fn hidden(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let mut out = vec![];
     for limit in &ADVICE.limit {
         let off: Vec<&str> =
@@ -131,7 +131,7 @@ pub fn estimated(estimates: &Estimates) -> Vec<String> {
 }
 
 /// What to do next, most useful first, at most three.
-pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
     let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0);

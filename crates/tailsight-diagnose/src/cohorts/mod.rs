@@ -12,7 +12,7 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message};
 
 use crate::model::{MessageCounts, Slice};
-use crate::{Error, Facts, Options};
+use crate::{Error, Options, RecordingFacts};
 use focus::enough;
 
 /// Messages of one slice.
@@ -125,7 +125,7 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
 }
 
 /// The error for a run without a complete message.
-pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &Facts) -> Error {
+pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &RecordingFacts) -> Error {
     let reasons = if counts.incomplete.is_empty() {
         "no message was seen at all".to_owned()
     } else {

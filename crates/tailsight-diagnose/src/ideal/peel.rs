@@ -242,7 +242,7 @@ mod tests {
         let whole = Lifetimes::from_parts("app", messages, vec![flow], owners, parts);
         let options = crate::Options { leg: Leg::Total, bootstrap_rounds: 50, ..crate::Options::default() };
         let named = |of: &Lifetimes| {
-            let d = crate::diagnose(of, &options, &crate::Facts::default()).expect("a diagnosis");
+            let d = crate::diagnose(of, &options, &crate::RecordingFacts::default()).expect("a diagnosis");
             (d.causes[0].name.clone(), d.causes[0].share)
         };
         let (name, share) = named(&whole);

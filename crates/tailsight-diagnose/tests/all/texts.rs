@@ -1,7 +1,7 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::{Diagnosis, Facts, Options, diagnose};
+use tailsight_diagnose::{Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
@@ -30,18 +30,18 @@ fn demo() -> Lifetimes {
     out
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> RecordingFacts {
+    RecordingFacts {
         run: "run 1".into(),
         pids: vec![41, 42],
         cpus: Some(4),
         events: 1000,
         ns_per_event: 60.0,
-        ..Facts::default()
+        ..RecordingFacts::default()
     }
 }
 
-fn diagnosis(options: &Options, facts: &Facts) -> Diagnosis {
+fn diagnosis(options: &Options, facts: &RecordingFacts) -> Diagnosis {
     diagnose(&demo(), options, facts).unwrap()
 }
 
@@ -107,7 +107,7 @@ fn fixes_are_filled_in_with_their_undo() {
     // Nothing is made up: without the number of cores and without processes, words stand for them.
     let pid = "; PID: the target's process id, see pgrep -a or ss -ltnp";
     assert_eq!(
-        diagnosis(&options(), &Facts::default()).causes[0].fix[..2],
+        diagnosis(&options(), &RecordingFacts::default()).causes[0].fix[..2],
         [
             format!(
                 "fill in: {}; OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e{unpin}",
@@ -149,7 +149,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (1..=numbers.len() as u32).collect::<Vec<_>>());
-    assert!(diagnosis(&options(), &Facts::default()).causes[0].actions.is_empty(), "no cores, no processes");
+    assert!(diagnosis(&options(), &RecordingFacts::default()).causes[0].actions.is_empty(), "no cores, no processes");
     // Diagnoses of before have none.
     let mut old = serde_json::to_value(&d).unwrap();
     old["causes"][0].as_object_mut().unwrap().remove("actions");
@@ -159,7 +159,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
 #[test]
 fn notes_say_what_limits_the_diagnosis() {
     assert_eq!(diagnosis(&options(), &facts()).notes, ["the focus holds only 50 messages: the intervals are wide"]);
-    let bad = Facts {
+    let bad = RecordingFacts {
         lost_events: 10,
         clock_error_ns: 2_000,
         hooks_off: vec!["sched_waking".into(), "sched_wakeup".into(), "some_hook".into()],

@@ -3,7 +3,7 @@
 //! In: `/proc/stat`, `/proc/cmdline`, `/proc/sys/kernel`, `/sys/devices/system/cpu`, the scheduler's debugfs.
 //! Out: settings.
 
-use super::{Commands, Context, Setting, Verdict};
+use super::{Commands, Context, Rating, Setting};
 use crate::kernel::bracketed;
 use crate::root::cpu_list;
 use std::thread::sleep;
@@ -227,5 +227,5 @@ fn mitigations(cx: &Context<'_>) -> Setting {
     let active =
         names.iter().filter(|n| cx.root.text(&format!("{DIR}/{n}")).is_ok_and(|t| t.contains("Mitigation"))).count();
     let why = "they lengthen every system call and interrupt, the typical one as much as the slow one; keep them on";
-    Setting::new(ID, TITLE, Verdict::Good, format!("{active} active"), why)
+    Setting::new(ID, TITLE, Rating::Good, format!("{active} active"), why)
 }

@@ -5,7 +5,7 @@
 use super::{Mark, Table, wrap};
 use crate::nic::Nic;
 use crate::rights::Attempt;
-use crate::{Fact, HostReport, Verdict};
+use crate::{Fact, HostReport, Rating};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -188,32 +188,32 @@ impl Table {
     }
 
     pub(super) fn settings(&mut self, r: &HostReport) {
-        let of = |v: Verdict| r.settings.iter().filter(move |s| s.verdict == v);
-        let mut counts = vec![format!("{} hurt", of(Verdict::Hurts).count())];
-        counts.push(format!("{} fine", of(Verdict::Good).count()));
-        if of(Verdict::Unknown).count() > 0 {
-            counts.push(format!("{} unknown", of(Verdict::Unknown).count()));
+        let of = |v: Rating| r.settings.iter().filter(move |s| s.verdict == v);
+        let mut counts = vec![format!("{} hurt", of(Rating::Hurts).count())];
+        counts.push(format!("{} fine", of(Rating::Good).count()));
+        if of(Rating::Unknown).count() > 0 {
+            counts.push(format!("{} unknown", of(Rating::Unknown).count()));
         }
         let counts = self.paint("2", &counts.join(" · "));
         self.section("Settings that hurt tails");
         self.out.pop();
         let _ = writeln!(self.out, "  {counts}");
-        for s in of(Verdict::Hurts) {
+        for s in of(Rating::Hurts) {
             self.advice(Mark::No, s);
         }
-        for s in of(Verdict::Unknown) {
+        for s in of(Rating::Unknown) {
             self.advice(Mark::Unknown, s);
         }
-        if of(Verdict::Good).count() > 0 {
-            let list: Vec<String> = of(Verdict::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
+        if of(Rating::Good).count() > 0 {
+            let list: Vec<String> = of(Rating::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
             self.list(Mark::Yes, "fine", &list);
         }
-        if of(Verdict::NotPresent).count() > 0 {
-            let list: Vec<String> = of(Verdict::NotPresent).map(|s| s.title.clone()).collect();
+        if of(Rating::NotPresent).count() > 0 {
+            let list: Vec<String> = of(Rating::NotPresent).map(|s| s.title.clone()).collect();
             self.list(Mark::Absent, "not here", &list);
         }
         let mut hints = Vec::new();
-        if r.settings.iter().any(|s| s.verdict == Verdict::Hurts && !s.change.is_empty()) {
+        if r.settings.iter().any(|s| s.verdict == Rating::Hurts && !s.change.is_empty()) {
             hints.push("Commands are for root and last until the next boot; undo restores the value read now.");
         }
         if r.target.is_none() {

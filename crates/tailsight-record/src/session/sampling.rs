@@ -14,8 +14,8 @@ use tailsight_trace::samples::{Samples, kind};
 use super::options::SampleRate;
 use super::prepare::Prepared;
 use crate::cost::ProgramCost;
-use crate::gentle::Gentle;
 use crate::loader::Loaded;
+use crate::low_priority::LowPriority;
 use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
 
 /// Bytes of copied stacks that wait to be unwound.
@@ -85,10 +85,10 @@ impl Sampling {
             }
         }
         if waiting > MOST_WAITING {
-            let gentle = Gentle::begin();
+            let low_priority = LowPriority::begin();
             pids.iter().for_each(|&pid| self.stacks.look_at(pid));
             self.unwind();
-            drop(gentle);
+            drop(low_priority);
         }
     }
 

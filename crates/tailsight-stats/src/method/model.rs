@@ -173,7 +173,7 @@ pub struct Config {
     pub max_lateness_ns: Option<f64>,
     /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
     /// which it took more begins anew, once.
-    pub client_spares: bool,
+    pub client_sleeps: bool,
     /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
     /// that the interval holds.
     pub strict_arrivals: bool,
@@ -221,7 +221,7 @@ impl Config {
             since: Since::Due,
             load_tolerance: 0.02,
             max_lateness_ns: None,
-            client_spares: false,
+            client_sleeps: false,
             strict_arrivals: false,
             max_errors: 0.001,
             batch_samples: 10_000,

@@ -20,7 +20,7 @@ use crate::cli::Question;
 use crate::cli_view::View;
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;
-use crate::{Verdict, pipeline, stop, terminal};
+use crate::{Exit, pipeline, stop, terminal};
 
 /// Bytes of the token: 256 bits.
 const TOKEN: usize = 32;
@@ -28,7 +28,7 @@ const TOKEN: usize = 32;
 const TURN: Duration = Duration::from_millis(200);
 
 /// Serves the page.
-pub fn run(args: &View) -> anyhow::Result<Verdict> {
+pub fn run(args: &View) -> anyhow::Result<Exit> {
     if let Err(error) = pipeline::options(&args.question) {
         return not_available_or(error);
     }
@@ -46,7 +46,7 @@ pub fn run(args: &View) -> anyhow::Result<Verdict> {
     let mut said = false;
     loop {
         match viewer.answer(&args.question, &asked, waiting.take(), &mut said)? {
-            Turn::Stopped => return Ok(Verdict::Done),
+            Turn::Stopped => return Ok(Exit::Done),
             Turn::NotAvailable(verdict) => return Ok(verdict),
             Turn::Other(other) => {
                 let (request, question) = *other;
@@ -88,7 +88,7 @@ impl Asked {
 /// Why a question's turn ended.
 enum Turn {
     Stopped,
-    NotAvailable(Verdict),
+    NotAvailable(Exit),
     /// A request asks something else.
     Other(Box<(Request, Asked)>),
 }

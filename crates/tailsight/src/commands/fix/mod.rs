@@ -9,7 +9,7 @@ use std::io::{BufRead, IsTerminal};
 use tailsight_diagnose::model::{Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
-    About, Applied, Error, FileStore, Identity, Known, Live, Outcome, Place, Plan, Put, System, default_folder,
+    About, Applied, Error, FileStore, Identity, Known, Live, Place, Plan, Put, System, UndoResult, default_folder,
 };
 use tailsight_trace::RunMeta;
 use tailsight_units::Untrusted;
@@ -18,10 +18,10 @@ mod json;
 
 use crate::cli_fix::Fix;
 use crate::commands::diagnose::not_available_or;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Lists, makes, or puts back.
-pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
+pub fn run(args: &Fix) -> anyhow::Result<Exit> {
     match &args.run {
         Some(_) => of_run(args),
         None if args.undo => undo(args.force, args.json),
@@ -29,8 +29,8 @@ pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
     }
 }
 
-fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
-    let Some(path) = &args.run else { return Ok(Verdict::Failed) };
+fn of_run(args: &Fix) -> anyhow::Result<Exit> {
+    let Some(path) = &args.run else { return Ok(Exit::Failed) };
     let options = match pipeline::options(&args.question) {
         Ok(options) => options,
         Err(error) => return not_available_or(error),
@@ -49,14 +49,14 @@ fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
     let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
         say!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
-        return Ok(Verdict::NotAvailable);
+        return Ok(Exit::NotAvailable);
     };
     if args.shell {
         // One command a process.
         for line in action.shell.iter().filter_map(|&i| cause.fix.get(i)) {
             terminal::print(&format!("{line}\n"))?;
         }
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     make(&diagnosis, cause, action, &known, args)
 }
@@ -96,11 +96,11 @@ fn name(cause: &Cause) -> String {
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
 
-fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> {
+fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
     let numbered = numbered(d);
     if as_json {
         json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
-        return Ok(if numbered.is_empty() { Verdict::NotAvailable } else { Verdict::Done });
+        return Ok(if numbered.is_empty() { Exit::NotAvailable } else { Exit::Done });
     }
     let mut out = String::new();
     for (cause, action) in &numbered {
@@ -124,9 +124,9 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> 
     terminal::print(&out)?;
     if numbered.is_empty() {
         say!("tailsight: this run has {}", fixes(d));
-        return Ok(Verdict::NotAvailable);
+        return Ok(Exit::NotAvailable);
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// What only a person can do, each line with the cause that it is first named for.
@@ -171,19 +171,19 @@ fn values(n: usize) -> String {
     format!("{n} value{}", if n == 1 { "" } else { "s" })
 }
 
-fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Verdict> {
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Exit> {
     let say = |text: &str| if args.json { Ok(()) } else { terminal::print(text) };
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
             say!("tailsight: {error}");
-            return Ok(Verdict::NotAvailable);
+            return Ok(Exit::NotAvailable);
         }
     };
     say(&format!("{}. {}\n   against {}\n\n{}", action.n, clean(&action.title), clean(&name(cause)), table(&plan)))?;
     if args.json && !args.yes {
         json::plan(d, cause, action, &plan)?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
         anyhow::bail!("{} can be set by root only: sudo {}", step.place, action.command);
@@ -199,7 +199,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         std::io::stdin().lock().read_line(&mut answer)?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
             say!("nothing is changed");
-            return Ok(Verdict::Done);
+            return Ok(Exit::Done);
         }
     }
     let mut journal = FileStore::open(&default_folder())?;
@@ -208,7 +208,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, known), about)?;
     if args.json {
         json::made(d, (cause, action), &plan, (changed, ended), journal.store.path())?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let ended = match ended {
         0 => String::new(),
@@ -219,7 +219,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         values(changed),
         journal.store.path().display()
     ))?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Each value, now and to come; threads of a process with the same values are one line.
@@ -250,20 +250,20 @@ fn table(plan: &Plan) -> String {
     out
 }
 
-fn undo(force: bool, as_json: bool) -> anyhow::Result<Verdict> {
+fn undo(force: bool, as_json: bool) -> anyhow::Result<Exit> {
     let folder = default_folder();
     if FileStore::look(&folder)?.fixes.is_empty() {
         if as_json {
             json::undone(&[], 0)?;
         }
         say!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
-        return Ok(Verdict::NotAvailable);
+        return Ok(Exit::NotAvailable);
     }
     let mut journal = FileStore::open(&folder)?;
     let puts = tailsight_fix::undo(&mut Live, &mut journal, force)?;
-    let failed = puts.iter().filter(|p| matches!(p.outcome, Outcome::Failed(_) | Outcome::Others(_))).count();
+    let failed = puts.iter().filter(|p| matches!(p.outcome, UndoResult::Failed(_) | UndoResult::Others(_))).count();
     let left = journal.state.changed();
-    let verdict = if failed == 0 { Verdict::Done } else { Verdict::Failed };
+    let verdict = if failed == 0 { Exit::Done } else { Exit::Failed };
     if as_json {
         json::undone(&puts, left)?;
         return Ok(verdict);
@@ -306,32 +306,32 @@ fn said(put: &Put) -> String {
         other => other.to_string(),
     };
     match &put.outcome {
-        Outcome::Back => format!("{place}: {} again", entry.was),
-        Outcome::Already => format!("{place}: was {} already", entry.was),
-        Outcome::Inherited => {
+        UndoResult::Back => format!("{place}: {} again", entry.was),
+        UndoResult::Already => format!("{place}: was {} already", entry.was),
+        UndoResult::Inherited => {
             format!("{place}: {}, as its process had before (it began while the fix was on)", entry.was)
         }
-        Outcome::Gone => format!("{place}: has ended or is no longer there; dropped"),
-        Outcome::Booted => format!("{place}: gone with the boot since; dropped"),
-        Outcome::Others(value) => format!(
+        UndoResult::Gone => format!("{place}: has ended or is no longer there; dropped"),
+        UndoResult::Booted => format!("{place}: gone with the boot since; dropped"),
+        UndoResult::Others(value) => format!(
             "{place}: somebody set it to {value} since, left as it is (before the fix: {}; --undo --force sets that)",
             entry.was
         ),
-        Outcome::Failed(error) => format!("{error}; still changed"),
+        UndoResult::Failed(error) => format!("{error}; still changed"),
         _ => place,
     }
 }
 
-fn status(as_json: bool) -> anyhow::Result<Verdict> {
+fn status(as_json: bool) -> anyhow::Result<Exit> {
     let folder = default_folder();
     let state = FileStore::look(&folder)?;
     if as_json {
         json::status(&state, &Live.boot_id(), &folder.join("fixes.toml"))?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     if state.fixes.is_empty() {
         terminal::print("nothing is changed\n")?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let boot = Live.boot_id();
     let mut out = String::new();
@@ -357,7 +357,7 @@ fn status(as_json: bool) -> anyhow::Result<Verdict> {
     }
     writeln!(out, "kept in {}; to put it back: tailsight fix --undo", folder.join("fixes.toml").display())?;
     terminal::print(&out)?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The wall clock in words, for the reader of the state file.

@@ -6,10 +6,10 @@ use tailsight_report::terminal::ideal;
 
 use super::{or_usage, verdict};
 use crate::cli_ideal::Ideal;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// Simulates and prints.
-pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
+pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
     let recorded = match &args.arrivals {
         Some(path) => Some(tailsight_load::read_times(path)?),
         None => None,
