@@ -4,7 +4,7 @@
 //!
 //! A NIC's clock drifts, is steered and may be set. Between two comparisons it is taken to run evenly, so a stamp between them
 //! is as wrong as they are, and by what the speed may have changed meanwhile times the distance to the nearer one. That is seen
-//! from the speeds before and after. A interval over which no such clock can have run was a step: its stamps have no place.
+//! from the speeds before and after. An interval over which no such clock can have run was a step: its stamps have no place.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
 use crate::timelines::threads::State;
 
-/// A interval of a message's path that is walked in one way.
+/// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bound to a core: everything that ran there.

@@ -12,7 +12,7 @@ use tailsight_kernel::syscalls::{self, waits_for_work};
 use crate::messages::Extra;
 use crate::model::Message;
 
-/// A interval of a thread's time in which it served messages.
+/// An interval of a thread's time in which it served messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
     /// The receive call's entry. A thread that was handed the message: when it had it at the earliest.

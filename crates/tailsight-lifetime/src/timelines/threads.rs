@@ -89,7 +89,7 @@ pub struct ThreadInterval {
     pub from: u64,
     /// What it did.
     pub state: State,
-    /// For a interval that follows a sleep: who ended it.
+    /// For an interval that follows a sleep: who ended it.
     pub waker: Option<Waker>,
 }
 

@@ -173,6 +173,7 @@ pub struct Config {
     pub max_lateness_ns: Option<f64>,
     /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
     /// which it took more begins anew, once.
+    #[serde(rename = "client_spares")]
     pub client_sleeps: bool,
     /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
     /// that the interval holds.
