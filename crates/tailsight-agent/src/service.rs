@@ -77,7 +77,8 @@ impl Service {
                     let plan = ready.plan();
                     let role = request.role().as_str_name().trim_start_matches("ROLE_").to_lowercase();
                     sessions.log(&format!(
-                        "load ready ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed {}",
+                        "load ready ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed \
+                         {}",
                         plan.target, plan.protocol, plan.rate, plan.arrivals, plan.connections, plan.threads, plan.seed
                     ));
                     (Some(ready), Ok(address))
@@ -184,7 +185,7 @@ impl proto::agent_server::Agent for Service {
         // An instant far away would hold a load back until nobody expects it any more.
         if request.start_ns > now_ns() + MOST_AHEAD_NS {
             return Err(Status::invalid_argument(
-                "the load is to begin more than 10 s from now; are the clocks compared?",
+                "the start is more than 10 s ahead; are the clocks of both hosts right?",
             ));
         }
         let start_ns = self.sessions.go(request.session, request.start_ns).map_err(denied)?;
@@ -196,7 +197,7 @@ impl proto::agent_server::Agent for Service {
         let request = request.into_inner();
         let rate = request.sampling_rate;
         if !(0.0..=1.0).contains(&rate) {
-            return Err(Status::invalid_argument(format!("a sampling rate of {rate}; 0 to 1 can be")));
+            return Err(Status::invalid_argument(format!("the sampling rate must be 0 to 1, got {rate}")));
         }
         let window = self.sessions.measure(request.session, request.samples, rate).map_err(denied)?;
         Ok(Response::new(proto::StartMeasureReply { window: u32::from(window), start_ns: now_ns() }))

@@ -297,7 +297,7 @@ pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
 /// The error for an id: what ids there are, and the slowest ones.
 pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
     let why = match lifetimes.messages.get(id as usize) {
-        Some(_) => format!("message {id} was not followed through the whole {} leg", leg.name()),
+        Some(_) => format!("message {id} was not followed through its {} leg", leg.name()),
         None => format!("there is no message {id}"),
     };
     let range = match lifetimes.messages.len() {
@@ -307,7 +307,7 @@ pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
     let slowest: Vec<String> =
         ranked(&lifetimes.messages, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
     let slowest = match slowest.is_empty() {
-        true => format!("no message has a whole {} leg: try another --leg", leg.name()),
+        true => format!("no message has a complete {} leg: try another --leg", leg.name()),
         false => format!("the slowest are {}", slowest.join(", ")),
     };
     Error::NoSuchMessage { why, range, slowest }

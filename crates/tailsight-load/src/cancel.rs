@@ -72,8 +72,8 @@ impl Over {
 pub(crate) fn bytes_came(bytes: u64) -> String {
     match bytes {
         0 => "nothing came".into(),
-        1..1_000_000 => format!("{bytes} bytes came, and no end of an answer"),
-        _ => format!("{:.0} MB came, and no end of an answer", bytes as f64 / 1e6),
+        1..1_000_000 => format!("{bytes} bytes arrived without the end of a reply"),
+        _ => format!("{:.0} MB arrived without the end of a reply", bytes as f64 / 1e6),
     }
 }
 

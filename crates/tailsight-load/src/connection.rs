@@ -427,11 +427,11 @@ impl Connection {
         }
         self.finish_batch(log);
         if early {
-            return Err(Broken::Garbage("a reply to a request that was not wholly sent".into()));
+            return Err(Broken::Garbage("a reply to a request that was not completely sent".into()));
         }
         if unasked && in_order {
             // The next request would be answered by what was sent before it.
-            return Err(Broken::Garbage("a reply that nobody asked for".into()));
+            return Err(Broken::Garbage("a reply without a request".into()));
         }
         result.map_err(|e| Broken::Garbage(e.to_string()))?;
         if self.is_http2 && self.replies.owed(&mut self.out) {

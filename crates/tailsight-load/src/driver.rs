@@ -151,7 +151,7 @@ impl Driver {
         let allowed = host::allowed_cpus();
         if let Some(cpu) = plan.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
             let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-            let reason = format!("core {cpu} is not one that this process may use; there are {}", allowed.join(", "));
+            let reason = format!("this process may not use core {cpu}; it may use {}", allowed.join(", "));
             return Err(LoadError::Plan(reason));
         }
         let plan = Arc::new(plan);

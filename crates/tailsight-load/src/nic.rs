@@ -95,7 +95,7 @@ impl Nics {
         }
         let path = phc::path(stamping.phc);
         let phc = Phc::open(stamping.phc).map_err(|error| Reason {
-            why: format!("{} stamps packets, but its clock {path} cannot be opened: {error}", stamping.interface),
+            why: format!("{} has time stamps on, but its clock {path} cannot be opened: {error}", stamping.interface),
             hint: (error.kind() == std::io::ErrorKind::PermissionDenied)
                 .then(|| format!("setfacl -m u:$USER:r {path}")),
         })?;
@@ -115,7 +115,7 @@ impl Nics {
     pub(crate) fn refuse(&mut self, place: usize) {
         for (_, found) in &mut self.seen {
             if *found == Ok(place) {
-                *found = Err(Reason { why: "this kernel does not pass on the stamps of NICs".into(), hint: None });
+                *found = Err(Reason { why: "this kernel does not pass on time stamps of NICs".into(), hint: None });
             }
         }
     }

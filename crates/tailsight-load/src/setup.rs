@@ -84,11 +84,11 @@ fn pump_within(
     let broken = |broken: Broken| match broken {
         // A server that hangs up on a first request mostly expects something else.
         Broken::Closed(reason) => fail(format!(
-            "{reason}; is it running, and is it {} that it speaks there?",
+            "{reason}; is the server running, and does it speak {} on this port?",
             plan.target.spoken(plan.protocol)
         )),
         Broken::Garbage(reason) if step == SHAKING_HANDS => {
-            fail(format!("{reason}; does the server speak TLS on this port, and show the certificate of this name?"))
+            fail(format!("{reason}; does the server speak TLS on this port, with a certificate for this name?"))
         }
         Broken::Garbage(reason) => fail(reason),
     };
@@ -108,9 +108,7 @@ fn pump_within(
         if now_ns() >= deadline {
             let seconds = patience_ns as f64 / 1e9;
             let came = bytes_came(came);
-            return Err(fail(format!(
-                "no answer in {seconds:.1} s: {came}; is it this protocol that the server speaks?"
-            )));
+            return Err(fail(format!("no reply in {seconds:.1} s: {came}; does the server speak this protocol?")));
         }
         let wanted = PollFlags::POLLIN | if connection.wants_write { PollFlags::POLLOUT } else { PollFlags::empty() };
         // SAFETY: the connection keeps the descriptor open over the call.
@@ -235,7 +233,7 @@ fn check_stamps(engine: &mut Engine, thread: u32) -> Result<(), LoadError> {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     if engine.plan.receive == Receive::Lazy {
-        let reason = "lazy reading was asked for, but the kernel does not stamp what arrives from this target";
+        let reason = "--receive lazy needs kernel time stamps, and this target has none; use eager";
         return Err(LoadError::Plan(reason.into()));
     }
     engine.read_eagerly();

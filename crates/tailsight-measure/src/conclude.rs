@@ -217,7 +217,7 @@ fn refused(
         p_value: None,
         n,
     };
-    let nothing = "nothing was recorded that could be judged";
+    let nothing = "no samples were recorded";
     let (passed, bounds, missing) = match (na.voids(), method) {
         (None, Some(Verdict::NotAvailable { passed, bounds, missing, .. })) => {
             (passed.clone(), bounds.clone(), missing.clone())
@@ -267,18 +267,18 @@ fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
                 Na::Interrupted,
                 question,
                 Some(verdict),
-                ("the measurement comes to its end", None, None, n),
+                ("the measurement ends", None, None, n),
                 reason.clone(),
-                "let it run until it ends by itself; the samples so far are kept",
+                "let it run to its end; the samples so far are kept",
             )),
         },
         Halt::OutOfTime | Halt::Ended => {
             let mut changed = verdict.clone();
             let Verdict::NotAvailable { reason, hint, .. } = &mut changed else { return None };
             if *halt? == Halt::Ended {
-                *reason = reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1);
+                *reason = reason.replacen("the time limit was reached", "the load ended (the schedule was over)", 1);
             } else if !hint.contains("--max-time") {
-                *hint = format!("allow more with --max-time, or: {hint}");
+                *hint = format!("raise --max-time, or: {hint}");
             }
             Some(changed)
         }
@@ -314,20 +314,24 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
         let (na, test, statistic, threshold) = match complaint {
             Complaint::ServerGone { garbage, .. } => {
                 let hint = if *garbage {
-                    "is it this protocol that the server speaks?"
+                    "does the server speak this protocol?"
                 } else {
-                    "did the server end, or refuse so many connections?"
+                    "did the server exit, or refuse this many connections?"
                 };
-                let evidence = ("connections that can be used", Some(0.0), Some(1.0), n);
+                let evidence = ("usable connections", Some(0.0), Some(1.0), n);
                 return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
             }
             Complaint::GivenUp { times, unasked, .. } if complaint.spoils() => {
                 let evidence = match *unasked {
-                    0 => ("connections given up, at most one in 1,000 requests", *times as f64, n as f64 / 1e3),
-                    unasked => ("replies that nobody asked for", unasked as f64, 0.0),
+                    0 => (
+                        "connections closed by the client, at most one in 1,000 requests",
+                        *times as f64,
+                        n as f64 / 1e3,
+                    ),
+                    unasked => ("replies without a request", unasked as f64, 0.0),
                 };
                 let evidence = (evidence.0, Some(evidence.1), Some(evidence.2), n);
-                let hint = "is it this protocol that the server speaks, and does nobody else write to its connections?";
+                let hint = "does the server speak this protocol, and does no other program write to its connections?";
                 return Some(refused(Na::OutOfStep, context.question, None, evidence, text.clone(), hint));
             }
             Complaint::ClientFailed { .. } => (Na::Client, "the client's threads run", None, None),

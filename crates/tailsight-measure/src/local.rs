@@ -53,7 +53,8 @@ impl Local {
 impl Load for Local {
     fn set_rate(&mut self, rate: f64) -> Result<(), Error> {
         if self.plan.arrivals.is_closed() || matches!(self.plan.arrivals, tailsight_load::Arrivals::Replay(_)) {
-            let reason = format!("arrivals `{}` have no rate that could be set", self.plan.arrivals);
+            let reason =
+                format!("arrivals `{}` have a fixed rate; use arrivals whose rate can be set", self.plan.arrivals);
             return Err(Error::Contradiction(reason));
         }
         // A faster load needs more room, for the same time.

@@ -298,9 +298,8 @@ impl Run<'_> {
             Step::Load { .. } => {
                 self.epoch_batch = self.batches + 1;
                 let late = self.method.checks().into_iter().any(|c| !c.passed && is_punctuality(c.id));
-                let polls =
-                    if late && load.be_punctual() { "; from here on the client polls and does not sleep" } else { "" };
-                format!("dropped: the measurement begins anew{polls}")
+                let polls = if late && load.be_punctual() { "; the client now polls instead of sleeping" } else { "" };
+                format!("discarded: the measurement restarts{polls}")
             }
             Step::Measure { samples, sampling_rate } => {
                 let decides = |c: &Check| !c.passed && !c.id.is_allowed_for();

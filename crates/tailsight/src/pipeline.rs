@@ -103,8 +103,9 @@ pub fn chosen(options: Options, question: Option<&Question>, opened: &Opened, ag
         && let Some(wide) = widened(least, options.focus)
     {
         options.remarks.push(format!(
-            "the focus {} holds {} of {n} complete messages, and {MIN_MESSAGES} are needed for a verdict: explained is {}; a longer \
-             recording sees further into the tail",
+            "the focus {} holds {} of {n} complete messages, but a diagnosis needs {MIN_MESSAGES}: {} is explained \
+             instead; record longer \
+             to explain a narrower slice",
             slice(options.focus),
             ranks(n, options.focus).len(),
             slice(wide),
@@ -198,8 +199,10 @@ impl std::fmt::Display for TooMuchLost {
         let focus = 100.0 * self.focus;
         write!(
             f,
-            "N/A: {lost} messages ({part:.2} % of all) were on their way while events were lost, and the focus is {focus:.2} % \
-             of the messages: the slowest may be among those\n  record again for a shorter time or with larger buffers \
+            "N/A: {lost} messages ({part:.2} % of all) were in flight while events were lost, and the focus is \
+             {focus:.2} % of \
+             the messages: the slowest may be among the lost ones\n  record again for a shorter time or with larger \
+             buffers \
              (record --buffer 256M), or widen the focus"
         )
     }

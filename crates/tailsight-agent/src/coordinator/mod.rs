@@ -133,11 +133,11 @@ pub fn connect(
     options: Options,
 ) -> Result<RemoteLoad, AgentError> {
     if addresses.is_empty() {
-        return Err(AgentError::Split("there is no agent; name one by --agent".into()));
+        return Err(AgentError::Split("no agent given; give one with --agent".into()));
     }
     if !options.roles.is_empty() && options.roles.len() != addresses.len() {
         let (roles, agents) = (options.roles.len(), addresses.len());
-        return Err(AgentError::Split(format!("{roles} roles for {agents} agents; name one for each")));
+        return Err(AgentError::Split(format!("{roles} roles for {agents} agents; give one role per agent")));
     }
     plan.validate()?;
     let replay_gaps_ns = replay_gaps(&plan)?;
@@ -248,8 +248,9 @@ impl RemoteLoad {
             let offset = agent.offset();
             if offset.bound_ns > limit {
                 let reason = format!(
-                    "the offset is known to {:.3} ms only (half the shortest of 40 round trips), {:.3} ms are allowed; put the \
-                     coordinator nearer to the agents, or allow more",
+                    "the offset is known to {:.3} ms only (half the shortest of 40 round trips), {:.3} ms are \
+                     allowed; run the \
+                     coordinator closer to the agents, or allow a larger offset",
                     offset.bound_ns as f64 / 1e6,
                     limit as f64 / 1e6
                 );
@@ -403,7 +404,8 @@ impl RemoteLoad {
     /// When the arrivals have no rate.
     pub(crate) fn change_rate(&mut self, rate: f64) -> Result<(), AgentError> {
         if self.plan.arrivals.is_closed() || matches!(self.plan.arrivals, Arrivals::Replay(_)) {
-            let reason = format!("arrivals `{}` have no rate that could be set", self.plan.arrivals);
+            let reason =
+                format!("arrivals `{}` have a fixed rate; use arrivals whose rate can be set", self.plan.arrivals);
             return Err(AgentError::Split(reason));
         }
         self.plan.rate = Rate::Constant(rate);

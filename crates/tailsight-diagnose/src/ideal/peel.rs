@@ -43,7 +43,7 @@ impl FromStr for Named {
     fn from_str(text: &str) -> Result<Self, String> {
         let (category, who) = text.split_once(':').map_or((text, None), |(category, who)| (category, Some(who)));
         if who.is_some_and(str::is_empty) {
-            return Err(format!("`{text}` names nobody: CATEGORY, or CATEGORY:WHO as a diagnosis names it"));
+            return Err(format!("`{text}` is not a cause; write CATEGORY, or CATEGORY:WHO as in the diagnosis"));
         }
         Ok(Self { category: category.parse()?, who: who.map(str::to_owned) })
     }

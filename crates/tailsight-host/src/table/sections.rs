@@ -71,7 +71,7 @@ impl Table {
         self.section("Rights");
         let rights = &r.rights;
         let caps = match &rights.capabilities {
-            Fact::Known(c) if c.is_empty() => "none of the capabilities for tracing".to_owned(),
+            Fact::Known(c) if c.is_empty() => "no capability for tracing".to_owned(),
             Fact::Known(c) => c.join(" "),
             Fact::Unknown { unknown } => unknown.clone(),
         };
@@ -86,7 +86,12 @@ impl Table {
             self.row(mark, &label, &format!("without {}: {}", missing.capability, missing.without));
         }
         if rights.user_namespace == Fact::Known(true) {
-            self.row(Mark::No, "user namespace", "this is not the host's: its root has no right to trace the host");
+            self.row(
+                Mark::No,
+                "user namespace",
+                "this is not the initial user namespace: its root may not trace the \
+             host",
+            );
         }
         let attempts = [
             ("bpf() maps", &rights.bpf_map),
@@ -123,7 +128,7 @@ impl Table {
                 text += &format!(" ({flags})");
             }
             if !fast {
-                text += ": reading it is slow, so recording costs more";
+                text += ": slow to read, so recording costs more";
             }
             if !others.is_empty() {
                 text += &format!("; also available: {}", others.join(", "));
@@ -136,7 +141,7 @@ impl Table {
                     "kept by a daemon, {:+.3} ppm, {} ns still to slew, error at most {} µs",
                     d.frequency_ppm, d.offset_ns, d.max_error_us
                 ),
-                false => "by nobody; a run does not need it, comparing the clocks of several hosts does".into(),
+                false => "not synchronised; a run does not need it, comparing clocks of several hosts does".into(),
             };
             (Mark::Fact, text)
         });
@@ -160,7 +165,7 @@ impl Table {
                 let caps = if caps.is_empty() { "no extras".into() } else { caps.join(" ") };
                 self.row(Mark::Yes, "Intel PT", &format!("present ({caps})"));
             }
-            None => self.row(Mark::Absent, "Intel PT", "not shown to this kernel; the eBPF source does not need it"),
+            None => self.row(Mark::Absent, "Intel PT", "not visible to this kernel; the eBPF source does not need it"),
         }
     }
 

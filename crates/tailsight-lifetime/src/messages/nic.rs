@@ -37,7 +37,7 @@ const NEARLY_ALL: f64 = 0.99;
 
 /// Not known whose stamp it is.
 const NO_CLOCK: &str = "its clock was not compared";
-const NOT_NEAR: &str = "not near the time of its packet";
+const NOT_NEAR: &str = "not close to the time of its packet";
 const STEPPED: &str = "its clock was set at about that time";
 const LATER: &str = "later than the driver by more than its error";
 const SOONER: &str = "earlier than the hand-over to the driver by more than its error";
@@ -223,11 +223,11 @@ impl NicUse {
                 format!("{leg} legs {what} at the {place} for all messages: {share}, too few to measure from there")
             });
             if d.clamped > 0 {
-                notes.push(format!("{} stamps were moved to the {place}, within their error", d.clamped));
+                notes.push(format!("{} time stamps were moved to the {place}, within their error", d.clamped));
             }
             let why: Vec<String> = d.refused.iter().map(|(why, n)| format!("{why}: {n}")).collect();
             if refused > 0 {
-                notes.push(format!("{refused} stamps of NICs were not used ({})", why.join(", ")));
+                notes.push(format!("{refused} time stamps of NICs were not used ({})", why.join(", ")));
             }
         }
         notes

@@ -171,7 +171,7 @@ fn absurd_stamps_are_refused_with_a_reason_and_legs_are_not_mixed() {
     let used = &analysis.lifetimes.nic.received;
     assert_eq!((used.messages, used.stamped, used.clamped, used.used), (200, 198, 1, true));
     // Its stamp is met twice, at both places that saw the packet.
-    assert_eq!(used.refused["not near the time of its packet"], 2);
+    assert_eq!(used.refused["not close to the time of its packet"], 2);
     assert_eq!(used.refused["later than the driver by more than its error"], 1);
     assert_eq!(analysis.lifetimes.messages.len(), 198);
     assert_eq!(analysis.lifetimes.incomplete[&Incomplete::NotStamped], 2);

@@ -263,7 +263,12 @@ impl Method {
         if matches!(self.step, Step::Done(_)) {
             return;
         }
-        let text = if why == Stop::OutOfTime { "the time allowed ran out" } else { "the measurement was interrupted" };
+        let text = if why == Stop::OutOfTime {
+            "the time limit was reached"
+        } else {
+            "the measurement was \
+         interrupted"
+        };
         match self.last.as_ref().map(|look| look.result.clone()) {
             Some(Found::Independent(number) | Found::Dependent(number, _)) => self.believe(number),
             Some(Found::More(failed, total)) => {
@@ -411,7 +416,7 @@ impl Method {
     fn refuse_because(&mut self, failed: Check, needed: Option<u64>, why: Option<&str>) {
         let mut reason = words::reason(&failed);
         if let Some(why) = why {
-            reason = format!("{why} before a number could be believed; so far, {reason}");
+            reason = format!("{why} before the number was reliable; so far, {reason}");
         }
         let late = self.system.iter().any(|c| c.id == CheckId::ClientLateness && c.statistic > c.threshold / 2.0);
         let shared = self.samples.iter().filter(|s| s.shared_ns > 0).count() as f64 / self.samples.len().max(1) as f64;

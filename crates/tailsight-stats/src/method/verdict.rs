@@ -152,7 +152,7 @@ pub struct Number {
 #[serde(tag = "why", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoBounds {
-    /// The load was never there, or no batch came to its end: nothing was recorded that could be judged.
+    /// The load was never there, or no batch came to its end: no samples were recorded.
     NothingRecorded,
     /// What was recorded is the latency under another load than the one asked for.
     OtherLoad,

@@ -49,9 +49,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
-        anyhow::bail!(
-            "the demo needs two cores, one for the servers and one for the load; this machine gives us {cores}"
-        );
+        anyhow::bail!("the demo needs two cores, one for the servers and one for the load; this machine has {cores}");
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = stop::on_interrupt();
@@ -95,7 +93,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
             return Ok(Exit::Failed);
         }
         if stop.load(Ordering::Relaxed) {
-            say!("interrupted: servers, namespaces and load are gone; {} holds what was recorded", run.display());
+            say!("interrupted: servers, namespaces and load are removed; {} holds what was recorded", run.display());
             return Ok(Exit::Failed);
         }
         let opened = pipeline::open(&run)?;
@@ -107,7 +105,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
             Err(error) => return not_available_or(error),
         };
         match again(recording, &diagnosis.causes) {
-            Some(why) => say!("{why}; recording once more ({} of {RECORDINGS})", recording + 1),
+            Some(why) => say!("{why}; recording again ({} of {RECORDINGS})", recording + 1),
             None => break (outcome, opened, question, diagnosis, causes),
         }
         recording += 1;
@@ -156,7 +154,7 @@ struct Load {
 
 impl Load {
     fn start(pair: &Pair) -> anyhow::Result<Load> {
-        let me = std::env::current_exe().context("cannot find this program's own file")?;
+        let me = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = pair.client.command(me);
         command.arg("demo-load").stdin(Stdio::piped()).stdout(Stdio::piped());
         // A Ctrl-C on the terminal is for us; the load ends when we are done.

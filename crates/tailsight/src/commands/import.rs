@@ -101,13 +101,11 @@ fn as_text(of: &Imported, args: &Import) -> String {
         of.summary.trace_bytes
     );
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
-        let _ = writeln!(
-            out,
-            "Time:     in steps of {half} ns (median) to {most} ns (p99); shorter differences mean nothing"
-        );
+        let _ =
+            writeln!(out, "Time:     in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences");
     }
     if args.with.is_some() {
-        let _ = writeln!(out, "Clocks:   brought together to {} ns at worst", of.clock_error_ns);
+        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", of.clock_error_ns);
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());

@@ -165,7 +165,7 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.seed = traffic.seed;
     if let Some(name) = &traffic.server_name {
         if !matches!(plan.target, Target::Tls(_)) {
-            let why = format!("--server-name {name} for {}, which is not reached over TLS", plan.target);
+            let why = format!("--server-name {name} is for TLS, and {} does not use TLS", plan.target);
             return Err(Error::Contradiction(why));
         }
         plan.server_name = Some(name.clone());

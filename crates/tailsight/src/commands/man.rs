@@ -9,7 +9,7 @@ use crate::{Exit, reference, terminal};
 pub fn run(args: &Man) -> anyhow::Result<Exit> {
     let Some(folder) = &args.out else {
         let name = args.command.as_deref().unwrap_or("tailsight");
-        terminal::print(&reference::man_page(name).with_context(|| format!("there is no man page of `{name}`"))?)?;
+        terminal::print(&reference::man_page(name).with_context(|| format!("there is no man page for `{name}`"))?)?;
         return Ok(Exit::Done);
     };
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;

@@ -100,7 +100,7 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         if let Some(until) = until.filter(|until| seen > 0 && seen < until.messages) {
             let few = until.messages;
             text += &format!(
-                "Few:      about {seen} messages, and {few} are wanted for p99..p100: a wider focus is explained\n"
+                "Few:      about {seen} messages; p99..p100 needs {few}, so diagnose will explain a wider focus\n"
             );
         }
         text += &format!("Next: tailsight diagnose {run}\n");

@@ -78,7 +78,7 @@ impl Asked {
                     out.focus = Some(value.to_owned());
                 }
                 "leg" => out.leg = Some(value.parse()?),
-                _ => return Err(format!("nothing is called {name:?}: focus and leg can be asked for")),
+                _ => return Err(format!("unknown parameter {name:?}; allowed: focus, leg")),
             }
         }
         Ok(out)
@@ -230,12 +230,12 @@ impl Door {
         let no = |status, why: &str| Err((status, why.to_owned()));
         let names = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         if !host.is_some_and(|host| names.iter().any(|name| name == host)) {
-            return no(403, "this server answers to 127.0.0.1 and localhost only");
+            return no(403, "this server accepts 127.0.0.1 and localhost only");
         }
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let rest = match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((token, rest)) if same(token, &self.token) => rest,
-            _ => return no(403, "the address that tailsight view printed has a token: use it whole"),
+            _ => return no(403, "the token is missing or wrong: use the whole address that tailsight view printed"),
         };
         if !get {
             return no(405, "only GET");

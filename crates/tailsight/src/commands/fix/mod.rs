@@ -84,7 +84,7 @@ fn find(d: &Diagnosis, number: u32) -> Option<(&Cause, &Action)> {
 
 fn fixes(d: &Diagnosis) -> String {
     match numbered(d).len() {
-        0 => "no fix that can be made for you".into(),
+        0 => "no fix that Tailsight can apply".into(),
         1 => "one fix, number 1".into(),
         n => format!("{n} fixes, 1 to {n}"),
     }
@@ -119,7 +119,7 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
         writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
     }
     if let Some((_, first)) = numbered.first() {
-        writeln!(out, "\nNothing is changed yet. To make one of them: sudo {}", clean(&first.command))?;
+        writeln!(out, "\nNothing is changed yet. To apply one: sudo {}", clean(&first.command))?;
     }
     terminal::print(&out)?;
     if numbered.is_empty() {
@@ -158,11 +158,11 @@ fn here(action: &Action, known: &Known) -> Here {
             let n = plan.writes().count();
             let root = !plan.writes().all(|step| Live.may_write(&step.place));
             let when = if root { "by root" } else { "now" };
-            Here { values: Some(n), root, text: format!("can be made {when}: {}", values(n)) }
+            Here { values: Some(n), root, text: format!("can be applied {when}: {}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
         Err(error) => {
-            Here { values: None, root: false, text: format!("cannot be made: {}", clean(&error.to_string())) }
+            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&error.to_string())) }
         }
     }
 }
@@ -186,12 +186,15 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         return Ok(Exit::Done);
     }
     if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
-        anyhow::bail!("{} can be set by root only: sudo {}", step.place, action.command);
+        anyhow::bail!("only root can set {}: sudo {}", step.place, action.command);
     }
     if !args.yes {
         if !std::io::stdin().is_terminal() {
             // As other wrong usage: what was asked for cannot be meant.
-            say!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
+            say!(
+                "tailsight: cannot ask for confirmation (standard input is not a terminal); give --yes to apply the \
+             fix"
+            );
             std::process::exit(2);
         }
         terminal::say("\nApply? [y/N] ");
@@ -212,10 +215,10 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
     }
     let ended = match ended {
         0 => String::new(),
-        n => format!("; {n} were of threads that ended before their turn"),
+        n => format!("; {n} skipped, their threads had ended"),
     };
     terminal::print(&format!(
-        "\n{} changed{ended}. Record again to see what it did; to put it back: sudo tailsight fix --undo\n(kept in {})\n",
+        "\n{} changed{ended}. Record again to see the effect; to undo: sudo tailsight fix --undo\n(saved in {})\n",
         values(changed),
         journal.store.path().display()
     ))?;
@@ -256,7 +259,10 @@ fn undo(force: bool, as_json: bool) -> anyhow::Result<Exit> {
         if as_json {
             json::undone(&[], 0)?;
         }
-        say!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
+        say!(
+            "tailsight: no change of tailsight fix is in effect (according to {})",
+            folder.join("fixes.toml").display()
+        );
         return Ok(Exit::NotAvailable);
     }
     let mut journal = FileStore::open(&folder)?;
@@ -280,8 +286,7 @@ fn undo(force: bool, as_json: bool) -> anyhow::Result<Exit> {
         let times = if n > 1 { format!(" ({n} threads)") } else { String::new() };
         writeln!(out, "  {}{times}", clean(&line))?;
     }
-    let end =
-        if left == 0 { "nothing is changed any more".to_owned() } else { format!("{} still changed", values(left)) };
+    let end = if left == 0 { "all changes are undone".to_owned() } else { format!("{} still changed", values(left)) };
     writeln!(out, "{end}")?;
     terminal::print(&out)?;
     Ok(verdict)
@@ -307,14 +312,18 @@ fn said(put: &Put) -> String {
     };
     match &put.outcome {
         UndoResult::Back => format!("{place}: {} again", entry.was),
-        UndoResult::Already => format!("{place}: was {} already", entry.was),
+        UndoResult::Already => format!("{place}: already {}", entry.was),
         UndoResult::Inherited => {
-            format!("{place}: {}, as its process had before (it began while the fix was on)", entry.was)
+            format!(
+                "{place}: {}, as its process had before (the thread started while the fix was in effect)",
+                entry.was
+            )
         }
-        UndoResult::Gone => format!("{place}: has ended or is no longer there; dropped"),
-        UndoResult::Booted => format!("{place}: gone with the boot since; dropped"),
+        UndoResult::Gone => format!("{place}: no longer exists; removed from the list"),
+        UndoResult::Booted => format!("{place}: reset by a reboot; removed from the list"),
         UndoResult::Others(value) => format!(
-            "{place}: somebody set it to {value} since, left as it is (before the fix: {}; --undo --force sets that)",
+            "{place}: changed to {value} by another program since; left as it is (before the fix: {}; --undo --force \
+             restores it)",
             entry.was
         ),
         UndoResult::Failed(error) => format!("{error}; still changed"),
@@ -336,7 +345,7 @@ fn status(as_json: bool) -> anyhow::Result<Exit> {
     let boot = Live.boot_id();
     let mut out = String::new();
     for fix in &state.fixes {
-        let gone = if fix.boot_id == boot { "" } else { "; before the last boot, so gone" };
+        let gone = if fix.boot_id == boot { "" } else { "; reset by a reboot" };
         writeln!(out, "{} ({}, {}{gone})", clean(&fix.title), clean(&fix.run), fix.when)?;
         let mut rows: Vec<(String, usize)> = vec![];
         for entry in fix.changes.iter().filter(|e| !e.place.same(&e.was, &e.now)) {
@@ -355,7 +364,7 @@ fn status(as_json: bool) -> anyhow::Result<Exit> {
             writeln!(out, "  {}{times}", clean(&row))?;
         }
     }
-    writeln!(out, "kept in {}; to put it back: tailsight fix --undo", folder.join("fixes.toml").display())?;
+    writeln!(out, "saved in {}; to undo: tailsight fix --undo", folder.join("fixes.toml").display())?;
     terminal::print(&out)?;
     Ok(Exit::Done)
 }
