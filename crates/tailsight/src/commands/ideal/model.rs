@@ -6,10 +6,10 @@ use tailsight_report::terminal::ideal;
 
 use super::{or_usage, verdict};
 use crate::cli_ideal::Ideal;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// Simulates and prints.
-pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Verdict> {
+pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
     let recorded = args.arrivals.as_ref().map(|path| or_usage(tailsight_load::read_times(path)));
     let model = Model { service: or_usage(service(args, model)), ..model.clone() };
     // Measured times tell their mean.
