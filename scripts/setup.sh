@@ -6,7 +6,7 @@
 #
 # In: what the machine has (commands, headers, cargo's version). Out: installed Debian packages and, when cargo is
 # absent or too old, Rust through rustup. It says what it installs and why before it does. --check only prints what
-# is missing, and exits 1 if something is. Services that Debian would start on installation (memcached, nginx, redis)
+# is missing, and exits 1 if something is. Services that Debian would start on installation (memcached, nginx, redis, postgresql)
 # are neither started nor enabled; services that were there before are not touched.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
@@ -76,6 +76,7 @@ fi
 # Measured beside us. perf has another name on each distribution, and none for some kernels: nice to have.
 peers=''
 if [ "$goal" = bench ]; then
+    need postgresql "server of the lab, unmodified" any_file /usr/lib/postgresql/*/bin/initdb
     need nftables "a fault of the lab is a long firewall" have nft
     need bpftrace "measured beside us" have bpftrace
     need redis-tools "redis-benchmark, measured beside us" have redis-benchmark
@@ -175,7 +176,7 @@ install_packages() {
     services='' pattern=''
     for package in $missing; do
         case $package in
-        memcached | redis-server) services="$services $package" ;;
+        memcached | redis-server | postgresql) services="$services $package" ;;
         nginx-light) services="$services nginx" ;;
         esac
     done
