@@ -3,3 +3,4 @@
 mod gate;
 mod import;
 mod real;
+mod script;
