@@ -14,6 +14,8 @@ use tailsight_trace::clock_log::{Clock, ClockChangeRow, ClockLog};
 const GOOD: &[u8] = include_bytes!("../crates/tailsight-pt/tests/fixtures/tsc/perf.data");
 /// Where the first trace begins in it.
 const TRACE: usize = 15288;
+/// Where the trace, and with it the records, end.
+const END: usize = 22744;
 /// Header and attributes.
 const FRONT: usize = 392;
 
@@ -58,7 +60,7 @@ pub fn with_records(mut data: &[u8]) -> Vec<u8> {
         file.extend(&rest[..n]);
         data = &rest[n..];
     }
-    file.extend(&GOOD[TRACE..]);
+    file.extend(&GOOD[TRACE..END]);
     let size = (file.len() - FRONT) as u64;
     file[48..56].copy_from_slice(&size.to_le_bytes());
     // The header's features would be elsewhere now.

@@ -82,9 +82,15 @@ struct Stream<'a> {
     at: usize,
     core: Core,
     gap: Option<Gap>,
+    finished: bool,
 }
 
 impl Stream<'_> {
+    /// Nothing more comes on it.
+    fn is_over(&self) -> bool {
+        self.next >= self.pieces.len() && self.step().is_none() && self.core.next_switch(self.switches).is_none()
+    }
+
     fn step(&self) -> Option<Step> {
         self.decoded.as_ref()?.steps.get(self.at).copied()
     }
@@ -170,12 +176,17 @@ impl Recording {
                 stacks.step(&mut stream.core, stream.switches, ns, &step);
                 stream.at += 1;
             }
+            if stream.is_over() {
+                // What is still open ends with its core's last event, before later ones of other cores.
+                stacks.finish(&mut stream.core, stream.switches);
+                stream.finished = true;
+            }
             give(&mut stacks, &mut summary, each);
             if let (Some(transfer), Some(of)) = (&mut transfer, &mut stacks.transfers) {
                 of.drain(..).for_each(|one| transfer(&one));
             }
         }
-        for stream in &mut streams {
+        for stream in streams.iter_mut().filter(|stream| !stream.finished) {
             stacks.finish(&mut stream.core, stream.switches);
         }
         give(&mut stacks, &mut summary, each);
@@ -208,7 +219,7 @@ impl Recording {
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let core = Core::new(queue.cpu, only);
-            out.push(Stream { queue, switches, only, pieces, next: 0, decoded: None, at: 0, core, gap: None });
+            out.push(Stream { queue, switches, only, pieces, next: 0, decoded: None, at: 0, core, gap: None, finished: false });
         }
         Ok(out)
     }
