@@ -11,13 +11,13 @@ use tailsight_pt::{Gap, Places, Recording, Script};
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Around a message so much is decoded, too, ns: a stack is known from the first return on.
 const MARGIN_NS: u64 = 20_000;
 
 /// Imports and says what was found.
-pub fn run(args: &Import) -> anyhow::Result<Verdict> {
+pub fn run(args: &Import) -> anyhow::Result<Exit> {
     let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
     if args.file.is_file() && Script::is_one(&args.file) {
         if args.with.is_some() {
@@ -44,13 +44,13 @@ pub fn run(args: &Import) -> anyhow::Result<Verdict> {
     told(&imported, args)
 }
 
-fn told(imported: &Imported, args: &Import) -> anyhow::Result<Verdict> {
+fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {
     if args.json {
         terminal::print_json(&as_json(imported))?;
     } else {
         terminal::print(&as_text(imported, args))?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The messages that a diagnosis compares: from the first to the last that is known of each. `None`: too few to choose from.
@@ -115,13 +115,11 @@ fn as_text(of: &Imported, args: &Import) -> String {
         of.summary.trace_bytes
     );
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
-        let _ = writeln!(
-            out,
-            "Time:     in steps of {half} ns (median) to {most} ns (p99); shorter differences mean nothing"
-        );
+        let _ =
+            writeln!(out, "Time:     in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences");
     }
     if args.with.is_some() {
-        let _ = writeln!(out, "Clocks:   brought together to {} ns at worst", of.clock_error_ns);
+        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", of.clock_error_ns);
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());
