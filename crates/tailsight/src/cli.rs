@@ -54,6 +54,8 @@ pub enum Command {
     Agent(crate::cli_agent::Agent),
     /// The man pages: print one, or write all of them
     Man(Man),
+    /// The JSON schema of what a command prints with --json
+    Schema(Schema),
     /// Completions of commands and options for a shell
     Completions(Completions),
     /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
@@ -273,6 +275,14 @@ pub struct Man {
     /// Write every page to this folder, which is created
     #[arg(short, long, value_name = "DIR", conflicts_with = "command")]
     pub out: Option<PathBuf>,
+}
+
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// The command
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::commands::schema::SCHEMAS.map(|(name, _)| name)))]
+    pub command: String,
 }
 
 /// `completions`.
