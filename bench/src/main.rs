@@ -34,7 +34,7 @@ use tailsight_lab::faults::{self, FaultArgs};
 use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_units::parse;
 
-use table::{Section, Verdict};
+use table::{GoalResult, Section};
 
 /// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
 #[derive(Debug, Parser)]
@@ -175,7 +175,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         bail!("--write puts all tables into the page, and --part measures only some of them");
     }
     let (marked, file) =
-        if client { (client::MARKED, Path::new(client::DOCS)) } else { (docs::MARKED, args.docs.as_path()) };
+        if client { (client::GENERATED, Path::new(client::DOCS)) } else { (docs::GENERATED, args.docs.as_path()) };
     if args.write {
         marked.check(file)?;
     }
@@ -204,7 +204,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         stop,
     };
     let wanted = |figure| args.only.is_empty() || args.only.contains(&figure);
-    let facts = machine::Facts::collect(&bench);
+    let facts = machine::MachineFacts::collect(&bench);
     let mut sections: Vec<Section> = Vec::new();
     let outcome = (|| {
         if client {
@@ -236,7 +236,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         eprintln!("wrote {}", file.display());
     }
     let count = |verdict| sections.iter().flat_map(|s| &s.rows).filter(|row| row.verdict == verdict).count();
-    let (missed, unknown) = (count(Verdict::Miss), count(Verdict::NotQuiet));
+    let (missed, unknown) = (count(GoalResult::Miss), count(GoalResult::NotQuiet));
     if missed + unknown > 0 {
         eprintln!("{missed} goals missed, {unknown} not judged because the machine was not quiet");
     }
@@ -273,9 +273,9 @@ mod tests {
     fn every_page_has_its_marks() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         for (marked, page) in [
-            (docs::MARKED, "benchmarks.md"),
-            (client::MARKED, "measurement.md"),
-            (case_study::page::MARKED, "case-study.md"),
+            (docs::GENERATED, "benchmarks.md"),
+            (client::GENERATED, "measurement.md"),
+            (case_study::page::GENERATED, "case-study.md"),
         ] {
             marked.check(&docs.join(page)).unwrap();
         }

@@ -145,7 +145,7 @@ pub fn run(args: &CaseStudyArgs) -> anyhow::Result<ExitCode> {
         bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
     }
     if let Some(file) = &args.write {
-        page::MARKED.check(file)?;
+        page::GENERATED.check(file)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
@@ -164,7 +164,7 @@ pub fn run(args: &CaseStudyArgs) -> anyhow::Result<ExitCode> {
         print!("{}", page::page(&findings, &mut page::Names::default()));
     }
     if let Some(file) = &args.write {
-        page::MARKED.write(file, &page::page(&findings, &mut page::Names::published()))?;
+        page::GENERATED.write(file, &page::page(&findings, &mut page::Names::published()))?;
         eprintln!("wrote {}", file.display());
     }
     let answered = findings.rounds.iter().any(|round| round.said.is_empty());

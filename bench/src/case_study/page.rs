@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 
 use super::decide::Cause;
 use super::figures::{self, NAMES};
@@ -13,7 +13,8 @@ use super::{Findings, Round};
 use crate::machine::{host, said};
 
 /// The part of docs/case-study.md that is written here.
-pub const MARKED: Marked = Marked { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
+pub const GENERATED: GeneratedSection =
+    GeneratedSection { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
 /// Programs whose names may be published.
 const KNOWN: &[&str] = &["lab", "nginx", "memcached", "tailsight"];
 /// Causes shown of each round.

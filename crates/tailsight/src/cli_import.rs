@@ -31,7 +31,7 @@ pub struct Import {
     /// How many functions to print
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Write into a directory although another user can write to it, too
+    /// Allow an output directory that another user can write to
     #[arg(long)]
     pub into_shared: bool,
     /// Print JSON

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use tailsight_lab::probe::{Plan, Speech};
+use tailsight_lab::probe::{EchoProtocol, Plan};
 use tailsight_lab::truth::{Interval, kind};
 use tailsight_testbed::netns::SERVER_V4;
 
@@ -146,7 +146,8 @@ fn of(
     expect: &[Cause],
     names: &'static [&'static str],
 ) -> Scenario {
-    let plan = Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), Speech::Echo) };
+    let plan =
+        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Echo) };
     Scenario {
         app: App::Program(program),
         load: Load::Probe(plan),

@@ -221,11 +221,11 @@ fn waits_explained() {
     ]
     .map(str::to_owned)
     .to_vec();
-    let nap = |nr: u32, uninterruptible, io| Frame::SleepIn { nr, uninterruptible, io };
-    let (fault, epoll) = (nap(u32::MAX - 1, false, false), nap(Sysno::epoll_wait as u32, false, false));
-    let (fsync, unknown) = (nap(Sysno::fsync as u32, true, false), nap(u32::MAX, false, false));
-    let (futex, write) = (nap(Sysno::futex as u32, false, false), nap(Sysno::write as u32, false, false));
-    let read = nap(Sysno::read as u32, true, true);
+    let sleep_in = |nr: u32, uninterruptible, io| Frame::SleepIn { nr, uninterruptible, io };
+    let (fault, epoll) = (sleep_in(u32::MAX - 1, false, false), sleep_in(Sysno::epoll_wait as u32, false, false));
+    let (fsync, unknown) = (sleep_in(Sysno::fsync as u32, true, false), sleep_in(u32::MAX, false, false));
+    let (futex, write) = (sleep_in(Sysno::futex as u32, false, false), sleep_in(Sysno::write as u32, false, false));
+    let read = sleep_in(Sysno::read as u32, true, true);
     let stack = |symbol| Frame::Stack { symbol };
     let woken = Frame::WokenBy { symbol: 1 };
     let sibling = || Context::Sibling { comm: "mc-worker".into() };
@@ -257,9 +257,9 @@ fn waits_explained() {
         (Service, owner(sibling(), &[epoll]), "app-processing", "mc-worker (other thread)"),
         (Service, owner(Blocked, &[read]), "disk-wait", "read"),
         (Service, owner(Blocked, &[fault]), "paging", "page fault"),
-        (Service, owner(Blocked, &[nap(u32::MAX - 1, true, true)]), "paging", "page fault"),
+        (Service, owner(Blocked, &[sleep_in(u32::MAX - 1, true, true)]), "paging", "page fault"),
         (Service, owner(Blocked, &[fault, stack(2)]), "lock-wait", "mmap_lock"),
-        (Service, owner(Blocked, &[nap(u32::MAX - 1, true, true), stack(5)]), "paging", "major-fault"),
+        (Service, owner(Blocked, &[sleep_in(u32::MAX - 1, true, true), stack(5)]), "paging", "major-fault"),
         (Service, owner(Blocked, &[fsync, stack(4), woken]), "disk-wait", "journal"),
         (Receive, owner(Blocked, &[epoll, stack(3)]), "wakeup-delay", "not woken yet"),
         // The log of the reply before goes to a full pipe, whose stack is a wait for a peer as epoll_wait's is.
@@ -302,7 +302,7 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
             owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }, Frame::WokenBy { symbol: 3 }]),
             "lock-wait",
             "futex",
-            vec!["function:slow"],
+            vec!["function:slow", "woken-by:worker"],
         ),
         (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
     ];

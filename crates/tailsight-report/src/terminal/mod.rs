@@ -271,7 +271,7 @@ pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
     }
     let (half, least) = (units::percent(of.p50), units::percent(of.min));
     let which = of.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
-    format!("{overall} of the deviation (half of the messages {half} or more, the least {least}{which})")
+    format!("{overall} of the deviation (median message {half}, lowest {least}{which})")
 }
 
 /// The messages in focus by the cause that most of their delay is, a line each.

@@ -4,10 +4,10 @@ use tailsight_diagnose::{Error, Options};
 use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
 
 use crate::cli::Diagnose;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
-pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
+pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     // A wrong question is found before the run is read.
     let options = match pipeline::options(&args.question) {
         Ok(options) => Options { more: args.more, ..options },
@@ -46,18 +46,18 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
 }
 
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
-pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
+pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Exit> {
     let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
     match error.downcast_ref::<Error>() {
         _ if lost => {
             say!("tailsight: {error}");
-            Ok(Verdict::NotAvailable)
+            Ok(Exit::NotAvailable)
         }
         Some(
             Error::NotEnough { .. } | Error::NoMessages { .. } | Error::NoSuchCause { .. } | Error::NoIdeal { .. },
         ) => {
             say!("tailsight: {error}");
-            Ok(Verdict::NotAvailable)
+            Ok(Exit::NotAvailable)
         }
         _ => Err(error),
     }

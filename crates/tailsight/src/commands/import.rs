@@ -11,13 +11,13 @@ use tailsight_pt::{Gap, Places, Recording};
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Around a message so much is decoded, too, ns: a stack is known from the first return on.
 const MARGIN_NS: u64 = 20_000;
 
 /// Imports and says what was found.
-pub fn run(args: &Import) -> anyhow::Result<Verdict> {
+pub fn run(args: &Import) -> anyhow::Result<Exit> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
     let places =
         Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
@@ -36,7 +36,7 @@ pub fn run(args: &Import) -> anyhow::Result<Verdict> {
     } else {
         terminal::print(&as_text(&imported, args))?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The messages that a diagnosis compares: from the first to the last that is known of each. `None`: too few to choose from.
@@ -101,13 +101,11 @@ fn as_text(of: &Imported, args: &Import) -> String {
         of.summary.trace_bytes
     );
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
-        let _ = writeln!(
-            out,
-            "Time:     in steps of {half} ns (median) to {most} ns (p99); shorter differences mean nothing"
-        );
+        let _ =
+            writeln!(out, "Time:     in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences");
     }
     if args.with.is_some() {
-        let _ = writeln!(out, "Clocks:   brought together to {} ns at worst", of.clock_error_ns);
+        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", of.clock_error_ns);
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());
