@@ -70,7 +70,7 @@ pub fn read_run(dir: &Path, data: &[u8]) {
     if cpus.iter().map(|c| c.events.len()).sum::<usize>() > MOST_EVENTS {
         return;
     }
-    let analysis = tailsight_lifetime::Analysis::build(&tailsight_lifetime::Facts::of(&run), &cpus);
+    let analysis = tailsight_lifetime::Analysis::build(&tailsight_lifetime::RunContext::of(&run), &cpus);
     let lifetimes = &analysis.lifetimes;
     for message in &lifetimes.messages {
         for leg in tailsight_lifetime::LEGS {

@@ -6,18 +6,18 @@ use anyhow::Context;
 use serde_json::json;
 
 use crate::Bench;
-use crate::machine::Facts;
+use crate::machine::MachineFacts;
 use crate::table::Section;
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 
-/// The part of docs/benchmarks.md that is written here.
-pub const MARKED: Marked = Marked {
+/// The part of docs/results/benchmarks.md that is written here.
+pub const GENERATED: GeneratedSection = GeneratedSection {
     begin: "<!-- bench:begin (written by `make bench`; do not edit between the markers) -->",
     end: "<!-- bench:end -->",
 };
 
 /// All tables.
-pub fn page(bench: &Bench, facts: &Facts, sections: &[Section]) -> String {
+pub fn page(bench: &Bench, facts: &MachineFacts, sections: &[Section]) -> String {
     let command: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.contains('/')).collect();
     let mut text = facts.markdown();
     text += &format!(
@@ -34,7 +34,7 @@ pub fn page(bench: &Bench, facts: &Facts, sections: &[Section]) -> String {
 }
 
 /// Writes `bench.json` and `benchmarks.md` into the output folder.
-pub fn save(out: &Path, page: &str, facts: &Facts, sections: &[Section]) -> anyhow::Result<()> {
+pub fn save(out: &Path, page: &str, facts: &MachineFacts, sections: &[Section]) -> anyhow::Result<()> {
     let all: Vec<_> = sections.iter().map(Section::json).collect();
     let raw = serde_json::to_string_pretty(&json!({"machine": facts.json(), "sections": all}))? + "\n";
     for (name, text) in [("bench.json", raw.as_str()), ("benchmarks.md", page)] {

@@ -9,11 +9,11 @@ use crate::table::table;
 
 /// The machine, the versions and the day.
 #[derive(Debug)]
-pub struct Facts {
+pub struct MachineFacts {
     pairs: Vec<(&'static str, String)>,
 }
 
-impl Facts {
+impl MachineFacts {
     /// Looks at the machine.
     pub fn collect(bench: &Bench) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

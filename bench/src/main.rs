@@ -1,8 +1,8 @@
-//! `bench`: the figures of docs/benchmarks.md in one run, beside the peers, on this machine; `bench case-study`: those of
-//! docs/case-study.md ([`case_study`]).
+//! `bench`: the figures of docs/results/benchmarks.md in one run, beside the peers, on this machine; `bench case-study`: those of
+//! docs/results/case-study.md ([`case_study`]).
 //!
 //! In: the release binary of tailsight, root, a machine that does nothing else. Out: on stdout the tables as Markdown;
-//! in the output folder `bench.json` (every raw number) and `benchmarks.md`; with `--write` also docs/benchmarks.md.
+//! in the output folder `bench.json` (every raw number) and `benchmarks.md`; with `--write` also docs/results/benchmarks.md.
 //! Exit 0 done (also with goals missed), 1 failed, 130 interrupted; with `--gate` 4 when a goal is missed and 3 when none
 //! is but one could not be judged, because something else used the machine. Servers, namespaces,
 //! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
@@ -34,9 +34,9 @@ use tailsight_lab::faults::{self, FaultArgs};
 use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_units::parse;
 
-use table::{Section, Verdict};
+use table::{GoalResult, Section};
 
-/// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
+/// Measure tailsight beside its peers on this machine and print the tables of docs/results/benchmarks.md (root).
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -89,11 +89,11 @@ struct BenchArgs {
     /// Only these variants of the round trip beside `off`.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<recorder::Tool>,
-    /// Put the tables between the markers of docs/benchmarks.md (client: docs/measurement.md).
+    /// Put the tables between the markers of docs/results/benchmarks.md (client: docs/results/client.md).
     #[arg(long)]
     write: bool,
     /// The file that --write changes.
-    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks.md")]
+    #[arg(long, value_name = "FILE", default_value = "docs/results/benchmarks.md")]
     docs: PathBuf,
     /// Exit 4 when a goal is missed, 3 when one cannot be judged.
     #[arg(long)]
@@ -175,7 +175,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         bail!("--write puts all tables into the page, and --part measures only some of them");
     }
     let (marked, file) =
-        if client { (client::MARKED, Path::new(client::DOCS)) } else { (docs::MARKED, args.docs.as_path()) };
+        if client { (client::GENERATED, Path::new(client::DOCS)) } else { (docs::GENERATED, args.docs.as_path()) };
     if args.write {
         marked.check(file)?;
     }
@@ -204,7 +204,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         stop,
     };
     let wanted = |figure| args.only.is_empty() || args.only.contains(&figure);
-    let facts = machine::Facts::collect(&bench);
+    let facts = machine::MachineFacts::collect(&bench);
     let mut sections: Vec<Section> = Vec::new();
     let outcome = (|| {
         if client {
@@ -236,7 +236,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         eprintln!("wrote {}", file.display());
     }
     let count = |verdict| sections.iter().flat_map(|s| &s.rows).filter(|row| row.verdict == verdict).count();
-    let (missed, unknown) = (count(Verdict::Miss), count(Verdict::NotQuiet));
+    let (missed, unknown) = (count(GoalResult::Miss), count(GoalResult::NotQuiet));
     if missed + unknown > 0 {
         eprintln!("{missed} goals missed, {unknown} not judged because the machine was not quiet");
     }
@@ -273,9 +273,9 @@ mod tests {
     fn every_page_has_its_marks() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         for (marked, page) in [
-            (docs::MARKED, "benchmarks.md"),
-            (client::MARKED, "measurement.md"),
-            (case_study::page::MARKED, "case-study.md"),
+            (docs::GENERATED, "results/benchmarks.md"),
+            (client::GENERATED, "results/client.md"),
+            (case_study::page::GENERATED, "results/case-study.md"),
         ] {
             marked.check(&docs.join(page)).unwrap();
         }

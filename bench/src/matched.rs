@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg};
-use tailsight_testbed::load::Outcome;
+use tailsight_lifetime::{Analysis, Incomplete, LEGS, Leg, RunContext};
+use tailsight_testbed::load::LoadSummary;
 use tailsight_trace::{Run, RunMeta};
 
 use crate::Bench;
@@ -132,7 +132,7 @@ fn job<'a>(rig: &'a Rig<'a>, time: Duration) -> Job<'a> {
 }
 
 /// A load of 2 s that lies inside a recording; with the bytes that the client sent, by its own count.
-fn around(bench: &Bench, rate: f64, seed: u64) -> anyhow::Result<(Outcome, u64, Checked)> {
+fn around(bench: &Bench, rate: f64, seed: u64) -> anyhow::Result<(LoadSummary, u64, Checked)> {
     for _ in 0..3 {
         let rig = Rig::new(bench, false)?;
         let running = recorder::start(Tool::Tailsight, &job(&rig, TIME * 2), "matched")?.context("no recorder")?;
@@ -180,7 +180,7 @@ fn check(folder: &Path) -> anyhow::Result<Checked> {
     if !run.partial.is_empty() {
         bail!("the run is partial: {}", run.partial.join("; "));
     }
-    let analysis = Analysis::build(&Facts::of(&run), &events);
+    let analysis = Analysis::build(&RunContext::of(&run), &events);
     let lifetimes = &analysis.lifetimes;
     let (mut legs, mut wrong) = (0, 0);
     for message in &lifetimes.messages {

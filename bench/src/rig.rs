@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tailsight_testbed::load::{self, Arrivals, Outcome, Proto, Workload};
+use tailsight_testbed::load::{self, Arrivals, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::pin_thread;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
@@ -66,7 +66,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Runs a load from the client's core; fails when Ctrl-C ended it.
-    pub fn load(&self, workloads: &[Workload], duration: Duration) -> anyhow::Result<Vec<Outcome>> {
+    pub fn load(&self, workloads: &[Workload], duration: Duration) -> anyhow::Result<Vec<LoadSummary>> {
         let outcomes = self.load_until(workloads, duration, &self.bench.stop)?;
         self.bench.check()?;
         Ok(outcomes)
@@ -78,7 +78,7 @@ impl<'a> Rig<'a> {
         workloads: &[Workload],
         duration: Duration,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Vec<Outcome>> {
+    ) -> anyhow::Result<Vec<LoadSummary>> {
         self.pair
             .client
             .run(|| {

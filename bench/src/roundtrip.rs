@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use tailsight_testbed::load::Outcome;
+use tailsight_testbed::load::LoadSummary;
 
 use super::{Bench, peers};
 use crate::recorder::{self, Job, Recorded, Tool};
 use crate::rig::{Others, Rig, now_ns};
-use crate::table::{Row, Section, Spread, Verdict, table, thousands};
+use crate::table::{GoalResult, Row, Section, Spread, table, thousands};
 
 /// Load before each window that is not measured: connections, caches.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -164,7 +164,7 @@ pub(super) fn wait_for_quiet(bench: &Bench, patience: &mut Duration, ours: &[u32
 
 /// One variant in one round.
 struct Shot {
-    outcome: Outcome,
+    outcome: LoadSummary,
     recorded: Recorded,
 }
 
@@ -227,7 +227,7 @@ impl Round<'_> {
     }
 
     /// A pause, the warm-up and the measured window.
-    fn window(&mut self, recorder: Option<u32>) -> anyhow::Result<Outcome> {
+    fn window(&mut self, recorder: Option<u32>) -> anyhow::Result<LoadSummary> {
         // What the one before has left to do (its files are deleted, its programs are freed by RCU) is not this one's.
         std::thread::sleep(Duration::from_millis(300));
         // The same arrivals for every variant of a round, others in the next.
@@ -289,7 +289,7 @@ fn row(name: &str, which: &str, limit: f64, all: &Measured) -> anyhow::Result<Ro
     };
     // With as many noisy rounds as quiet ones, the median is not that of a quiet one.
     let quiet = 2 * (all.noisy as usize) < off.p50_us.len() && can_tell(equal, limit);
-    Ok(if quiet { row } else { Row { verdict: Verdict::NotQuiet, ..row } })
+    Ok(if quiet { row } else { Row { verdict: GoalResult::NotQuiet, ..row } })
 }
 
 /// Whether a ratio can be held against a limit: two equal things differ by less than it allows, both ways.

@@ -35,7 +35,7 @@ impl Spread {
 
 /// Whether a goal is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GoalResult {
     /// Met.
     Ok,
     /// Not met.
@@ -46,7 +46,7 @@ pub enum Verdict {
     None,
 }
 
-impl Verdict {
+impl GoalResult {
     /// From a comparison.
     pub fn when(met: bool) -> Self {
         if met { Self::Ok } else { Self::Miss }
@@ -74,7 +74,7 @@ pub struct Row {
     /// The same of the peers.
     pub peers: String,
     /// Whether the goal is met.
-    pub verdict: Verdict,
+    pub verdict: GoalResult,
 }
 
 impl Row {
@@ -85,7 +85,7 @@ impl Row {
             goal: String::new(),
             measured: measured.into(),
             peers: peers.into(),
-            verdict: Verdict::None,
+            verdict: GoalResult::None,
         }
     }
 
@@ -97,7 +97,7 @@ impl Row {
         peers: impl Into<String>,
         met: bool,
     ) -> Self {
-        Self { goal: goal.into(), verdict: Verdict::when(met), ..Self::fact(name, measured, peers) }
+        Self { goal: goal.into(), verdict: GoalResult::when(met), ..Self::fact(name, measured, peers) }
     }
 }
 
@@ -143,7 +143,7 @@ impl Section {
             .iter()
             .map(|row| {
                 json!({"name": row.name, "goal": row.goal, "measured": row.measured, "peers": row.peers,
-                       "verdict": match row.verdict { Verdict::Ok => "ok", Verdict::Miss => "miss", Verdict::NotQuiet => "not quiet", Verdict::None => "none" }})
+                       "verdict": match row.verdict { GoalResult::Ok => "ok", GoalResult::Miss => "miss", GoalResult::NotQuiet => "not quiet", GoalResult::None => "none" }})
             })
             .collect();
         json!({"title": self.title, "rows": rows, "raw": self.raw})

@@ -3,7 +3,7 @@
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`postgres`], [`schedule`], [`truth`]: what they share;
 //! - [`pt`]: Intel PT recordings of stepped programs;
-//! - [`marked`]: the part of a page of the docs that a program writes.
+//! - [`generated`]: the part of a page of the docs that a program writes.
 //!
 //! In: options. Out: servers and faults that log what they did and when, samples and truth in CLOCK_MONOTONIC ns. Linux
 //! only. Scenarios and their judgement are in the program (`src/run/`).
@@ -11,7 +11,7 @@
 pub mod clock;
 mod error;
 pub mod faults;
-pub mod marked;
+pub mod generated;
 mod poller;
 pub mod postgres;
 pub mod probe;

@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use tailsight_lab::faults::{self, FaultArgs};
 use tailsight_lab::servers::{self, ServeArgs};
 use tailsight_testbed::hostile::{Behaviour, Hostile};
-use tailsight_testbed::load::{self, Arrivals, Outcome, Proto, Workload};
+use tailsight_testbed::load::{self, Arrivals, LoadSummary, Proto, Workload};
 use tailsight_testbed::process::pin_thread;
 use tailsight_units::parse;
 
@@ -267,7 +267,7 @@ fn load(args: &LoadArgs) -> anyhow::Result<()> {
 }
 
 /// The table: latency in us, rates in requests a second.
-fn table(outcomes: &[Outcome]) -> String {
+fn table(outcomes: &[LoadSummary]) -> String {
     let us = |ns: Option<u64>| ns.map_or("N/A".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
     let mut text = format!(
         "{:<16} {:>9} {:>9} {:>7} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}\n",

@@ -2,7 +2,7 @@
 //! medians, and ratios. A percentile that the sample cannot support is `None`.
 
 use serde::Serialize;
-use tailsight_testbed::load::Outcome;
+use tailsight_testbed::load::LoadSummary;
 
 /// The names of the figures, in the order of [`Repeat::memcached_ns`].
 pub const NAMES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "max"];
@@ -25,7 +25,7 @@ pub struct Repeat {
 
 impl Repeat {
     /// From [memcached, nginx].
-    pub fn of(memcached: &Outcome, nginx: &Outcome) -> Self {
+    pub fn of(memcached: &LoadSummary, nginx: &LoadSummary) -> Self {
         let [p50, p99, ..] = percentiles(&nginx.samples_ns, nginx.intended);
         Self {
             requests: memcached.intended,

@@ -1,19 +1,20 @@
-//! What docs/case-study.md shows. In: [`Findings`]. Out: Markdown, and the same between the markers of a
+//! What docs/results/case-study.md shows. In: [`Findings`]. Out: Markdown, and the same between the markers of a
 //! file. Tasks that are neither the lab's nor memcached nor nginx are `task-1`, `task-2`, … there.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 
 use super::decide::Cause;
 use super::figures::{self, NAMES};
 use super::{Findings, Round};
 use crate::machine::{host, said};
 
-/// The part of docs/case-study.md that is written here.
-pub const MARKED: Marked = Marked { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
+/// The part of docs/results/case-study.md that is written here.
+pub const GENERATED: GeneratedSection =
+    GeneratedSection { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
 /// Programs whose names may be published.
 const KNOWN: &[&str] = &["lab", "nginx", "memcached", "tailsight"];
 /// Causes shown of each round.

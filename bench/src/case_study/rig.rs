@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
-use tailsight_testbed::load::{self, Outcome, Proto, Workload};
+use tailsight_testbed::load::{self, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
@@ -122,7 +122,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Measures: [memcached, nginx]. Fails when Ctrl-C ended it.
-    pub fn measure(&self, seed: u64, window: Duration) -> anyhow::Result<Vec<Outcome>> {
+    pub fn measure(&self, seed: u64, window: Duration) -> anyhow::Result<Vec<LoadSummary>> {
         let (warm, workloads) = (self.workloads(seed.wrapping_add(1000)), self.workloads(seed));
         let outcomes = self.pair.client.run(|| {
             become_client()?;

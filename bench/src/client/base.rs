@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tailsight_lab::clock::{now_ns, spin_until};
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn round_trips(
     check: impl Fn() -> anyhow::Result<()>,
     addr: SocketAddr,
-    speech: Speech,
+    speech: TextProtocol,
     n: usize,
     gap_ns: u64,
 ) -> anyhow::Result<Vec<u64>> {
@@ -30,12 +30,12 @@ pub fn round_trips(
     // The value is stored first, so that a read finds 32 bytes, as those of the load generators do.
     let value = "v".repeat(32);
     let (set, stored, get, end) = match speech {
-        Speech::Memcached => (format!("set k 0 0 32\r\n{value}\r\n"), "STORED\r\n", "get k\r\n", "END\r\n"),
-        Speech::Resp => {
+        TextProtocol::Memcached => (format!("set k 0 0 32\r\n{value}\r\n"), "STORED\r\n", "get k\r\n", "END\r\n"),
+        TextProtocol::Resp => {
             let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$32\r\n{value}\r\n");
             (set, "+OK\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "v\r\n")
         }
-        Speech::Http1 => (String::new(), "", "GET / HTTP/1.1\r\nHost: ideal\r\n\r\n", "ideal\n"),
+        TextProtocol::Http1 => (String::new(), "", "GET / HTTP/1.1\r\nHost: ideal\r\n\r\n", "ideal\n"),
     };
     if !set.is_empty() {
         exchange(&mut socket, set.as_bytes(), stored.as_bytes())?;
@@ -86,7 +86,9 @@ mod tests {
 
     #[test]
     fn a_round_trip_takes_the_service_time_and_more_in_every_language() {
-        for (name, speech) in [("memcached", Speech::Memcached), ("resp", Speech::Resp), ("http1", Speech::Http1)] {
+        for (name, speech) in
+            [("memcached", TextProtocol::Memcached), ("resp", TextProtocol::Resp), ("http1", TextProtocol::Http1)]
+        {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let port = free.port().to_string();
             let words = ["x", "ideal", "--speak", name, "--service", "fixed:300us", "--port", &port];

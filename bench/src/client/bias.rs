@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::json;
-use tailsight_lab::servers::{Service, Speech};
+use tailsight_lab::servers::{Service, TextProtocol};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::pin_thread;
 
@@ -22,7 +22,7 @@ use super::run::{Ideal, Runs, Shot, not_run_table, turned};
 use super::tools::{Job, LEFT_OUT, OURS, Shape, Tool};
 use crate::Bench;
 use crate::rig::LOAD_CPU;
-use crate::table::{Row, Section, Spread, Verdict, table, thousands};
+use crate::table::{GoalResult, Row, Section, Spread, table, thousands};
 
 /// The service times: a mean of 50 us each, five to ten times what a reply costs the server.
 const SERVICES: [(&str, &str); 3] =
@@ -35,7 +35,7 @@ const CLOSED: [u32; 2] = [1, 2];
 const IDLE: f64 = 0.02;
 /// Simulated windows behind the figure of how much a window varies by itself.
 const WINDOWS: usize = 40;
-const SPEECHES: [Speech; 3] = [Speech::Memcached, Speech::Http1, Speech::Resp];
+const PROTOCOLS: [TextProtocol; 3] = [TextProtocol::Memcached, TextProtocol::Http1, TextProtocol::Resp];
 
 /// Which load on which server.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,22 +48,25 @@ struct Cell {
 struct Series {
     cell: Cell,
     tool: Tool,
-    speech: Speech,
+    speech: TextProtocol,
     shots: Vec<Shot>,
 }
 
 /// Everything that is run: tailsight and the peers with a rate at the three loads, the others closed.
 fn plan(services: &[usize], not_run: &BTreeMap<String, String>) -> Vec<Series> {
     let open = [
-        (OURS, Speech::Memcached),
-        (OURS, Speech::Http1),
-        (Tool::H2load, Speech::Http1),
-        (Tool::Oha, Speech::Http1),
-        (Tool::Vegeta, Speech::Http1),
-        (Tool::K6, Speech::Http1),
+        (OURS, TextProtocol::Memcached),
+        (OURS, TextProtocol::Http1),
+        (Tool::H2load, TextProtocol::Http1),
+        (Tool::Oha, TextProtocol::Http1),
+        (Tool::Vegeta, TextProtocol::Http1),
+        (Tool::K6, TextProtocol::Http1),
     ];
-    let closed =
-        [(Tool::Memcaslap, Speech::Memcached), (Tool::Wrk, Speech::Http1), (Tool::RedisBenchmark, Speech::Resp)];
+    let closed = [
+        (Tool::Memcaslap, TextProtocol::Memcached),
+        (Tool::Wrk, TextProtocol::Http1),
+        (Tool::RedisBenchmark, TextProtocol::Resp),
+    ];
     let mut all = Vec::new();
     for service in services.iter().copied() {
         let mean_us = mean_us(service);
@@ -100,16 +103,16 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
     }
     let seconds = if bench.quick { 2 } else { 4 };
     let mut all = plan(services, &runs.not_run);
-    let mut bases = [const { Vec::new() }; SPEECHES.len()];
+    let mut bases = [const { Vec::new() }; PROTOCOLS.len()];
     for round in 0..bench.rounds {
         eprintln!("bench: the idealised server, round {} of {}", round + 1, bench.rounds);
-        for (speech, bases) in SPEECHES.into_iter().zip(&mut bases) {
+        for (speech, bases) in PROTOCOLS.into_iter().zip(&mut bases) {
             bases.push(base(bench, &pair, speech)?);
         }
         for service in services.iter().copied() {
             let (name, text) = SERVICES[service];
             let mut servers = Vec::new();
-            for speech in SPEECHES {
+            for speech in PROTOCOLS {
                 servers.push((speech, Ideal::start(&pair.server, speech, text)?));
             }
             let pids: Vec<u32> = servers.iter().map(|(_, server)| server.pid()).collect();
@@ -136,7 +139,7 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
 }
 
 /// The constant of a language, us: the median round trip at [`IDLE`] load less the service time.
-fn base(bench: &Bench, pair: &Pair, speech: Speech) -> anyhow::Result<f64> {
+fn base(bench: &Bench, pair: &Pair, speech: TextProtocol) -> anyhow::Result<f64> {
     bench.check()?;
     let server = Ideal::start(&pair.server, speech, SERVICES[0].1)?;
     let addr = SocketAddr::new(SERVER_V4, server.port);
@@ -187,15 +190,15 @@ impl Bias {
     }
 }
 
-fn base_of(bases: &[Spread], speech: Speech) -> f64 {
-    SPEECHES.iter().position(|s| *s == speech).and_then(|i| bases.get(i)).map_or(0.0, |spread| spread.median)
+fn base_of(bases: &[Spread], speech: TextProtocol) -> f64 {
+    PROTOCOLS.iter().position(|s| *s == speech).and_then(|i| bases.get(i)).map_or(0.0, |spread| spread.median)
 }
 
 fn named(series: &Series) -> String {
     let speech = match series.speech {
-        Speech::Memcached => "memcached",
-        Speech::Resp => "Redis",
-        Speech::Http1 => "HTTP",
+        TextProtocol::Memcached => "memcached",
+        TextProtocol::Resp => "Redis",
+        TextProtocol::Http1 => "HTTP",
     };
     format!("{} ({speech})", series.tool.name())
 }
@@ -211,7 +214,7 @@ fn load_of(cell: Cell) -> String {
 /// The tables.
 fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>, seconds: f64, rounds: u32) -> Section {
     let mut section = Section { title: "Against a server whose service times are known".into(), ..Section::default() };
-    for (i, speech) in SPEECHES.iter().enumerate() {
+    for (i, speech) in PROTOCOLS.iter().enumerate() {
         let name = format!("round trip of an idle server less its service time ({speech:?})");
         let text = bases.get(i).map_or("not measured".into(), |base| format!("{} us", base.text(1)));
         section.rows.push(Row::fact(name, text, "one polling connection, 2 % load, without kernel stamps"));
@@ -257,7 +260,7 @@ fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>,
         .collect();
     let bases: Vec<_> = bases.iter().map(|b| json!({"median": b.median, "min": b.min, "max": b.max})).collect();
     section.raw =
-        json!({"base_us": bases, "speaks": SPEECHES.map(|s| format!("{s:?}")), "series": raw, "not_run": not_run});
+        json!({"base_us": bases, "speaks": PROTOCOLS.map(|s| format!("{s:?}")), "series": raw, "not_run": not_run});
     section
 }
 
@@ -280,7 +283,7 @@ fn headline(all: &[Series], bases: &[Spread], index: usize, name: &str, load: f6
     }
     let row =
         Row::fact(format!("bias of p99, us: {name}, {:.0} % load", 100.0 * load), ours.join("; "), peers.join("; "));
-    let verdict = if noisy { Verdict::NotQuiet } else { row.verdict };
+    let verdict = if noisy { GoalResult::NotQuiet } else { row.verdict };
     (!ours.is_empty()).then_some(Row { verdict, ..row })
 }
 
@@ -398,7 +401,7 @@ mod tests {
         };
         let shots = vec![Shot { figures, cpu_s: 1.0, others: 0.0, seen: None }];
         let cell = Cell { service: 1, shape: Shape::Rate(16_000.0) };
-        let series = Series { cell, tool: Tool::Memcaslap, speech: Speech::Memcached, shots };
+        let series = Series { cell, tool: Tool::Memcaslap, speech: TextProtocol::Memcached, shots };
         let bias = Bias::of(&series, 20.0, 2).unwrap();
         // 250 us × ln 100 + 20 us.
         assert!((bias.median().unwrap() - (1200.0 - 1171.29)).abs() < 0.01);

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use anyhow::Context;
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 use tailsight_testbed::netns::Namespace;
 
 use super::line::Segment;
@@ -27,7 +27,7 @@ const RETIRE_MS: u32 = 200;
 pub struct Capture {
     socket: OwnedFd,
     ring: NonNull<libc::c_void>,
-    speech: Speech,
+    speech: TextProtocol,
 }
 
 // SAFETY: the mapping belongs to the process, not to the thread that made it, and only `self` refers to it.
@@ -44,12 +44,12 @@ pub struct Seen {
 
 impl Capture {
     /// Begins to capture what arrives at `interface` for the TCP port.
-    pub fn start(ns: &Namespace, interface: &str, port: u16, speech: Speech) -> anyhow::Result<Self> {
+    pub fn start(ns: &Namespace, interface: &str, port: u16, speech: TextProtocol) -> anyhow::Result<Self> {
         ns.run(|| Self::open(interface, port, speech))?
             .with_context(|| format!("cannot capture on {interface} (AF_PACKET, {} MiB)", (BLOCK * BLOCKS) >> 20))
     }
 
-    fn open(interface: &str, port: u16, speech: Speech) -> io::Result<Self> {
+    fn open(interface: &str, port: u16, speech: TextProtocol) -> io::Result<Self> {
         // Protocol 0: nothing is captured before the filter is there.
         // SAFETY: a plain system call.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
@@ -226,7 +226,7 @@ fn frames(block: &[u8], mut each: impl FnMut(u64, &[u8])) -> anyhow::Result<()> 
 }
 
 /// The segment in an Ethernet frame that the filter let through.
-fn segment(at_ns: u64, frame: &[u8], speech: Speech) -> Option<Segment> {
+fn segment(at_ns: u64, frame: &[u8], speech: TextProtocol) -> Option<Segment> {
     let ip = frame.get(14..)?;
     let header = usize::from(*ip.first()? & 0xf) * 4;
     let whole = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
@@ -240,11 +240,11 @@ fn segment(at_ns: u64, frame: &[u8], speech: Speech) -> Option<Segment> {
 }
 
 /// Where requests that read begin. Stores are how a client prepares, not its load.
-fn starts(data: &[u8], speech: Speech) -> Vec<u32> {
+fn starts(data: &[u8], speech: TextProtocol) -> Vec<u32> {
     let word: &[u8] = match speech {
-        Speech::Memcached => b"get ",
-        Speech::Http1 => b"GET /",
-        Speech::Resp => b"*2\r\n$3\r\nGET\r\n",
+        TextProtocol::Memcached => b"get ",
+        TextProtocol::Http1 => b"GET /",
+        TextProtocol::Resp => b"*2\r\n$3\r\nGET\r\n",
     };
     // They begin a segment or a line.
     let begins = |at: &usize| *at == 0 || data[*at - 1] == b'\n';
@@ -278,16 +278,16 @@ mod tests {
     fn a_segment_is_its_data_without_padding() {
         let mut bytes = frame(b"get key_1\r\nset k 0 0 4\r\nget \r\nget key_2\r\n");
         bytes.extend([0; 6]);
-        let found = segment(5, &bytes, Speech::Memcached).unwrap();
+        let found = segment(5, &bytes, TextProtocol::Memcached).unwrap();
         assert_eq!((found.port, found.seq, found.len), (40_001, 77, 41));
         // The value of the store looks like a request, as a value may; loads that are compared store nothing.
         assert_eq!(found.starts, [0, 24, 30]);
-        let page = segment(5, &frame(b"GET / HTTP/1.1\r\nHost: a\r\nX: GET /\r\n\r\n"), Speech::Http1).unwrap();
+        let page = segment(5, &frame(b"GET / HTTP/1.1\r\nHost: a\r\nX: GET /\r\n\r\n"), TextProtocol::Http1).unwrap();
         assert_eq!(page.starts, [0]);
-        assert_eq!(segment(5, &frame(b""), Speech::Http1), None);
+        assert_eq!(segment(5, &frame(b""), TextProtocol::Http1), None);
         for cut in 0..bytes.len() {
             // Never a panic.
-            let _ = segment(5, &bytes[..cut], Speech::Memcached);
+            let _ = segment(5, &bytes[..cut], TextProtocol::Memcached);
         }
     }
 
@@ -309,7 +309,7 @@ mod tests {
         if let Some(reason) = tailsight_testing::lacks_networks() {
             return tailsight_testing::skip(format!("{reason}, and to capture"));
         }
-        let capture = Capture::open("lo", port, Speech::Memcached).unwrap();
+        let capture = Capture::open("lo", port, TextProtocol::Memcached).unwrap();
         let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         client.set_nodelay(true).unwrap();
         for _ in 0..50 {

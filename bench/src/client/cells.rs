@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 use tailsight_testbed::netns::SERVER_V4;
 
 use super::run::{Runs, Shot, turned};
@@ -18,7 +18,7 @@ pub struct Cell {
     /// Its name in tables.
     pub name: &'static str,
     /// Which server.
-    pub speech: Speech,
+    pub speech: TextProtocol,
     /// The load.
     pub shape: Shape,
     /// The clients.

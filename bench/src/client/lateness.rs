@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 use tailsight_load::{Arrivals as Process, Rate, Schedule};
 
 use super::cells::{self, Cell, Measured};
@@ -17,7 +17,7 @@ use super::line::{Arrival, Lateness, Line, arrivals, gaps_us};
 use super::run::{Shot, not_run_table};
 use super::tools::{OURS, Shape, Spacing, Tool, Wait};
 use crate::Bench;
-use crate::table::{Row, Section, Spread, Verdict, table, thousands};
+use crate::table::{GoalResult, Row, Section, Spread, table, thousands};
 
 /// The goal, p99, us.
 const LATE_US: f64 = 10.0;
@@ -44,11 +44,11 @@ fn plan() -> Vec<Cell> {
     let memcached: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN];
     let cell = |name, speech, per_s, tools| Cell { name, speech, shape: Shape::Rate(per_s), tools, guess_per_s: 0.0 };
     vec![
-        cell("nginx, 4,000/s", Speech::Http1, 4_000.0, http),
-        cell("nginx, 20,000/s", Speech::Http1, 20_000.0, http),
-        cell("nginx, 80,000/s", Speech::Http1, 80_000.0, fast),
-        cell("memcached, 20,000/s", Speech::Memcached, 20_000.0, memcached),
-        cell("memcached, 80,000/s", Speech::Memcached, 80_000.0, memcached),
+        cell("nginx, 4,000/s", TextProtocol::Http1, 4_000.0, http),
+        cell("nginx, 20,000/s", TextProtocol::Http1, 20_000.0, http),
+        cell("nginx, 80,000/s", TextProtocol::Http1, 80_000.0, fast),
+        cell("memcached, 20,000/s", TextProtocol::Memcached, 20_000.0, memcached),
+        cell("memcached, 80,000/s", TextProtocol::Memcached, 80_000.0, memcached),
     ]
 }
 
@@ -174,7 +174,7 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<Watched>)]) -> Vec<Row> {
         let mut row = Row::goal(name, format!("< {LATE_US} us"), measured, peers, late.median < LATE_US);
         let noisy = shots.iter().filter(|(shot, _)| shot.others > crate::roundtrip::QUIET).count();
         if 2 * noisy > shots.len() {
-            row.verdict = Verdict::NotQuiet;
+            row.verdict = GoalResult::NotQuiet;
         }
         rows.push(row);
     }

@@ -1,5 +1,5 @@
 //! `bench --only client`: the proof of the load generator against the real thing, beside its peers. In: root, two
-//! cores, the peers that are installed. Out: the last three sections of docs/measurement.md.
+//! cores, the peers that are installed. Out: the last three sections of docs/results/client.md.
 //!
 //! - [`bias`]: the measured distribution beside the idealised server's, with known service times;
 //! - [`price`]: CPU time a request, against memcached, nginx and Redis;
@@ -28,20 +28,20 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::Bench;
-use crate::machine::Facts;
+use crate::machine::MachineFacts;
 use crate::roundtrip::QUIET;
 use crate::table::{Section, table};
 use run::Shot;
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 use tools::{Job, OURS, Shape, Tool};
 
 /// The part of the page that is written here.
-pub const MARKED: Marked = Marked {
+pub const GENERATED: GeneratedSection = GeneratedSection {
     begin: "<!-- client:begin (written by `bench --only client --write`; do not edit between the markers) -->",
     end: "<!-- client:end -->",
 };
 /// The page of these figures.
-pub const DOCS: &str = "docs/measurement.md";
+pub const DOCS: &str = "docs/results/client.md";
 /// How long all runs together wait for others to be quiet.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -119,7 +119,7 @@ fn commands(bench: &Bench) -> anyhow::Result<String> {
 }
 
 /// All tables.
-pub fn page(bench: &Bench, facts: &Facts, sections: &[Section]) -> String {
+pub fn page(bench: &Bench, facts: &MachineFacts, sections: &[Section]) -> String {
     let mut text = facts.markdown();
     text += &format!(
         "\nCommand: `bench --only client`{}. Rounds: {}. Values are medians over the rounds `[smallest..largest]`.{}\n\n",

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 
 use super::cells::{self, Cell, Measured};
 use super::run::{Shot, not_run_table};
 use super::tools::{CONNECTIONS, OURS, Shape, Spacing, Tool, Wait};
 use crate::Bench;
-use crate::table::{Row, Section, Spread, Verdict, table, thousands};
+use crate::table::{GoalResult, Row, Section, Spread, table, thousands};
 
 /// The goal: at most the cheapest peer's price over this.
 const CHEAPER: f64 = 1.5;
@@ -39,15 +39,15 @@ fn plan() -> Vec<Cell> {
     let flat = Shape::Closed(CONNECTIONS, 1);
     let pipelined = Shape::Closed(CONNECTIONS, PIPELINE);
     vec![
-        cell("memcached, 20,000/s", Speech::Memcached, Shape::Rate(20_000.0), memcached, 0.0),
-        cell("memcached, 80,000/s", Speech::Memcached, Shape::Rate(80_000.0), memcached, 0.0),
-        cell("nginx, 20,000/s", Speech::Http1, Shape::Rate(20_000.0), http, 0.0),
-        cell("nginx, 80,000/s", Speech::Http1, Shape::Rate(80_000.0), http, 0.0),
-        cell("memcached, flat out", Speech::Memcached, flat, &[OURS, Memcaslap], 0.0),
-        cell("Redis, flat out", Speech::Resp, flat, &[OURS, RedisBenchmark], 80_000.0),
-        cell("nginx, flat out", Speech::Http1, flat, &[OURS, Wrk, H2load, Oha, Vegeta, K6], 0.0),
-        cell("Redis, flat out, pipelined", Speech::Resp, pipelined, &[OURS, RedisBenchmark], 500_000.0),
-        cell("nginx, flat out, pipelined", Speech::Http1, pipelined, &[OURS, Wrk, H2load], 0.0),
+        cell("memcached, 20,000/s", TextProtocol::Memcached, Shape::Rate(20_000.0), memcached, 0.0),
+        cell("memcached, 80,000/s", TextProtocol::Memcached, Shape::Rate(80_000.0), memcached, 0.0),
+        cell("nginx, 20,000/s", TextProtocol::Http1, Shape::Rate(20_000.0), http, 0.0),
+        cell("nginx, 80,000/s", TextProtocol::Http1, Shape::Rate(80_000.0), http, 0.0),
+        cell("memcached, flat out", TextProtocol::Memcached, flat, &[OURS, Memcaslap], 0.0),
+        cell("Redis, flat out", TextProtocol::Resp, flat, &[OURS, RedisBenchmark], 80_000.0),
+        cell("nginx, flat out", TextProtocol::Http1, flat, &[OURS, Wrk, H2load, Oha, Vegeta, K6], 0.0),
+        cell("Redis, flat out, pipelined", TextProtocol::Resp, pipelined, &[OURS, RedisBenchmark], 500_000.0),
+        cell("nginx, flat out, pipelined", TextProtocol::Http1, pipelined, &[OURS, Wrk, H2load], 0.0),
     ]
 }
 
@@ -116,8 +116,8 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<Shot>)]) -> Vec<Row> {
             (_, false) => Row::fact(name, format!("{measured}, but it did not keep the rate"), words.join("; ")),
             (None, true) => Row::fact(name, measured, words.join("; ")),
         };
-        if row.verdict != Verdict::None && 2 * super::noisy(shots) > shots.len() {
-            row.verdict = Verdict::NotQuiet;
+        if row.verdict != GoalResult::None && 2 * super::noisy(shots) > shots.len() {
+            row.verdict = GoalResult::NotQuiet;
         }
         rows.push(row);
     }
@@ -198,14 +198,14 @@ mod tests {
             (Tool::K6, vec![shot(100_000, 0.1, 9_000.0, None)]),
         ];
         let rows = goals(&cell, &tools);
-        let verdicts: Vec<Verdict> = rows.iter().map(|row| row.verdict).collect();
+        let verdicts: Vec<GoalResult> = rows.iter().map(|row| row.verdict).collect();
         // Poisson arrivals are nobody else's. 3 us against 6 of h2load; 20 us against 15 of oha; k6 did not make the load.
-        assert_eq!(verdicts, [Verdict::None, Verdict::Ok, Verdict::Miss]);
+        assert_eq!(verdicts, [GoalResult::None, GoalResult::Ok, GoalResult::Miss]);
         assert_eq!(rows[0].peers, "none sends so");
         assert!(rows[1].goal.starts_with("≤ 4.00") && rows[1].measured == "3.00", "{rows:?}");
         assert!(rows[2].goal.starts_with("≤ 10.00") && rows[2].peers.contains("k6 did not keep the rate"), "{rows:?}");
         let slow = vec![(batch, vec![shot(100_000, 0.3, 12_000.0, None)]), tools[3].clone()];
-        assert_eq!(goals(&cell, &slow)[0].verdict, Verdict::None);
+        assert_eq!(goals(&cell, &slow)[0].verdict, GoalResult::None);
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             (Tool::Vegeta, vec![shot(100_000, 6.0, 10_000.0, None)]),
         ];
         let rows = goals(&cell, &tools);
-        assert_eq!((rows.len(), rows[0].verdict), (1, Verdict::Miss));
+        assert_eq!((rows.len(), rows[0].verdict), (1, GoalResult::Miss));
         assert!(rows[0].peers.starts_with("wrk 6.00; vegeta 60.00"), "{rows:?}");
     }
 

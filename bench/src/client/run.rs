@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use nix::sys::signal::Signal;
-use tailsight_lab::servers::{Service, Speech};
+use tailsight_lab::servers::{Service, TextProtocol};
 use tailsight_testbed::netns::Namespace;
 use tailsight_testbed::process::spawn_tied;
 
@@ -216,12 +216,12 @@ pub struct Ideal {
 
 impl Ideal {
     /// Starts one and waits until it listens.
-    pub fn start(ns: &Namespace, speech: Speech, service: &str) -> anyhow::Result<Self> {
+    pub fn start(ns: &Namespace, speech: TextProtocol, service: &str) -> anyhow::Result<Self> {
         service.parse::<Service>()?;
         let speak = match speech {
-            Speech::Memcached => "memcached",
-            Speech::Resp => "resp",
-            Speech::Http1 => "http1",
+            TextProtocol::Memcached => "memcached",
+            TextProtocol::Resp => "resp",
+            TextProtocol::Http1 => "http1",
         };
         let mut command = ns.command(std::env::current_exe().context("cannot find our own program")?);
         command.args(["serve", "ideal", "--port", "0", "--for", "30m", "--speak", speak, "--service", service]);

@@ -2,7 +2,7 @@
 //! their own. In: nothing. Out: where they listen. They and their namespaces are gone when dropped.
 
 use anyhow::{Context, bail};
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 
@@ -33,11 +33,11 @@ impl Servers {
     }
 
     /// The one that speaks it.
-    pub fn of(&self, speech: Speech) -> &Server {
+    pub fn of(&self, speech: TextProtocol) -> &Server {
         match speech {
-            Speech::Memcached => &self.memcached,
-            Speech::Http1 => &self.nginx,
-            Speech::Resp => &self.redis,
+            TextProtocol::Memcached => &self.memcached,
+            TextProtocol::Http1 => &self.nginx,
+            TextProtocol::Resp => &self.redis,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tailsight_lab::servers::Speech;
+use tailsight_lab::servers::TextProtocol;
 use tailsight_testbed::netns::Namespace;
 
 use super::line::Line;
@@ -119,7 +119,7 @@ pub struct Job<'a> {
     /// The server.
     pub addr: SocketAddr,
     /// What it speaks.
-    pub speech: Speech,
+    pub speech: TextProtocol,
     /// The load.
     pub shape: Shape,
     /// For how long, s.
@@ -136,7 +136,7 @@ impl Job<'_> {
     /// 3 s on an HTTP server, without percentiles.
     pub fn new(tailsight: &Path, folder: &Path, addr: SocketAddr, shape: Shape) -> Self {
         let (tailsight, folder) = (tailsight.to_owned(), folder.to_owned());
-        let (speech, seconds, guess_per_s) = (Speech::Http1, 3, 0.0);
+        let (speech, seconds, guess_per_s) = (TextProtocol::Http1, 3, 0.0);
         Self { tailsight, folder, addr, speech, shape, seconds, guess_per_s, samples: false, watch: None }
     }
 }
@@ -249,9 +249,9 @@ impl Tool {
         let line = match self {
             Self::Tailsight(spacing, wait) => {
                 let scheme = match job.speech {
-                    Speech::Memcached => "memcached",
-                    Speech::Resp => "redis",
-                    Speech::Http1 => "http",
+                    TextProtocol::Memcached => "memcached",
+                    TextProtocol::Resp => "redis",
+                    TextProtocol::Http1 => "http",
                 };
                 let shape = match rate {
                     Some(rate) => format!("--rate {rate:.0}{}", spacing.flag()),

@@ -214,9 +214,9 @@ fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<V
                 }
             }
             let us = |key: &str| round.measured_ns.get(key).map_or("N/A".to_owned(), |ns| page::us(*ns));
-            let spoiled = if round.counts() { "" } else { " (disturbed)" };
+            let disturbed = if round.counts() { "" } else { " (disturbed)" };
             eprintln!(
-                "round {}: {}, {}: p50 {}, p99 {}, p99.9 {} us{spoiled}",
+                "round {}: {}, {}: p50 {}, p99 {}, p99.9 {} us{disturbed}",
                 number + 1,
                 one.app.words(),
                 one.setup.name,

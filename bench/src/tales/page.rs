@@ -48,14 +48,14 @@ pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str)
         figure.here
     );
     let rounds = measured.iter().flat_map(|one| &one.rounds);
-    let (all, spoiled) = (rounds.clone().count(), rounds.filter(|round| !round.counts()).count());
+    let (all, disturbed) = (rounds.clone().count(), rounds.filter(|round| !round.counts()).count());
     let _ = writeln!(
         text,
         "Latency inside the server's host, us, at {:.0} % of the peak{}: medians over the rounds, with the least and the greatest. \
          `ideal` is a FIFO server with the same arrivals and one service time, what a request costs at the peak of the same \
          set-up without a background process (where the server's core was not busy then, its busy part is given: the peak may be the \
          client's, and the ideal is too slow); `×` is the p99.9 over the ideal's. The server was recorded at the peak, too. \
-         {spoiled} of {all} rounds do not count: other programs or the hypervisor had more than 1 % of a core in them, also when \
+         {disturbed} of {all} rounds do not count: other programs or the hypervisor had more than 1 % of a core in them, also when \
          they were measured again.\n",
         figure.utilisation * 100.0,
         if figure.own_peak { " of each set-up" } else { " of the first set-up" },
@@ -161,8 +161,8 @@ mod tests {
         let text = page(&figure, std::slice::from_ref(&measured), "bench tales order", "");
         assert!(text.contains("| 20.0 [10.0..30.0] |") && text.contains("| 10.0 | 9 of 300 |"), "{text}");
         assert!(text.contains("1 of 4 rounds do not count"), "{text}");
-        let spoiled = Measured { rounds: vec![round(10_000, 0.5)], ..measured };
-        assert!(page(&figure, &[spoiled], "", "").contains("| N/A | N/A |"));
+        let disturbed = Measured { rounds: vec![round(10_000, 0.5)], ..measured };
+        assert!(page(&figure, &[disturbed], "", "").contains("| N/A | N/A |"));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Gate {
         inner.lines = (left - 1.0, Instant::now(), 0);
         drop(inner);
         if left_out > 0 {
-            (self.log)(&format!("{left_out} more refusals were not written down"));
+            (self.log)(&format!("{left_out} more refusals were not logged"));
         }
         (self.log)(text);
     }

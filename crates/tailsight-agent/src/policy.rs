@@ -63,14 +63,14 @@ impl Policy {
         plan.validate()?;
         let peak = peak(&plan, &request.replay_gaps_ns);
         if peak > self.rate {
-            return refuse(format!("{peak:.0} requests/s, at most {:.0} are allowed (--max-rate)", self.rate));
+            return refuse(format!("{peak:.0} requests/s asked for, at most {:.0} allowed (--max-rate)", self.rate));
         }
         let longest = self.duration.as_nanos() as u64;
         match plan.duration_ns {
             Some(ns) if ns > longest => {
                 let asked = Duration::from_nanos(ns);
                 return refuse(format!(
-                    "a load of {asked:?}, at most {:?} are allowed (--max-duration)",
+                    "a load of {asked:?} asked for, at most {:?} allowed (--max-duration)",
                     self.duration
                 ));
             }
@@ -79,15 +79,18 @@ impl Policy {
         }
         if plan.connections > self.connections {
             let (asked, most) = (plan.connections, self.connections);
-            return refuse(format!("{asked} connections, at most {most} are allowed (--max-connections)"));
+            return refuse(format!("{asked} connections asked for, at most {most} allowed (--max-connections)"));
         }
         for (what, room) in [("samples", plan.max_samples), ("sends", plan.max_sends)] {
             if room > self.samples {
-                return refuse(format!("room for {room} {what}, at most {} are allowed", self.samples));
+                return refuse(format!("room for {room} {what} asked for, at most {} allowed", self.samples));
             }
         }
         if plan.workload.keys > self.keys {
-            return refuse(format!("{} keys, at most {} are allowed (--max-keys)", plan.workload.keys, self.keys));
+            return refuse(format!(
+                "{} keys asked for, at most {} allowed (--max-keys)",
+                plan.workload.keys, self.keys
+            ));
         }
         let address = self.pin_target(&mut plan)?;
         Ok(Admitted { plan, address, files })
@@ -127,7 +130,7 @@ impl Policy {
         let allowed = self.allow.texts().join(", ");
         let refuse = |what: String| {
             AgentError::Refused(format!(
-                "{what} is not among the allowed targets ({allowed}); the agent's operator adds it by --allow"
+                "{what} is not among the allowed targets ({allowed}); the agent's operator can add it with --allow"
             ))
         };
         if let Target::Unix(path) = &plan.target {

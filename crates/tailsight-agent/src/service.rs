@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tailsight_load::{Driver, Leash, LoadError, Plan, Rate, now_ns};
+use tailsight_load::{Cancel, Driver, LoadError, Plan, Rate, now_ns};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
@@ -69,15 +69,16 @@ impl Service {
         let (id, sessions, policy) = (request.session, self.sessions.clone(), self.policy.clone());
         let abandon = sessions.begin_start(id).map_err(denied)?;
         blocking(move || {
-            let leash = Leash { abandon, ..Leash::default() };
-            let begun = begin(&policy, &request, only_prepare, &leash);
+            let cancel = Cancel { abandon, ..Cancel::default() };
+            let begun = begin(&policy, &request, only_prepare, &cancel);
             let (ready, result) = match begun {
                 Ok((address, None)) => (None, Ok(address)),
                 Ok((address, Some(ready))) => {
                     let plan = ready.plan();
                     let role = request.role().as_str_name().trim_start_matches("ROLE_").to_lowercase();
                     sessions.log(&format!(
-                        "load ready ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed {}",
+                        "load ready ({role}): {} at {address}, {}, {} requests/s {}, {} connections, {} threads, seed \
+                         {}",
                         plan.target, plan.protocol, plan.rate, plan.arrivals, plan.connections, plan.threads, plan.seed
                     ));
                     (Some(ready), Ok(address))
@@ -99,27 +100,27 @@ fn begin(
     policy: &Policy,
     request: &proto::LoadRequest,
     only_prepare: bool,
-    leash: &Leash<'_>,
+    cancel: &Cancel<'_>,
 ) -> Result<(String, Option<Ready>), AgentError> {
     let Admitted { mut plan, address, files } = policy.admit(request)?;
     if only_prepare {
-        store_keys(&mut plan, leash)?;
+        store_keys(&mut plan, cancel)?;
         return Ok((address, None));
     }
     // Recording begins with a measurement window, not with the load.
     plan.sampling = 0.0;
-    Ok((address, Some(Ready::new(Driver::prepare_within(plan, leash)?, files, policy.rate))))
+    Ok((address, Some(Ready::new(Driver::prepare_within(plan, cancel)?, files, policy.rate))))
 }
 
 /// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
-fn store_keys(plan: &mut Plan, leash: &Leash<'_>) -> Result<(), LoadError> {
+fn store_keys(plan: &mut Plan, cancel: &Cancel<'_>) -> Result<(), LoadError> {
     plan.connections = plan.threads;
     plan.arrivals = tailsight_load::Arrivals::FIXED;
     plan.rate = Rate::Steps(vec![(1_000_000_000, 0.0), (1_000_000_000, 1.0)]);
     plan.duration_ns = Some(1_000_000);
     (plan.max_samples, plan.max_sends) = (1, 1);
     // It lasts a millisecond and nothing is due in it.
-    let _ = Driver::prepare_within(plan.clone(), leash)?.go(0).wait();
+    let _ = Driver::prepare_within(plan.clone(), cancel)?.go(0).wait();
     Ok(())
 }
 
@@ -184,7 +185,7 @@ impl proto::agent_server::Agent for Service {
         // An instant far away would hold a load back until nobody expects it any more.
         if request.start_ns > now_ns() + MOST_AHEAD_NS {
             return Err(Status::invalid_argument(
-                "the load is to begin more than 10 s from now; are the clocks compared?",
+                "the start is more than 10 s ahead; are the clocks of both hosts right?",
             ));
         }
         let start_ns = self.sessions.go(request.session, request.start_ns).map_err(denied)?;
@@ -196,7 +197,7 @@ impl proto::agent_server::Agent for Service {
         let request = request.into_inner();
         let rate = request.sampling_rate;
         if !(0.0..=1.0).contains(&rate) {
-            return Err(Status::invalid_argument(format!("a sampling rate of {rate}; 0 to 1 can be")));
+            return Err(Status::invalid_argument(format!("the sampling rate must be 0 to 1, got {rate}")));
         }
         let window = self.sessions.measure(request.session, request.samples, rate).map_err(denied)?;
         Ok(Response::new(proto::StartMeasureReply { window: u32::from(window), start_ns: now_ns() }))

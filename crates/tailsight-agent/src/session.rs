@@ -222,7 +222,7 @@ impl Sessions {
                 Ok(session.over.clone())
             }
             Phase::Busy | Phase::Ending(_) => Err("another call is still starting or stopping a load".into()),
-            Phase::Loading(_) => Err("a load runs already; stop it first".into()),
+            Phase::Loading(_) => Err("a load is already running; stop it first".into()),
         })
     }
 
@@ -378,7 +378,7 @@ impl Sessions {
         let mut current = self.lock();
         match current.as_mut().filter(|session| session.id == id) {
             Some(session) => act(session),
-            None => Err("this session is over: its lease ran out, or the agent was restarted".into()),
+            None => Err("this session has ended: its lease expired, or the agent was restarted".into()),
         }
     }
 
@@ -389,7 +389,7 @@ impl Sessions {
         if session.seen.elapsed() > LEASE {
             drop(current);
             // Nobody waits for its end here: the next coordinator has a watchdog too.
-            drop(self.end("no sign of life from the coordinator for 2.25 s"));
+            drop(self.end("no message from the coordinator for 2.25 s"));
             return;
         }
         let Phase::Loading(running) = &mut session.phase else { return };
@@ -404,7 +404,7 @@ impl Sessions {
         if rate <= ceiling {
             return;
         }
-        let reason = format!("the closed loop reached {rate:.0} requests/s, {ceiling:.0} are allowed (--max-rate)");
+        let reason = format!("the closed loop reached {rate:.0} requests/s, {ceiling:.0} allowed (--max-rate)");
         running.driver.end();
         let progress = running.driver.progress();
         if let Phase::Loading(running) = std::mem::replace(&mut session.phase, Phase::Ending(progress)) {

@@ -103,7 +103,8 @@ pub(crate) fn client(
         }
         (None, None) => {
             return Err(failed(
-                "no fingerprint and no authority to trust; write HOST:PORT#FINGERPRINT as the agent printed it",
+                "no fingerprint and no certificate authority given; write HOST:PORT#FINGERPRINT as the agent printed \
+                 it",
             ));
         }
     };
@@ -142,7 +143,8 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         Err(rustls::Error::General(format!(
-            "the agent shows another certificate ({shown}) than expected ({}); it was restarted, or it is not the agent",
+            "the agent's certificate ({shown}) is not the expected one ({}); the agent was restarted, or this is \
+             another program",
             self.pin
         )))
     }

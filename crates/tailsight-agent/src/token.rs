@@ -35,7 +35,7 @@ impl Token {
         let fail = || format!("read the token in {}", path.display());
         let mode = std::fs::metadata(path).map_err(AgentError::io(fail()))?.permissions().mode();
         if mode & 0o077 != 0 {
-            let reason = format!("others than its owner can read it (mode {:03o}); chmod 600 it", mode & 0o777);
+            let reason = format!("other users can read it (mode {:03o}); run chmod 600 on it", mode & 0o777);
             return Err(AgentError::io(fail())(std::io::Error::other(reason)));
         }
         let text = std::fs::read_to_string(path).map_err(AgentError::io(fail()))?;

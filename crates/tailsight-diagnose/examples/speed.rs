@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use tailsight_diagnose::rows::bootstrap::SplitMix;
-use tailsight_diagnose::{Facts, Options, diagnose};
+use tailsight_diagnose::{Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, Owner, Part, Role};
 
 const PARTS: usize = 12;
@@ -25,7 +25,7 @@ fn main() {
         let mut rows = 0;
         for _ in 0..5 {
             let start = Instant::now();
-            match diagnose(&lifetimes, &options, &Facts::default()) {
+            match diagnose(&lifetimes, &options, &RecordingFacts::default()) {
                 Ok(d) => rows = d.causes.len(),
                 Err(e) => return eprintln!("{e}"),
             }

@@ -25,7 +25,7 @@ use crate::rows::profile::{Profile, Source, Sum};
 use crate::rows::{Rows, who};
 use crate::stages::stages;
 use crate::typical::{slowest, typical};
-use crate::{Error, Facts, Options};
+use crate::{Error, Options, RecordingFacts};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -35,7 +35,7 @@ const PATHS: usize = 8;
 /// # Errors
 /// [`Error::Focus`] and [`Error::Option`] for options out of range, [`Error::NoMessages`] when no message has the leg
 /// complete, [`Error::NotEnough`] (N/A) when focus or reference hold fewer than [`crate::MIN_MESSAGES`].
-pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &Facts) -> Result<Diagnosis, Error> {
+pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &RecordingFacts) -> Result<Diagnosis, Error> {
     diagnose_with(lifetimes, options, facts, &Inputs::default()).map(|(diagnosis, _)| diagnosis)
 }
 
@@ -63,7 +63,7 @@ pub struct Inputs<'a> {
 pub fn diagnose_with(
     lifetimes: &Lifetimes,
     options: &Options,
-    facts: &Facts,
+    facts: &RecordingFacts,
     inputs: &Inputs<'_>,
 ) -> Result<(Diagnosis, CauseOf), Error> {
     options.check()?;
@@ -104,7 +104,12 @@ pub fn diagnose_with(
 ///
 /// # Errors
 /// [`Error::NoMessages`] when no message has the leg complete.
-pub fn overview(lifetimes: &Lifetimes, options: &Options, facts: &Facts, why: &Error) -> Result<Diagnosis, Error> {
+pub fn overview(
+    lifetimes: &Lifetimes,
+    options: &Options,
+    facts: &RecordingFacts,
+    why: &Error,
+) -> Result<Diagnosis, Error> {
     let summary = Summary::new(lifetimes, &lifetimes.messages, options, facts)?;
     let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
     diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
@@ -128,7 +133,7 @@ impl<'a> Summary<'a> {
         lifetimes: &'a Lifetimes,
         mine: &'a [Message],
         options: &'a Options,
-        facts: &Facts,
+        facts: &RecordingFacts,
     ) -> Result<Summary<'a>, Error> {
         let ranked = ranked(mine, options.leg);
         let counts = counts(lifetimes, mine, options.leg, ranked.len() as u64);
@@ -140,7 +145,7 @@ impl<'a> Summary<'a> {
     }
 
     /// A diagnosis without causes.
-    fn diagnosis(&self, options: &Options, facts: &Facts) -> Diagnosis {
+    fn diagnosis(&self, options: &Options, facts: &RecordingFacts) -> Diagnosis {
         let (lifetimes, leg) = (self.lifetimes, options.leg);
         let sorted: Vec<u64> = self.ranked.iter().map(|&(ns, _)| ns).collect();
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
@@ -184,7 +189,7 @@ struct Analysis<'a> {
     classification: &'a Classification<'a>,
     ranked: &'a [(u64, u32)],
     options: &'a Options,
-    facts: &'a Facts,
+    facts: &'a RecordingFacts,
     inputs: &'a Inputs<'a>,
     cohorts: &'a Cohorts,
     profile: Profile,
@@ -200,7 +205,7 @@ impl<'a> Analysis<'a> {
     fn new(
         summary: &'a Summary<'a>,
         options: &'a Options,
-        facts: &'a Facts,
+        facts: &'a RecordingFacts,
         inputs: &'a Inputs<'a>,
         cohorts: &'a Cohorts,
     ) -> Analysis<'a> {

@@ -25,7 +25,8 @@ pub enum Error {
     },
     /// A slice holds too few messages for a verdict: N/A, not a failure.
     #[error(
-        "N/A: the {slice} {from}..{to} holds {have} of {complete} complete messages, and {needed} are needed for a verdict: {advice}"
+        "N/A: the {slice} {from}..{to} holds {have} of {complete} complete messages, and {needed} are needed for a \
+         verdict: {advice}"
     )]
     NotEnough {
         /// `focus`, `reference`, or `against` (the other run's focus).
@@ -74,7 +75,7 @@ pub enum Error {
         why: String,
     },
     /// A cause was to be taken out that the diagnosis does not have, or that cannot be: N/A, not a failure.
-    #[error("N/A: the diagnosis has no cause {name} that could be taken out; it has {}", if .can.is_empty() { "none" } else { .can })]
+    #[error("N/A: the diagnosis has no cause {name} that can be subtracted; it has {}", if .can.is_empty() { "none" } else { .can })]
     NoSuchCause {
         /// As given.
         name: String,

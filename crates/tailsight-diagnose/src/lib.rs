@@ -1,6 +1,6 @@
 //! From lifetimes to named causes (NSight §4.2 and §5.2), with numbers that add up.
 //!
-//! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`] and [`Facts`] about the recording. Out: a [`Diagnosis`],
+//! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`] and [`RecordingFacts`] about the recording. Out: a [`Diagnosis`],
 //! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
 //!
 //! The way: messages by rank of their latency → *focus* and *reference* ([`cohorts`]) → what each owner of time counts to, by the
@@ -40,7 +40,7 @@ pub use cohorts::focus::parse_focus;
 pub use diagnose::{CauseOf, Inputs, diagnose, diagnose_with, overview};
 pub use error::Error;
 pub use model::Diagnosis;
-pub use options::{Facts, Options};
+pub use options::{Options, RecordingFacts};
 
 /// Fewest messages that a slice must hold for a verdict.
 pub const MIN_MESSAGES: usize = 20;

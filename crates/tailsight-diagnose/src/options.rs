@@ -71,7 +71,7 @@ impl Options {
 
 /// What is known about the recording.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct RecordingFacts {
     /// The run's directory as the user gave it.
     pub run: String,
     /// Events lost.

@@ -85,15 +85,17 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             let protocol = protocol.to_uppercase();
             out.extend(match source.as_str() {
                 send_entry::DRIVER => Some(format!(
-                    "transmit (from the driver: {protocol}): no hook told when a send began, so the leg begins with the \
-                     first byte at the driver, and the way there is in the service leg"
+                    "transmit (from the driver: {protocol}): no hook saw the begin of a send, so the leg begins with \
+                     the \
+                     first byte at the driver; the time before is in the service leg"
                 )),
                 send_entry::QUEUE => Some(format!(
-                    "transmit (from the queueing discipline: {protocol}): no hook told when a send began, so the leg \
-                     begins there, and the way there is in the service leg"
+                    "transmit (from the queueing discipline: {protocol}): no hook saw the begin of a send, so the leg \
+                     begins there; the time before is in the service leg"
                 )),
                 send_entry::CGROUP => Some(format!(
-                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at the \
+                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at \
+                     the \
                      driver"
                 )),
                 _ => None,
@@ -103,18 +105,19 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
     let counts = &lifetimes.outgoing;
     if counts.retransmitted > 0 {
         out.push(format!(
-            "{} segments of what it sent were retransmitted: their clients waited longer than the transmit leg says, which \
-             ends with the first hand-over to the driver",
+            "{} segments of what it sent were retransmitted: their clients waited longer than the transmit leg, which \
+             ends \
+             with the first hand-over to the driver",
             counts.retransmitted
         ));
     }
     let dropped: u64 = counts.dropped.values().sum();
     if dropped > 0 {
-        out.push(format!("{dropped} packets of its replies were dropped on their way out, by this host"));
+        out.push(format!("this host dropped {dropped} outgoing packets of its replies"));
     }
     if lifetimes.numa_moves > 0 {
         out.push(format!(
-            "NUMA balancing moved its threads {} times to other cores (sysctl kernel.numa_balancing=0 stops that)",
+            "NUMA balancing moved its threads to other cores {} times (sysctl kernel.numa_balancing=0 stops that)",
             lifetimes.numa_moves
         ));
     }

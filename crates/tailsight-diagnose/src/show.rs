@@ -297,7 +297,7 @@ pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
 /// The error for an id: what ids there are, and the slowest ones.
 pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
     let why = match lifetimes.messages.get(id as usize) {
-        Some(_) => format!("message {id} was not followed through the whole {} leg", leg.name()),
+        Some(_) => format!("message {id} was not followed through its {} leg", leg.name()),
         None => format!("there is no message {id}"),
     };
     let range = match lifetimes.messages.len() {
@@ -307,7 +307,7 @@ pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
     let slowest: Vec<String> =
         ranked(&lifetimes.messages, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
     let slowest = match slowest.is_empty() {
-        true => format!("no message has a whole {} leg: try another --leg", leg.name()),
+        true => format!("no message has a complete {} leg: try another --leg", leg.name()),
         false => format!("the slowest are {}", slowest.join(", ")),
     };
     Error::NoSuchMessage { why, range, slowest }
@@ -342,7 +342,7 @@ mod tests {
         let lifetimes = run();
         let options = Options { leg: Leg::Receive, focus: (0.9, 1.0), bootstrap_rounds: 0, ..Options::default() };
         let (diagnosis, causes) =
-            crate::diagnose_with(&lifetimes, &options, &crate::Facts::default(), &crate::Inputs::default())
+            crate::diagnose_with(&lifetimes, &options, &crate::RecordingFacts::default(), &crate::Inputs::default())
                 .expect("enough");
         let span =
             |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(1), role: Role::A, owner, begins: true };

@@ -143,10 +143,10 @@ impl Change {
             Change::RealTime { pids } => format!("every thread of {}: SCHED_FIFO, priority 1", processes(pids)),
             Change::DiskFirst { pids } => format!("every thread of {}: real-time disk priority 4", processes(pids)),
             Change::IdleStates { slower_than_us } => {
-                format!("idle states that take longer than {slower_than_us} us to leave: off, on every core")
+                format!("idle states with an exit latency above {slower_than_us} us: off, on every core")
             }
             Change::Coalescing { device, netns } => {
-                format!("interrupts of {device}: not held back on receive{}", inside(netns))
+                format!("receive interrupts of {device}: no coalescing{}", inside(netns))
             }
             Change::NoLimit { pids, limit } => {
                 let file = match limit {
@@ -156,25 +156,25 @@ impl Change {
                 format!("{file} of the control groups of {}, and of those above: no limit", processes(pids))
             }
             Change::Thaw { pids } => format!("the control groups of {}: thawed", processes(pids)),
-            Change::Continue { pids } => format!("{}: continued where stopped", processes(pids)),
+            Change::Continue { pids } => format!("{}: continued if stopped", processes(pids)),
         }
     }
 
     /// What taking it back does, in a few words.
     pub fn undo_says(&self) -> &'static str {
         match self {
-            Change::Sysctl { .. } => "the parameter's value of before",
-            Change::File { .. } => "what the file held before",
-            Change::Queues { .. } => "what each queue's file held before",
-            Change::Interrupts { .. } => "each interrupt's cores of before",
-            Change::Pin { .. } | Change::PinNamed { .. } => "each thread's cores of before",
-            Change::RealTime { .. } => "each thread's policy and priority of before",
-            Change::DiskFirst { .. } => "each thread's disk priority of before",
-            Change::IdleStates { .. } => "those states that were on are on again",
-            Change::Coalescing { .. } => "the coalescing of before",
-            Change::NoLimit { .. } => "each control group's limit of before",
-            Change::Thaw { .. } => "what was frozen is frozen again",
-            Change::Continue { .. } => "what was stopped is stopped again",
+            Change::Sysctl { .. } => "the parameter's earlier value",
+            Change::File { .. } => "the file's earlier content",
+            Change::Queues { .. } => "the earlier content of each queue's file",
+            Change::Interrupts { .. } => "the earlier cores of each interrupt",
+            Change::Pin { .. } | Change::PinNamed { .. } => "the earlier cores of each thread",
+            Change::RealTime { .. } => "the earlier policy and priority of each thread",
+            Change::DiskFirst { .. } => "the earlier disk priority of each thread",
+            Change::IdleStates { .. } => "states that were on are turned on again",
+            Change::Coalescing { .. } => "the earlier coalescing",
+            Change::NoLimit { .. } => "the earlier limit of each control group",
+            Change::Thaw { .. } => "groups that were frozen are frozen again",
+            Change::Continue { .. } => "processes that were stopped are stopped again",
         }
     }
 

@@ -13,7 +13,7 @@ pub enum Error {
     UnknownHost,
     /// The run is of another host, or of another boot of this one.
     #[error(
-        "the run was recorded on another host or before the last boot: its process ids mean nothing here; record again"
+        "the run was recorded on another host or before the last boot: its process ids are not valid here; record again"
     )]
     OtherBoot,
     /// The processes that a change names have ended.
@@ -35,13 +35,13 @@ pub enum Error {
         is: String,
     },
     /// No thread has the name.
-    #[error("no thread called {comm} runs now")]
+    #[error("no thread named {comm} exists now")]
     NoSuchThread {
         /// The name.
         comm: String,
     },
     /// Everything is already as the fix would make it.
-    #[error("nothing to change: it is so already")]
+    #[error("nothing to change: the value is already set")]
     AlreadySo,
     /// This host has no such setting.
     #[error("{what}")]
@@ -50,7 +50,7 @@ pub enum Error {
         what: String,
     },
     /// The value is no longer what was shown.
-    #[error("{place} was {shown} when it was shown, and is {now} now: look at the fix again")]
+    #[error("{place} changed from {shown} to {now} since the fix was shown: show the fix again")]
     Moved {
         /// Where.
         place: String,
@@ -78,7 +78,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel took the value and made another one of it.
-    #[error("{place} was set to {value}, and the kernel made {found} of it")]
+    #[error("{place} was set to {value}, but reads back as {found}")]
     NotTaken {
         /// Where.
         place: String,
@@ -110,7 +110,7 @@ pub enum Error {
         what: String,
     },
     /// Another one is at work.
-    #[error("another tailsight fix is at work (it holds {path}); wait for its end")]
+    #[error("another tailsight fix is running (it holds {path}); wait until it ends")]
     Locked {
         /// The lock.
         path: String,
@@ -139,7 +139,7 @@ fn advice(source: &io::Error) -> &'static str {
 
 fn back(left: usize) -> String {
     match left {
-        0 => "nothing is changed: what had been done was taken back".into(),
-        n => format!("{n} changes could not be taken back: tailsight fix --undo tries again"),
+        0 => "nothing is changed: all steps were undone".into(),
+        n => format!("{n} changes could not be undone: tailsight fix --undo tries again"),
     }
 }

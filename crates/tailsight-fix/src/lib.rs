@@ -29,4 +29,4 @@ pub use plan::{Identity, Known, Plan, Step, plan};
 pub use state::{Entry, Record, State};
 pub use store::{FileStore, Journal, Store, default_folder};
 pub use system::{System, Task};
-pub use undo::{Outcome, Put, undo};
+pub use undo::{Put, UndoResult, undo};

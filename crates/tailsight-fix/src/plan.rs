@@ -179,7 +179,7 @@ impl Look<'_> {
         match self.system.netns(Some(pid)) {
             Some(inode) => Ok(Some(inode)),
             None => Err(Error::Unsupported {
-                what: format!("the network namespace of process {pid} cannot be looked at; run it as root"),
+                what: format!("cannot enter the network namespace of process {pid}; run it as root"),
             }),
         }
     }
@@ -212,7 +212,7 @@ impl Look<'_> {
         let Place::Thread { attribute, .. } = &place else { return Ok(()) };
         let attribute = *attribute;
         if bound && attribute == Attribute::Cores {
-            self.note(format!("{place}: the kernel binds it to its core"));
+            self.note(format!("{place}: the kernel binds this thread to its core"));
             return Ok(());
         }
         let Some(was) = self.system.read(&place)? else { return Ok(()) };
@@ -271,7 +271,7 @@ impl Look<'_> {
     /// A value that must be there.
     fn value(&mut self, place: Place, value: &str) -> Result<(), Error> {
         match self.system.read(&place)? {
-            None => Err(Error::Unsupported { what: format!("{place} is not there: this host has no such setting") }),
+            None => Err(Error::Unsupported { what: format!("{place} does not exist: this host has no such setting") }),
             Some(was) => {
                 self.step(place, was, value);
                 Ok(())
@@ -300,8 +300,10 @@ impl Look<'_> {
             }
         }
         if states == 0 {
-            let what =
-                format!("this kernel chooses no idle states (no {CPUS}/cpu0/cpuidle); a virtual machine's host does");
+            let what = format!(
+                "this kernel does not control idle states (no {CPUS}/cpu0/cpuidle); in a virtual machine the \
+                 host does"
+            );
             return Err(Error::Unsupported { what });
         }
         Ok(())
@@ -381,7 +383,7 @@ impl Groups {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             if path.split('/').any(|part| part == "..") {
-                let what = format!("the control group {path} is outside of what this process sees; run it on the host");
+                let what = format!("the control group {path} is not visible to this process; run it on the host");
                 return Err(Error::Unsupported { what });
             }
             if controllers.is_empty() {

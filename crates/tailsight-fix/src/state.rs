@@ -11,7 +11,8 @@ const VERSION: u32 = 1;
 
 /// What stands at the top of the file.
 const HEAD: &str = "\
-# What `tailsight fix` changed on this host and has not put back. `tailsight fix --undo` puts it back and empties this file;
+# What `tailsight fix` changed on this host and has not put back. `tailsight fix --undo` puts it back and empties \
+this file;
 # `tailsight fix --status` shows it. By hand: set each place to its `was`, the last of this file first.
 
 ";
@@ -71,11 +72,16 @@ impl State {
         if text.trim().is_empty() {
             return Ok(State::default());
         }
-        let state: State = toml::from_str(text).map_err(|e| format!("is not as tailsight writes it: {e}"))?;
+        let state: State = toml::from_str(text).map_err(|e| {
+            format!(
+                "is not in the format that tailsight writes: \
+         {e}"
+            )
+        })?;
         match state.version {
             VERSION => Ok(state),
             other => {
-                Err(format!("is of version {other}, and this tailsight knows {VERSION}: use the one that wrote it"))
+                Err(format!("has version {other}, and this tailsight reads {VERSION}: use the tailsight that wrote it"))
             }
         }
     }

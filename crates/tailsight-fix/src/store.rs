@@ -104,7 +104,7 @@ impl FileStore {
                 let owner = fs::metadata(&store.path).map_err(|e| fail(e.to_string()))?.uid();
                 let me = nix::unistd::geteuid().as_raw();
                 if store._lock.is_some() && owner != me {
-                    return Err(fail(format!("belongs to user {owner}, not to this one ({me}): it is not followed")));
+                    return Err(fail(format!("belongs to user {owner}, not to this user ({me}): it is not used")));
                 }
                 State::parse(&text).map_err(fail)?
             }

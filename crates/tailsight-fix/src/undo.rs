@@ -11,7 +11,7 @@ use crate::{Attribute, Entry, Error, Journal, Place, Record, Store, System};
 /// What became of a change.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum UndoResult {
     /// Put back.
     Back,
     /// It was back already, or had never been made.
@@ -36,7 +36,7 @@ pub struct Put {
     /// The change.
     pub entry: Entry,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: UndoResult,
 }
 
 /// Puts back everything; what is left is in the journal's state. `force`: also what somebody else set since.
@@ -52,7 +52,7 @@ pub fn undo<S: Store>(system: &mut dyn System, journal: &mut Journal<S>, force: 
             all.extend(put_back(system, record, force));
         } else {
             let title = record.title.clone();
-            let gone = |entry| Put { title: title.clone(), entry, outcome: Outcome::Booted };
+            let gone = |entry| Put { title: title.clone(), entry, outcome: UndoResult::Booted };
             all.extend(record.changes.drain(..).map(gone));
         }
         if record.changes.is_empty() {
@@ -73,9 +73,9 @@ pub(crate) fn put_back(system: &mut dyn System, record: &mut Record, force: bool
     for entry in entries.iter().rev().cloned() {
         let outcome = one(system, &entry, force);
         match &outcome {
-            Outcome::Others(_) | Outcome::Failed(_) => left.push(entry.clone()),
+            UndoResult::Others(_) | UndoResult::Failed(_) => left.push(entry.clone()),
             // One that was as it should be is no news.
-            Outcome::Already if entry.place.same(&entry.was, &entry.now) => continue,
+            UndoResult::Already if entry.place.same(&entry.was, &entry.now) => continue,
             _ => {}
         }
         puts.push(Put { title: title.clone(), entry, outcome });
@@ -84,10 +84,10 @@ pub(crate) fn put_back(system: &mut dyn System, record: &mut Record, force: bool
     record.changes = left;
     for entry in inherited(system, &entries, record.began) {
         let outcome = match system.write(&entry.place, &entry.was) {
-            Ok(()) => Outcome::Inherited,
-            Err(error) => Outcome::Failed(error),
+            Ok(()) => UndoResult::Inherited,
+            Err(error) => UndoResult::Failed(error),
         };
-        if matches!(outcome, Outcome::Failed(_)) {
+        if matches!(outcome, UndoResult::Failed(_)) {
             record.changes.push(entry.clone());
         }
         puts.push(Put { title: title.clone(), entry, outcome });
@@ -95,25 +95,25 @@ pub(crate) fn put_back(system: &mut dyn System, record: &mut Record, force: bool
     puts
 }
 
-fn one(system: &mut dyn System, entry: &Entry, force: bool) -> Outcome {
+fn one(system: &mut dyn System, entry: &Entry, force: bool) -> UndoResult {
     let Entry { place, was, now } = entry;
     match system.read(place) {
-        Err(error) => return Outcome::Failed(error),
-        Ok(None) => return Outcome::Gone,
-        Ok(Some(found)) if place.same(&found, was) => return Outcome::Already,
-        Ok(Some(found)) if !place.same(&found, now) && !force => return Outcome::Others(found),
+        Err(error) => return UndoResult::Failed(error),
+        Ok(None) => return UndoResult::Gone,
+        Ok(Some(found)) if place.same(&found, was) => return UndoResult::Already,
+        Ok(Some(found)) if !place.same(&found, now) && !force => return UndoResult::Others(found),
         Ok(Some(_)) => {}
     }
     if let Err(error) = system.write(place, was) {
-        return Outcome::Failed(error);
+        return UndoResult::Failed(error);
     }
     match system.read(place) {
         Ok(Some(found)) if !place.same(&found, was) => {
-            Outcome::Failed(Error::NotTaken { place: place.to_string(), value: was.clone(), found })
+            UndoResult::Failed(Error::NotTaken { place: place.to_string(), value: was.clone(), found })
         }
-        Ok(None) => Outcome::Gone,
-        Ok(Some(_)) => Outcome::Back,
-        Err(error) => Outcome::Failed(error),
+        Ok(None) => UndoResult::Gone,
+        Ok(Some(_)) => UndoResult::Back,
+        Err(error) => UndoResult::Failed(error),
     }
 }
 

@@ -33,7 +33,8 @@ pub enum HostError {
     },
     /// The BTF type information is damaged or of a kind this reader does not know.
     #[error(
-        "the kernel's BTF is not readable at byte {offset}: {what}; `bpftool btf dump file /sys/kernel/btf/vmlinux` checks it"
+        "the kernel's BTF is not readable at byte {offset}: {what}; `bpftool btf dump file /sys/kernel/btf/vmlinux` \
+         checks it"
     )]
     Btf {
         /// Byte offset in the BTF image.
@@ -50,13 +51,13 @@ pub enum HostError {
         source: io::Error,
     },
     /// This host cannot tell it.
-    #[error("not to be had on this host: {what}")]
+    #[error("not available on this host: {what}")]
     Unsupported {
         /// What was wanted, and why it is not there.
         what: String,
     },
     /// The question needs a system call, and the report is about a file tree, not about the running host.
-    #[error("{call} was not tried: the facts come from a copied file tree, not from the running host")]
+    #[error("{call} was not tried: the data come from a copied file tree, not from the running host")]
     NotLive {
         /// The call that would have been made.
         call: &'static str,

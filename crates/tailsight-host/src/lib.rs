@@ -32,5 +32,5 @@ pub mod vvar;
 pub use error::HostError;
 pub use report::HostReport;
 pub use root::{Fact, Root};
-pub use settings::{Setting, Verdict};
+pub use settings::{Rating, Setting};
 pub use stat::Stat;

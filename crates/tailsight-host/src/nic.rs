@@ -110,7 +110,7 @@ fn ask<T>(root: &Root, name: &str, call: &'static str, f: impl Fn(&str) -> io::R
     }
     match f(name) {
         Ok(v) => Fact::Known(v),
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Fact::unknown("the driver does not offer it"),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Fact::unknown("the driver does not support it"),
         Err(e) => Fact::unknown(format!("ioctl({call}) on {name} failed with {}: {e}", syscall::errno_name(&e))),
     }
 }

@@ -66,8 +66,7 @@ fn cycles() -> Attempt {
         Ok(0) => Attempt {
             allowed: false,
             errno: None,
-            meaning: "the cycle counter opens but does not count: the hypervisor shows no counters to this guest"
-                .into(),
+            meaning: "the cycle counter opens but does not count: the hypervisor gives this guest no counters".into(),
         },
         other => Attempt::of(other.map(drop), |errno| explain(errno).to_owned()),
     }
@@ -76,7 +75,7 @@ fn cycles() -> Attempt {
 fn explain(errno: i32) -> &'static str {
     match errno {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV => {
-            "no hardware counters, as in most virtual machines; Tailsight does without them"
+            "no hardware counters, as in most virtual machines; Tailsight does not need them"
         }
         libc::EPERM | libc::EACCES => "perf events are forbidden: run as root, or lower kernel.perf_event_paranoid",
         libc::ENOSYS => "perf events are hidden by a seccomp filter, or the kernel lacks CONFIG_PERF_EVENTS",

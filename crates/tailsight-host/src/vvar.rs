@@ -109,7 +109,7 @@ impl Page {
         }
         let (before, ours, after) = (now_ns(), page.read().monotonic_ns(tsc()), now_ns());
         if ours.is_none_or(|ns| ns + MOST_APART_NS < before || ns > after + MOST_APART_NS) {
-            return Err(unsupported("it says another time than the kernel"));
+            return Err(unsupported("its time differs from the kernel's"));
         }
         Ok(page)
     }

@@ -2,7 +2,7 @@
 //! it says SKIPPED with its name and the reason.
 
 use std::process::{Child, Command, Stdio};
-use tailsight_host::{HostReport, Root, Setting, Verdict};
+use tailsight_host::{HostReport, Rating, Root, Setting};
 
 /// A child of ours that sleeps, ended when dropped.
 struct Sleeper(Child);
@@ -80,11 +80,11 @@ fn pinning_and_priority_of_a_process_change_and_come_back() {
     assert_eq!(before.target.as_ref().unwrap().comm, "sleep");
     for id in ["target_pinning", "target_priority"] {
         let s = setting(&before, id);
-        if s.verdict != Verdict::Hurts || !run(&s.change) {
+        if s.verdict != Rating::Hurts || !run(&s.change) {
             tailsight_testing::skip_part(id, format!("{} or no right", s.value));
             continue;
         }
-        assert_eq!(setting(&sleeper.report(), id).verdict, Verdict::Good, "{id} after {:?}", s.change);
+        assert_eq!(setting(&sleeper.report(), id).verdict, Rating::Good, "{id} after {:?}", s.change);
         assert!(run(&s.undo), "{:?}", s.undo);
         assert_eq!(sleeper.report().target, before.target, "{id} after {:?}", s.undo);
     }

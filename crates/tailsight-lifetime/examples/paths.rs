@@ -9,7 +9,7 @@ fn main() {
     let events = run.events().unwrap();
     let n: usize = events.iter().map(|c| c.events.len()).sum();
     let t1 = std::time::Instant::now();
-    let a = Analysis::build(&Facts::of(&run), &events);
+    let a = Analysis::build(&RunContext::of(&run), &events);
     let t2 = std::time::Instant::now();
     let l = &a.lifetimes;
     println!(

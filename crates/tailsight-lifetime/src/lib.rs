@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
-pub use input::Facts;
+pub use input::RunContext;
 pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{
@@ -173,7 +173,7 @@ impl Analysis {
     /// # Errors
     /// Those of [`Run::events`].
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
-        let facts = Facts::of(run);
+        let facts = RunContext::of(run);
         let mut streams = run.streams()?;
         let scanned = reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut()));
         match scanned {
@@ -187,12 +187,12 @@ impl Analysis {
     }
 
     /// Builds every lifetime from events in memory.
-    pub fn build(facts: &Facts, cpus: &[CpuEvents]) -> Analysis {
+    pub fn build(facts: &RunContext, cpus: &[CpuEvents]) -> Analysis {
         let scan = scan::scan(facts, input::merge::in_memory(cpus).iter_mut());
         Analysis::from_scan(facts, scan.expect("events in memory are read without errors"))
     }
 
-    fn from_scan(facts: &Facts, mut scan: Scan) -> Analysis {
+    fn from_scan(facts: &RunContext, mut scan: Scan) -> Analysis {
         let mut owners = Owners::default();
         let mut lifetimes = Lifetimes {
             app: facts.app.clone(),
@@ -271,8 +271,8 @@ impl Analysis {
         let mut steps: Vec<Step> = Vec::new();
         for &tid in tids {
             let Some(thread) = scan.threads.get(tid) else { continue };
-            for (i, stretch) in thread.stretches.iter().enumerate() {
-                let asleep = match stretch.state {
+            for (i, interval) in thread.intervals.iter().enumerate() {
+                let asleep = match interval.state {
                     State::Sleeping { how } => !how.stopped,
                     State::Unknown => true,
                     State::Running { .. } | State::Runnable { .. } => false,
@@ -280,9 +280,9 @@ impl Analysis {
                 if asleep {
                     continue;
                 }
-                let to = thread.stretches.get(i + 1).map_or(end_ns, |next| next.from);
+                let to = thread.intervals.get(i + 1).map_or(end_ns, |next| next.from);
                 let mut walk = Walk { scan, owners: &mut owners, each: |step| steps.push(step) };
-                walk.piece(path::Piece::Others { tid, from: stretch.from, to });
+                walk.piece(path::Piece::Others { tid, from: interval.from, to });
                 steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
             }
         }

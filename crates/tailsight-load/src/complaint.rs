@@ -151,13 +151,15 @@ impl fmt::Display for Complaint {
             ),
             Self::OutOfCpu { thread, share, limit } => write!(
                 f,
-                "the client was out of CPU: thread {thread} used {:.1} % of its core (limit {:.1} %); add threads or hosts",
+                "the client had too little CPU: thread {thread} used {:.1} % of its core (limit {:.1} %); add threads \
+                 or hosts",
                 share * 100.0,
                 limit * 100.0
             ),
             Self::Starved { thread, waited_ns, share, limit, preempted } => write!(
                 f,
-                "the client did not get its CPU: thread {thread} waited {:.1} ms for a core ({:.1} % of the time, limit \
+                "the client did not get CPU time: thread {thread} waited {:.1} ms for a core ({:.1} % of the time, \
+                 limit \
                  {:.1} %) and was preempted {preempted} times; keep other work off its core",
                 *waited_ns as f64 / 1e6,
                 share * 100.0,
@@ -165,8 +167,9 @@ impl fmt::Display for Complaint {
             ),
             Self::Blocked { requests, share, limit, longest_ns } => write!(
                 f,
-                "not an open loop: {requests} requests ({:.2} %, limit {:.2} %) found every connection at its limit, the \
-                 longest waited {:.1} us; add connections, or the server cannot keep up",
+                "not an open loop: {requests} requests ({:.2} %, limit {:.2} %) found every connection at its limit, \
+                 the \
+                 longest waited {:.1} us; add connections, or lower the rate if the server cannot keep up",
                 share * 100.0,
                 limit * 100.0,
                 us(longest_ns)
@@ -179,7 +182,8 @@ impl fmt::Display for Complaint {
             Self::Failed { counts, reasons } => {
                 write!(
                     f,
-                    "{} of {} requests had no good reply: {} errors, {} wrong, {} closed, {} garbage, {} lost, {} unanswered",
+                    "{} of {} requests had no good reply: {} errors, {} wrong, {} closed, {} garbage, {} lost, {} \
+                     unanswered",
                     counts.failed(),
                     counts.sent,
                     counts.error,
@@ -192,9 +196,9 @@ impl fmt::Display for Complaint {
                 reasons.iter().try_for_each(|reason| write!(f, "; {reason}"))
             }
             Self::GivenUp { times, unasked, reasons, .. } => {
-                write!(f, "connections were given up {times} times for what the server sent")?;
+                write!(f, "connections were closed {times} times because of what the server sent")?;
                 if *unasked > 0 {
-                    write!(f, ", which was {unasked} replies that nobody asked for")?;
+                    write!(f, ", {unasked} replies without a request")?;
                 }
                 write!(f, " ({})", reasons.join("; "))
             }
@@ -203,19 +207,21 @@ impl fmt::Display for Complaint {
             Self::ClientFailed { reason } => write!(f, "the client failed: {reason}"),
             Self::ClockStepped { steps, largest_ns, refused_stamps } => write!(
                 f,
-                "the wall clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} kernel stamps \
-                 were impossible and the client's clock took their place",
+                "the wall clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} kernel \
+                 time stamps \
+                 were impossible and were replaced by the client's clock",
                 us(largest_ns)
             ),
             Self::NicClockStepped { steps, largest_ns, refused_stamps } => write!(
                 f,
-                "the NIC's clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} of its stamps \
-                 were impossible and the kernel's took their place, others of the 100 ms before may be wrong by as much; \
-                 let it settle, or do not set it during a load",
+                "the NIC's clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} of its \
+                 time stamps \
+                 were impossible and were replaced by the kernel's; others of the 100 ms before may be wrong by as \
+                 much; wait until the clock is steady, or do not set it during a load",
                 us(largest_ns)
             ),
             Self::SamplesLost { lost, kept } => {
-                write!(f, "{lost} samples had no room besides the {kept} kept; allow more, or sample less")
+                write!(f, "{lost} samples were dropped, only {kept} fit; allow more, or sample less")
             }
         }
     }

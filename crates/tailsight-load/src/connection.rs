@@ -8,12 +8,12 @@ use tailsight_protocol::reply::{Expect, Op};
 
 use crate::clock::now_ns;
 use crate::codec::{Ask, Encoder, Replies};
-use crate::lane::{Lane, Stamp, bump};
 use crate::pending::{
     Arrival, BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status,
 };
 use crate::sample::{Sample, Status};
 use crate::stamps;
+use crate::thread_log::{Stamp, ThreadLog, bump};
 use crate::tls::Tls;
 
 /// How long a connection is read at a time, ns, however much has come: then the others, the schedule and who may end the load have
@@ -210,13 +210,13 @@ impl Connection {
     }
 
     /// Writes what is due until all is written or the kernel takes no more.
-    pub(crate) fn flush(&mut self, lane: &mut Lane) -> Result<(), Broken> {
+    pub(crate) fn flush(&mut self, log: &mut ThreadLog) -> Result<(), Broken> {
         self.dirty = false;
         if self.state != State::Open {
             return Ok(());
         }
         if self.tls.is_some() {
-            return self.flush_tls(lane);
+            return self.flush_tls(log);
         }
         while self.at < self.out.len() {
             let end = if self.datagram {
@@ -242,7 +242,7 @@ impl Connection {
             } else {
                 self.stamp_count = self.stamp_count.wrapping_add(sent as u32);
             }
-            self.mark_sent(self.before_out + self.at as u64, now, stamp, lane);
+            self.mark_sent(self.before_out + self.at as u64, now, stamp, log);
         }
         self.before_out += self.out.len() as u64;
         self.out.clear();
@@ -269,7 +269,7 @@ impl Connection {
 
     /// Everything up to `written` is with the kernel since the call that began at `now`.
     #[inline]
-    fn mark_sent(&mut self, written: u64, now: u64, stamp: bool, lane: &mut Lane) {
+    fn mark_sent(&mut self, written: u64, now: u64, stamp: bool, log: &mut ThreadLog) {
         let mask = self.slots.len() - 1;
         let first = self.unsent;
         while self.unsent < self.next && self.slot(self.unsent).end <= written {
@@ -282,7 +282,7 @@ impl Connection {
             if self.unsent > first {
                 pending.flags |= Sample::SENT_TOGETHER;
             }
-            lane.sent(pending.intended_ns, now, pending.flags & Sample::BLOCKED != 0);
+            log.sent(pending.intended_ns, now, pending.flags & Sample::BLOCKED != 0);
             self.unsent += 1;
         }
         if self.unsent > first + 1 {
@@ -290,7 +290,7 @@ impl Connection {
         }
     }
 
-    fn flush_tls(&mut self, lane: &mut Lane) -> Result<(), Broken> {
+    fn flush_tls(&mut self, log: &mut ThreadLog) -> Result<(), Broken> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         if !tls.is_handshaking() && self.at < self.out.len() {
             tls.write(&self.out[self.at..]).map_err(|e| Broken::Closed(e.to_string()))?;
@@ -310,7 +310,7 @@ impl Connection {
                 Err(error) => return Err(Broken::Closed(error.to_string())),
             }
         }
-        self.mark_sent(self.before_out + self.at as u64, now, stamp, lane);
+        self.mark_sent(self.before_out + self.at as u64, now, stamp, log);
         if self.at == self.out.len() {
             self.before_out += self.out.len() as u64;
             self.out.clear();
@@ -321,7 +321,7 @@ impl Connection {
     }
 
     /// Reads what has come, for a while, and records the replies in it; gives how many there were, and whether anything came.
-    pub(crate) fn receive(&mut self, lane: &mut Lane) -> Result<(u32, bool), Broken> {
+    pub(crate) fn receive(&mut self, log: &mut ThreadLog) -> Result<(u32, bool), Broken> {
         if self.state != State::Open {
             return Ok((0, false));
         }
@@ -330,14 +330,14 @@ impl Connection {
         let enough_ns = now_ns() + READING_NS;
         loop {
             let want = self.stamps && self.sampled > 0;
-            let room = lane.buffer.len();
+            let room = log.buffer.len();
             let asked_ns = now_ns();
             if any && asked_ns >= enough_ns {
                 self.unfinished = true;
                 return Ok((count, any));
             }
-            let (got, raw) = match stamps::receive(self.fd(), &mut lane.buffer, want) {
-                Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(lane)),
+            let (got, raw) = match stamps::receive(self.fd(), &mut log.buffer, want) {
+                Ok((0, _)) if !self.datagram => return Err(self.end_of_stream(log)),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.emptied_ns = asked_ns;
@@ -349,21 +349,21 @@ impl Connection {
             any = true;
             self.came += got as u64;
             let now = now_ns();
-            let stamp = lane.placed(self.nic, raw);
+            let stamp = log.placed(self.nic, raw);
             if let Some(tls) = &mut self.tls {
-                let plain = tls.receive(&lane.buffer[..got]).map_err(Broken::Garbage)?;
+                let plain = tls.receive(&log.buffer[..got]).map_err(Broken::Garbage)?;
                 let plain = std::mem::take(plain);
-                let fed = self.feed(&plain, lane, now, stamp);
+                let fed = self.feed(&plain, log, now, stamp);
                 if let Some(tls) = &mut self.tls {
                     tls.give_back(plain);
                 }
                 count += fed?;
                 // A handshake goes on, or what waited for its end can leave.
-                self.flush_tls(lane)?;
+                self.flush_tls(log)?;
             } else {
-                let buffer = std::mem::take(&mut lane.buffer);
-                let fed = self.feed(&buffer[..got], lane, now, stamp);
-                lane.buffer = buffer;
+                let buffer = std::mem::take(&mut log.buffer);
+                let fed = self.feed(&buffer[..got], log, now, stamp);
+                log.buffer = buffer;
                 count += fed?;
             }
             if got < room && !self.datagram {
@@ -375,24 +375,24 @@ impl Connection {
     }
 
     /// The server closed: replies that end so, and why the rest does not.
-    fn end_of_stream(&mut self, lane: &mut Lane) -> Broken {
+    fn end_of_stream(&mut self, log: &mut ThreadLog) -> Broken {
         let now = now_ns();
         let (slots, mut ended) = (&mut self.slots, 0);
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let result = self.replies.close(|reply| {
             if let Some(pending) = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0) {
-                end(pending, lane, status(&reply), Arrival { now, ..Arrival::default() }, self.index);
+                end(pending, log, status(&reply), Arrival { now, ..Arrival::default() }, self.index);
                 ended += 1;
             }
         });
         self.in_flight -= ended;
-        self.finish_batch(lane);
+        self.finish_batch(log);
         Broken::Closed(result.err().map_or_else(|| "the server closed the connection".into(), |e| e.to_string()))
     }
 
     /// Records the replies in these bytes.
-    fn feed(&mut self, bytes: &[u8], lane: &mut Lane, now: u64, stamp: Stamp) -> Result<u32, Broken> {
+    fn feed(&mut self, bytes: &[u8], log: &mut ThreadLog, now: u64, stamp: Stamp) -> Result<u32, Broken> {
         let (slots, index) = (&mut self.slots, self.index);
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
@@ -404,7 +404,7 @@ impl Connection {
         let result = self.replies.feed(bytes, |reply| {
             let pending = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0);
             let Some(pending) = pending else {
-                bump(&lane.published.unasked);
+                bump(&log.published.unasked);
                 unasked = true;
                 return;
             };
@@ -417,7 +417,7 @@ impl Connection {
             good |= matches!(status, Status::Ok | Status::Miss);
             // A datagram is read alone.
             let shared_since = (!datagram && (more || reply.end < bytes.len())).then_some(emptied_ns);
-            end(pending, lane, status, Arrival { now, stamp, shared_since }, index);
+            end(pending, log, status, Arrival { now, stamp, shared_since }, index);
             count += 1;
         });
         self.in_flight -= count;
@@ -425,50 +425,50 @@ impl Connection {
         while self.oldest < self.next && self.slot(self.oldest).flags & BUSY == 0 {
             self.oldest += 1;
         }
-        self.finish_batch(lane);
+        self.finish_batch(log);
         if early {
-            return Err(Broken::Garbage("a reply to a request that was not wholly sent".into()));
+            return Err(Broken::Garbage("a reply to a request that was not completely sent".into()));
         }
         if unasked && in_order {
             // The next request would be answered by what was sent before it.
-            return Err(Broken::Garbage("a reply that nobody asked for".into()));
+            return Err(Broken::Garbage("a reply without a request".into()));
         }
         result.map_err(|e| Broken::Garbage(e.to_string()))?;
         if self.is_http2 && self.replies.owed(&mut self.out) {
-            self.flush(lane)?;
+            self.flush(log)?;
         }
         Ok(count)
     }
 
     /// Completes the samples of one read: their send stamps.
     #[inline]
-    fn finish_batch(&mut self, lane: &mut Lane) {
-        if lane.batch.is_empty() {
+    fn finish_batch(&mut self, log: &mut ThreadLog) {
+        if log.batch.is_empty() {
             return;
         }
-        let mut batch = std::mem::take(&mut lane.batch);
+        let mut batch = std::mem::take(&mut log.batch);
         self.sampled -= batch.len() as u32;
         if batch.iter().any(|(_, due)| due.is_some()) {
-            self.take_send_stamps(&mut batch, lane);
+            self.take_send_stamps(&mut batch, log);
         }
         for (sample, _) in batch.drain(..) {
-            lane.keep(sample);
+            log.keep(sample);
         }
-        lane.batch = batch;
+        log.batch = batch;
     }
 
     /// Empties the error queue into the requests that its stamps belong to. What is not there is not waited for.
-    fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], lane: &mut Lane) {
+    fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], log: &mut ThreadLog) {
         // No more stamps can be there than two for each send with a stamp; the bound is against a kernel that never says "empty".
         for _ in 0..65_536 {
             let Some(stamp) = stamps::take_send_stamp(self.fd.as_raw_fd()) else { break };
-            let (id, stamp) = (stamp.id, lane.placed(self.nic, stamp.stamps));
+            let (id, stamp) = (stamp.id, log.placed(self.nic, stamp.stamps));
             // The kernel's and the NIC's come one by one, and the NIC's may come too late.
             let last = self.nic.is_none() || stamp.nic_ns > 0;
             let mut missing = false;
             for (sample, due) in batch.iter_mut() {
                 if *due == Some(id) {
-                    apply_send_stamp(sample, stamp, lane);
+                    apply_send_stamp(sample, stamp, log);
                     *due = due.filter(|_| !last);
                 }
                 missing |= due.is_some();
@@ -488,7 +488,7 @@ impl Connection {
     }
 
     /// Ends everything in flight with a status, and what was not sent is offered no more; the connection is then empty.
-    pub(crate) fn fail_all(&mut self, lane: &mut Lane, status: Status) {
+    pub(crate) fn fail_all(&mut self, log: &mut ThreadLog, status: Status) {
         let mask = self.slots.len() - 1;
         for number in self.oldest..self.next {
             let pending = &mut self.slots[number as usize & mask];
@@ -497,22 +497,22 @@ impl Connection {
             }
             if pending.called_ns == 0 {
                 // It was due and taken, and its connection went away before it left.
-                lane.unsent(1);
+                log.unsent(1);
                 let flags = std::mem::take(&mut pending.flags);
                 if flags & SAMPLED != 0 {
                     let (intended_ns, connection) = (pending.intended_ns, self.index);
                     let flags = flags & !INTERNAL | status as u32;
                     let sample = Sample { intended_ns, connection, flags, ..Sample::default() };
-                    lane.batch.push((sample, None));
+                    log.batch.push((sample, None));
                 }
                 continue;
             }
-            end(pending, lane, status, Arrival::default(), self.index);
+            end(pending, log, status, Arrival::default(), self.index);
         }
         self.oldest = self.next;
         self.unsent = self.next;
         self.in_flight = 0;
-        self.finish_batch(lane);
+        self.finish_batch(log);
         self.sampled = 0;
         self.before_out += self.out.len() as u64;
         self.out.clear();
@@ -521,7 +521,7 @@ impl Connection {
     }
 
     /// Gives up requests that were sent before `before_ns`; gives how many.
-    pub(crate) fn give_up(&mut self, lane: &mut Lane, before_ns: u64) -> u32 {
+    pub(crate) fn give_up(&mut self, log: &mut ThreadLog, before_ns: u64) -> u32 {
         let (mut count, mask) = (0, self.slots.len() - 1);
         for number in self.oldest..self.unsent {
             let pending = &mut self.slots[number as usize & mask];
@@ -531,7 +531,7 @@ impl Connection {
             if pending.called_ns >= before_ns {
                 break;
             }
-            end(pending, lane, Status::Lost, Arrival::default(), self.index);
+            end(pending, log, Status::Lost, Arrival::default(), self.index);
             self.replies.forget(if self.datagram { number & 0xffff } else { number });
             count += 1;
         }
@@ -539,7 +539,7 @@ impl Connection {
         while self.oldest < self.next && self.slot(self.oldest).flags & BUSY == 0 {
             self.oldest += 1;
         }
-        self.finish_batch(lane);
+        self.finish_batch(log);
         count
     }
 
@@ -573,19 +573,19 @@ impl Connection {
     }
 
     /// The kernel has connected, or says why not. Stamps are turned on now, while no byte was sent.
-    pub(crate) fn connected(&mut self, lane: &mut Lane) -> io::Result<()> {
+    pub(crate) fn connected(&mut self, log: &mut ThreadLog) -> io::Result<()> {
         if let Some(error) = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::SocketError)
             .map(|e| (e != 0).then(|| io::Error::from_raw_os_error(e)))?
         {
             return Err(error);
         }
         (self.stamps, self.nic) = (false, None);
-        if lane.stamps {
-            let nic = lane.nics.of(self.fd.as_fd(), !lane.recording);
+        if log.stamps {
+            let nic = log.nics.of(self.fd.as_fd(), !log.recording);
             let enabled = stamps::enable(self.fd(), !self.datagram, nic.is_some());
             (self.stamps, self.nic) = (enabled.kernel, nic.filter(|_| enabled.nic));
             if let Some(place) = nic.filter(|_| !enabled.nic) {
-                lane.nics.refuse(place);
+                log.nics.refuse(place);
             }
         }
         self.state = State::Open;

@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, setsockopt, socket, sockopt};
 use crate::clock::now_ns;
 use crate::connection::Socket;
 use crate::tls::{Tls, TlsSetup};
-use crate::{Leash, LoadError, Plan, Target};
+use crate::{Cancel, LoadError, Plan, Target};
 
 /// Who waits looks up so often whether it is to go on, ms.
 const LOOK_MS: u64 = 20;
@@ -35,7 +35,7 @@ enum Address {
 
 impl Dialer {
     /// Resolves the target and finds the first of its addresses that accepts.
-    pub(crate) fn new(plan: &Plan, leash: &Leash<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn new(plan: &Plan, cancel: &Cancel<'_>) -> Result<Self, LoadError> {
         let tls = if matches!(plan.target, Target::Tls(_)) { Some(TlsSetup::new(plan)?) } else { None };
         let mut dialer = Self {
             target: plan.target.clone(),
@@ -54,7 +54,7 @@ impl Dialer {
         let mut last = None;
         for candidate in candidates {
             dialer.address = candidate;
-            match dialer.connected(leash) {
+            match dialer.connected(cancel) {
                 Ok(_) => return Ok(dialer),
                 Err(error @ LoadError::Ended { .. }) => return Err(error),
                 Err(error) => last = Some(error),
@@ -67,12 +67,12 @@ impl Dialer {
         LoadError::Connect { target: self.target.to_string(), reason }
     }
 
-    /// A socket that is connected; waits for it as long as the plan and the leash let it.
-    pub(crate) fn connected(&self, leash: &Leash<'_>) -> Result<Socket, LoadError> {
+    /// A socket that is connected; waits for it as long as the plan and `cancel` let it.
+    pub(crate) fn connected(&self, cancel: &Cancel<'_>) -> Result<Socket, LoadError> {
         let socket = self.start().map_err(|e| self.refused(e))?;
         let deadline = now_ns().saturating_add(self.patience_ns);
         loop {
-            if let Some(over) = leash.over() {
+            if let Some(over) = cancel.over() {
                 return Err(over.during(&self.target, "connecting", 0));
             }
             let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&socket.fd), PollFlags::POLLOUT)];

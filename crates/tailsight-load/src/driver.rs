@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cancel::Over;
 use crate::clock::{now_ns, process_cpu_ns};
 use crate::codec::Encoder;
 use crate::dialer::Dialer;
 use crate::engine::{Ended, Engine};
 use crate::host::{self, Treatment};
 use crate::keys::Keys;
-use crate::lane::{Control, Lane, Published};
-use crate::leash::Over;
 use crate::outcome::{Outcome, ThreadReport, firsts_of_bursts, merge};
 use crate::rng::{Purpose, stream};
-use crate::together::Meeting;
-use crate::{Interval, Leash, LoadError, Plan, Sample, Schedule, Send, Wait};
+use crate::shared_core::SharedCore;
+use crate::thread_log::{Control, Published, ThreadLog};
+use crate::{Cancel, Interval, LoadError, Plan, Sample, Schedule, Send, Wait};
 
 /// A load that runs on threads of its own. Dropping it ends the load at once.
 #[derive(Debug)]
@@ -114,15 +114,15 @@ impl Driver {
     /// # Errors
     /// What is wrong with the plan, the target or the server; no request of the load was sent then.
     pub fn prepare(plan: Plan) -> Result<Prepared, LoadError> {
-        Self::prepare_within(plan, &Leash::default())
+        Self::prepare_within(plan, &Cancel::default())
     }
 
-    /// The same, as long as the leash lets it.
+    /// The same, as long as `cancel` lets it.
     ///
     /// # Errors
     /// As [`Driver::prepare`], and [`LoadError::Ended`].
-    pub fn prepare_within(plan: Plan, leash: &Leash<'_>) -> Result<Prepared, LoadError> {
-        Self::prepare_one(plan, None, leash)
+    pub fn prepare_within(plan: Plan, cancel: &Cancel<'_>) -> Result<Prepared, LoadError> {
+        Self::prepare_one(plan, None, cancel)
     }
 
     /// Prepares several loads of one thread each that will poll without a pause ([`Wait::Spin`]) and share a core: one thread
@@ -136,28 +136,32 @@ impl Driver {
             let reason = "loads that share a thread must poll (wait=spin), on one thread each";
             return Err((i, LoadError::Plan(reason.into())));
         }
-        let meeting = Arc::new(Meeting::new(plans.len()));
-        let leash = Leash::default();
-        let prepare = |(i, plan)| Self::prepare_one(plan, Some(&meeting), &leash).map_err(|error| (i, error));
+        let shared_core = Arc::new(SharedCore::new(plans.len()));
+        let cancel = Cancel::default();
+        let prepare = |(i, plan)| Self::prepare_one(plan, Some(&shared_core), &cancel).map_err(|error| (i, error));
         plans.into_iter().enumerate().map(prepare).collect()
     }
 
-    fn prepare_one(plan: Plan, meeting: Option<&Arc<Meeting>>, leash: &Leash<'_>) -> Result<Prepared, LoadError> {
+    fn prepare_one(
+        plan: Plan,
+        shared_core: Option<&Arc<SharedCore>>,
+        cancel: &Cancel<'_>,
+    ) -> Result<Prepared, LoadError> {
         plan.validate()?;
         let allowed = host::allowed_cpus();
         if let Some(cpu) = plan.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
             let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-            let reason = format!("core {cpu} is not one that this process may use; there are {}", allowed.join(", "));
+            let reason = format!("this process may not use core {cpu}; it may use {}", allowed.join(", "));
             return Err(LoadError::Plan(reason));
         }
         let plan = Arc::new(plan);
         host::raise_file_limit(u64::from(plan.connections) + u64::from(plan.threads));
         let schedule = Schedule::in_bursts(&plan.arrivals, &plan.rate, plan.burst, plan.seed)?;
-        let dialer = Dialer::new(&plan, leash)?;
+        let dialer = Dialer::new(&plan, cancel)?;
         let keys = Arc::new(Keys::new(&plan.workload));
         let control = Arc::new(Control {
-            let_go: leash.abandon.clone(),
-            prepared_by_ns: if leash.until_ns == u64::MAX { 0 } else { leash.until_ns },
+            released: cancel.abandon.clone(),
+            prepared_by_ns: if cancel.until_ns == u64::MAX { 0 } else { cancel.until_ns },
             ..Control::default()
         });
         control.threshold.store(Control::threshold(plan.sampling), Ordering::Relaxed);
@@ -179,19 +183,19 @@ impl Driver {
             let schedule = schedule.as_ref().map(|s| s.part(thread as usize, plan.threads as usize));
             let (plan, control, keys, dialer) = (plan.clone(), control.clone(), keys.clone(), dialer.clone());
             let cpu = cpus.get(thread as usize).copied();
-            let meeting = meeting.cloned();
+            let shared_core = shared_core.cloned();
             let handle = std::thread::Builder::new()
                 .name(format!("{}-{thread}", plan.task))
                 .spawn(move || {
-                    let lane = Lane::new(&plan, control, published);
+                    let log = ThreadLog::new(&plan, control, published);
                     let encoder = Encoder::new(&plan, keys);
                     let rngs = (
                         stream(plan.seed, Purpose::Requests, u64::from(thread)),
                         stream(plan.seed, Purpose::Sampling, u64::from(thread)),
                     );
-                    let meeting = meeting.as_deref();
-                    serve(thread, cpu, &ready_sender, &go_receiver, meeting, || {
-                        let mut engine = Engine::new(plan, lane, encoder, dialer, schedule, rngs)?;
+                    let shared_core = shared_core.as_deref();
+                    serve(thread, cpu, &ready_sender, &go_receiver, shared_core, || {
+                        let mut engine = Engine::new(plan, log, encoder, dialer, schedule, rngs)?;
                         crate::setup::prepare(&mut engine, thread)?;
                         Ok(engine)
                     })
@@ -210,7 +214,7 @@ impl Driver {
                         return Err(LoadError::Plan("a loading thread panicked".into()));
                     }
                     // The threads see their time and their flag by themselves, but not the caller's; dropping the driver tells them.
-                    Err(mpsc::RecvTimeoutError::Timeout) if leash.over() == Some(Over::Stopped) => {
+                    Err(mpsc::RecvTimeoutError::Timeout) if cancel.over() == Some(Over::Stopped) => {
                         return Err(Over::Stopped.during(&plan.target, "getting ready", 0));
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -367,11 +371,11 @@ fn serve(
     cpu: Option<usize>,
     ready: &mpsc::Sender<Result<(), LoadError>>,
     go: &mpsc::Receiver<u64>,
-    meeting: Option<&Meeting>,
+    shared_core: Option<&SharedCore>,
     prepare: impl FnOnce() -> Result<Engine, LoadError>,
 ) -> ThreadReport {
     host::exact_timers();
-    let give_up = || meeting.inspect(|meeting| meeting.give_up());
+    let give_up = || shared_core.inspect(|shared_core| shared_core.give_up());
     let mut report = ThreadReport { thread, ..ThreadReport::default() };
     report.cpu = cpu.filter(|cpu| host::pin(*cpu).is_ok());
     let mut engine = match prepare() {
@@ -389,10 +393,10 @@ fn serve(
         return report;
     };
     let before = Treatment::now();
-    let ended = match meeting {
+    let ended = match shared_core {
         None => engine.run(start_ns),
-        Some(meeting) => {
-            let Some((back, ended)) = meeting.run(engine, start_ns) else { return ThreadReport::panicked() };
+        Some(shared_core) => {
+            let Some((back, ended)) = shared_core.run(engine, start_ns) else { return ThreadReport::panicked() };
             engine = back;
             ended
         }
@@ -428,7 +432,7 @@ fn sized(cursor: &mut Vec<usize>, threads: usize) -> &mut [usize] {
 /// # Errors
 /// As [`Driver::start`]; a plan without a duration and an endless schedule ends only by `stop`.
 pub fn run(plan: Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Outcome, LoadError> {
-    let driver = Driver::prepare_within(plan, &Leash { stop, ..Leash::default() })?.go(0);
+    let driver = Driver::prepare_within(plan, &Cancel { stop, ..Cancel::default() })?.go(0);
     loop {
         std::thread::sleep(Duration::from_millis(100));
         let now = driver.progress();
@@ -447,14 +451,14 @@ impl ThreadReport {
         self.end_ns = engine.end_ns();
         self.lazy = engine.is_lazy();
         self.margin_ns = engine.margin_ns();
-        self.lateness = engine.lane.lateness.clone();
-        self.overslept = engine.lane.overslept.clone();
-        self.blocked_max_ns = engine.lane.blocked_max_ns;
-        self.clock_steps = engine.lane.wall.steps;
-        self.clock_step_max_ns = engine.lane.wall.largest_step_ns;
-        self.clock_error_ns = engine.lane.wall.offset.error_ns.max(engine.lane.nics.error_ns());
-        (self.nic_clock_steps, self.nic_clock_step_max_ns) = engine.lane.nics.steps();
-        self.stamps = engine.lane.stamp_source();
+        self.lateness = engine.log.lateness.clone();
+        self.overslept = engine.log.overslept.clone();
+        self.blocked_max_ns = engine.log.blocked_max_ns;
+        self.clock_steps = engine.log.wall.steps;
+        self.clock_step_max_ns = engine.log.wall.largest_step_ns;
+        self.clock_error_ns = engine.log.wall.offset.error_ns.max(engine.log.nics.error_ns());
+        (self.nic_clock_steps, self.nic_clock_step_max_ns) = engine.log.nics.steps();
+        self.stamps = engine.log.stamp_source();
         self.given_up = engine.given_up;
         self.troubles = engine.troubles.clone();
         self.ended = ended;

@@ -1,4 +1,4 @@
-//! The loop of a thread: send what is due, read what has come, sleep. In: a plan's part. Out: records in the lane.
+//! The loop of a thread: send what is due, read what has come, sleep. In: a plan's part. Out: records in the log.
 //!
 //! All connections of the thread hang on one edge-triggered epoll. A turn sends what is due, then reads, so neither a burst
 //! of arrivals nor one of replies holds up the other. Where the kernel stamps arrivals ([`Receive::Lazy`]), the thread
@@ -17,11 +17,11 @@ use crate::clock::{now_ns, thread_cpu_ns};
 use crate::codec::{Ask, Encoder, Replies};
 use crate::connection::{Broken, Connection, State};
 use crate::dialer::Dialer;
-use crate::lane::{INTERVAL_NS, Lane};
 use crate::pacer::{Pacer, sleep_until};
 use crate::poller::Poller;
 use crate::rng::Rng;
 use crate::sample::{Interval, Sample, Status};
+use crate::thread_log::{INTERVAL_NS, ThreadLog};
 use crate::{Arrivals, BurstOver, LoadError, Plan, Receive, Schedule, Target};
 
 /// Requests drawn ahead of their time.
@@ -59,7 +59,7 @@ pub(crate) enum Ended {
 /// A thread's connections and the requests to come.
 pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) lane: Lane,
+    pub(crate) log: ThreadLog,
     pub(crate) encoder: Encoder,
     pub(crate) connections: Vec<Connection>,
     pub(crate) dialer: Dialer,
@@ -74,10 +74,10 @@ pub(crate) struct Engine {
     /// Connections that were read for a while and have more.
     unfinished: VecDeque<u32>,
     /// Connections with requests in flight, oldest first: where a lazy thread looks for replies.
-    flying: VecDeque<u32>,
+    awaiting_reply: VecDeque<u32>,
     turn: usize,
     /// Connections with more than one request in flight.
-    crowded: u32,
+    pipelined: u32,
     /// Requests in flight on all connections.
     in_flight: u64,
     /// Every connection was full or down when the last request was due, and none has changed since.
@@ -107,7 +107,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(
         plan: Arc<Plan>,
-        lane: Lane,
+        log: ThreadLog,
         encoder: Encoder,
         dialer: Dialer,
         schedule: Option<Schedule>,
@@ -129,7 +129,7 @@ impl Engine {
         let pacer = Pacer::new(plan.wait);
         Ok(Self {
             plan,
-            lane,
+            log,
             encoder,
             connections: Vec::new(),
             dialer,
@@ -142,9 +142,9 @@ impl Engine {
             lots: rngs.1,
             dirty: Vec::new(),
             unfinished: VecDeque::new(),
-            flying: VecDeque::new(),
+            awaiting_reply: VecDeque::new(),
             turn: 0,
-            crowded: 0,
+            pipelined: 0,
             in_flight: 0,
             full: false,
             lazy,
@@ -179,11 +179,11 @@ impl Engine {
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| start_ns.saturating_add(ns));
         self.attempts = vec![0; self.connections.len()];
         self.dirty.reserve(self.connections.len());
-        self.flying.reserve(self.connections.len() + 1);
+        self.awaiting_reply.reserve(self.connections.len() + 1);
         self.top_up();
-        self.lane.nics.begin();
+        self.log.nics.begin();
         self.sleep_to_start(start_ns.saturating_sub(50_000));
-        self.lane.recording = true;
+        self.log.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
         // Who is let go before the start does not wait for it.
         self.chores_ns = start_ns.min(now_ns());
@@ -198,7 +198,7 @@ impl Engine {
 
     /// Whether somebody ended the load.
     fn is_ended(&self) -> bool {
-        let control = &self.lane.control;
+        let control = &self.log.control;
         control.is_abandoned() || control.stop.load(Ordering::Relaxed)
     }
 
@@ -219,19 +219,19 @@ impl Engine {
         let now = now_ns();
         if self.chores_are_due(now) {
             self.chores_ns = now + CHORES_NS;
-            if self.lane.control.punctual.load(Ordering::Relaxed) {
+            if self.log.control.punctual.load(Ordering::Relaxed) {
                 self.pacer.be_punctual();
             }
-            if let Err(error) = self.chores(now) {
+            if let Err(error) = self.housekeeping(now) {
                 return Some(Ended::Failed(error.to_string()));
             }
             if let Some(ended) = self.gone.take() {
                 return Some(ended);
             }
-            if self.lane.control.is_abandoned() {
+            if self.log.control.is_abandoned() {
                 return Some(Ended::Planned);
             }
-            if self.drain.is_none() && self.lane.control.stop.load(Ordering::Relaxed) {
+            if self.drain.is_none() && self.log.control.stop.load(Ordering::Relaxed) {
                 self.end_ns = self.end_ns.min(now);
             }
         }
@@ -246,7 +246,7 @@ impl Engine {
             // Late requests are still sent for as long as replies are waited for, and for a third of that when no
             // connection takes them: the replies that make room may only be late themselves.
             let sent_all = self.schedule.is_none() || next >= self.end_ns;
-            let drain_ns = self.lane.control.drain_ns(&self.plan);
+            let drain_ns = self.log.control.drain_ns(&self.plan);
             let patience = if self.full { drain_ns / 3 } else { drain_ns };
             let given_up = now >= self.end_ns.saturating_add(patience);
             if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
@@ -272,7 +272,7 @@ impl Engine {
             self.count_unsent();
         }
         for connection in &mut self.connections {
-            connection.fail_all(&mut self.lane, Status::Unanswered);
+            connection.fail_all(&mut self.log, Status::Unanswered);
         }
         self.row(now_ns());
     }
@@ -288,7 +288,7 @@ impl Engine {
             let waited = self.full;
             let Some(i) = self.next_connection() else {
                 if !waited {
-                    crate::lane::bump(&self.lane.published.blocked);
+                    crate::thread_log::bump(&self.log.published.blocked);
                 }
                 break;
             };
@@ -311,16 +311,16 @@ impl Engine {
 
     #[inline]
     fn offer(&mut self, i: usize, due: Due, flags: u32) {
-        let control = &self.lane.control;
+        let control = &self.log.control;
         let sampled = u64::from(due.lot) < control.threshold.load(Ordering::Relaxed);
         let window = if sampled { control.window.load(Ordering::Relaxed) << Sample::WINDOW_SHIFT } else { 0 };
         let connection = &mut self.connections[i];
         connection.offer(&mut self.encoder, due.ask, due.intended_ns, flags | window, sampled);
         self.in_flight += 1;
-        self.crowded += u32::from(connection.in_flight() == 2);
+        self.pipelined += u32::from(connection.in_flight() == 2);
         if !connection.listed {
             connection.listed = true;
-            self.flying.push_back(i as u32);
+            self.awaiting_reply.push_back(i as u32);
         }
         if !connection.dirty {
             connection.dirty = true;
@@ -350,7 +350,7 @@ impl Engine {
     fn flush_dirty(&mut self) {
         for at in 0..self.dirty.len() {
             let i = self.dirty[at] as usize;
-            self.attend(i, |connection, lane| connection.flush(lane));
+            self.attend(i, |connection, log| connection.flush(log));
         }
         self.dirty.clear();
     }
@@ -379,7 +379,7 @@ impl Engine {
             let start = self.start_ns;
             unsent += u64::from(self.plan.burst) * schedule.take_while(|at| start + at < end).count() as u64;
         }
-        self.lane.unsent(unsent);
+        self.log.unsent(unsent);
         self.ahead.clear();
     }
 
@@ -411,12 +411,12 @@ impl Engine {
     fn attend<T: Default>(
         &mut self,
         i: usize,
-        work: impl FnOnce(&mut Connection, &mut Lane) -> Result<T, Broken>,
+        work: impl FnOnce(&mut Connection, &mut ThreadLog) -> Result<T, Broken>,
     ) -> T {
         let connection = &mut self.connections[i];
         let before = connection.in_flight();
         let wanted = connection.wants_write;
-        let result = work(connection, &mut self.lane);
+        let result = work(connection, &mut self.log);
         let after = connection.in_flight();
         self.settle(before, after);
         match result {
@@ -441,13 +441,13 @@ impl Engine {
             self.full = false;
         }
         if before >= 2 && after < 2 {
-            self.crowded -= 1;
+            self.pipelined -= 1;
         }
     }
 
     /// Reads a connection; in a closed loop asks anew.
     fn receive(&mut self, i: usize) -> bool {
-        let (replies, any) = self.attend(i, |connection, lane| connection.receive(lane));
+        let (replies, any) = self.attend(i, |connection, log| connection.receive(log));
         let connection = &mut self.connections[i];
         if connection.unfinished && !connection.read_on {
             connection.read_on = true;
@@ -477,16 +477,16 @@ impl Engine {
     }
 
     /// What has to be done now and then.
-    fn chores(&mut self, now: u64) -> std::io::Result<()> {
+    fn housekeeping(&mut self, now: u64) -> std::io::Result<()> {
         if now >= self.row.0 + INTERVAL_NS {
             self.row(now);
-            self.lane.wall.check();
-            self.lane.nics.renew();
+            self.log.wall.check();
+            self.log.nics.renew();
         }
         if self.plan.target.is_datagram() {
             let before = now.saturating_sub(self.plan.lost_after_ns);
             for i in 0..self.connections.len() {
-                self.attend(i, |connection, lane| Ok(connection.give_up(lane, before)));
+                self.attend(i, |connection, log| Ok(connection.give_up(log, before)));
             }
         }
         for i in 0..self.connections.len() {
@@ -508,7 +508,7 @@ impl Engine {
     /// Ends an interval row.
     fn row(&mut self, now: u64) {
         let (start, sent, answered, failed, cpu) = self.row;
-        let published = &self.lane.published;
+        let published = &self.log.published;
         let new =
             (now, published.sent.load(Ordering::Relaxed), published.answered(), published.failed(), thread_cpu_ns());
         // A load that is stopped before it began ends before its start.
@@ -526,10 +526,10 @@ impl Engine {
             sent: new.1 - sent,
             answered: new.2 - answered,
             failed: new.3 - failed,
-            late_max_ns: std::mem::take(&mut self.lane.late_max_ns),
+            late_max_ns: std::mem::take(&mut self.log.late_max_ns),
             cpu_ns: new.4 - cpu,
         };
-        // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+        // SAFETY: the arena belongs to this thread's log, the only one that appends.
         unsafe { published.intervals.push(row) };
         self.row = new;
         self.drawn = 0;
@@ -539,7 +539,7 @@ impl Engine {
     fn mend(&mut self, i: usize, broken: &Broken) {
         let connection = &mut self.connections[i];
         let before = connection.in_flight();
-        connection.fail_all(&mut self.lane, broken.status());
+        connection.fail_all(&mut self.log, broken.status());
         let proven = connection.proven;
         self.settle(before, 0);
         if self.troubles.len() < 8 && !self.troubles.iter().any(|t| t == broken.reason()) {
@@ -564,7 +564,7 @@ impl Engine {
         // What the old one had proven says nothing of the next. Where connecting fails at once (a Unix socket without a listener),
         // it would be tried again at once, for ever.
         self.connections[i].proven = false;
-        crate::lane::bump(&self.lane.published.reconnects);
+        crate::thread_log::bump(&self.log.published.reconnects);
         let started = self.dialer.start().and_then(|socket| {
             self.connections[i].replace(socket, Replies::new(&self.plan));
             self.poller.add(self.connections[i].fd(), i, true)

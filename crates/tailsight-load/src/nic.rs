@@ -2,7 +2,7 @@
 //!
 //! A NIC stamps as a packet passes its wire side, after what the host does with what it sends and before what it does with what
 //! it receives, as Lancet measures (ATC'19, §4). Stamps are by the NIC's clock, which is compared with CLOCK_MONOTONIC before the
-//! load and every 100 ms of it, in the chores; nothing is done for a single request but a multiplication.
+//! load and every 100 ms of it, in the housekeeping; nothing is done for a single request but a multiplication.
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_host::phc::stamping::{self, Reason, Stamping};
 use tailsight_host::phc::{self, Map, Phc};
 
-/// Readings of a clock at once: when it is found, and in the chores.
+/// Readings of a clock at once: when it is found, and in the housekeeping.
 const TRIES: [u32; 2] = [25, 3];
 /// How long the speed of a clock is measured before anything is sent.
 const FIRST: Duration = Duration::from_millis(100);
@@ -95,7 +95,7 @@ impl Nics {
         }
         let path = phc::path(stamping.phc);
         let phc = Phc::open(stamping.phc).map_err(|error| Reason {
-            why: format!("{} stamps packets, but its clock {path} cannot be opened: {error}", stamping.interface),
+            why: format!("{} has time stamps on, but its clock {path} cannot be opened: {error}", stamping.interface),
             hint: (error.kind() == std::io::ErrorKind::PermissionDenied)
                 .then(|| format!("setfacl -m u:$USER:r {path}")),
         })?;
@@ -115,7 +115,7 @@ impl Nics {
     pub(crate) fn refuse(&mut self, place: usize) {
         for (_, found) in &mut self.seen {
             if *found == Ok(place) {
-                *found = Err(Reason { why: "this kernel does not pass on the stamps of NICs".into(), hint: None });
+                *found = Err(Reason { why: "this kernel does not pass on time stamps of NICs".into(), hint: None });
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::counts::Counts;
 use crate::engine::Ended;
-use crate::lane::Published;
+use crate::thread_log::Published;
 use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, StampSource, Status, Treatment, Wait};
 
 /// CPU time over wall time of a thread, unless it spins: above this the client was the bottleneck.
@@ -109,28 +109,28 @@ impl Outcome {
     ) -> Self {
         let mut counts = Counts::default();
         let (mut samples, mut lateness, mut overslept) = (Vec::new(), Histogram::default(), Histogram::default());
-        for lane in published {
+        for log in published {
             let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-            counts.sent += load(&lane.sent);
-            counts.unsent += load(&lane.unsent);
-            counts.blocked += load(&lane.blocked);
-            counts.unasked += load(&lane.unasked);
-            counts.reconnects += load(&lane.reconnects);
-            counts.ok += lane.count(Status::Ok);
-            counts.miss += lane.count(Status::Miss);
-            counts.error += lane.count(Status::Error);
-            counts.wrong += lane.count(Status::Wrong);
-            counts.closed += lane.count(Status::Closed);
-            counts.garbage += lane.count(Status::Garbage);
-            counts.lost += lane.count(Status::Lost);
-            counts.unanswered += lane.count(Status::Unanswered);
-            samples.extend_from_slice(lane.samples.since(0));
+            counts.sent += load(&log.sent);
+            counts.unsent += load(&log.unsent);
+            counts.blocked += load(&log.blocked);
+            counts.unasked += load(&log.unasked);
+            counts.reconnects += load(&log.reconnects);
+            counts.ok += log.count(Status::Ok);
+            counts.miss += log.count(Status::Miss);
+            counts.error += log.count(Status::Error);
+            counts.wrong += log.count(Status::Wrong);
+            counts.closed += log.count(Status::Closed);
+            counts.garbage += log.count(Status::Garbage);
+            counts.lost += log.count(Status::Lost);
+            counts.unanswered += log.count(Status::Unanswered);
+            samples.extend_from_slice(log.samples.since(0));
         }
         counts.intended = counts.sent + counts.unsent;
         samples.sort_by_key(|sample| sample.intended_ns);
         threads.iter().for_each(|thread| lateness.merge(&thread.lateness));
         threads.iter().for_each(|thread| overslept.merge(&thread.overslept));
-        let parts: Vec<&[Send]> = published.iter().map(|lane| lane.sends.since(0)).collect();
+        let parts: Vec<&[Send]> = published.iter().map(|log| log.sends.since(0)).collect();
         let mut sends = merge(&parts, true).0;
         firsts_of_bursts(&mut sends, plan.burst);
         let mut outcome = Self {
@@ -140,14 +140,14 @@ impl Outcome {
             counts,
             samples,
             sends,
-            intervals: published.iter().map(|lane| lane.intervals.since(0).to_vec()).collect(),
+            intervals: published.iter().map(|log| log.intervals.since(0).to_vec()).collect(),
             lateness,
             overslept,
             threads,
             cpu_ns,
             complaints: Vec::new(),
         };
-        outcome.complain(published.iter().map(|lane| lane.samples.refused()).sum());
+        outcome.complain(published.iter().map(|log| log.samples.refused()).sum());
         outcome
     }
 

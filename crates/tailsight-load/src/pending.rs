@@ -2,8 +2,8 @@
 
 use tailsight_protocol::reply::{Reply, Status as ReplyStatus};
 
-use crate::lane::{Lane, Stamp};
 use crate::sample::{Sample, Status};
+use crate::thread_log::{Stamp, ThreadLog};
 
 /// Internal flags of a request in flight, in the bits of a sample's flags that are not the status.
 pub(crate) const BUSY: u32 = 1 << 3;
@@ -55,9 +55,9 @@ pub(crate) struct Arrival {
 
 /// Ends a request: counts it and, if it is in the sample, puts it into the batch.
 #[inline]
-pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, arrival: Arrival, connection: u32) {
+pub(crate) fn end(pending: &mut Pending, log: &mut ThreadLog, status: Status, arrival: Arrival, connection: u32) {
     let (now, received) = (arrival.now, arrival.stamp);
-    lane.ended(status);
+    log.ended(status);
     let flags = pending.flags;
     pending.flags = 0;
     if flags & SAMPLED == 0 {
@@ -73,10 +73,10 @@ pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, arriva
         shared_ns: 0,
     };
     if pending.stamp != Stamp::default() {
-        apply_send_stamp(&mut sample, pending.stamp, lane);
+        apply_send_stamp(&mut sample, pending.stamp, log);
     }
     if received != Stamp::default() {
-        let possible = lane.stamp_between(received, sample.called_ns, now);
+        let possible = log.stamp_between(received, sample.called_ns, now);
         if let Some((at, nic)) = possible {
             sample.received_ns = at;
             sample.flags |= Sample::RECEIVED_STAMPED | if nic { Sample::RECEIVED_HARDWARE } else { 0 };
@@ -90,14 +90,14 @@ pub(crate) fn end(pending: &mut Pending, lane: &mut Lane, status: Status, arriva
         sample.flags |= Sample::SHARED_STAMP;
     }
     let due = (flags & STAMP_DUE != 0).then_some(pending.stamp_id);
-    lane.batch.push((sample, due));
+    log.batch.push((sample, due));
 }
 
 /// Puts a stamp in the place of the clock, if it is possible: not before the call, not after the reply. The NIC's and the kernel's
 /// may come one after the other, in any order.
-pub(crate) fn apply_send_stamp(sample: &mut Sample, stamp: Stamp, lane: &Lane) {
+pub(crate) fn apply_send_stamp(sample: &mut Sample, stamp: Stamp, log: &ThreadLog) {
     let latest = if sample.received_ns > 0 { sample.received_ns } else { u64::MAX };
-    let possible = lane.stamp_between(stamp, sample.called_ns, latest);
+    let possible = log.stamp_between(stamp, sample.called_ns, latest);
     if let Some((at, nic)) = possible.filter(|(_, nic)| *nic || sample.flags & Sample::SENT_HARDWARE == 0) {
         sample.sent_ns = at;
         sample.flags |= Sample::SENT_STAMPED | if nic { Sample::SENT_HARDWARE } else { 0 };
@@ -115,25 +115,24 @@ fn refused(stamp: Stamp, used: Option<(u64, bool)>) -> u32 {
 mod tests {
     use super::*;
     use crate::clock::now_ns;
-    use crate::lane::{Control, Published};
     use crate::nic::Nics;
     use crate::stamps::Raw;
+    use crate::thread_log::{Control, Published};
     use crate::{Plan, Protocol};
     use std::sync::Arc;
 
-    /// A lane with a NIC whose clock is CLOCK_REALTIME.
-    fn lane() -> Lane {
+    /// A log with a NIC whose clock is CLOCK_REALTIME.
+    fn log() -> ThreadLog {
         let plan = Plan::new("127.0.0.1:1".parse().unwrap(), Protocol::Echo);
-        let mut lane = Lane::new(&plan, Arc::new(Control::default()), Arc::new(Published::new(&plan)));
-        lane.nics = Nics::simulated();
-        lane
+        let mut log = ThreadLog::new(&plan, Arc::new(Control::default()), Arc::new(Published::new(&plan)));
+        log.nics = Nics::simulated();
+        log
     }
 
     /// Times are ns after the call; a stamp of `None` is not there.
-    fn raw(lane: &Lane, called: u64, wall: Option<i64>, nic: Option<i64>) -> Raw {
-        let real = |ns: Option<i64>| {
-            ns.map_or(0, |ns| called.wrapping_add_signed(ns).wrapping_add(lane.wall.offset.offset_ns))
-        };
+    fn raw(log: &ThreadLog, called: u64, wall: Option<i64>, nic: Option<i64>) -> Raw {
+        let real =
+            |ns: Option<i64>| ns.map_or(0, |ns| called.wrapping_add_signed(ns).wrapping_add(log.wall.offset.offset_ns));
         Raw { wall_ns: real(wall), nic_ns: real(nic) }
     }
 
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_nics_stamp_is_taken_where_it_is_possible_else_the_kernels_else_the_clock() {
-        let mut lane = lane();
+        let mut log = log();
         let called_ns = now_ns();
         let received_ns = called_ns + 10_000_000;
         let second = 1_000_000_000;
@@ -167,41 +166,41 @@ mod tests {
             let mut sample =
                 Sample { intended_ns: called_ns, called_ns, sent_ns: called_ns, received_ns, ..Sample::default() };
             for (wall, nic) in stamps {
-                let raw = raw(&lane, called_ns, *wall, *nic);
-                let stamp = lane.placed(Some(0), raw);
-                apply_send_stamp(&mut sample, stamp, &lane);
+                let raw = raw(&log, called_ns, *wall, *nic);
+                let stamp = log.placed(Some(0), raw);
+                apply_send_stamp(&mut sample, stamp, &log);
             }
             let off = sample.sent_ns.abs_diff(called_ns + expected_ns);
             assert_eq!(sample.flags, flags, "{stamps:?}");
-            assert!(off <= lane.nics.error_ns() + 2 * lane.wall.offset.error_ns + 2, "{stamps:?}: {off}");
+            assert!(off <= log.nics.error_ns() + 2 * log.wall.offset.error_ns + 2, "{stamps:?}: {off}");
             // Both at once, as a request that was answered later has them, comes to the same.
             let at_once = stamps.iter().fold(Stamp::default(), |sum, (wall, nic)| {
-                let raw = raw(&lane, called_ns, *wall, *nic);
-                sum.or(lane.placed(Some(0), raw))
+                let raw = raw(&log, called_ns, *wall, *nic);
+                sum.or(log.placed(Some(0), raw))
             });
             let mut again = Sample { sent_ns: called_ns, flags: 0, ..sample };
-            apply_send_stamp(&mut again, at_once, &lane);
+            apply_send_stamp(&mut again, at_once, &log);
             assert_eq!(again.flags, sample.flags, "{stamps:?}");
         }
     }
 
     #[test]
     fn a_reply_gets_the_nics_stamp_and_a_lane_without_a_nic_ignores_it() {
-        let mut lane = lane();
+        let mut log = log();
         let called_ns = now_ns();
-        let raw = raw(&lane, called_ns, Some(3_000_000), Some(2_000_000));
+        let raw = raw(&log, called_ns, Some(3_000_000), Some(2_000_000));
         for (nic, at_ns, flags) in [
             (Some(0), 2_000_000, Sample::RECEIVED_STAMPED | Sample::RECEIVED_HARDWARE),
             (None, 3_000_000, Sample::RECEIVED_STAMPED),
         ] {
             let mut pending = Pending { called_ns, flags: BUSY | SAMPLED, ..Pending::default() };
-            let received = lane.placed(nic, raw);
+            let received = log.placed(nic, raw);
             let arrival = Arrival { now: called_ns + 10_000_000, stamp: received, shared_since: None };
-            end(&mut pending, &mut lane, Status::Ok, arrival, 0);
-            let (sample, due) = lane.batch.pop().unwrap();
+            end(&mut pending, &mut log, Status::Ok, arrival, 0);
+            let (sample, due) = log.batch.pop().unwrap();
             assert_eq!((sample.flags, sample.status(), due), (flags, Status::Ok, None));
             let off = sample.received_ns.abs_diff(called_ns + at_ns);
-            assert!(off <= lane.nics.error_ns() + 2 * lane.wall.offset.error_ns + 2, "{off}");
+            assert!(off <= log.nics.error_ns() + 2 * log.wall.offset.error_ns + 2, "{off}");
         }
     }
 
@@ -209,7 +208,7 @@ mod tests {
     /// its own request, and that.
     #[test]
     fn a_shared_stamp_is_bounded_by_when_there_was_nothing_to_read() {
-        let mut lane = lane();
+        let mut log = log();
         let called_ns = now_ns();
         for (since, shared_ns, flags) in [
             (None, 0, 0),
@@ -218,8 +217,8 @@ mod tests {
         ] {
             let mut pending = Pending { called_ns, flags: BUSY | SAMPLED, ..Pending::default() };
             let arrival = Arrival { now: called_ns + 10_000, shared_since: since, ..Arrival::default() };
-            end(&mut pending, &mut lane, Status::Ok, arrival, 0);
-            let (sample, _) = lane.batch.pop().unwrap();
+            end(&mut pending, &mut log, Status::Ok, arrival, 0);
+            let (sample, _) = log.batch.pop().unwrap();
             assert_eq!((sample.shared_ns, sample.flags), (shared_ns, flags), "{since:?}");
         }
     }

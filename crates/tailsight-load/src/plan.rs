@@ -40,7 +40,7 @@ impl FromStr for Wait {
             "spin" => Ok(Self::Spin),
             _ => timed("poll:")
                 .map(Self::Poll)
-                // Beyond 10 ms the chores would come late.
+                // Beyond 10 ms the housekeeping would come late.
                 .or(timed("batch:").filter(|ns| (1..=10_000_000).contains(ns)).map(Self::Batch))
                 .ok_or_else(|| {
                     LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME, spin or batch:TIME (up to 10ms)")
@@ -258,13 +258,13 @@ impl Plan {
         }
         if !(self.threads..=60_000).contains(&self.connections) {
             let (c, t) = (self.connections, self.threads);
-            return refuse(format!("connections must be one a thread ({t}) to 60000, got {c}"));
+            return refuse(format!("connections must be {t} (one per thread) to 60000, got {c}"));
         }
         if !(1..=65_536).contains(&self.outstanding) {
-            return refuse(format!("outstanding requests a connection must be 1 to 65536, got {}", self.outstanding));
+            return refuse(format!("--outstanding must be 1 to 65536, got {}", self.outstanding));
         }
         if self.target.is_datagram() && self.outstanding > 4096 {
-            return refuse("datagram requests have 16-bit ids: at most 4096 outstanding a socket".into());
+            return refuse("--outstanding must be at most 4096 for datagrams (their ids have 16 bits)".into());
         }
         let (limit, whose) = match self.burst_over {
             BurstOver::Connection => (self.outstanding, "a connection"),
@@ -275,7 +275,8 @@ impl Plan {
         if !(1..=limit).contains(&self.burst) {
             let burst = self.burst;
             return refuse(format!(
-                "bursts of {burst} requests, but at most {limit} may be outstanding on {whose}; allow more, or send fewer at once"
+                "--burst {burst} exceeds the {limit} requests that may be outstanding on {whose}; raise \
+                 --outstanding, or lower --burst"
             ));
         }
         if self.burst > 1 && self.arrivals.is_closed() {
@@ -289,7 +290,7 @@ impl Plan {
         }
         for (what, room) in [("samples", self.max_samples), ("sends", self.max_sends)] {
             if !(1..=1 << 28).contains(&room) {
-                return refuse(format!("room must be for 1 to 268435456 {what}, got {room}"));
+                return refuse(format!("room for {what} must be 1 to 268435456, got {room}"));
             }
         }
         if self.duration_ns.is_some_and(|ns| !(1_000_000..=1 << 60).contains(&ns)) {
@@ -297,14 +298,18 @@ impl Plan {
         }
         if !self.cpus.is_empty() && (!self.pin || self.cpus.len() != self.threads as usize) {
             return refuse(format!(
-                "{} cores for {} threads; name one a thread, and pin",
+                "{} cores for {} threads; give one core per thread, and pin",
                 self.cpus.len(),
                 self.threads
             ));
         }
         if let Some(outstanding) = self.arrivals.outstanding() {
             if self.target.is_datagram() {
-                return refuse("a closed loop over datagrams: a lost one would stop it; use an open loop".into());
+                return refuse(
+                    "a closed loop cannot use datagrams (a lost datagram would stop it); use an open \
+                 loop"
+                        .into(),
+                );
             }
             if outstanding > self.outstanding {
                 let limit = self.outstanding;
@@ -313,14 +318,22 @@ impl Plan {
                 ));
             }
             if self.receive == Receive::Lazy {
-                return refuse("a closed loop cannot read lazily: a reply is what makes the next request due".into());
+                return refuse(
+                    "a closed loop cannot use --receive lazy (each reply triggers the next request); use \
+                 eager"
+                        .into(),
+                );
             }
         }
         if self.receive == Receive::Lazy && !self.stamps {
-            return refuse("lazy reading without kernel time stamps: replies would get the time of the reading".into());
+            return refuse("--receive lazy needs kernel time stamps; remove --no-stamps or use eager".into());
         }
         if self.receive == Receive::Lazy && matches!(self.target, Target::Unix(_)) {
-            return refuse("lazy reading on a Unix stream socket: the kernel does not stamp what arrives there".into());
+            return refuse(
+                "--receive lazy cannot be used with a Unix stream socket (it has no kernel time stamps); use \
+             eager"
+                    .into(),
+            );
         }
         self.transport_carries_protocol()
     }
@@ -331,11 +344,12 @@ impl Plan {
         let (target, protocol) = (&self.target, self.protocol);
         match target {
             // Plain datagrams need an id inside the request, or a lost one would shift all that follow.
-            Target::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => {
-                refuse(format!("{protocol} over {target}: datagrams need ids; memcached, synthetic and echo have them"))
-            }
+            Target::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => refuse(format!(
+                "{protocol} cannot be used over {target}: datagrams need request ids; memcached, \
+                 synthetic and echo have them"
+            )),
             Target::R2p2(_) if matches!(protocol, Kind::Http1 | Kind::Http2) => {
-                refuse(format!("{protocol} over {target}: HTTP needs a stream"))
+                refuse(format!("{protocol} cannot be used over {target}: HTTP needs TCP or a Unix stream socket"))
             }
             _ => Ok(()),
         }?;

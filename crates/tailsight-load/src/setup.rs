@@ -6,12 +6,12 @@ use std::os::fd::BorrowedFd;
 use nix::poll::{PollFd, PollFlags, poll};
 use tailsight_protocol::{Kind, wire};
 
+use crate::cancel::bytes_came;
 use crate::clock::now_ns;
 use crate::codec::{Ask, Replies};
 use crate::connection::{Broken, Connection};
 use crate::dialer::look;
 use crate::engine::Engine;
-use crate::leash::bytes_came;
 use crate::sample::Status;
 use crate::{LoadError, Receive, Target};
 
@@ -27,13 +27,13 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
     let plan = engine.plan.clone();
     let datagram = plan.target.is_datagram();
     for index in (thread..plan.connections).step_by(plan.threads as usize) {
-        let socket = engine.dialer.connected(&engine.lane.control.leash())?;
+        let socket = engine.dialer.connected(&engine.log.control.cancel())?;
         let mut places = plan.outstanding;
         if index == thread && plan.workload.preload && engine.encoder.has_keys() {
             places = places.max(STORING[usize::from(datagram)]);
         }
         let mut connection = Connection::new(index, socket, Replies::new(&plan), places, datagram);
-        connection.connected(&mut engine.lane).map_err(LoadError::io("prepare a connection"))?;
+        connection.connected(&mut engine.log).map_err(LoadError::io("prepare a connection"))?;
         let token = engine.connections.len();
         engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
         engine.connections.push(connection);
@@ -73,7 +73,7 @@ fn pump_within(
     done: impl Fn(&mut Connection) -> bool,
 ) -> Result<(), LoadError> {
     let plan = engine.plan.clone();
-    let control = engine.lane.control.clone();
+    let control = engine.log.control.clone();
     let fail = |reason: String| match plan.target {
         Target::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
         _ => {
@@ -84,11 +84,11 @@ fn pump_within(
     let broken = |broken: Broken| match broken {
         // A server that hangs up on a first request mostly expects something else.
         Broken::Closed(reason) => fail(format!(
-            "{reason}; is it running, and is it {} that it speaks there?",
+            "{reason}; is the server running, and does it speak {} on this port?",
             plan.target.spoken(plan.protocol)
         )),
         Broken::Garbage(reason) if step == SHAKING_HANDS => {
-            fail(format!("{reason}; does the server speak TLS on this port, and show the certificate of this name?"))
+            fail(format!("{reason}; does the server speak TLS on this port, with a certificate for this name?"))
         }
         Broken::Garbage(reason) => fail(reason),
     };
@@ -97,20 +97,18 @@ fn pump_within(
     loop {
         let connection = &mut engine.connections[i];
         connection.wants_write = false;
-        connection.flush(&mut engine.lane).map_err(broken)?;
+        connection.flush(&mut engine.log).map_err(broken)?;
         if done(connection) {
             return Ok(());
         }
         let came = connection.came - before;
-        if let Some(over) = control.leash().over() {
+        if let Some(over) = control.cancel().over() {
             return Err(over.during(&plan.target, step, came));
         }
         if now_ns() >= deadline {
             let seconds = patience_ns as f64 / 1e9;
             let came = bytes_came(came);
-            return Err(fail(format!(
-                "no answer in {seconds:.1} s: {came}; is it this protocol that the server speaks?"
-            )));
+            return Err(fail(format!("no reply in {seconds:.1} s: {came}; does the server speak this protocol?")));
         }
         let wanted = PollFlags::POLLIN | if connection.wants_write { PollFlags::POLLOUT } else { PollFlags::empty() };
         // SAFETY: the connection keeps the descriptor open over the call.
@@ -119,15 +117,15 @@ fn pump_within(
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(fail(error.to_string())),
         }
-        connection.receive(&mut engine.lane).map_err(broken)?;
+        connection.receive(&mut engine.log).map_err(broken)?;
     }
 }
 
 /// Waits until everything in flight on a connection is answered, well.
 fn exchange(engine: &mut Engine, i: usize, step: &'static str, wanted: u64) -> Result<(), LoadError> {
-    let before = engine.lane.prepared;
+    let before = engine.log.prepared;
     pump(engine, i, step, |connection| connection.in_flight() == 0)?;
-    let (before, after) = (bad(&before), bad(&engine.lane.prepared));
+    let (before, after) = (bad(&before), bad(&engine.log.prepared));
     if after > before {
         let (target, protocol) = (engine.plan.target.to_string(), engine.plan.protocol.to_string());
         let reason =
@@ -151,9 +149,9 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
     // The slowest network that is worth a load carries 1 MB/s.
     let mut patience_ns = plan.patience_ns;
     for pass in 1..=PASSES {
-        let lost = engine.lane.prepared[Status::Lost as usize];
+        let lost = engine.log.prepared[Status::Lost as usize];
         let mut key = thread;
-        let mut before = engine.lane.prepared;
+        let mut before = engine.log.prepared;
         let mut count = 0;
         while key < plan.workload.keys {
             while key < plan.workload.keys && engine.connections[0].has_room(at_once) {
@@ -172,8 +170,8 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
         }
         let result = pump_within(engine, 0, STEP, patience_ns, |c| c.in_flight() == 0);
         give_up_datagrams(engine, result, datagram)?;
-        std::mem::swap(&mut before, &mut engine.lane.prepared);
-        let refused = bad(&engine.lane.prepared) - bad(&before) + engine.lane.prepared[Status::Miss as usize]
+        std::mem::swap(&mut before, &mut engine.log.prepared);
+        let refused = bad(&engine.log.prepared) - bad(&before) + engine.log.prepared[Status::Miss as usize]
             - before[Status::Miss as usize];
         if refused > 0 {
             let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
@@ -181,7 +179,7 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
                 format!("{refused} of {count} keys were not stored (too large for the server, or out of memory?)");
             return Err(LoadError::Setup { target, protocol, step: STEP, reason });
         }
-        if engine.lane.prepared[Status::Lost as usize] == lost {
+        if engine.log.prepared[Status::Lost as usize] == lost {
             return Ok(());
         }
         if pass == PASSES {
@@ -196,8 +194,8 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
 /// With datagrams no answer means lost, at first.
 fn give_up_datagrams(engine: &mut Engine, result: Result<(), LoadError>, datagram: bool) -> Result<(), LoadError> {
     if datagram && result.is_err() {
-        let some = engine.lane.prepared[Status::Ok as usize] > 0;
-        engine.connections[0].give_up(&mut engine.lane, u64::MAX);
+        let some = engine.log.prepared[Status::Ok as usize] > 0;
+        engine.connections[0].give_up(&mut engine.log, u64::MAX);
         // A server that never answered is not there.
         return if some { Ok(()) } else { result };
     }
@@ -216,7 +214,7 @@ fn probe(engine: &mut Engine, i: usize, thread: u32) -> Result<(), LoadError> {
         if result.is_ok() || attempt == tries {
             return result;
         }
-        engine.connections[i].give_up(&mut engine.lane, u64::MAX);
+        engine.connections[i].give_up(&mut engine.log, u64::MAX);
     }
     Ok(())
 }
@@ -227,15 +225,15 @@ fn check_stamps(engine: &mut Engine, thread: u32) -> Result<(), LoadError> {
         return Ok(());
     }
     for _ in 0..20 {
-        let before = engine.lane.prepared_stamped;
+        let before = engine.log.prepared_stamped;
         probe(engine, 0, thread)?;
-        if engine.lane.prepared_stamped > before {
+        if engine.log.prepared_stamped > before {
             return Ok(());
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     if engine.plan.receive == Receive::Lazy {
-        let reason = "lazy reading was asked for, but the kernel does not stamp what arrives from this target";
+        let reason = "--receive lazy needs kernel time stamps, and this target has none; use eager";
         return Err(LoadError::Plan(reason.into()));
     }
     engine.read_eagerly();

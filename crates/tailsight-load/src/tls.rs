@@ -48,8 +48,12 @@ impl TlsSetup {
             _ => Vec::new(),
         };
         let name = plan.server_name.as_deref().or(plan.target.host()).unwrap_or("localhost").to_owned();
-        let name = ServerName::try_from(name.clone())
-            .map_err(|_| fail(format!("`{name}` cannot be a server's name; give one that is in its certificate")))?;
+        let name = ServerName::try_from(name.clone()).map_err(|_| {
+            fail(format!(
+                "`{name}` is not a valid server name; give a name from the server's \
+             certificate"
+            ))
+        })?;
         Ok(Self { config: Arc::new(config), name })
     }
 }

@@ -131,10 +131,10 @@ impl Workload {
     pub(crate) fn validate(&self) -> Result<(), LoadError> {
         let refuse = |reason: String| Err(LoadError::Plan(reason));
         if !(1..=64_000_000).contains(&self.keys) {
-            return refuse(format!("{} keys; 1 to 64M can be", self.keys));
+            return refuse(format!("keys must be 1 to 64M, got {}", self.keys));
         }
         if !(0.0..=1.0).contains(&self.sets) {
-            return refuse(format!("a share of sets of {}; 0 to 1 can be", self.sets));
+            return refuse(format!("the share of sets must be 0 to 1, got {}", self.sets));
         }
         if !self.key_prefix.bytes().all(|b| b.is_ascii_graphic()) || self.key_prefix.len() > 100 {
             return refuse("the key prefix must be at most 100 printable characters without spaces".into());
@@ -175,8 +175,10 @@ impl FromStr for Workload {
     type Err = LoadError;
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
-        const FORMS: &str = "etc or usr, then NAME=VALUE pairs separated by `;`: keys, key, value, max-value, popularity, \
-                             sets (or get:set=30:1), preload=yes|no, prefix, key-seed, path, service, meta=yes|no, resp3=yes|no";
+        const FORMS: &str = "etc or usr, then NAME=VALUE pairs separated by `;`: keys, key, value, max-value, \
+         popularity, \
+                             sets (or get:set=30:1), preload=yes|no, prefix, key-seed, path, service, meta=yes|no, \
+                             resp3=yes|no";
         let mut workload = Self::default();
         for (i, part) in input.split(';').enumerate() {
             let fail = || LoadError::parse("part of a workload", part, FORMS);

@@ -64,7 +64,8 @@ impl Na {
                 Some("by how much the client was late to read its replies is not known, and no kernel stamp says it")
             }
             Self::OpenLoop => Some(
-                "requests that found every connection full were held back, so that the server did not see the load asked for",
+                "requests that found every connection full were held back, so that the server did not see the load \
+                 asked for",
             ),
             Self::OutOfStep => {
                 Some("what a server sends that is not its protocol's, or not asked for, cannot be told from replies")
@@ -90,7 +91,7 @@ pub(crate) fn because(why: &NoBounds) -> String {
         n => format!(" (it was between {} and {} in {n} equal parts of the measurement)", time(lowest), time(highest)),
     };
     match *why {
-        NoBounds::NothingRecorded => "nothing was recorded that could be judged".into(),
+        NoBounds::NothingRecorded => "no samples were recorded".into(),
         NoBounds::OtherLoad => "what was recorded is the latency under another load than the one asked for".into(),
         NoBounds::OtherArrivals => "what was recorded is the latency under other arrivals than those asked for".into(),
         NoBounds::Failures => "requests that fail have no latency, and are not a random part of all".into(),

@@ -17,8 +17,10 @@ pub struct Address {
     pub path: Option<String>,
 }
 
-const FORMS: &str = "PROTOCOL://HOST:PORT with memcached, memcached-binary, redis, http, https, http2, echo or synthetic; \
-                     PROTOCOL+udp, +r2p2, +tls, +unix for another transport (redis+unix:/run/redis.sock); or tcp://, tls://, \
+const FORMS: &str = "PROTOCOL://HOST:PORT with memcached, memcached-binary, redis, http, https, http2, echo or \
+ synthetic; \
+                     PROTOCOL+udp, +r2p2, +tls, +unix for another transport (redis+unix:/run/redis.sock); or tcp://, \
+                     tls://, \
                      udp://, r2p2://HOST:PORT, unix:/PATH with --protocol";
 
 impl Address {
@@ -59,7 +61,7 @@ impl Address {
         let protocol = match protocol {
             Some(asked) if asked != of_scheme && !(http(asked) && http(of_scheme)) => {
                 return Err(Error::Contradiction(format!(
-                    "`{text}` speaks {of_scheme}, but --protocol is {asked}; leave one out"
+                    "`{text}` says {of_scheme}, but --protocol says {asked}; remove one"
                 )));
             }
             Some(asked) => asked,

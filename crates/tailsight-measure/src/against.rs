@@ -75,7 +75,8 @@ pub fn comparable(ours: &crate::Question, other: &Report, file: &str) -> Result<
     let (a, b) = (&ours.plan, &other.plan);
     let differ = |what: &str, ours: String, theirs: String| {
         let reason = format!(
-            "{file} was measured with {what} {theirs}, this run has {ours}; latencies under different loads are no comparison"
+            "{file} was measured with {what} {theirs}, this run has {ours}; latencies under different loads cannot be \
+             compared"
         );
         Err(Error::Contradiction(reason))
     };

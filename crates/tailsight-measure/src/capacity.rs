@@ -120,7 +120,8 @@ pub fn calibrate(
         }
         if outstanding >= MOST {
             let why = format!(
-                "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use more --connections"
+                "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use \
+                 more --connections"
             );
             return Ok(Found::Never(why));
         }
@@ -180,15 +181,19 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
     match server_cpu {
         Some(busy) if busy < SERVER_BUSY => {
             return Found::Never(format!(
-                "never saturated: at {peak:.0} requests/s, which more requests outstanding did not raise, the server's {workers} workers \
-                 were busy for {:.0} % of the time; give the client more --threads and --connections, or cores of its own",
+                "never saturated: at {peak:.0} requests/s, which more requests outstanding did not raise, the \
+                 server's {workers} workers \
+                 were busy for {:.0} % of the time; give the client more --threads and --connections, or cores of its \
+                 own",
                 busy * 100.0
             ));
         }
         None if client_cpu > CLIENT_BUSY => {
             return Found::Never(format!(
-                "never saturated, as far as can be told: at {peak:.0} requests/s a loading thread was busy for {:.0} % of the time, so the \
-                 peak may be the client's; give it more --threads, or name the server's process with --pid to see whether that \
+                "not shown to be saturated: at {peak:.0} requests/s a loading thread was busy for {:.0} % of the \
+                 time, so the \
+                 peak may be the client's; give it more --threads, or name the server's process with --pid to see \
+                 whether that \
                  is saturated",
                 client_cpu * 100.0
             ));
@@ -197,8 +202,9 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
     }
     if half > UNSURE * peak {
         return Found::Never(format!(
-            "not steady: {WINDOWS} windows at the peak differ so much that {peak:.0} requests/s is known to ± {:.0} % only; use longer \
-             windows (--window), or a machine that does nothing else",
+            "not steady: {WINDOWS} windows at the peak differ so much that {peak:.0} requests/s is known to ± {:.0} % \
+             only; use longer \
+             windows (--window), or an idle machine",
             half / peak * 100.0
         ));
     }

@@ -1,11 +1,11 @@
 //! From a measurement under way to its report. In: the method's verdict, the endings of the agents' loads. Out: [`Measurement`].
 //!
 //! The method judges what was measured; the client's own accounts may still say that the number is not the server's. Which of
-//! them turn a number into N/A is decided here ([`spoiled`]).
+//! them turn a number into N/A is decided here ([`invalidated`]).
 
 use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
-use tailsight_stats::method::{Outcome, Step};
+use tailsight_stats::method::{MethodOutcome, Step};
 use tailsight_stats::quantile::{interval_ranks, quantile, sorted};
 
 use crate::account::{Na, all_unknown, assumptions, sentence, unknown};
@@ -49,7 +49,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
     let judged = by_method(method_verdict.as_ref().map(|v| &v.outcome), run.question, &machine);
     let context = Context { question: run.question, verdict: &judged, machine: &machine, counts: &counts };
     let verdict = by_accounts(&context, halt, endings, stamped);
-    let accepted = run.method.accepted().filter(|_| bears(&verdict));
+    let accepted = run.method.accepted().filter(|_| is_usable(&verdict));
     let bearing: &[&Row] = if accepted.is_some() { &good } else { &[] };
     let [response_ns, service_ns] = summaries(&run, bearing, accepted.is_some(), &verdict);
     let checks: Vec<Checked> =
@@ -94,12 +94,12 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
 }
 
 /// The verdict of the method: a number, or why there is none and what is known all the same.
-fn by_method(outcome: Option<&Outcome>, question: &Question, machine: &Machine) -> Verdict {
+fn by_method(outcome: Option<&MethodOutcome>, question: &Question, machine: &Machine) -> Verdict {
     match outcome {
-        Some(Outcome::Number(number)) => {
+        Some(MethodOutcome::Number(number)) => {
             Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
         }
-        Some(Outcome::NotAvailable(refusal)) => {
+        Some(MethodOutcome::NotAvailable(refusal)) => {
             let missing: Vec<_> = refusal.missing.iter().map(unknown).collect();
             Verdict::NotAvailable {
                 failed: (&refusal.failed).into(),
@@ -125,11 +125,11 @@ fn by_method(outcome: Option<&Outcome>, question: &Question, machine: &Machine) 
 /// The method's verdict, or what the client's accounts and an early end make of it.
 fn by_accounts(context: &Context<'_>, halt: Option<&Halt>, endings: &[Ending], stamped: f64) -> Verdict {
     let deepest = context.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
-    let spoiled = spoiled(context, endings, stamped, deepest).filter(|worse| overrides(worse, context.verdict));
+    let invalidated = invalidated(context, endings, stamped, deepest).filter(|worse| overrides(worse, context.verdict));
     // A load that ended by itself has its reason in the client's accounts; one that we ended has not.
     let worse = match halt {
-        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(context, halt).or(spoiled),
-        _ => spoiled.or_else(|| halted(context, halt)),
+        Some(Halt::Stalled { .. } | Halt::Agent(_) | Halt::Interrupted) => halted(context, halt).or(invalidated),
+        _ => invalidated.or_else(|| halted(context, halt)),
     };
     let mut verdict = worse.unwrap_or_else(|| context.verdict.clone());
     if let Verdict::NotAvailable { reason, .. } = &mut verdict {
@@ -177,7 +177,7 @@ fn known_of(verdict: &Verdict) -> Vec<&Known> {
 
 /// Whether the percentiles of the samples mean something although there may be no verdict: a number, or an interval that is
 /// only wider than asked. What was sent otherwise than specified has bounds at most.
-fn bears(verdict: &Verdict) -> bool {
+fn is_usable(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Number { .. } => true,
         Verdict::NotAvailable { failed, .. } => match failed.id.as_str() {
@@ -217,7 +217,7 @@ fn refused(
         p_value: None,
         n,
     };
-    let nothing = "nothing was recorded that could be judged";
+    let nothing = "no samples were recorded";
     let (passed, bounds, missing) = match (na.voids(), method) {
         (None, Some(Verdict::NotAvailable { passed, bounds, missing, .. })) => {
             (passed.clone(), bounds.clone(), missing.clone())
@@ -267,18 +267,18 @@ fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
                 Na::Interrupted,
                 question,
                 Some(verdict),
-                ("the measurement comes to its end", None, None, n),
+                ("the measurement ends", None, None, n),
                 reason.clone(),
-                "let it run until it ends by itself; the samples so far are kept",
+                "let it run to its end; the samples so far are kept",
             )),
         },
         Halt::OutOfTime | Halt::Ended => {
             let mut changed = verdict.clone();
             let Verdict::NotAvailable { reason, hint, .. } = &mut changed else { return None };
             if *halt? == Halt::Ended {
-                *reason = reason.replacen("the time allowed ran out", "the load ended (the schedule was over)", 1);
+                *reason = reason.replacen("the time limit was reached", "the load ended (the schedule was over)", 1);
             } else if !hint.contains("--max-time") {
-                *hint = format!("allow more with --max-time, or: {hint}");
+                *hint = format!("raise --max-time, or: {hint}");
             }
             Some(changed)
         }
@@ -287,13 +287,13 @@ fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
 
 /// Whether the client's accounts say more than the method's verdict: anything does beside a number; beside an N/A, that there was
 /// no server or no client any more, or no CPU for what the load was short of, unless bounds are known all the same.
-fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
+fn overrides(invalidated: &Verdict, verdict: &Verdict) -> bool {
     let id = |v: &Verdict| match v {
         Verdict::Number { .. } => String::new(),
         Verdict::NotAvailable { failed, .. } => failed.id.clone(),
     };
     let bounded = matches!(verdict, Verdict::NotAvailable { bounds, .. } if !bounds.is_empty());
-    match (id(spoiled).as_str(), id(verdict).as_str()) {
+    match (id(invalidated).as_str(), id(verdict).as_str()) {
         // What is known in spite of the client is known.
         ("client-cpu", _) if bounded => false,
         (_, "") | ("server-gone" | "out-of-step" | "client", _) => true,
@@ -305,29 +305,33 @@ fn overrides(spoiled: &Verdict, verdict: &Verdict) -> bool {
 /// What the client's accounts make of the verdict. Lateness and the rate were judged by the method where it measured, so the
 /// accounts of the whole load, with its start and its pauses, do not matter there. A client that was kept from its core was late
 /// in sending, which the method sees up to p99, and in receiving, which matters only without kernel stamps.
-fn spoiled(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64) -> Option<Verdict> {
+fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64) -> Option<Verdict> {
     let (n, plan) = (context.counts.sent, &context.question.plan);
     endings.iter().flat_map(|e| &e.complaints).find_map(|complaint| {
         let text = complaint.to_string();
         let (reason, advice) = text.split_once("; ").unwrap_or((&text, ""));
-        let crowded = context.machine.is_crowded(plan.threads as usize);
+        let crowded = context.machine.shares_cores(plan.threads as usize);
         let (na, test, statistic, threshold) = match complaint {
             Complaint::ServerGone { garbage, .. } => {
                 let hint = if *garbage {
-                    "is it this protocol that the server speaks?"
+                    "does the server speak this protocol?"
                 } else {
-                    "did the server end, or refuse so many connections?"
+                    "did the server exit, or refuse this many connections?"
                 };
-                let evidence = ("connections that can be used", Some(0.0), Some(1.0), n);
+                let evidence = ("usable connections", Some(0.0), Some(1.0), n);
                 return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
             }
             Complaint::GivenUp { times, unasked, .. } if complaint.spoils() => {
                 let evidence = match *unasked {
-                    0 => ("connections given up, at most one in 1,000 requests", *times as f64, n as f64 / 1e3),
-                    unasked => ("replies that nobody asked for", unasked as f64, 0.0),
+                    0 => (
+                        "connections closed by the client, at most one in 1,000 requests",
+                        *times as f64,
+                        n as f64 / 1e3,
+                    ),
+                    unasked => ("replies without a request", unasked as f64, 0.0),
                 };
                 let evidence = (evidence.0, Some(evidence.1), Some(evidence.2), n);
-                let hint = "is it this protocol that the server speaks, and does nobody else write to its connections?";
+                let hint = "does the server speak this protocol, and does no other program write to its connections?";
                 return Some(refused(Na::OutOfStep, context.question, None, evidence, text.clone(), hint));
             }
             Complaint::ClientFailed { .. } => (Na::Client, "the client's threads run", None, None),

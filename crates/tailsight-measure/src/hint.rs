@@ -22,9 +22,10 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
             format!("{begin}{}", be_on_time(plan, machine))
         }
         Advice::MakeTheLoad => {
-            let more = if machine.is_crowded(plan.threads as usize) {
-                "lower the rate, or load from another machine (`tailsight agent`, docs/agents.md): more threads here would take the \
-                 server's cores"
+            let more = if machine.shares_cores(plan.threads as usize) {
+                "lower the rate, or load from another machine (`tailsight agent`, docs/agents.md): more threads here \
+                 would take cores \
+                 from the server"
                     .to_owned()
             } else {
                 "lower the rate, or add connections, threads or agents until the client can send it".to_owned()
@@ -32,7 +33,9 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
             more + &neighbours(machine)
         }
         Advice::FindTheChange => {
-            "find what changes on the server (a growing queue, caches, collection, frequency, neighbours), or lower the rate".to_owned()
+            "find what changes on the server (a growing queue, caches, garbage collection, CPU frequency, other \
+             programs), or lower the rate"
+                .to_owned()
                 + &neighbours(machine)
         }
         Advice::LongerOrLess { needed: Some(needed) } => {
@@ -43,7 +46,7 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
                 }
                 _ => String::new(),
             };
-            format!("about {needed} requests would do{time}; or accept a wider interval or a lower percentile")
+            format!("about {needed} requests would be enough{time}; or accept a wider interval or a lower percentile")
         }
         other => tailsight_stats::method::hint(other),
     }
@@ -53,22 +56,26 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
 pub fn be_on_time(plan: &Plan, machine: &Machine) -> String {
     let threads = plan.threads as usize;
     let cores = machine.cores;
-    let own = if machine.is_crowded(threads) {
+    let own = if machine.shares_cores(threads) {
         format!(
-            "client and server share this host's {}: load from another machine (`tailsight agent`, docs/agents.md), lower the rate, or \
+            "client and server share this host's {}: load from another machine (`tailsight agent`, docs/agents.md), \
+             lower the rate, or \
              ask for a wider interval. Polling would take a core from the server",
             if cores == 1 { "only core".into() } else { format!("{cores} cores") }
         )
     } else if machine.server_is_here == Some(true) {
-        "give the client cores of its own (--cpus, and the server others) and let it poll (--wait spin), lower the rate, or ask for a \
+        "give the client cores of its own (--cpus, and the server others) and let it poll (--wait spin), lower the \
+         rate, or ask for a \
          wider interval"
             .to_owned()
     } else if cores > threads {
-        "let the client poll (--wait spin) on cores of its own (--cpus), add threads, connections or agents, lower the rate, or ask for \
+        "let the client poll (--wait spin) on cores of its own (--cpus), add threads, connections or agents, lower \
+         the rate, or ask for \
          a wider interval"
             .to_owned()
     } else {
-        "use a client with more cores, or more of them (`tailsight agent`), lower the rate, or ask for a wider interval"
+        "use a client with more cores, or several clients (`tailsight agent`), lower the rate, or ask for a wider \
+         interval"
             .to_owned()
     };
     own + &neighbours(machine)
@@ -80,7 +87,7 @@ fn neighbours(machine: &Machine) -> String {
     let mut text = String::new();
     if let Some(stolen) = machine.stolen.filter(|s| *s >= STOLEN) {
         text += &format!(
-            ". The hypervisor gave {} of this host's time to other guests: a quieter machine",
+            ". The hypervisor gave {} of this host's time to other guests: use a quieter machine",
             percent(stolen)
         );
     }
@@ -88,10 +95,7 @@ fn neighbours(machine: &Machine) -> String {
     let waits = machine.pressure.filter(|p| *p >= PRESSED);
     let waits = waits.map_or(String::new(), |p| format!(", and tasks waited for a core {} of the time", percent(p)));
     let who = if machine.server_is_here == Some(true) { "the server and other programs" } else { "other programs" };
-    text + &format!(
-        ". On this host {who} used {} of all cores meanwhile{waits}: stop what need not run",
-        percent(others)
-    )
+    text + &format!(". On this host {who} used {} of all cores meanwhile{waits}: stop other programs", percent(others))
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ pub trait Load: Send {
     fn stop(&mut self) -> Result<Vec<Ending>, Error>;
 
     /// Whether the client sleeps where polling would be more punctual.
-    fn spares(&self) -> bool {
+    fn sleeps_when_idle(&self) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use tailsight_load::{Cursor, Driver, Interval, Leash, Outcome, Plan, Progress, Rate, Wait};
+use tailsight_load::{Cancel, Cursor, Driver, Interval, Outcome, Plan, Progress, Rate, Wait};
 
 use crate::Error;
 use crate::load::{Ending, Load, Records};
@@ -40,10 +40,10 @@ impl Local {
 }
 
 impl Local {
-    fn start_on(&mut self, leash: &Leash<'_>) -> Result<(), Error> {
+    fn start_on(&mut self, cancel: &Cancel<'_>) -> Result<(), Error> {
         let plan = Plan { sampling: 0.0, ..self.plan.clone() };
         *self = Self::new(self.plan.clone());
-        self.driver = Some(Driver::prepare_within(plan, leash)?.go(0));
+        self.driver = Some(Driver::prepare_within(plan, cancel)?.go(0));
         // The keys are there now.
         self.plan.workload.preload = false;
         Ok(())
@@ -53,7 +53,8 @@ impl Local {
 impl Load for Local {
     fn set_rate(&mut self, rate: f64) -> Result<(), Error> {
         if self.plan.arrivals.is_closed() || matches!(self.plan.arrivals, tailsight_load::Arrivals::Replay(_)) {
-            let reason = format!("arrivals `{}` have no rate that could be set", self.plan.arrivals);
+            let reason =
+                format!("arrivals `{}` have a fixed rate; use arrivals whose rate can be set", self.plan.arrivals);
             return Err(Error::Contradiction(reason));
         }
         // A faster load needs more room, for the same time.
@@ -65,11 +66,11 @@ impl Load for Local {
     }
 
     fn start(&mut self) -> Result<(), Error> {
-        self.start_on(&Leash::default())
+        self.start_on(&Cancel::default())
     }
 
     fn start_within(&mut self, until_ns: u64, stop: &AtomicBool) -> Result<(), Error> {
-        self.start_on(&Leash { until_ns, stop, ..Leash::default() })
+        self.start_on(&Cancel { until_ns, stop, ..Cancel::default() })
     }
 
     fn wind_up(&mut self) {
@@ -103,7 +104,7 @@ impl Load for Local {
         Ok(self.driver.take().map(|driver| ending(&driver.stop())).into_iter().collect())
     }
 
-    fn spares(&self) -> bool {
+    fn sleeps_when_idle(&self) -> bool {
         Driver::could_be_punctual(&self.plan)
     }
 

@@ -26,7 +26,7 @@ impl Machine {
     /// Client and server have so few cores together that one that polls takes the server's: fewer than two besides the client's
     /// threads.
     #[must_use]
-    pub fn is_crowded(&self, threads: usize) -> bool {
+    pub fn shares_cores(&self, threads: usize) -> bool {
         self.server_is_here == Some(true) && self.cores < threads + 2
     }
 }

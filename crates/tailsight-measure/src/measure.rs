@@ -119,7 +119,7 @@ pub fn measure(
     stop: &AtomicBool,
     event: &mut dyn FnMut(&Event),
 ) -> Result<Measurement, Error> {
-    let method = Method::new(Config { client_spares: load.spares(), ..question.config()? })?;
+    let method = Method::new(Config { client_sleeps: load.sleeps_when_idle(), ..question.config()? })?;
     let began_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     // Preparing counts: who asks for a minute has an answer, or the reason why there is none, after a minute.
     let deadline_ns = load.now_ns().saturating_add(question.max_time.as_nanos() as u64);
@@ -298,9 +298,8 @@ impl Run<'_> {
             Step::Load { .. } => {
                 self.epoch_batch = self.batches + 1;
                 let late = self.method.checks().into_iter().any(|c| !c.passed && is_punctuality(c.id));
-                let polls =
-                    if late && load.be_punctual() { "; from here on the client polls and does not sleep" } else { "" };
-                format!("dropped: the measurement begins anew{polls}")
+                let polls = if late && load.be_punctual() { "; the client now polls instead of sleeping" } else { "" };
+                format!("discarded: the measurement restarts{polls}")
             }
             Step::Measure { samples, sampling_rate } => {
                 let decides = |c: &Check| !c.passed && !c.id.is_allowed_for();

@@ -23,7 +23,7 @@ impl FromStr for Objective {
 
     /// Reads `p99<500us`.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let bad = || Error::Contradiction(format!("`{text}` is no objective; expected one such as p99<500us"));
+        let bad = || Error::Contradiction(format!("`{text}` is not an objective; write for example p99<500us"));
         let (percentile, limit) = text.split_once('<').ok_or_else(bad)?;
         // The method's own reader of percentiles and times.
         let target: Target = format!("{}:{}", percentile.trim(), limit.trim()).parse().map_err(|_| bad())?;

@@ -98,11 +98,11 @@ impl Question {
         let seconds = self.max_time.as_secs_f64();
         if seconds < 2.0 {
             let reason =
-                format!("a measurement of at most {seconds} s; the load alone is watched for 1 s: allow 2 s or more");
+                format!("--max-time is {seconds} s; it must be 2 s or more (the load is checked for 1 s first)");
             return Err(Error::Contradiction(reason));
         }
         if let Some(q) = self.percentiles.iter().find(|q| !(**q > 0.0 && **q < 1.0)) {
-            return Err(Error::Contradiction(format!("a percentile of {} %; it lies between 0 and 100", q * 100.0)));
+            return Err(Error::Contradiction(format!("a percentile must be between 0 and 100, got {}", q * 100.0)));
         }
         let mut config = Config::new(self.targets.clone(), self.specified());
         config.seed = self.plan.seed;

@@ -382,7 +382,7 @@ pub struct Client {
     pub starved_thread: f64,
     /// Share of the samples whose receive time is a stamp, the kernel's or a NIC's.
     pub stamped: f64,
-    /// Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have come
+    /// Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have arrived
     /// earlier is in the intervals.
     #[serde(default)]
     pub shared: f64,

@@ -164,12 +164,12 @@ pub fn read(path: &Path) -> Result<Stored, Error> {
     let not_ours = |what: &str| fail(format!("{what}; expected a file that `tailsight load -o FILE.parquet` wrote"));
     let file = File::open(path).map_err(|e| fail(e.to_string()))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-        .map_err(|e| not_ours(&format!("it is no Parquet file ({e})")))?;
+        .map_err(|e| not_ours(&format!("it is not a Parquet file ({e})")))?;
     let metadata = builder.metadata().file_metadata().key_value_metadata();
     let json = metadata.and_then(|all| all.iter().find(|kv| kv.key == KEY)).and_then(|kv| kv.value.clone());
-    let json = json.ok_or_else(|| not_ours("it holds no report"))?;
+    let json = json.ok_or_else(|| not_ours("it has no report"))?;
     let version: serde_json::Value =
-        serde_json::from_str(&json).map_err(|e| not_ours(&format!("its report is no JSON ({e})")))?;
+        serde_json::from_str(&json).map_err(|e| not_ours(&format!("its report is not JSON ({e})")))?;
     if version["schema"] != SCHEMA {
         return Err(fail(format!("its report has schema {}, this program reads {SCHEMA}", version["schema"])));
     }
@@ -178,7 +178,12 @@ pub fn read(path: &Path) -> Result<Stored, Error> {
     let mut rows = Vec::new();
     for batch in builder.build().map_err(|e| fail(e.to_string()))? {
         let batch = batch.map_err(|e| fail(e.to_string()))?;
-        from_batch(&batch, &report.client.agents, &mut rows).ok_or_else(|| not_ours("its columns are others"))?;
+        from_batch(&batch, &report.client.agents, &mut rows).ok_or_else(|| {
+            not_ours(
+                "its columns are not those of a \
+         sample file",
+            )
+        })?;
     }
     Ok(Stored { report, rows })
 }

@@ -78,7 +78,7 @@ pub struct Try {
     /// Whose fault that is.
     #[serde(default = "unclear")]
     pub fate: Fate,
-    /// Whether it is a run on its own for the answer.
+    /// Whether it is a separate run that confirms the answer.
     pub confirms: bool,
 }
 
@@ -218,7 +218,8 @@ pub fn highest(
     }
     let threshold = Some((belief.quantile(0.05), belief.quantile(0.95)));
     let reason = hunt.client_reason().unwrap_or_else(|| {
-        "the threshold was bracketed, but no run of its own below it confirmed a rate; allow longer runs (--max-time) or more tries"
+        "the threshold was bracketed, but no separate run below it confirmed a rate; allow longer runs (--max-time) \
+         or more tries"
             .into()
     });
     Ok(hunt.end("not-available", None, threshold, Some(reason)))
@@ -254,10 +255,11 @@ impl Hunt<'_> {
     /// What to say when the last try failed by the client.
     fn client_reason(&self) -> Option<String> {
         let last = self.tries.last().filter(|t| t.fate == Fate::Client)?;
-        let why = last.reason.as_deref().unwrap_or("it was not punctual");
+        let why = last.reason.as_deref().unwrap_or("it sent too late");
         Some(format!(
-            "at {:.0} requests/s the client, not the server, is what fails: {why}. Nothing is known of the server there; what would \
-             help: {}",
+            "at {:.0} requests/s the client, not the server, is the limit: {why}. Nothing is known about the server \
+             at that rate; try: \
+             {}",
             last.rate, self.hint
         ))
     }

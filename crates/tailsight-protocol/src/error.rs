@@ -17,7 +17,7 @@ pub enum ProtocolError {
         shown: String,
     },
     /// Something is larger than this parser keeps or believes.
-    #[error("{kind}: {what} is larger than {limit}; the stream is given up rather than memory without bound")]
+    #[error("{kind}: {what} is larger than {limit}; the connection is closed to bound memory")]
     TooLarge {
         /// The protocol.
         kind: Kind,
@@ -28,7 +28,8 @@ pub enum ProtocolError {
     },
     /// The connection ended inside a reply.
     #[error(
-        "{kind}: the connection ended inside a reply, after {bytes} bytes of it; {outstanding} requests had no whole reply"
+        "{kind}: the connection ended inside a reply, after {bytes} bytes of it; {outstanding} requests had no \
+         complete reply"
     )]
     HalfReply {
         /// The protocol.

@@ -66,7 +66,7 @@ impl Attachable {
                 self.fentry.clone()?;
                 self.functions
                     .get(function)
-                    .ok_or_else(|| format!("this kernel does not tell of a function {function}"))?
+                    .ok_or_else(|| format!("this kernel has no type information for function {function}"))?
             }
             Attach::CgroupSend => return self.cgroup.clone(),
         };
@@ -116,8 +116,7 @@ fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static
 fn ftrace_is_on() -> Result<(), String> {
     match std::fs::read_to_string("/proc/sys/kernel/ftrace_enabled") {
         Ok(text) if text.trim() == "0" => {
-            Err("the function tracer is off (kernel.ftrace_enabled = 0): programs at functions would not be called"
-                .into())
+            Err("the function tracer is off (kernel.ftrace_enabled = 0), so fentry programs would not run".into())
         }
         _ => Ok(()),
     }
@@ -131,16 +130,15 @@ fn try_modules() -> Result<(), String> {
         0 => Ok(()),
         e => {
             let error = std::io::Error::from_raw_os_error(e.abs());
-            Err(format!("the kernel does not list the types of modules ({error}); that takes CAP_SYS_ADMIN"))
+            Err(format!("cannot list the types of kernel modules ({error}); CAP_SYS_ADMIN is needed"))
         }
     }
 }
 
 /// Loads an empty program for the begin of a function, and drops it.
 fn try_fentry(function: &str) -> Result<(), String> {
-    let refused = |e: i32| {
-        format!("the kernel refuses programs at functions (fentry): {}", std::io::Error::from_raw_os_error(e.abs()))
-    };
+    let refused =
+        |e: i32| format!("the kernel refuses fentry programs: {}", std::io::Error::from_raw_os_error(e.abs()));
     let name = CString::new(function).map_err(|e| e.to_string())?;
     // SAFETY: a string that ends with 0; libbpf copies what it needs.
     let id = unsafe { libbpf_sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), libbpf_sys::BPF_TRACE_FENTRY) };
@@ -228,7 +226,8 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_are_found_by_pattern() {
-        let text = "0000000000000000 T tcp_sendmsg\n0 t tcp_send_ack.part.0\n0 d tcp_send_data\n0 T tcp_sendmsg\n0 t tcp_send_fin\t[mod]\n";
+        let text = "0000000000000000 T tcp_sendmsg\n0 t tcp_send_ack.part.0\n0 d tcp_send_data\n0 T tcp_sendmsg\n0 t \
+         tcp_send_fin\t[mod]\n";
         assert_eq!(matching(text, "tcp_send*"), ["tcp_send_fin", "tcp_sendmsg"]);
         assert_eq!(matching(text, "tcp_sendmsg"), ["tcp_sendmsg"]);
         assert!(matching(text, "udp*").is_empty());

@@ -33,7 +33,7 @@ pub fn check(words: &[String]) -> Result<(), Error> {
         return match std::fs::metadata(program) {
             Err(e) => Err(failed(program, e)),
             Ok(_) if runs(Path::new(program)) => Ok(()),
-            Ok(_) => Err(failed(program, "it is no executable file")),
+            Ok(_) => Err(failed(program, "it is not an executable file")),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

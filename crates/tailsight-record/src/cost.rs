@@ -56,7 +56,7 @@ pub fn measure(loaded: &mut Loaded<'_>, window: Duration) -> Result<Vec<ProgramC
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if fd < 0 {
         let why = match -fd {
-            libc::EPERM => "it needs CAP_SYS_ADMIN, and nothing else lacks without it".to_owned(),
+            libc::EPERM => "it needs CAP_SYS_ADMIN; everything else works without it".to_owned(),
             errno => std::io::Error::from_raw_os_error(errno).to_string(),
         };
         return Err(Error::NoCost { why });

@@ -14,7 +14,8 @@ pub enum Error {
     },
     /// The kernel lacks hooks that no recording can do without.
     #[error(
-        "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF, or 6.1 where programs at functions are allowed (fentry)\n  stock kernels that have them: Debian 12 and 13, Ubuntu 24.04; `tailsight doctor` lists every hook"
+        "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF, or 6.1 with fentry\n  stock \
+         kernels that have them: Debian 12 and 13, Ubuntu 24.04; `tailsight doctor` lists every hook"
     )]
     KernelTooOld {
         /// The running kernel.
@@ -32,7 +33,9 @@ pub enum Error {
     },
     /// The sockets of the target are hidden from this process: its ports cannot be known.
     #[error(
-        "cannot read the sockets of process {pid}: {why}; without them its ports are not known and no message can be followed\n  it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the capabilities to give"
+        "cannot read the sockets of process {pid}: {why}; without them its ports are unknown and no message can be \
+         followed\n  it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the \
+         capabilities to give"
     )]
     SocketsHidden {
         /// The process.
@@ -60,7 +63,8 @@ pub enum Error {
     },
     /// libbpf failed in a way that the checks before did not foresee.
     #[error(
-        "{step} failed: {why}\n  `tailsight doctor` shows what this host allows; please report this with the kernel release"
+        "{step} failed: {why}\n  `tailsight doctor` shows what this host allows; please report this with the kernel \
+         release"
     )]
     Bpf {
         /// What was being done.
@@ -89,7 +93,7 @@ pub enum Error {
         name: String,
     },
     /// A hook that no recording can do without was to be left out.
-    #[error("{name} cannot be left out: without it no message can be followed; leave out --without-hook {name}")]
+    #[error("{name} cannot be turned off: no message can be followed without it; remove --without-hook {name}")]
     HookNeeded {
         /// The name as given.
         name: String,

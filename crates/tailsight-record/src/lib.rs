@@ -12,22 +12,22 @@ mod confine;
 pub mod cost;
 mod describe;
 mod devices;
+mod empty_run;
 pub mod error;
-mod gentle;
 mod link;
 pub mod loader;
+mod low_priority;
 mod nic_clocks;
 pub mod probes;
 pub mod procfs;
 pub mod session;
-mod silence;
 pub mod tables;
 pub mod target;
 
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
-pub use session::{Asked, Options, Outcome, Payload, Progress, SampleRate, Traces, Until, record};
+pub use session::{Asked, Options, Payload, Progress, RecordSummary, SampleRate, Traces, Until, record};
 pub use target::Selector;
 
 /// The generated skeleton of the BPF object.

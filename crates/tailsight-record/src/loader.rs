@@ -99,7 +99,7 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                     Some("left out by --without-hook".to_owned())
                 }
                 (Need::Optional, Some(_)) if !wanted(&choice.add, hook.name) => {
-                    Some(format!("off unless asked for (--with-hook {}): {}", hook.name, hook.tells))
+                    Some(format!("off by default (--with-hook {} turns it on): {}", hook.name, hook.tells))
                 }
                 _ => None,
             };
@@ -360,7 +360,8 @@ fn refused(error: &libbpf_rs::Error) -> Error {
     let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
     let lacks = rights.missing.iter().any(|missing| missing.capability == "CAP_NET_ADMIN");
     let why = match lacks {
-        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as root, or see \
+        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as \
+         root, or see \
             docs/privileges.md for the capabilities to give"
             .to_owned(),
         false => format!("{error:#}"),

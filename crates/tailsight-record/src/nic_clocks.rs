@@ -41,9 +41,10 @@ impl NicClocks {
                     Ok(clock) => found.clocks.push((device.phc, clock)),
                     Err(e) => {
                         let path = phc::path(device.phc);
-                        found
-                            .problems
-                            .push(format!("{} stamps, but its clock {path} cannot be read: {e}", device.name));
+                        found.problems.push(format!(
+                            "{} has time stamps on, but its clock {path} cannot be read: {e}",
+                            device.name
+                        ));
                         continue;
                     }
                 }
@@ -89,9 +90,11 @@ impl NicClocks {
             (TxStamps::Off, _) => None,
             (_, Some(why)) => Some(why),
             (TxStamps::Nic, None) if !self.stamps_out() => Some(
-                "no device here or of the target is set to stamp what it sends (hwtstamp_ctl -i DEVICE -t 1)".into(),
+                "no network device of this host or of the target has transmit time stamps on (turn on: hwtstamp_ctl \
+                 -i DEVICE -t 1)"
+                    .into(),
             ),
-            _ if sent == 0 => Some("no reply over TCP was stamped; over UDP the kernel has no such callback".into()),
+            _ if sent == 0 => Some("no TCP reply was stamped; the kernel has no callback for UDP".into()),
             _ => None,
         };
         if let Some(why) = &tx_why {
@@ -105,9 +108,12 @@ impl NicClocks {
         let filter = |d: &meta::StampingDevice| format!("{} ({})", d.name, d.rx_filter);
         let stamping: Vec<String> = self.devices.iter().filter(|d| d.rx_filter != "none").map(filter).collect();
         if stamping.is_empty() {
-            "no network device here or of the target is set to stamp received packets".into()
+            "no network device of this host or of the target has receive time stamps on".into()
         } else {
-            format!("no packet of the target had a stamp; set to stamp received ones: {}", stamping.join(", "))
+            format!(
+                "no packet of the target had a time stamp; devices with receive time stamps on: {}",
+                stamping.join(", ")
+            )
         }
     }
 }

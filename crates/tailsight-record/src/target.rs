@@ -193,7 +193,7 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
         return Err(Error::NoTarget {
             tried: selector.to_string(),
             why: format!(
-                "none of the processes whose sockets can be read listens on that port, and those of {hidden} cannot be read"
+                "no process whose sockets can be read listens on that port, and the sockets of {hidden} cannot be read"
             ),
             next: "it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the \
                 capabilities to give"
@@ -205,7 +205,7 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     let listed: Vec<String> = others.iter().take(12).map(u16::to_string).collect();
     Err(Error::NoTarget {
         tried: selector.to_string(),
-        why: "nobody listens on that port in any network namespace".into(),
+        why: "no process listens on that port in any network namespace".into(),
         next: if listed.is_empty() {
             "start the server first".into()
         } else {

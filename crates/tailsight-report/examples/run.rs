@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
-use tailsight_diagnose::{Facts, Inputs, Options, diagnose_with};
+use tailsight_diagnose::{Inputs, Options, RecordingFacts, diagnose_with};
 use tailsight_lifetime::{Analysis, Leg};
 use tailsight_report::{html, terminal};
 use tailsight_trace::Run;
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options { focus, reference, leg: Leg::Total, more: true, ..Options::default() };
     let meta = &run.meta;
     let device = meta.devices.first();
-    let facts = Facts {
+    let facts = RecordingFacts {
         run: dir.into(),
         lost_events: meta.lost(),
         clock_error_ns: analysis.lifetimes.nic.error_ns(),
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         devices: device.iter().map(|d| d.name.clone()).collect(),
         irqs: device.map_or_else(Vec::new, |d| d.irqs.clone()),
         device_netns: device.filter(|d| !d.here).map(|d| d.pid),
-        ..Facts::default()
+        ..RecordingFacts::default()
     };
     let other = arg(5)
         .map(|dir| -> Result<_, Box<dyn std::error::Error>> {

@@ -125,7 +125,7 @@ fn each_percentile_is_known_bounded_or_missing_with_a_reason() {
     assert_eq!(late.split_whitespace().collect::<Vec<_>>()[2..7], ["300", "ns", "4.50", "us", "N/A"], "{late}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("250 samples (25.0 %) share the stamp of a later reply"), "{text}");
-    assert!(text.contains("the intervals reach to when they may have come"), "{text}");
+    assert!(text.contains("the intervals include when they may have arrived"), "{text}");
     // Where there is no interval none is spoken of.
     let mut nothing = report();
     if let Verdict::NotAvailable { passed, bounds, .. } = &mut nothing.verdict {
@@ -134,7 +134,7 @@ fn each_percentile_is_known_bounded_or_missing_with_a_reason() {
     }
     let text = measurement(&nothing, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("share the stamp of a later reply that was read with them, and may have come earlier"),
+        text.contains("share the stamp of a later reply that was read with them, and may have arrived earlier"),
         "{text}"
     );
     assert!(!text.contains("intervals reach"), "{text}");
@@ -160,5 +160,5 @@ fn the_rows_of_a_sweep_say_what_is_known() {
     {
         assert!(text.contains(words), "{words}: {text}");
     }
-    assert!(text.contains("no load had a latency; the lowest tried: 5,000 requests/s\n"), "{text}");
+    assert!(text.contains("no rate gave a latency; the lowest tried: 5,000 requests/s\n"), "{text}");
 }

@@ -10,7 +10,8 @@ use tailsight_trace::meta::State;
 use super::synthetic;
 
 /// A fix as the diagnosis writes it: a command, why, and how to take it back.
-const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
+const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in \
+ $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
 
 /// A diagnosis with every kind of row: large, small, negative, unexplained; losses, notes and next steps.
 fn example() -> Diagnosis {
@@ -25,7 +26,8 @@ fn example() -> Diagnosis {
     );
     serde_json::from_value(json!({
         "schema": 1, "run": "tailsight-demo/run", "app": "memcached", "leg": "receive",
-        "messages": {"total": 4802, "complete": 4790, "incomplete": {"its receive call was not seen": 8, "not received before the recording ended": 4}},
+        "messages": {"total": 4802, "complete": 4790, "incomplete": {"its receive call was not seen": 8, "not \
+         received before the recording ended": 4}},
         "latency_ns": {"mean": 61_000, "p50": 17_234, "p90": 31_020, "p99": 1_021_000, "p99.9": 2_061_000, "max": 2_412_000},
         "focus": {"from": 0.99, "to": 1.0, "messages": 48, "mean_ns": 2_061_000},
         "reference": {"from": 0.45, "to": 0.55, "messages": 479, "mean_ns": 19_200},
@@ -44,7 +46,8 @@ fn example() -> Diagnosis {
         "notes": ["48 messages in focus: record longer for narrower intervals"],
         "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"),
             "see the slowest message on its timeline: tailsight report tailsight-demo/run",
-            "look past the receive call, at service and sending: tailsight diagnose tailsight-demo/run --leg total", "a fourth step"],
+            "include service and sending, not only receiving: tailsight diagnose tailsight-demo/run --leg total", "a \
+             fourth step"],
     }))
     .expect("the diagnosis contract")
 }
@@ -320,7 +323,8 @@ fn without_deviation_it_says_so() {
 fn what_causes_explain_and_what_has_an_owner_are_two_lines() {
     let mut d = example();
     let text = diagnosis(&d, &plain(140));
-    let line = "Explained: by the causes above, 90.2 % of the deviation (half of the messages 95.1 % or more, the least 72.0 %, message 4711)";
+    let line = "Explained: by the causes above, 90.2 % of the deviation (half of the messages 95.1 % or more, the \
+     least 72.0 %, message 4711)";
     assert!(text.contains(line), "{text}");
     let line = "Owner:     known of 98.8 % of the deviation (half of the messages 99.4 % or more, the least 81.0 %)";
     assert!(text.contains(line), "{text}");
@@ -350,9 +354,10 @@ fn summary_of_a_recording_that_went_wrong() {
 #[test]
 fn a_fix_that_tailsight_makes_is_one_command() {
     let mut d = serde_json::to_value(example()).expect("JSON");
-    d["causes"][0]["actions"] = json!([{"n": 1, "title": "keep nginx off core 1", "command": "tailsight fix tailsight-demo/run 1",
+    d["causes"][0]["actions"] = json!([{"n": 1, "title": "keep nginx off core 1", "command": "tailsight fix \
+     tailsight-demo/run 1",
         "changes": [{"kind": "pin-named", "comm": "nginx", "cpus": "0"}], "says": ["every thread of nginx on cores 0"],
-        "undo": ["each thread's cores of before"], "shell": [0]}]);
+        "undo": ["the earlier cores of each thread"], "shell": [0]}]);
     d["next"][0] =
         json!("try this against nginx (interference): keep nginx off core 1: tailsight fix tailsight-demo/run 1");
     let d: Diagnosis = serde_json::from_value(d).expect("the diagnosis contract");

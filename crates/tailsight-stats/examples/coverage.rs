@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use sim::{Fault, Server, Shared, World, truth};
-use tailsight_stats::method::{Arrivals, CheckId, Config, IntervalMethod, Method, Outcome, Step, Verdict};
+use tailsight_stats::method::{Arrivals, CheckId, Config, IntervalMethod, Method, MethodOutcome, MethodResult, Step};
 use tailsight_stats::random::mix;
 
 /// Requests that a simulated experiment may send.
 const BUDGET: u64 = 3_000_000;
 
-fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> Verdict {
+fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> MethodResult {
     let target = "p99:10%@95".parse().expect("a target");
     let config = Config { max_requests: BUDGET, seed, ..Config::new(vec![target], Arrivals::Exponential) };
     let mut method = Method::new(config).expect("sound settings");
@@ -36,7 +36,7 @@ fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> Verdict {
 }
 
 /// All experiments of a case, on every core, in the order of their seeds.
-fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<Verdict> {
+fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<MethodResult> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -59,10 +59,10 @@ fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<Verdi
     done.into_inner().expect("no panic").into_values().collect()
 }
 
-fn refusals(verdicts: &[Verdict]) -> BTreeMap<String, usize> {
+fn refusals(verdicts: &[MethodResult]) -> BTreeMap<String, usize> {
     let mut by_reason = BTreeMap::new();
     for verdict in verdicts {
-        if let Outcome::NotAvailable(refusal) = &verdict.outcome {
+        if let MethodOutcome::NotAvailable(refusal) = &verdict.outcome {
             *by_reason.entry(id(refusal.failed.id)).or_insert(0) += 1;
         }
     }
@@ -98,7 +98,7 @@ fn good(experiments: usize, truth_requests: u64, only: &str) -> Vec<serde_json::
             let mut kinds = [[0usize; 2]; 2];
             let (mut low, mut high, mut widths) = (0, 0, Vec::new());
             for verdict in &verdicts {
-                if let Outcome::Number(number) = &verdict.outcome {
+                if let MethodOutcome::Number(number) = &verdict.outcome {
                     let p = &number.percentiles[0];
                     let dependent = usize::from(p.how != IntervalMethod::OrderStatistic);
                     let holds = p.lower_ns <= p99 && p99 <= p.upper_ns;
@@ -219,13 +219,13 @@ fn disturbed(cases: &[(&str, Fault)], experiments: usize, truth_requests: u64, o
             let (mut believed, mut low, mut high, mut bounded, mut bounding) = (0, 0, 0, 0, 0);
             for verdict in &verdicts {
                 match &verdict.outcome {
-                    Outcome::Number(number) => {
+                    MethodOutcome::Number(number) => {
                         let p = &number.percentiles[0];
                         believed += 1;
                         low += usize::from(p.upper_ns < p99);
                         high += usize::from(p.lower_ns > p99);
                     }
-                    Outcome::NotAvailable(refusal) => {
+                    MethodOutcome::NotAvailable(refusal) => {
                         for p in refusal.passed.iter().chain(&refusal.bounds) {
                             bounded += 1;
                             bounding += usize::from(p.lower_ns <= p99 && p99 <= p.upper_ns);

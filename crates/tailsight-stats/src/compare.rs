@@ -114,7 +114,7 @@ fn checked(samples: &[f64]) -> Result<Vec<f64>, Error> {
 }
 
 fn difference(a: &[f64], b: &[f64], q: f64) -> Result<f64, Error> {
-    let why = "it lies inside 0..1";
+    let why = "it must be between 0 and 1";
     let bad = Error::BadValue { what: "the comparison of a percentile", value: q, why };
     if !(q > 0.0 && q < 1.0) {
         return Err(bad);

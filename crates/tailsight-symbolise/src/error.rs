@@ -29,7 +29,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// It is no ELF file, or a damaged one.
-    #[error("{path} cannot be understood: {why}")]
+    #[error("{path} cannot be decoded: {why}")]
     Damaged {
         /// As the process has it mapped.
         path: PathBuf,

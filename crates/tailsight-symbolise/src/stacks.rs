@@ -236,15 +236,14 @@ impl Stacks {
             .flatten()
             .any(|&f| samples.frames[f as usize].kernel && samples.frames[f as usize].function.is_empty())
         {
-            self.note(
-                "the kernel does not tell its functions' names (kernel.kptr_restrict, or no right to read them)".into(),
-            );
+            self.note("the names of kernel functions cannot be read (kernel.kptr_restrict, or no permission)".into());
         }
         let compiled =
             |p: &Place| matches!(p, Place::Compiled { .. }) && names[p].iter().all(|f| f.function.is_empty());
         if self.stacks.iter().flatten().any(compiled) {
             self.note(
-                "code that a runtime compiled has no names: it tells them in /tmp/perf-PID.map when it is started with \
+                "code compiled at run time has no names: the runtime writes them to /tmp/perf-PID.map when it is \
+                 started with \
                  --perf-basic-prof (Node), -X perf (CPython 3.12), or asked by jcmd PID Compiler.perfmap (Java 17)"
                     .into(),
             );

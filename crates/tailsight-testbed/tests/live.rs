@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tailsight_testbed::Error;
-use tailsight_testbed::load::{self, Arrivals, Outcome, Proto, Workload};
+use tailsight_testbed::load::{self, Arrivals, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{self, Namespace, Pair, SERVER_V4, SERVER_V6};
 use tailsight_testbed::process::is_running;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
@@ -24,7 +24,7 @@ fn pair(test: &str) -> Option<Pair> {
     Some(Pair::create("live").unwrap())
 }
 
-fn run(ns: &Namespace, workloads: &[Workload], spin: bool) -> Vec<Outcome> {
+fn run(ns: &Namespace, workloads: &[Workload], spin: bool) -> Vec<LoadSummary> {
     let stop = AtomicBool::new(false);
     ns.run(|| load::run(workloads, HALF, spin, &stop)).unwrap().unwrap()
 }
@@ -34,7 +34,7 @@ fn workload(proto: Proto, ip: IpAddr, port: u16) -> Workload {
 }
 
 /// Every request was answered well, and about as many were sent as the rate says.
-fn assert_all_answered(outcome: &Outcome) {
+fn assert_all_answered(outcome: &LoadSummary) {
     let summary = outcome.summary();
     assert!(outcome.received > 0, "{summary:?}");
     assert_eq!(outcome.sent, outcome.intended, "{summary:?}");
@@ -47,7 +47,7 @@ fn assert_all_answered(outcome: &Outcome) {
 }
 
 /// 2,000 requests/s for half a second: a Poisson count of mean 1000 is within 200 of it (6 sigma).
-fn assert_rate_kept(outcome: &Outcome) {
+fn assert_rate_kept(outcome: &LoadSummary) {
     assert!((800..=1200).contains(&outcome.intended), "{:?}", outcome.summary());
 }
 

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum Error {
     /// The path does not hold a run.
     #[error(
-        "{path} is not a run directory: {why}\n  give the directory that `tailsight record -o DIR` wrote (it holds run.json and events/)"
+        "{path} is not a run directory: {why}\n  give the directory that `tailsight record -o DIR` wrote (it holds \
+         run.json and events/)"
     )]
     NotARun {
         /// The path as given.
@@ -18,7 +19,8 @@ pub enum Error {
     },
     /// The run was written by a newer Tailsight.
     #[error(
-        "{path} has run format version {found}, this tailsight reads up to {supported}\n  open it with a newer tailsight"
+        "{path} has run format version {found}, this tailsight reads up to {supported}\n  open it with a newer \
+         tailsight"
     )]
     NewerVersion {
         /// The path as given.
@@ -37,13 +39,14 @@ pub enum Error {
         why: String,
     },
     /// The events of a core are so far out of time order that they can only be sorted as a whole.
-    #[error("{path} is too far out of time order to be read a batch at a time: read it as a whole")]
+    #[error("{path} is too far out of time order to be read in batches; read it as a whole")]
     OutOfOrder {
         /// The file.
         path: PathBuf,
     },
     /// A file of the run could not be written.
-    #[error("cannot write {path}: {why}{}", if *full { "\n  the disk is full; what was written before is kept and opens as a partial run; free space or give another -o DIR" } else { "" })]
+    #[error("cannot write {path}: {why}{}", if *full { "\n  the disk is full; what was written before is kept and \
+     opens as a partial run; free space or give another -o DIR" } else { "" })]
     Write {
         /// The file.
         path: PathBuf,
@@ -54,7 +57,8 @@ pub enum Error {
     },
     /// The output directory can be written by somebody else.
     #[error(
-        "{path} {why}: what is recorded there could be read or replaced by others\n  remove it (record makes it anew), give another -o DIR, or say --into-shared to write there all the same"
+        "{path} {why}: other users could read or replace what is recorded there\n  remove it (record creates it \
+         again), give another -o DIR, or allow it with --into-shared"
     )]
     SharedOutput {
         /// The directory.
@@ -63,7 +67,7 @@ pub enum Error {
         why: String,
     },
     /// The output directory exists and is not empty.
-    #[error("{path} exists and is not a previous run of tailsight\n  give another -o DIR, or remove it first")]
+    #[error("{path} exists and is not a run of tailsight\n  give another -o DIR, or remove it first")]
     OutputExists {
         /// The directory.
         path: PathBuf,

@@ -58,7 +58,7 @@ impl Folder {
             Err(e) => return Err(e.into()),
         }
         let fd = openat(&self.fd, name, FOLDER, Mode::empty()).map_err(|e| match e {
-            Errno::ELOOP | Errno::ENOTDIR => io::Error::other("it is a symbolic link or no folder"),
+            Errno::ELOOP | Errno::ENOTDIR => io::Error::other("it is a symbolic link, or not a folder"),
             e => e.into(),
         })?;
         Ok(Folder { fd, path: self.path.join(name) })

@@ -99,7 +99,7 @@ impl Run {
             });
         }
         let mut meta: RunMeta =
-            serde_json::from_value(value).map_err(|e| not(format!("its run.json is not understood: {e}")))?;
+            serde_json::from_value(value).map_err(|e| not(format!("its run.json cannot be decoded: {e}")))?;
         let mut partial = Vec::new();
         match meta.state {
             State::Complete => {}
@@ -110,7 +110,10 @@ impl Run {
         let seals = Seals::of(dir, &text, &meta, &mut partial);
         let notes = match seals.is_old() {
             true => {
-                vec![format!("this run has format version {} and no checksums: damage may not be seen", meta.version)]
+                vec![format!(
+                    "this run has format version {} and no checksums: damage cannot be detected",
+                    meta.version
+                )]
             }
             false => vec![],
         };
@@ -127,7 +130,7 @@ impl Run {
             false => Vec::new(),
         };
         for core in unknown_cores(dir, &seals, &meta)? {
-            partial.push(format!("{core} is not of this run and is not read"));
+            partial.push(format!("{core} does not belong to this run and is not read"));
         }
         let samples = read_samples(&tables, &meta, &mut partial);
         Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, clock_log, samples, partial, notes, seals })
@@ -184,14 +187,15 @@ const MAX_CPUS: u32 = 1024;
 /// Counts of run.json that others make tables by: no larger than anything that was ever recorded.
 fn limit(meta: &mut RunMeta, partial: &mut Vec<String>) {
     if meta.host.cpus > MAX_CPUS {
-        partial.push(format!("run.json says {} cores, which no recorder writes; taken for {MAX_CPUS}", meta.host.cpus));
+        partial
+            .push(format!("run.json says {} cores, more than a recorder writes; {MAX_CPUS} is used", meta.host.cpus));
         meta.host.cpus = MAX_CPUS;
     }
     let cores = meta.cpus.len();
     meta.cpus.retain(|c| c.cpu < MAX_CPUS);
     meta.cpus.truncate(MAX_CPUS as usize);
     if meta.cpus.len() < cores {
-        partial.push(format!("run.json lists {cores} cores, some of which there cannot be"));
+        partial.push(format!("run.json lists {cores} cores, some with impossible numbers"));
     }
 }
 
@@ -243,7 +247,7 @@ const MAX_JSON: u64 = 64 << 20;
 fn read_text(path: &Path) -> std::io::Result<String> {
     let about = fs::metadata(path)?;
     if !about.is_file() || about.len() > MAX_JSON {
-        return Err(std::io::Error::other("it is not a file of text"));
+        return Err(std::io::Error::other("it is not a text file"));
     }
     fs::read_to_string(path)
 }

@@ -160,7 +160,7 @@ impl Seals {
             return Seals { old: true, ..Seals::default() };
         }
         if !json_is_whole(json) {
-            partial.push("run.json is not as it was written (its digest differs)".into());
+            partial.push("run.json was changed after it was written (its digest differs)".into());
         }
         let listed = (meta.state != State::Recording)
             .then(|| meta.files.iter().map(|f| (f.name.clone(), f.clone())).collect::<BTreeMap<_, _>>());
@@ -211,14 +211,14 @@ impl Seals {
                 continue;
             }
             if crc(&mut file, part.to - at)? != part.crc {
-                return Ok((at, Some("what follows is not what was written (its checksum differs)".into())));
+                return Ok((at, Some("the rest was changed after it was written (its checksum differs)".into())));
             }
             at = part.to;
         }
         let listed = self.listed.as_ref().and_then(|l| l.get(name));
         let why = match listed {
             Some(f) if f.bytes != size => Some(format!("it has {size} bytes, and {} were written", f.bytes)),
-            _ if at < size => Some("what follows has no checksum".into()),
+            _ if at < size => Some("the rest has no checksum".into()),
             _ => None,
         };
         Ok((at, why))
@@ -241,7 +241,7 @@ fn crc(file: &mut impl Read, bytes: u64) -> io::Result<u32> {
 fn read_log(path: &Path) -> io::Result<String> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() || about.len() > MAX_LOG {
-        return Err(io::Error::other("it is not a file of text"));
+        return Err(io::Error::other("it is not a text file"));
     }
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }

@@ -76,7 +76,7 @@ fn message(
     reader.read_exact(&mut prefix)?;
     let [a, b, c, d, length @ ..] = prefix;
     if [a, b, c, d] != [0xff; 4] {
-        return Ok(Err("a message does not begin where it should".into()));
+        return Ok(Err("a message does not begin at the expected offset".into()));
     }
     let description = u64::from(u32::from_le_bytes(length));
     if description == 0 {
@@ -141,9 +141,10 @@ fn schema_columns(schema: &Schema<'_>) -> Checked<Columns> {
                 }
                 Type::Bool if plain => Ok(vec![1, 1]),
                 Type::Utf8 | Type::Binary if plain => Ok(vec![1, 4, 1]),
-                other => {
-                    Err(format!("column {name} is of a type that no run has ({})", other.variant_name().unwrap_or("?")))
-                }
+                other => Err(format!(
+                    "column {name} has a type that runs do not use ({})",
+                    other.variant_name().unwrap_or("?")
+                )),
             }
         })
         .collect()

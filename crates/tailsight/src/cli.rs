@@ -24,9 +24,9 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What this host can record, and what on it hurts tail latency
+    /// Show what this host can record, and which of its settings hurt tail latency
     Doctor(Doctor),
-    /// A server, a noisy neighbour, a load, a recording, a diagnosis, a report
+    /// Record and diagnose memcached with a noisy neighbour, in namespaces of its own
     Demo(Demo),
     /// Record a running server
     Record(Record),
@@ -36,25 +36,27 @@ pub enum Command {
     Report(Report),
     /// Show a run in the browser: the report's page with every message, from a server on this host only
     View(crate::cli_view::View),
-    /// One message: its timeline, and what of it is more than usual
+    /// Show one message: its timeline, and where it took longer than usual
     Show(Show),
-    /// List a run's fixes, make one when told to, put everything back
+    /// List a run's fixes, apply one, undo what was applied
     Fix(Box<crate::cli_fix::Fix>),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
-    /// Make a run of an Intel PT recording of perf, or put its functions into one
+    /// Import an Intel PT recording of perf as a run, or add its functions to a run
     Import(Box<crate::cli_import::Import>),
-    /// How good the latency could be: the queueing ideal of a run, or of a model
+    /// Compute the latency of an ideal server, for a run or for a queueing model
     Ideal(Box<crate::cli_ideal::Ideal>),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
     Load(Box<crate::cli_load::Load>),
-    /// Latency against load until saturation, or the highest rate that meets an objective
+    /// Measure latency at rising load, or find the highest rate that meets an objective
     Sweep(Box<crate::cli_load::Sweep>),
     /// Generate load for a coordinator on another machine
     Agent(crate::cli_agent::Agent),
-    /// The man pages: print one, or write all of them
+    /// Print a man page, or write all of them
     Man(Man),
-    /// Completions of commands and options for a shell
+    /// Print the JSON schema of what a command prints with --json
+    Schema(Schema),
+    /// Print the completions of a shell
     Completions(Completions),
     /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
     #[command(hide = true)]
@@ -92,16 +94,16 @@ pub struct Record {
     /// The process, its threads and its descendants
     #[arg(short, long, value_name = "PID", group = "target")]
     pub pid: Option<u32>,
-    /// Every process of that command name; bytes that are no text as they are, or as \xNN
+    /// Every process with this command name; write bytes that are not text as they are, or as \xNN
     #[arg(long, value_name = "NAME", group = "target")]
     pub comm: Option<std::ffi::OsString>,
-    /// Every process of that cgroup and those below it
+    /// Every process of this cgroup and of the cgroups below it
     #[arg(long, value_name = "PATH", group = "target")]
     pub cgroup: Option<PathBuf>,
-    /// Whoever listens on that port, in any network namespace; only its messages
+    /// The process that listens on this port, in any network namespace; records the messages of this port only
     #[arg(long, value_name = "PORT", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// A program that is started for the recording and stopped after it
+    /// A program to start for the recording, and to stop after it
     #[arg(last = true, value_name = "CMD", group = "target")]
     pub command: Vec<String>,
     /// How long to record [default: until about 2,500 messages were answered, 2s at least and 30s at most; with a command:
@@ -111,48 +113,51 @@ pub struct Record {
     /// The run directory; an earlier run in it is replaced
     #[arg(short, long, value_name = "RUN", default_value = "tailsight-run")]
     pub out: PathBuf,
-    /// Keep the first bytes of each segment of the target's flows, so that requests are framed and classed, not segments
+    /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments
     #[arg(long, value_name = "PROTOCOL", value_parser = ["memcached", "resp", "http1"])]
     pub protocol: Option<String>,
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
-    #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is recorded")]
+    #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
+     recorded")]
     pub payload: Option<u32>,
     /// Also record when the NIC sent replies, where it stamps them (TCP, Linux 6.15 or newer); sets a flag on the target's
     /// sockets for the time of the recording
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
-    /// How often what the server's threads run is looked at, for the functions under the causes: times in a second of each
-    /// core, or `off` [default: 997, less where there are more than 8 cores]
+    /// Samples per second and core of the server's threads, for the functions under the causes, or
+    /// `off` [default: 997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
     /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
     /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
     #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe, help_heading = "What is recorded")]
     pub uprobe: Vec<Asked>,
-    /// Trace what is between two USDT probes of the server: PROBE is the name that both begin with (query for query__start and
-    /// query__done), or BEGIN,END; repeatable
+    /// Trace the time between two USDT probes of the server: PROBE is the common prefix of their names (query for query__start
+    /// and query__done), or BEGIN,END; repeatable
     #[arg(long, value_name = "BIN:PROVIDER:PROBE", value_parser = Asked::usdt, help_heading = "What is recorded")]
     pub usdt: Vec<Asked>,
     /// Trace each call of a function of the kernel by the server's threads (wildcards: * and ?; needs a kernel with fentry); repeatable
     #[arg(long = "function", value_name = "NAME", help_heading = "What is recorded")]
     pub kernel_function: Vec<String>,
-    /// Calls of one traced function in a second from which on it is switched off [default: as many as take a tenth of a core, by
-    /// what a call costs on this machine]
+    /// Stop tracing a function that is called more often than this per second [default: as many calls as cost a tenth of a core on
+    /// this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000_000), help_heading = "What is recorded")]
     pub function_limit: Option<u32>,
     /// Where events come from: `ebpf`, or `intel-pt`: also every function call, traced by the processor, where it has Intel PT
     #[arg(long, value_name = "SOURCE", value_parser = ["ebpf", "intel-pt"], default_value = "ebpf", help_heading = "What is recorded")]
     pub source: String,
-    /// Turn on hooks that are off by default (`all`: every one), with commas between them; repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is recorded")]
+    /// Turn on hooks that are off by default, separated by commas (`all`: every one); repeatable
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_add, value_delimiter = ',', help_heading = "What is \
+     recorded")]
     pub with_hook: Vec<String>,
-    /// Leave hooks out, with commas between them; repeatable
-    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',', help_heading = "What is recorded")]
+    /// Turn off hooks, separated by commas; repeatable
+    #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',', help_heading = "What is \
+     recorded")]
     pub without_hook: Vec<String>,
     /// Memory for all event buffers [default: 1/16 of the memory, at most 512M]
     #[arg(long, value_parser = size, value_name = "SIZE", help_heading = "Memory and files")]
     pub buffer: Option<u64>,
-    /// Write into a directory although another user can write to it, too
+    /// Allow an output directory that another user can write to
     #[arg(long, help_heading = "Memory and files")]
     pub into_shared: bool,
     /// Attach an empty program to every hook and record nothing, to measure what hooks cost by themselves
@@ -169,22 +174,22 @@ pub struct Question {
     /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
     pub focus: Option<String>,
-    /// The messages that they are compared with [default: p45..p55, likewise]
+    /// The messages to compare them with [default: p45..p55, wider where that holds too few]
     #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
     pub reference: Option<String>,
     /// receive, service, transmit or total [default: total; where most messages have no reply, the longest leg they have]
     #[arg(long, value_name = "LEG")]
     pub leg: Option<Leg>,
-    /// Nested frames that together explain this part of their parent's deviation replace it (above 0, at most 1)
+    /// Replace a frame by its nested frames when they explain at least this part of its deviation (above 0, at most 1)
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part, help_heading = "Analysis")]
     pub nest: f64,
-    /// Differences of a message up to this are ignored, as 300ns or 1us
+    /// Ignore differences of a message up to this, e.g. 300ns or 1us
     #[arg(long, value_name = "TIME", default_value = "300ns", value_parser = nanoseconds, help_heading = "Analysis")]
     pub granularity: u64,
     /// A category table of your own (docs/categories.md)
     #[arg(long, value_name = "FILE", help_heading = "Analysis")]
     pub categories: Option<PathBuf>,
-    /// What functions of runtimes of your own do, before those that are known (docs/functions.md)
+    /// A table of runtime functions of your own, used before the built-in one (docs/functions.md)
     #[arg(long, value_name = "FILE", help_heading = "Analysis")]
     pub runtimes: Option<PathBuf>,
 }
@@ -198,14 +203,14 @@ pub struct Diagnose {
     /// What is asked.
     #[command(flatten)]
     pub question: Question,
-    /// Another run: the same slice of its messages is the reference
+    /// Compare with the same slice of this other run
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
-    /// Take this cause of the total leg out before messages are compared, so that what is hidden behind it is found; WHO as a
-    /// diagnosis names it, wildcards allowed; repeatable (docs/ideal.md)
+    /// Subtract this cause of the total leg before messages are compared, to find what it hides; WHO as in the diagnosis, wildcards
+    /// allowed; repeatable (docs/ideal.md)
     #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Named>(), conflicts_with = "against", help_heading = "Analysis")]
     pub without: Vec<tailsight_diagnose::ideal::Named>,
-    /// Also the most pervasive causes by percentile, what was queued ahead, and what ran on each core
+    /// Also print the most frequent causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
     pub more: bool,
     /// Print JSON (schema 1)
@@ -225,7 +230,7 @@ pub struct Report {
     /// What is asked.
     #[command(flatten)]
     pub question: Question,
-    /// Another run: the same slice of its messages is the reference
+    /// Compare with the same slice of this other run
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
 }
@@ -275,6 +280,14 @@ pub struct Man {
     pub out: Option<PathBuf>,
 }
 
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// The command
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::commands::schema::SCHEMAS.map(|(name, _)| name)))]
+    pub command: String,
+}
+
 /// `completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
@@ -294,7 +307,11 @@ fn command_name(text: &str) -> Result<String, String> {
 }
 
 fn part(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|p| *p > 0.0 && *p <= 1.0).ok_or_else(|| "a number above 0 and at most 1, as 0.8".into())
+    text.parse().ok().filter(|p| *p > 0.0 && *p <= 1.0).ok_or_else(|| {
+        "expected a number above 0 and at most 1, e.g. \
+     0.8"
+        .into()
+    })
 }
 
 fn nanoseconds(text: &str) -> Result<u64, String> {
@@ -303,7 +320,12 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 
 fn payload_bytes(text: &str) -> Result<u32, String> {
     let most = tailsight_record::Payload::MOST_BYTES;
-    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| format!("a number of bytes from 1 to {most}"))
+    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
+        format!(
+            "expected a number of bytes from 1 to \
+     {most}"
+        )
+    })
 }
 
 fn sample_rate(text: &str) -> Result<SampleRate, String> {
@@ -313,7 +335,7 @@ fn sample_rate(text: &str) -> Result<SampleRate, String> {
         "usual" => Ok(SampleRate::Usual),
         _ => {
             let hz = text.parse().ok().filter(|hz| (1..=most).contains(hz));
-            hz.map(SampleRate::Hz).ok_or_else(|| format!("a number of samples a second from 1 to {most}, or off"))
+            hz.map(SampleRate::Hz).ok_or_else(|| format!("expected samples per second from 1 to {most}, or off"))
         }
     }
 }
@@ -334,14 +356,14 @@ fn check_hooks(choice: HookChoice, text: &str) -> Result<String, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     let d = parse::duration(text).map_err(|e| e.to_string())?;
     if d < Duration::from_millis(10) {
-        return Err("less than 10ms holds no messages; 2s is usual".into());
+        return Err("the duration must be at least 10ms; 2s is usual".into());
     }
     Ok(d)
 }
 
 fn size(text: &str) -> Result<u64, String> {
     let bytes = parse::size(text).map_err(|e| e.to_string())?;
-    if bytes < 1 << 20 { Err("the buffers need at least 1M".into()) } else { Ok(bytes) }
+    if bytes < 1 << 20 { Err("--buffer must be at least 1M".into()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Agent {
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let only_address = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 7411));
-    let wrong = |_| format!("`{text}` is no address of this host; write for example 10.0.0.7:7411 or [::1]:7411");
+    let wrong = |_| format!("`{text}` is not an address of this host; write for example 10.0.0.7:7411 or [::1]:7411");
     text.parse().or_else(|_| only_address()).map_err(wrong)
 }
 

@@ -39,7 +39,7 @@ pub struct Fix {
     /// Of which question the fixes are.
     #[command(flatten)]
     pub question: Question,
-    /// Another run: the same slice of its messages is the reference
+    /// Compare with the same slice of this other run
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
 }

@@ -21,7 +21,8 @@ pub struct Traffic {
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     pub protocol: Option<Protocol>,
     /// Inter-arrival times: fixed, exponential, lognormal:SIGMA, pareto:SHAPE, gpareto:SHAPE, mmpp:RATIO,SHARE,BURST
-    #[arg(long, value_name = "PROCESS", value_parser = arrivals, default_value = "exponential", help_heading = "Rate and arrivals")]
+    #[arg(long, value_name = "PROCESS", value_parser = arrivals, default_value = "exponential", help_heading = "Rate \
+     and arrivals")]
     pub arrivals: Arrivals,
     /// Connections, over all threads
     #[arg(long, value_name = "N", default_value_t = 16)]
@@ -66,16 +67,19 @@ pub struct Traffic {
     #[arg(long, value_name = "HOW", value_parser = |t: &str| t.parse::<Wait>(), default_value = "auto", help_heading = "Threads and sockets")]
     pub wait: Wait,
     /// The same in one word: precise (--wait spin), cheap (--wait batch:1ms: load in bursts, not for measuring) or auto
-    #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait", help_heading = "Threads and sockets")]
+    #[arg(long, value_name = "PACE", value_parser = pace, conflicts_with = "wait", help_heading = "Threads and \
+     sockets")]
     pub pace: Option<Wait>,
     /// Requests due at once at each arrival; the rate of requests stays the same
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rate and arrivals")]
     pub burst: u32,
     /// Where they go: connection (one, in one call: pipelined) or connections (one after the other, as h2load's clients do)
-    #[arg(long, value_name = "WHERE", value_parser = burst_over, default_value = "connection", help_heading = "Rate and arrivals")]
+    #[arg(long, value_name = "WHERE", value_parser = burst_over, default_value = "connection", help_heading = "Rate \
+     and arrivals")]
     pub burst_over: BurstOver,
     /// When replies are read: auto, eager (a reply wakes the thread), lazy (kernel stamps, read when sending)
-    #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto", help_heading = "Threads and sockets")]
+    #[arg(long, value_name = "WHEN", value_parser = receive, default_value = "auto", help_heading = "Threads and \
+     sockets")]
     pub receive: Receive,
     /// Microseconds of SO_BUSY_POLL on each socket
     #[arg(long, value_name = "US", default_value_t = 0, help_heading = "Threads and sockets")]
@@ -150,7 +154,8 @@ pub struct Load {
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "rate_profile", "replay", "arrivals"], value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rate and arrivals")]
     pub closed: Option<u32>,
     /// Send at the times in this file, seconds, one a line
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"], help_heading = "Rate and arrivals")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "rate_profile", "arrivals"], help_heading = "Rate \
+     and arrivals")]
     pub replay: Option<PathBuf>,
     /// End after this long, getting ready included; N/A if the answer is not there
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "60s")]
@@ -177,7 +182,7 @@ pub struct Load {
 
 /// `sweep`.
 #[derive(Debug, Args)]
-#[command(about = "Latency against load until saturation, or the highest rate that meets an objective")]
+#[command(about = "Measure latency at rising load, or find the highest rate that meets an objective")]
 pub struct Sweep {
     /// These rates, in this order
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse::rate, conflicts_with_all = ["from", "to", "slo", "factor"])]
@@ -213,13 +218,13 @@ pub struct Sweep {
 
 pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
     let names = || Protocol::ALL.map(Protocol::name).join(", ");
-    text.parse().map_err(|_| format!("`{text}` is no protocol; there are {}", names()))
+    text.parse().map_err(|_| format!("`{text}` is not a protocol; allowed: {}", names()))
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {
     match text.parse().map_err(|e: tailsight_load::LoadError| e.to_string())? {
-        Arrivals::Replay(_) => Err("a replay is asked for with --replay FILE".into()),
-        Arrivals::Closed(_) => Err("a closed loop is asked for with --closed N".into()),
+        Arrivals::Replay(_) => Err("use --replay FILE for a replay".into()),
+        Arrivals::Closed(_) => Err("use --closed N for a closed loop".into()),
         arrivals => Ok(arrivals),
     }
 }
@@ -284,9 +289,7 @@ fn utilisation(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.trim().parse().ok());
     let share = number.filter(|n| *n > 0.0).map(|n| n / 100.0);
     match share.ok_or_else(|| format!("`{text}` is not a percentage such as 80%"))? {
-        share if share >= 1.0 => {
-            Err(format!("unstable: at {text} the queue grows without end; ask for less than 100%"))
-        }
+        share if share >= 1.0 => Err(format!("unstable: at {text} the queue grows without end; give less than 100%")),
         share => Ok(share),
     }
 }

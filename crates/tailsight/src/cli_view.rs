@@ -18,7 +18,7 @@ pub struct View {
     /// What is asked.
     #[command(flatten)]
     pub question: Question,
-    /// Another run: the same slice of its messages is the reference
+    /// Compare with the same slice of this other run
     #[arg(long, value_name = "RUN2", conflicts_with = "reference")]
     pub against: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ use cli::{Cli, Command};
 
 /// The results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Exit {
     /// Exit 0.
     Done,
     /// Exit 1; everything was said already.
@@ -57,14 +57,15 @@ fn main() -> ExitCode {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
         Command::Man(args) => commands::man::run(&args),
+        Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::DemoLoad => commands::demo::load(),
     };
     match result {
-        Ok(Verdict::Done) => ExitCode::SUCCESS,
-        Ok(Verdict::Failed) => ExitCode::from(1),
-        Ok(Verdict::NotAvailable) => ExitCode::from(3),
-        Ok(Verdict::GateNotMet) => ExitCode::from(4),
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Failed) => ExitCode::from(1),
+        Ok(Exit::NotAvailable) => ExitCode::from(3),
+        Ok(Exit::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say!("tailsight: {error:#}");

@@ -10,7 +10,7 @@ use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_M
 use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
 
-use crate::Verdict;
+use crate::Exit;
 use crate::cli::Question;
 
 /// An opened run with its lifetimes.
@@ -103,8 +103,9 @@ pub fn chosen(options: Options, question: Option<&Question>, opened: &Opened, ag
         && let Some(wide) = widened(least, options.focus)
     {
         options.remarks.push(format!(
-            "the focus {} holds {} of {n} complete messages, and {MIN_MESSAGES} are needed for a verdict: explained is {}; a longer \
-             recording sees further into the tail",
+            "the focus {} holds {} of {n} complete messages, but a diagnosis needs {MIN_MESSAGES}: {} is explained \
+             instead; record longer \
+             to explain a narrower slice",
             slice(options.focus),
             ranks(n, options.focus).len(),
             slice(wide),
@@ -125,7 +126,7 @@ fn slice((from, to): (f64, f64)) -> String {
 }
 
 /// What the diagnosis must know about the recording.
-pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
+pub fn facts(run: &Run) -> tailsight_diagnose::RecordingFacts {
     let meta = &run.meta;
     let device = meta.devices.first();
     // Commands enter another network namespace by a process in it; runs of older versions do not say by which.
@@ -133,7 +134,7 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         let pid = Some(d.pid).filter(|&pid| pid != 0).or_else(|| meta.target.pids.first().copied());
         pid.filter(|_| !d.here)
     };
-    tailsight_diagnose::Facts {
+    tailsight_diagnose::RecordingFacts {
         run: run.dir.display().to_string(),
         lost_events: meta.lost(),
         ns_per_event: meta.overhead.ns_per_event,
@@ -150,7 +151,7 @@ pub fn facts(run: &Run) -> tailsight_diagnose::Facts {
         hooks_off: limiting_hooks(run),
         recorder_by_name: meta.recorder.is_none(),
         partial: run.partial.clone(),
-        ..tailsight_diagnose::Facts::default()
+        ..tailsight_diagnose::RecordingFacts::default()
     }
 }
 
@@ -198,8 +199,10 @@ impl std::fmt::Display for TooMuchLost {
         let focus = 100.0 * self.focus;
         write!(
             f,
-            "N/A: {lost} messages ({part:.2} % of all) were on their way while events were lost, and the focus is {focus:.2} % \
-             of the messages: the slowest may be among those\n  record again for a shorter time or with larger buffers \
+            "N/A: {lost} messages ({part:.2} % of all) were in flight while events were lost, and the focus is \
+             {focus:.2} % of \
+             the messages: the slowest may be among the lost ones\n  record again for a shorter time or with larger \
+             buffers \
              (record --buffer 256M), or widen the focus"
         )
     }
@@ -287,13 +290,13 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
 }
 
 /// Exit code of a diagnosis: N/A when no causes can be said.
-pub fn verdict(diagnosis: &Diagnosis) -> Verdict {
+pub fn verdict(diagnosis: &Diagnosis) -> Exit {
     match &diagnosis.not_available {
         Some(why) => {
             say!("tailsight: {why}");
-            Verdict::NotAvailable
+            Exit::NotAvailable
         }
-        None => Verdict::Done,
+        None => Exit::Done,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Was the diagnosis right? In: a scenario, what a run gave. Out: a [`Verdict`], shares beside the truth, coverage.
+//! Was the diagnosis right? In: a scenario, what a run gave. Out: a [`Score`], shares beside the truth, coverage.
 //!
 //! The true share is computed from the client's own samples and the truth logs alone. With `part(m)` the time of message
 //! m's leg that the fault has (by [`How`]), and the slices of the diagnosis, p99..p100 (focus) and p45..p55 (reference):
@@ -27,7 +27,7 @@ type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
 /// How a run counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Score {
     /// The first cause is the expected one; where nothing is wrong: nothing is named but what may be, and all of it is in
     /// the raw events.
     Right,

@@ -28,8 +28,8 @@ use clap::Args;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
-use judge::Verdict;
-use outcome::Outcome;
+use judge::Score;
+use outcome::ScenarioResult;
 use scenario::Scenario;
 use stage::{Lab, Stop};
 use state::State;
@@ -80,13 +80,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenarios = choose(&args.scenarios)?;
     let (lab, mut state) = begin(args.tailsight.as_deref(), args.duration)?;
     if let Some(file) = &args.write {
-        table::MARKED.check(file)?;
+        table::GENERATED.check(file)?;
     }
     let apart = cgroup::Apart::begin(&mut state);
     let out = args.out.clone().unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let out = std::path::absolute(&out)?;
-    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut outcomes: Vec<ScenarioResult> = Vec::new();
     for repeat in 1..=args.repeat {
         for scenario in &scenarios {
             let folder = out.join(format!("tailsight-lab-{}-{repeat}-{}", scenario.name, std::process::id()));
@@ -115,12 +115,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         std::fs::write(out.join("accuracy.json"), serde_json::to_vec_pretty(&outcomes)?)?;
     }
     if let Some(file) = &args.write {
-        table::MARKED.write(file, &page)?;
+        table::GENERATED.write(file, &page)?;
         eprintln!("wrote {}", file.display());
     }
-    let is = |outcome: &Outcome, verdicts: &[Verdict]| verdicts.contains(&outcome.verdict);
-    let failed = outcomes.iter().any(|outcome| is(outcome, &[Verdict::Failed]));
-    let wrong = outcomes.iter().any(|o| !o.disturbed && is(o, &[Verdict::Wrong, Verdict::NoDiagnosis]));
+    let is = |outcome: &ScenarioResult, verdicts: &[Score]| verdicts.contains(&outcome.verdict);
+    let failed = outcomes.iter().any(|outcome| is(outcome, &[Score::Failed]));
+    let wrong = outcomes.iter().any(|o| !o.disturbed && is(o, &[Score::Wrong, Score::NoDiagnosis]));
     Ok(match (failed, wrong) {
         (true, _) => ExitCode::from(1),
         (false, true) => ExitCode::from(4),
@@ -169,31 +169,31 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
 }
 
 /// Runs a scenario once and judges it.
-fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: &Path) -> Outcome {
+fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: &Path) -> ScenarioResult {
     let take = match stage::run(lab, state, scenario, u64::from(repeat), folder) {
         Ok(take) => take,
-        Err(Stop::NotRun(why)) => return Outcome::without(scenario, repeat, Verdict::NotRun, why),
+        Err(Stop::NotRun(why)) => return ScenarioResult::without(scenario, repeat, Score::NotRun, why),
         Err(Stop::Failed(error)) => {
-            return Outcome::without(scenario, repeat, Verdict::Failed, format!("{error:#}"));
+            return ScenarioResult::without(scenario, repeat, Score::Failed, format!("{error:#}"));
         }
     };
     judge(scenario, repeat, &take)
-        .unwrap_or_else(|error| Outcome::without(scenario, repeat, Verdict::Failed, format!("{error:#}")))
+        .unwrap_or_else(|error| ScenarioResult::without(scenario, repeat, Score::Failed, format!("{error:#}")))
 }
 
 /// Judges what a run gave.
-fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result<Outcome> {
+fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result<ScenarioResult> {
     let mut run = Run::open(&take.run)?;
     let events = run.events()?;
     // Before the answer is looked at, and without it.
     let stolen = !scenario.expect.iter().any(|cause| cause.category == "steal");
     let disturbance = disturbed::disturbance(&run.tasks, &events, &take.ours, scenario.leg, stolen);
-    let outcome = Outcome {
+    let outcome = ScenarioResult {
         disturbed: disturbance.is_some_and(|disturbance| disturbance.is_disturbed()),
         disturbance,
         lost_events: run.meta.lost(),
         client_ns: client(take),
-        ..Outcome::without(scenario, repeat, Verdict::NoDiagnosis, format!("not enough evidence: {}", take.said))
+        ..ScenarioResult::without(scenario, repeat, Score::NoDiagnosis, format!("not enough evidence: {}", take.said))
     };
     let Some(diagnosis) = &take.diagnosis else { return Ok(outcome) };
     let recorded = (run.meta.start_ns, run.meta.end_ns);
@@ -207,8 +207,8 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
         && !forbidden.iter().any(|cause| cause.share >= judge::TOO_MUCH)
         && (scenario.may.is_none() || found.absent.is_empty());
     let (coverage, owned) = judge::coverage(diagnosis);
-    Ok(Outcome {
-        verdict: if right { Verdict::Right } else { Verdict::Wrong },
+    Ok(ScenarioResult {
+        verdict: if right { Score::Right } else { Score::Wrong },
         reason: None,
         shares,
         false_causes: found.absent,

@@ -3,16 +3,16 @@
 use serde::Serialize;
 
 use super::disturbed::Disturbance;
-use super::judge::{Coverage, Named, Share, Verdict};
+use super::judge::{Coverage, Named, Score, Share};
 use super::scenario::{Cause, Scenario};
 
 /// The result of one run.
 #[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
+pub struct ScenarioResult {
     pub scenario: &'static str,
     pub repeat: u32,
     pub leg: &'static str,
-    pub verdict: Verdict,
+    pub verdict: Score,
     /// Why it did not run, failed, or has no diagnosis.
     pub reason: Option<String>,
     pub expected: Vec<Cause>,
@@ -50,17 +50,17 @@ pub struct Outcome {
     pub client_ns: Option<[u64; 3]>,
 }
 
-impl Outcome {
+impl ScenarioResult {
     /// Whether it ran, so that it counts for or against.
     pub fn counts(&self) -> bool {
-        self.verdict != Verdict::NotRun
+        self.verdict != Score::NotRun
     }
 
     /// Whether the first cause is an expected one or, where none is expected, one that may be named. A clean run asks for
     /// more than that to be right: that no other cause has 5 % or more.
     pub fn first_is_right(&self) -> bool {
-        let Some(may) = &self.may else { return self.verdict == Verdict::Right };
-        if !matches!(self.verdict, Verdict::Right | Verdict::Wrong) {
+        let Some(may) = &self.may else { return self.verdict == Score::Right };
+        if !matches!(self.verdict, Score::Right | Score::Wrong) {
             return false;
         }
         let right = if self.expected.is_empty() { may } else { &self.expected };
@@ -69,7 +69,7 @@ impl Outcome {
     }
 
     /// A run without a result.
-    pub fn without(scenario: &Scenario, repeat: u32, verdict: Verdict, reason: String) -> Self {
+    pub fn without(scenario: &Scenario, repeat: u32, verdict: Score, reason: String) -> Self {
         Self {
             scenario: scenario.name,
             repeat,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use tailsight_lab::faults::Fault;
-use tailsight_lab::probe::{Plan, Special, Speech};
+use tailsight_lab::probe::{EchoProtocol, Plan, Special};
 use tailsight_lab::truth::{Interval, kind};
 use tailsight_testbed::netns::SERVER_V4;
 
@@ -147,7 +147,8 @@ fn of(
     expect: &[Cause],
     names: &'static [&'static str],
 ) -> Scenario {
-    let plan = Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), Speech::Echo) };
+    let plan =
+        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Echo) };
     Scenario {
         app: App::Program(program),
         load: Load::Probe(plan),
@@ -174,7 +175,7 @@ INSERT INTO lab VALUES (1, 0), (2, 0), (3, 0);
 fn postgres() -> Vec<Scenario> {
     let server = |settings| App::Postgres { settings, setup: TABLE };
     let load = |usual, special| {
-        let speech = Speech::Postgres { usual, special };
+        let speech = EchoProtocol::Postgres { usual, special };
         Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), speech) }
     };
     let update = load("UPDATE lab SET n = n + 1 WHERE id = 1", "");

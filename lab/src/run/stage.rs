@@ -23,7 +23,7 @@ use tailsight_lab::faults::Fault;
 use tailsight_lab::probe::{self, Sample};
 use tailsight_lab::truth::{Interval, TruthLog};
 use tailsight_lab::wire::Stamps;
-use tailsight_testbed::load::{self, Outcome, Proto, Workload};
+use tailsight_testbed::load::{self, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, PostgresOpts, Server, postgres_installed};
@@ -98,7 +98,7 @@ pub struct Take {
     /// The client's samples; empty when the client was [`load`].
     pub samples: Vec<Sample>,
     /// What other clients measured.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<LoadSummary>,
     /// The truth logs, by the task that wrote them.
     pub truth: BTreeMap<String, Vec<Interval>>,
     /// The run directory.
@@ -120,7 +120,7 @@ struct Rig<'a> {
 }
 
 /// What the client thread gives back.
-type Measured = (Vec<Sample>, Vec<Outcome>);
+type Measured = (Vec<Sample>, Vec<LoadSummary>);
 
 impl Drop for Rig<'_> {
     fn drop(&mut self) {

@@ -6,20 +6,21 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 
 use super::judge::Coverage;
-use super::judge::{Named, Verdict};
-use super::outcome::Outcome;
+use super::judge::{Named, Score};
+use super::outcome::ScenarioResult;
 use super::scenario::Scenario;
 
-/// The part of docs/accuracy.md that is written here.
-pub const MARKED: Marked = Marked { begin: "<!-- accuracy:begin -->", end: "<!-- accuracy:end -->" };
+/// The part of docs/results/accuracy.md that is written here.
+pub const GENERATED: GeneratedSection =
+    GeneratedSection { begin: "<!-- accuracy:begin -->", end: "<!-- accuracy:end -->" };
 /// Names of programs that may be published: ours, and the servers of the scenarios.
 const KNOWN: &[&str] = &["lab", "nginx", "memcached", "redis-server", "tailsight"];
 
 /// The line of a run for the terminal.
-pub fn line(outcome: &Outcome) -> String {
+pub fn line(outcome: &ScenarioResult) -> String {
     let mut line = format!("{:<18} {:>2} {:<12}", outcome.scenario, outcome.repeat, word(outcome.verdict));
     for cause in outcome.causes.iter().take(2) {
         let _ = write!(line, " {} {} ({}) {:.0} %;", cause.category, cause.name, cause.role, cause.share * 100.0);
@@ -53,13 +54,13 @@ pub fn line(outcome: &Outcome) -> String {
 }
 
 /// A verdict in words.
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: Score) -> &'static str {
     match verdict {
-        Verdict::Right => "right",
-        Verdict::Wrong => "WRONG",
-        Verdict::NoDiagnosis => "no diagnosis",
-        Verdict::NotRun => "not run",
-        Verdict::Failed => "FAILED",
+        Score::Right => "right",
+        Score::Wrong => "WRONG",
+        Score::NoDiagnosis => "no diagnosis",
+        Score::NotRun => "not run",
+        Score::Failed => "FAILED",
     }
 }
 
@@ -86,7 +87,7 @@ impl Names {
 }
 
 /// The tables and the sums.
-pub fn page(outcomes: &[Outcome], scenarios: &[Scenario], repeat: u32) -> String {
+pub fn page(outcomes: &[ScenarioResult], scenarios: &[Scenario], repeat: u32) -> String {
     let mut names = Names::default();
     let mut page = String::from(
         "| scenario | expected | right, undisturbed | right, disturbed | named first (runs) | share named/true, % | \
@@ -94,13 +95,13 @@ pub fn page(outcomes: &[Outcome], scenarios: &[Scenario], repeat: u32) -> String
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for scenario in scenarios {
-        let runs: Vec<&Outcome> = outcomes.iter().filter(|o| o.scenario == scenario.name).collect();
+        let runs: Vec<&ScenarioResult> = outcomes.iter().filter(|o| o.scenario == scenario.name).collect();
         let mut first: BTreeMap<String, usize> = BTreeMap::new();
         for run in &runs {
             let what = match (run.verdict, run.causes.first()) {
-                (Verdict::Right | Verdict::Wrong, Some(cause)) => names.publish(cause),
-                (Verdict::Right | Verdict::Wrong, None) => "nothing".to_owned(),
-                (Verdict::NotRun, _) => format!("not run: {}", run.reason.as_deref().unwrap_or("")),
+                (Score::Right | Score::Wrong, Some(cause)) => names.publish(cause),
+                (Score::Right | Score::Wrong, None) => "nothing".to_owned(),
+                (Score::NotRun, _) => format!("not run: {}", run.reason.as_deref().unwrap_or("")),
                 (verdict, _) => word(verdict).to_lowercase(),
             };
             let what = if run.disturbed { format!("{what}, disturbed") } else { what };
@@ -119,7 +120,7 @@ pub fn page(outcomes: &[Outcome], scenarios: &[Scenario], repeat: u32) -> String
             shares.push(format!("{}/{}", percent(middle.named), percent(middle.truth)));
         }
         let worst = runs.iter().flat_map(|run| &run.shares).map(|s| (s.named - s.truth).abs()).reduce(f64::max);
-        let figure = |of: fn(&Outcome) -> Option<Coverage>| {
+        let figure = |of: fn(&ScenarioResult) -> Option<Coverage>| {
             let all: Vec<Coverage> = runs.iter().filter_map(|run| of(run)).collect();
             middle_and_least(&all)
                 .map_or("—".to_owned(), |(p50, min)| format!("{:.1} % ({:.1} %)", p50 * 100.0, min * 100.0))
@@ -146,9 +147,9 @@ pub fn page(outcomes: &[Outcome], scenarios: &[Scenario], repeat: u32) -> String
 }
 
 /// How many of the runs that count are right, of how many.
-fn right<'a>(runs: impl Iterator<Item = &'a &'a Outcome>) -> String {
-    let counted: Vec<&&Outcome> = runs.filter(|run| run.counts()).collect();
-    let right = counted.iter().filter(|run| run.verdict == Verdict::Right).count();
+fn right<'a>(runs: impl Iterator<Item = &'a &'a ScenarioResult>) -> String {
+    let counted: Vec<&&ScenarioResult> = runs.filter(|run| run.counts()).collect();
+    let right = counted.iter().filter(|run| run.verdict == Score::Right).count();
     if counted.is_empty() { "—".to_owned() } else { format!("{right}/{}", counted.len()) }
 }
 
@@ -160,14 +161,14 @@ fn middle_and_least(all: &[Coverage]) -> Option<(f64, f64)> {
 }
 
 /// The figures over all runs: those with a fault, or without one but with an expected first cause, and the clean ones.
-fn sums(outcomes: &[Outcome], repeat: u32) -> String {
-    let not_run = outcomes.iter().filter(|o| o.verdict == Verdict::NotRun).count();
+fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
+    let not_run = outcomes.iter().filter(|o| o.verdict == Score::NotRun).count();
     let disturbed = outcomes.iter().filter(|o| o.disturbed).count();
     let part = |n: usize, of: usize| {
         if of == 0 { "none".to_owned() } else { format!("{n} of {of} ({:.1} %)", n as f64 * 100.0 / of as f64) }
     };
-    let of = |among: &dyn Fn(&Outcome) -> bool, right: fn(&Outcome) -> bool| {
-        let runs: Vec<&Outcome> = outcomes.iter().filter(|o| o.counts() && among(o)).collect();
+    let of = |among: &dyn Fn(&ScenarioResult) -> bool, right: fn(&ScenarioResult) -> bool| {
+        let runs: Vec<&ScenarioResult> = outcomes.iter().filter(|o| o.counts() && among(o)).collect();
         part(runs.iter().filter(|o| right(o)).count(), runs.len())
     };
     let mut text = format!(
@@ -175,13 +176,13 @@ fn sums(outcomes: &[Outcome], repeat: u32) -> String {
          by the raw events alone ([rule](lab.md#how-a-run-is-judged)).\n\n\
          | | undisturbed | disturbed | all |\n|---|---|---|---|\n"
     );
-    let fault: fn(&Outcome) -> bool = |o| o.may.is_none();
-    let clean: fn(&Outcome) -> bool = |o| o.may.is_some();
-    let whole: fn(&Outcome) -> bool = |o| o.verdict == Verdict::Right;
+    let fault: fn(&ScenarioResult) -> bool = |o| o.may.is_none();
+    let clean: fn(&ScenarioResult) -> bool = |o| o.may.is_some();
+    let whole: fn(&ScenarioResult) -> bool = |o| o.verdict == Score::Right;
     for (what, which, right) in [
         ("right first cause, scenarios with a fault", fault, whole),
-        ("right first cause, scenarios in which nothing is wrong", clean, Outcome::first_is_right),
-        ("right first cause, all", |_| true, Outcome::first_is_right),
+        ("right first cause, scenarios in which nothing is wrong", clean, ScenarioResult::first_is_right),
+        ("right first cause, all", |_| true, ScenarioResult::first_is_right),
         ("nothing of 5 % or more that may not be named, where nothing is wrong", clean, whole),
     ] {
         let _ = writeln!(
@@ -192,7 +193,7 @@ fn sums(outcomes: &[Outcome], repeat: u32) -> String {
             of(&which, right),
         );
     }
-    let share = |is: &dyn Fn(&Outcome) -> bool| {
+    let share = |is: &dyn Fn(&ScenarioResult) -> bool| {
         let shares: Vec<_> = outcomes.iter().filter(|o| is(o)).flat_map(|o| &o.shares).collect();
         part(shares.iter().filter(|share| share.is_right()).count(), shares.len())
     };
@@ -203,7 +204,8 @@ fn sums(outcomes: &[Outcome], repeat: u32) -> String {
         share(&|o| o.disturbed),
         share(&|_| true),
     );
-    let figures = |of: fn(&Outcome) -> Option<Coverage>| outcomes.iter().filter_map(of).collect::<Vec<Coverage>>();
+    let figures =
+        |of: fn(&ScenarioResult) -> Option<Coverage>| outcomes.iter().filter_map(of).collect::<Vec<Coverage>>();
     let percent = |figure: Option<(f64, f64)>| {
         figure.map_or("not known".to_owned(), |(p50, min)| {
             format!("{:.1} % at the median, {:.1} % at the least", p50 * 100.0, min * 100.0)
@@ -232,9 +234,9 @@ mod tests {
     use super::super::judge::Share;
     use super::*;
 
-    fn outcome(name: &str, verdict: Verdict, causes: Vec<Named>) -> Outcome {
+    fn outcome(name: &str, verdict: Score, causes: Vec<Named>) -> ScenarioResult {
         let scenario = catalogue::all().into_iter().find(|scenario| scenario.name == name).unwrap();
-        Outcome { causes, ..Outcome::without(&scenario, 1, verdict, "because".into()) }
+        ScenarioResult { causes, ..ScenarioResult::without(&scenario, 1, verdict, "because".into()) }
     }
 
     fn named(category: &str, name: &str) -> Named {
@@ -252,12 +254,12 @@ mod tests {
     #[test]
     fn the_table_counts_and_hides_what_else_ran() {
         let hog: Vec<Scenario> = catalogue::all().into_iter().filter(|s| s.name == "cpu-hog").collect();
-        let mut right = outcome("cpu-hog", Verdict::Right, vec![named("interference", "lab-hog/user")]);
+        let mut right = outcome("cpu-hog", Score::Right, vec![named("interference", "lab-hog/user")]);
         right.shares = vec![Share { cause: String::new(), named: 0.8, truth: 0.9 }];
         let figure = |p50, min| Some(Coverage { overall: 0.5, p50, min });
         (right.coverage, right.owned) = (figure(0.97, 0.71), figure(1.0, 0.99));
-        let wrong = outcome("cpu-hog", Verdict::Wrong, vec![named("interference", "somebody")]);
-        let not_run = outcome("cpu-hog", Verdict::NotRun, vec![]);
+        let wrong = outcome("cpu-hog", Score::Wrong, vec![named("interference", "somebody")]);
+        let not_run = outcome("cpu-hog", Score::NotRun, vec![]);
         let page = page(&[right, wrong, not_run], &hog, 3);
         assert!(page.contains("| 1/2 | — |"), "{page}");
         assert!(page.contains("interference lab-hog/user (1)") && page.contains("interference task-1 (1)"), "{page}");
@@ -276,16 +278,16 @@ mod tests {
     fn disturbed_runs_are_counted_apart_whether_right_or_wrong() {
         let hog: Vec<Scenario> = catalogue::all().into_iter().filter(|s| s.name == "cpu-hog").collect();
         let run = |verdict, disturbed| {
-            let first = if verdict == Verdict::Right { "lab-hog" } else { "lab-other" };
-            Outcome { disturbed, ..outcome("cpu-hog", verdict, vec![named("interference", first)]) }
+            let first = if verdict == Score::Right { "lab-hog" } else { "lab-other" };
+            ScenarioResult { disturbed, ..outcome("cpu-hog", verdict, vec![named("interference", first)]) }
         };
         let all = [
-            run(Verdict::Right, false),
-            run(Verdict::Right, false),
-            run(Verdict::Right, true),
-            run(Verdict::Wrong, true),
-            run(Verdict::Wrong, true),
-            run(Verdict::Failed, false),
+            run(Score::Right, false),
+            run(Score::Right, false),
+            run(Score::Right, true),
+            run(Score::Wrong, true),
+            run(Score::Wrong, true),
+            run(Score::Failed, false),
         ];
         let page = page(&all, &hog, 6);
         assert!(page.contains("| cpu-hog | interference lab-hog | 2/3 | 1/3 |"), "{page}");
@@ -297,14 +299,14 @@ mod tests {
 
     #[test]
     fn the_page_has_its_marks() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/accuracy.md");
-        MARKED.check(&page).unwrap();
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/accuracy.md");
+        GENERATED.check(&page).unwrap();
     }
 
     #[test]
     fn clean_runs_have_figures_of_their_own() {
         let clean: Vec<Scenario> = catalogue::all().into_iter().filter(|s| s.name == "clean-low").collect();
-        let runs = [outcome("clean-low", Verdict::Right, vec![]), outcome("clean-low", Verdict::Wrong, vec![])];
+        let runs = [outcome("clean-low", Score::Right, vec![]), outcome("clean-low", Score::Wrong, vec![])];
         let page = page(&runs, &clean, 2);
         assert!(page.contains("| right first cause, scenarios with a fault | none | none | none |"), "{page}");
         let sum = "may not be named, where nothing is wrong | 1 of 2 (50.0 %) | none | 1 of 2 (50.0 %) |";
@@ -316,13 +318,13 @@ mod tests {
     fn the_first_cause_of_a_clean_run_is_one_that_may_be_named() {
         let first =
             |scenario, verdict, category| outcome(scenario, verdict, vec![named(category, "x")]).first_is_right();
-        assert!(first("clean-low", Verdict::Wrong, "wakeup-delay"));
-        assert!(!first("clean-low", Verdict::Wrong, "hol-blocking"));
-        assert!(!first("clean-low", Verdict::Failed, "wakeup-delay"));
-        assert!(outcome("clean-low", Verdict::Right, vec![]).first_is_right());
+        assert!(first("clean-low", Score::Wrong, "wakeup-delay"));
+        assert!(!first("clean-low", Score::Wrong, "hol-blocking"));
+        assert!(!first("clean-low", Score::Failed, "wakeup-delay"));
+        assert!(outcome("clean-low", Score::Right, vec![]).first_is_right());
         // Where the queue is the tail, it must be first.
-        assert!(first("clean-high", Verdict::Right, "hol-blocking"));
-        assert!(!first("clean-high", Verdict::Wrong, "wakeup-delay"));
-        assert!(!outcome("clean-high", Verdict::Wrong, vec![]).first_is_right());
+        assert!(first("clean-high", Score::Right, "hol-blocking"));
+        assert!(!first("clean-high", Score::Wrong, "wakeup-delay"));
+        assert!(!outcome("clean-high", Score::Wrong, vec![]).first_is_right());
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
-use tailsight_lab::marked::Marked;
+use tailsight_lab::generated::GeneratedSection;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
@@ -50,7 +50,7 @@ pub struct WhatIfArgs {
 }
 
 /// The part of docs/ideal.md that is written here.
-const MARKED: Marked = Marked { begin: "<!-- what-if:begin -->", end: "<!-- what-if:end -->" };
+const GENERATED: GeneratedSection = GeneratedSection { begin: "<!-- what-if:begin -->", end: "<!-- what-if:end -->" };
 /// Kept apart: no what-if of theirs was looked at while the model was worked on.
 const APART: [&str; 3] = ["two-faults", "kernel-thread", "reordering"];
 /// A round with more of other work than this part of the recording is measured again.
@@ -85,7 +85,7 @@ pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     }
     let (lab, mut state) = begin(args.tailsight.as_deref(), args.duration)?;
     if let Some(file) = &args.write {
-        MARKED.check(file)?;
+        GENERATED.check(file)?;
     }
     let apart = cgroup::Apart::begin(&mut state);
     let mut rounds: Vec<Vec<Result<Round, String>>> = vec![Vec::new(); scenarios.len()];
@@ -118,7 +118,7 @@ pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     let page = page(&names, &rounds);
     print!("{page}");
     if let Some(file) = &args.write {
-        MARKED.write(file, &page)?;
+        GENERATED.write(file, &page)?;
         eprintln!("wrote {}", file.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -476,6 +476,6 @@ mod tests {
     #[test]
     fn the_page_has_its_marks() {
         let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ideal.md");
-        MARKED.check(&page).expect("marks");
+        GENERATED.check(&page).expect("marks");
     }
 }

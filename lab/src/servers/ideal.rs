@@ -18,7 +18,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::epoll::{self, Epoll};
-use super::speech::{Next, Store};
+use super::text_protocol::{Next, Store};
 use super::{ServeArgs, Service, null, spawn};
 use crate::clock::now_ns;
 use crate::{Error, Result};
@@ -50,9 +50,9 @@ pub(super) fn start(args: &ServeArgs) -> Result<u16> {
     let clone = listener.try_clone().map_err(io)?;
     let door = clone.as_raw_fd();
     epoll.give(clone).map_err(io)?;
-    let (service, speech) = (args.service, args.speak);
+    let (service, protocol) = (args.service, args.speak);
     spawn("lab-ideal", move || {
-        let (rng, store) = (SmallRng::seed_from_u64(now_ns()), Store::new(speech));
+        let (rng, store) = (SmallRng::seed_from_u64(now_ns()), Store::new(protocol));
         let ideal = Ideal { service, rng, store, waiting: VecDeque::new(), last_ns: 0 };
         ideal.serve(&listener, door, &epoll);
     })?;

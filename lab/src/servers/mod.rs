@@ -17,8 +17,8 @@ mod ideal;
 mod inside;
 mod null;
 mod service;
-mod speech;
 mod synthetic;
+mod text_protocol;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -34,7 +34,7 @@ use crate::{Error, Result};
 use tailsight_units::parse;
 
 pub use service::Service;
-pub use speech::Speech;
+pub use text_protocol::TextProtocol;
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -118,7 +118,7 @@ pub struct ServeArgs {
     pub work: Work,
     /// What is spoken (ideal).
     #[arg(long, value_enum, default_value = "memcached")]
-    pub speak: Speech,
+    pub speak: TextProtocol,
     /// Service time of requests that bring none: fixed:10us, exponential:10us, bimodal:5us or lognormal:10us.
     #[arg(long, default_value = "fixed:1us")]
     pub service: Service,

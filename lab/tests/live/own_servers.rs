@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_lab::clock::now_ns;
-use tailsight_lab::probe::{self, Plan, Sample, Special, Speech};
+use tailsight_lab::probe::{self, EchoProtocol, Plan, Sample, Special};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::{Interval, TruthLog, kind};
 use tailsight_lab::wire::flags;
@@ -16,10 +16,10 @@ use super::programs::Program;
 const PORT: u16 = 7000;
 
 /// Loads a server of a kind for a third of a second and gives the samples.
-fn load(test: &str, arguments: &str, speech: Speech, change: impl FnOnce(Plan) -> Plan) -> Option<Vec<Sample>> {
+fn load(test: &str, arguments: &str, protocol: EchoProtocol, change: impl FnOnce(Plan) -> Plan) -> Option<Vec<Sample>> {
     let pair = super::pair(test)?;
     let _server = Program::start(&pair.server, &format!("serve {arguments} --port {PORT}"));
-    let plan = change(Plan { rate_per_s: 1000.0, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), speech) });
+    let plan = change(Plan { rate_per_s: 1000.0, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) });
     let stop = AtomicBool::new(false);
     let samples = pair.client.run(|| probe::run(&plan, Duration::from_millis(300), &stop)).unwrap().unwrap();
     assert!(samples.len() > 150, "{} requests in 0.3 s at 1000/s", samples.len());
@@ -54,8 +54,10 @@ fn the_load_generator_speaks_with_the_synthetic_server() {
 #[test]
 fn null_rpc_of_all_three_kinds_echoes() {
     let test = "null_rpc_of_all_three_kinds_echoes";
-    for (kind, speech) in [("rpc", Speech::Echo), ("rpc-epoll", Speech::Echo), ("rpc-udp", Speech::EchoUdp)] {
-        if load(test, kind, speech, |plan| Plan { burst: 8, burst_part: 0.1, ..plan }).is_none() {
+    for (kind, protocol) in
+        [("rpc", EchoProtocol::Echo), ("rpc-epoll", EchoProtocol::Echo), ("rpc-udp", EchoProtocol::EchoUdp)]
+    {
+        if load(test, kind, protocol, |plan| Plan { burst: 8, burst_part: 0.1, ..plan }).is_none() {
             return;
         }
     }
@@ -81,7 +83,7 @@ fn synthetic_serves_for_as_long_as_it_is_asked() {
     ] {
         let bimodal =
             |plan| Plan { service: Service::Bimodal(20_000.0), burst: 5, burst_part: 0.05, fresh: 0.05, ..plan };
-        let Some(samples) = load(test, arguments, Speech::Synthetic, bimodal) else { return };
+        let Some(samples) = load(test, arguments, EchoProtocol::Synthetic, bimodal) else { return };
         assert_served(&samples);
         let slow = samples.iter().filter(|s| s.service_ns == 200_000).count();
         let part = slow as f64 / samples.len() as f64;
@@ -109,7 +111,8 @@ fn what_flags_ask_for_is_done_and_logged() {
             path.display()
         );
         let special = Special { part: 0.1, flags: flag, service: None };
-        let Some(samples) = load(test, &arguments, Speech::Synthetic, |plan| Plan { special: Some(special), ..plan })
+        let Some(samples) =
+            load(test, &arguments, EchoProtocol::Synthetic, |plan| Plan { special: Some(special), ..plan })
         else {
             return;
         };

@@ -47,8 +47,9 @@ impl Offset {
         let allowed = self.bound_ns + later.bound_ns + (elapsed as f64 * MOST_DRIFT) as u64;
         (moved > allowed).then(|| {
             format!(
-                "its clock moved by {:.1} us against the coordinator's in {:.1} s; at most {:.1} us can be drift and error of \
-                 the comparison: one of the hosts was suspended or does not keep time",
+                "its clock moved by {:.1} us relative to the coordinator's in {:.1} s, and drift and measurement \
+                 error explain \
+                 at most {:.1} us: one host was suspended, or its clock is wrong",
                 moved as f64 / 1e3,
                 elapsed as f64 / 1e9,
                 allowed as f64 / 1e3

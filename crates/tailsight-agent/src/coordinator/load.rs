@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use tailsight_load::{Complaint, Counts, Interval, Leash, Progress};
+use tailsight_load::{Cancel, Complaint, Counts, Interval, Progress};
 use tailsight_measure::report::AgentFacts;
 use tailsight_measure::{Ending, Error, Load, Records, sum_rows};
 
@@ -84,11 +84,11 @@ impl Load for RemoteLoad {
     }
 
     fn start(&mut self) -> Result<(), Error> {
-        Ok(self.begin(&Leash::default())?)
+        Ok(self.begin(&Cancel::default())?)
     }
 
     fn start_within(&mut self, until_ns: u64, stop: &AtomicBool) -> Result<(), Error> {
-        Ok(self.begin(&Leash { until_ns, stop, ..Leash::default() })?)
+        Ok(self.begin(&Cancel { until_ns, stop, ..Cancel::default() })?)
     }
 
     fn record(&mut self, sampling_rate: f64, samples: usize) -> Result<(), Error> {

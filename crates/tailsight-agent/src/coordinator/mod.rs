@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
-use tailsight_load::{Arrivals, Leash, Plan, Rate, Schedule, Trust, now_ns};
+use tailsight_load::{Arrivals, Cancel, Plan, Rate, Schedule, Trust, now_ns};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -133,11 +133,11 @@ pub fn connect(
     options: Options,
 ) -> Result<RemoteLoad, AgentError> {
     if addresses.is_empty() {
-        return Err(AgentError::Split("there is no agent; name one by --agent".into()));
+        return Err(AgentError::Split("no agent given; give one with --agent".into()));
     }
     if !options.roles.is_empty() && options.roles.len() != addresses.len() {
         let (roles, agents) = (options.roles.len(), addresses.len());
-        return Err(AgentError::Split(format!("{roles} roles for {agents} agents; name one for each")));
+        return Err(AgentError::Split(format!("{roles} roles for {agents} agents; give one role per agent")));
     }
     plan.validate()?;
     let replay_gaps_ns = replay_gaps(&plan)?;
@@ -164,10 +164,10 @@ pub fn connect(
     for (i, address) in addresses.iter().enumerate() {
         let role = load.options.roles.get(i).copied().unwrap_or_default();
         let stop = load.options.stop.clone().unwrap_or_default();
-        let leash = Leash { stop: &stop, ..Leash::default() };
+        let cancel = Cancel { stop: &stop, ..Cancel::default() };
         let connecting = Remote::connect(address, role, credentials, &load.options.who);
         let connected =
-            runtime.block_on(held(&leash, "connecting to the agents", connecting)).and_then(|connected| connected);
+            runtime.block_on(held(&cancel, "connecting to the agents", connecting)).and_then(|connected| connected);
         match connected {
             Ok(agent) => {
                 // Sessions of agents that were reached before another one failed must be held, or closed.
@@ -189,14 +189,14 @@ pub fn connect(
 /// How often a wait looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What comes of it, unless the leash ends before.
-async fn held<T>(leash: &Leash<'_>, what: &str, work: impl Future<Output = T>) -> Result<T, AgentError> {
+/// What comes of it, unless `cancel` ends it before.
+async fn held<T>(cancel: &Cancel<'_>, what: &str, work: impl Future<Output = T>) -> Result<T, AgentError> {
     tokio::pin!(work);
     loop {
         tokio::select! {
             out = &mut work => return Ok(out),
             () = tokio::time::sleep(LOOK) => {
-                if let Some(why) = leash.ended() {
+                if let Some(why) = cancel.ended() {
                     return Err(AgentError::Interrupted(format!("{why} while {what}")));
                 }
             }
@@ -248,8 +248,9 @@ impl RemoteLoad {
             let offset = agent.offset();
             if offset.bound_ns > limit {
                 let reason = format!(
-                    "the offset is known to {:.3} ms only (half the shortest of 40 round trips), {:.3} ms are allowed; put the \
-                     coordinator nearer to the agents, or allow more",
+                    "the offset is known to {:.3} ms only (half the shortest of 40 round trips), {:.3} ms are \
+                     allowed; run the \
+                     coordinator closer to the agents, or allow a larger offset",
                     offset.bound_ns as f64 / 1e6,
                     limit as f64 / 1e6
                 );
@@ -297,7 +298,7 @@ impl RemoteLoad {
 
     /// Lays the agents' loads: stores the keys through the first agent (once), compares the clocks anew, gets all ready,
     /// and lets them begin at one instant.
-    pub(crate) fn begin(&mut self, leash: &Leash<'_>) -> Result<(), AgentError> {
+    pub(crate) fn begin(&mut self, cancel: &Cancel<'_>) -> Result<(), AgentError> {
         for agent in &self.agents {
             if let Some(reason) = agent.gone() {
                 return Err(AgentError::Connect { agent: agent.name.clone(), reason });
@@ -306,7 +307,7 @@ impl RemoteLoad {
         if self.plan.workload.preload && !self.prepared {
             let request = self.request(0, true);
             let storing = self.agents[0].prepare(request);
-            self.runtime().block_on(held(leash, "the first agent stores the keys", storing))??;
+            self.runtime().block_on(held(cancel, "the first agent stores the keys", storing))??;
             self.prepared = true;
         }
         for offset in self.all(|_, agent| async move {
@@ -321,7 +322,7 @@ impl RemoteLoad {
             let request = requests[i].clone();
             async move { agent.start(request).await }
         });
-        let started = self.runtime().block_on(held(leash, "the agents get ready", starting))?;
+        let started = self.runtime().block_on(held(cancel, "the agents get ready", starting))?;
         self.targets = started.into_iter().collect::<Result<_, _>>()?;
         // All are ready: they begin at one instant, far enough ahead for the slowest to hear of it.
         self.running = true;
@@ -403,7 +404,8 @@ impl RemoteLoad {
     /// When the arrivals have no rate.
     pub(crate) fn change_rate(&mut self, rate: f64) -> Result<(), AgentError> {
         if self.plan.arrivals.is_closed() || matches!(self.plan.arrivals, Arrivals::Replay(_)) {
-            let reason = format!("arrivals `{}` have no rate that could be set", self.plan.arrivals);
+            let reason =
+                format!("arrivals `{}` have a fixed rate; use arrivals whose rate can be set", self.plan.arrivals);
             return Err(AgentError::Split(reason));
         }
         self.plan.rate = Rate::Constant(rate);

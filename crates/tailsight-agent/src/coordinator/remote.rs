@@ -100,11 +100,13 @@ fn explained(words: String) -> String {
     let alert = |names: &[&str]| words.contains("fatal alert") && names.iter().any(|name| words.contains(name));
     if alert(&["CertificateRequired"]) {
         words
-            + ": the agent lets in only callers with a certificate that its --client-ca signed, and none was shown; name yours by \
-               --agent-certificate and --agent-key"
+            + ": the agent requires a certificate signed by its --client-ca, and none was given; give one with \
+             --agent-certificate \
+               and --agent-key"
     } else if alert(&["UnknownCA", "BadCertificate", "CertificateUnknown", "CertificateExpired", "DecryptError"]) {
         words
-            + ": the agent does not accept the certificate of --agent-certificate; is it signed by the agent's --client-ca, and valid now?"
+            + ": the agent does not accept the certificate of --agent-certificate; is it signed by the agent's \
+             --client-ca, and valid now?"
     } else {
         words
     }
@@ -131,7 +133,7 @@ impl Remote {
             if words.contains("fatal alert") {
                 return fail(explained(words));
             }
-            fail(format!("{words}; is the agent running, and is this its address and fingerprint?"))
+            fail(format!("{words}; is the agent running, and are its address and fingerprint right?"))
         })?;
         let bearer = format!("Bearer {}", credentials.token.reveal()).parse();
         let bearer = Bearer(bearer.map_err(|_| fail("the token cannot be sent in a header".into()))?);

@@ -65,21 +65,17 @@ pub(crate) fn split(plan: &Plan, parts: &[Part], latency_rate: Option<f64>) -> R
     let latency = parts.iter().filter(|p| p.role == Role::Latency).count();
     let loading = parts.len() - latency;
     if loading == 0 {
-        return refuse("there are only latency agents; add symmetric or throughput agents");
+        return refuse("all agents are latency agents; add symmetric or throughput agents");
     }
     if !parts.iter().any(|p| p.role != Role::Throughput) {
-        return refuse(
-            "there are only throughput agents, so nothing would be measured; add latency or symmetric agents",
-        );
+        return refuse("all agents are throughput agents, which measure nothing; add latency or symmetric agents");
     }
     if matches!(plan.arrivals, Arrivals::Replay(_)) && loading > 1 {
-        return refuse(
-            "a replay is one stream of requests; give it one agent, and latency agents beside it if you like",
-        );
+        return refuse("a replay is one stream of requests: use one agent for it (and latency agents if needed)");
     }
     let has_rate = !plan.arrivals.is_closed() && !matches!(plan.arrivals, Arrivals::Replay(_));
     if latency > 0 && !has_rate && latency_rate.is_none() {
-        return refuse("latency agents beside a closed loop or a replay need a rate of their own");
+        return refuse("latency agents in a closed loop or a replay need a rate of their own");
     }
     // Of the rate as it changes over time, a fixed share.
     let of_rate = match latency_rate {

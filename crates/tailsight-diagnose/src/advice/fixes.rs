@@ -182,7 +182,7 @@ fn found(before: &str, find: &[(&str, &str)], after: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Facts;
+    use crate::RecordingFacts;
     use crate::cause::Category;
 
     /// Every category has its words; every fix is a command with its undo and reason, or a step; nothing else is in the file.
@@ -206,13 +206,13 @@ mod tests {
 
     /// The fixes of receive processing on the application core: the device, its interrupts, a process in its namespace.
     fn receive_fixes(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<String> {
-        let facts = Facts {
+        let facts = RecordingFacts {
             devices: devices.iter().map(|d| (*d).to_owned()).collect(),
             irqs: irqs.to_vec(),
             cpus: Some(4),
             netns,
             device_netns: netns,
-            ..Facts::default()
+            ..RecordingFacts::default()
         };
         let advisor = Advisor {
             app: "memcached",

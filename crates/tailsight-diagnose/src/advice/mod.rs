@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use tailsight_lifetime::{Lifetimes, Message};
 
 use crate::cohorts::{Cohort, Cohorts};
-use crate::{Facts, Options};
+use crate::{Options, RecordingFacts};
 pub use fixes::{TO_FILL_IN, number, question};
 pub use sentences::{pathology, root_words};
 
 /// What sentences and fixes need to know beside the cause.
 pub struct Advisor<'a> {
     app: &'a str,
-    facts: &'a Facts,
+    facts: &'a RecordingFacts,
     /// Cores of the focus messages: receive core, application core.
     cores: [Vec<u32>; 2],
     /// Messages of the same application served ahead, on average: focus, reference.
@@ -35,7 +35,12 @@ pub struct Advisor<'a> {
 
 impl<'a> Advisor<'a> {
     /// From the cohorts.
-    pub fn new(lifetimes: &'a Lifetimes, options: &Options, facts: &'a Facts, cohorts: &Cohorts) -> Advisor<'a> {
+    pub fn new(
+        lifetimes: &'a Lifetimes,
+        options: &Options,
+        facts: &'a RecordingFacts,
+        cohorts: &Cohorts,
+    ) -> Advisor<'a> {
         let (focus, reference) = cohorts.both();
         let of = |id: &u32| &lifetimes.messages[*id as usize];
         let cores = |core: fn(&Message) -> u16| {

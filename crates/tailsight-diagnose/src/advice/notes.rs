@@ -1,6 +1,6 @@
 //! What limits a diagnosis, and what to do next.
 //!
-//! In: a [`Diagnosis`] with its causes, [`Options`], [`Facts`]. Out: sentences.
+//! In: a [`Diagnosis`] with its causes, [`Options`], [`RecordingFacts`]. Out: sentences.
 
 use tailsight_lifetime::Leg;
 use tailsight_units::format::signed_duration as human;
@@ -12,32 +12,31 @@ use crate::cause::names::Titled;
 use crate::cohorts::focus::percent;
 use crate::estimate::Estimates;
 use crate::model::{Cause, Diagnosis};
-use crate::{Facts, Options, glob};
+use crate::{Options, RecordingFacts, glob};
 
 /// The share of the deviation from which a row that is no cause has a note of its own.
 const RARE_BUT_LARGE: f64 = 0.25;
 
 /// What limits this diagnosis.
-pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<String> {
+pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
     let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
     out.extend(hidden(diagnosis, facts));
     out.extend(incomplete(diagnosis));
     if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
-        out.push(format!("the focus holds only {} messages: the intervals are wide", diagnosis.focus.messages));
+        out.push(format!("the focus has only {} messages: the intervals are wide", diagnosis.focus.messages));
     }
     out.extend(
         diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE).map(|row| uneven(row, diagnosis)),
     );
     if facts.clock_error_ns > options.granularity_ns {
-        out.push(format!("clock error up to {}: smaller differences mean nothing", human(facts.clock_error_ns as i64)));
+        out.push(format!("clock error up to {}: ignore smaller differences", human(facts.clock_error_ns as i64)));
     }
     let profiler = |c: &Cause| c.category == Category::Profiler && !c.inferred;
     if facts.recorder_by_name && diagnosis.causes.iter().chain(&diagnosis.not_significant).any(profiler) {
         out.push(
-            "this older run does not say which process recorded it: whoever is called tailsight was taken for it"
-                .into(),
+            "this older run does not name the recording process: every process named tailsight was taken for it".into(),
         );
     }
     out.extend_from_slice(&facts.stamps);
@@ -51,7 +50,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &Facts) -> Vec<Str
 }
 
 /// Events that were lost.
-fn lost(facts: &Facts) -> Option<String> {
+fn lost(facts: &RecordingFacts) -> Option<String> {
     let of = if facts.events > 0 {
         let all = facts.events + facts.lost_events;
         format!(" ({:.2} % of all)", 100.0 * facts.lost_events as f64 / all as f64)
@@ -63,7 +62,7 @@ fn lost(facts: &Facts) -> Option<String> {
 }
 
 /// What hooks that were off would have told, where that limits the answer, and not in every run.
-fn hidden(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let mut out = vec![];
     for limit in &ADVICE.limit {
         let off: Vec<&str> =
@@ -89,8 +88,9 @@ fn incomplete(diagnosis: &Diagnosis) -> Option<String> {
 /// A large row that is no cause.
 fn uneven(row: &Cause, diagnosis: &Diagnosis) -> String {
     format!(
-        "{} has {:.0} % of the deviation, in {} of {} messages{}: too uneven to tell it from chance in this run (its interval \
-         holds 0), so it is not among the causes; record longer",
+        "{} has {:.0} % of the deviation, in {} of {} messages{}: which varies too much to be told from chance (its \
+         95 % interval \
+         contains 0), so it is not listed as a cause; record longer",
         row.title(),
         100.0 * row.share,
         row.messages,
@@ -111,7 +111,10 @@ fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
     if total == 0 {
         out.push("focus and reference have the same mean: there is no deviation to explain".into());
     } else if total < 0 {
-        out.push(format!("the focus is {} faster than the reference: shares are of what is missing", human(-total)));
+        out.push(format!(
+            "the focus is {} faster than the reference: shares are parts of that difference",
+            human(-total)
+        ));
     }
     out
 }
@@ -125,13 +128,13 @@ pub fn estimated(estimates: &Estimates) -> Vec<String> {
         out.push(format!("{note} {} of own time ({} to {})", ns(cost.slope_ns), ns(low), ns(high)));
     }
     if let Some(what) = estimates.classes {
-        out.push(format!("the usual own time depends on the {what}: each message is compared with its like"));
+        out.push(format!("own time depends on the {what}: each message is compared with messages of the same kind"));
     }
     out
 }
 
 /// What to do next, most useful first, at most three.
-pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
+pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
     let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0);
@@ -150,7 +153,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
         out.push("record again for a shorter time, or with larger buffers: events were lost".into());
     }
     if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
-        out.push("run tailsight doctor: it names what this machine could record beside, to explain the rest".into());
+        out.push("run tailsight doctor: it lists what else this machine could record, to explain the rest".into());
     }
     if diagnosis.not_available.is_some() {
         out.push("record longer or under more load: without -d, record goes on until there are enough messages".into());
@@ -160,7 +163,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &Facts) -> Vec<String> {
     }
     out.push(format!("see it all on one page: tailsight report {run}"));
     if diagnosis.leg == Leg::Receive {
-        out.push(format!("look past the receive call, at service and sending: tailsight diagnose {run} --leg total"));
+        out.push(format!("include service and sending, not only receiving: tailsight diagnose {run} --leg total"));
     }
     out.truncate(3);
     out

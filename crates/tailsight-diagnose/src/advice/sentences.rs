@@ -34,7 +34,7 @@ impl Advisor<'_> {
             out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
         }
         if cause.inferred {
-            out += "; inferred from how the application's own time grows with their number";
+            out += "; estimated from how the application's own time grows with their number";
         }
         let [focus, reference] = self.ahead;
         // As many as usual, to the digits that are shown, say nothing.
@@ -57,7 +57,7 @@ impl Advisor<'_> {
     fn what(&self, cause: &Cause) -> String {
         if let Some(subject) = &cause.subject {
             if *subject == Subject::LaterArrivals {
-                return format!("{} served messages first that had arrived later", self.app);
+                return format!("{} served later messages first", self.app);
             }
             let waited = waited(cause.category, subject, &cause.frames);
             if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
@@ -196,7 +196,7 @@ fn not_told_from_chance(rows: &[Cause], names: &str, [low, high]: [i64; 2]) -> S
     };
     if !one && (low > 0 || high < 0) {
         out += &format!(
-            ". That of their sum, {} to {}, does not: something of it is real, but this run is too short to say which",
+            ". That of their sum, {} to {}, does not: part of it is real, but this run is too short to say which part",
             human(low),
             human(high)
         );
@@ -221,12 +221,15 @@ mod tests {
         let rows = [row("cron"), row("dbus-daemon")];
         assert_eq!(
             not_significant(&rows, [63_800, 476_000]).explanation,
-            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0. That of their sum, \
-             63.8 us to 476 us, does not: something of it is real, but this run is too short to say which (cron; dbus-daemon)"
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0. That of \
+             their sum, \
+             63.8 us to 476 us, does not: part of it is real, but this run is too short to say which part (cron; \
+             dbus-daemon)"
         );
         assert_eq!(
             not_significant(&rows, [-63_800, 476_000]).explanation,
-            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0 (cron; dbus-daemon)"
+            "2 differences, none of which can be told from chance: the 95 % interval of each includes 0 (cron; \
+             dbus-daemon)"
         );
         assert_eq!(
             not_significant(&rows[..1], [-1_000, 300_000]).explanation,

@@ -1,6 +1,6 @@
 //! Call stacks to categories: which function of a stack says what its time, or its sleep, counts to (NSight §5.2).
 //!
-//! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`Verdict`]. The
+//! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`StackClass`]. The
 //! first function that the table names decides. Functions that only wrap what their caller wants (`schedule`, the entry
 //! code) are passed over; functions that no entry names too, and then the verdict says that a neighbour in the call tree
 //! decided: a caller. The tables are `data/stacks.toml` (entries with conditions; it
@@ -22,7 +22,7 @@ pub struct FunctionTable {
 
 /// What a call stack counts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
+pub struct StackClass<'a> {
     /// The category.
     pub category: Category,
     /// The sub-category, e.g. `mmap_lock`.
@@ -58,12 +58,12 @@ impl FunctionTable {
     /// The verdict on a stack, innermost first. Symbols may carry offsets (`+0x1f/0x90`), modules (`[ext4]`) and what the
     /// compiler appended (`.isra.0`). Whether the thread sleeps is told from the innermost frames: the scheduler, entered
     /// from anywhere but preemption. `None` when nothing in the stack is known.
-    pub fn category_of<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
+    pub fn category_of<'a>(&'a self, stack: &[&'a str]) -> Option<StackClass<'a>> {
         self.judge(stack, None)
     }
 
     /// As [`FunctionTable::category_of`] for a thread that is known to sleep, with or without the scheduler's frames.
-    pub fn category_of_wait<'a>(&'a self, stack: &[&'a str]) -> Option<Verdict<'a>> {
+    pub fn category_of_wait<'a>(&'a self, stack: &[&'a str]) -> Option<StackClass<'a>> {
         self.judge(stack, Some(true))
     }
 
@@ -99,11 +99,11 @@ impl FunctionTable {
         self.layers.iter().flat_map(|l| l.meanings()).collect()
     }
 
-    fn judge<'a>(&'a self, stack: &[&'a str], asleep: Option<bool>) -> Option<Verdict<'a>> {
+    fn judge<'a>(&'a self, stack: &[&'a str], asleep: Option<bool>) -> Option<StackClass<'a>> {
         let stack: Vec<&'a str> = stack.iter().map(|s| plain(s)).collect();
         let asleep = asleep.unwrap_or_else(|| self.sleeps(&stack));
         let mut passed = false;
-        let verdict = |m: &'a Meaning, function: &'a str, via_neighbour: bool| Verdict {
+        let verdict = |m: &'a Meaning, function: &'a str, via_neighbour: bool| StackClass {
             category: m.category,
             sub: &m.sub,
             function,

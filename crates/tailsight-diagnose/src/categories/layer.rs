@@ -155,7 +155,7 @@ impl Layer {
         let (wild, exact): (Vec<String>, Vec<String>) = of.names.into_iter().partition(|n| n.contains(['*', '?']));
         for name in exact {
             if self.exact.contains_key(&name) {
-                return Err(("names".into(), format!("{name} is there twice")));
+                return Err(("names".into(), format!("{name} is defined twice")));
             }
             self.exact.insert(name, of.meaning);
         }

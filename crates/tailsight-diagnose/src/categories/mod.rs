@@ -1,6 +1,6 @@
 //! The category table: owners of time to categories and names (NSight §5.2, "a user configurable file").
 //!
-//! In: an owner with the leg and role it was met in. Out: a [`Verdict`]: category, subject, and where the frames begin that
+//! In: an owner with the leg and role it was met in. Out: a [`CategoryMatch`]: category, subject, and where the frames begin that
 //! the nesting rule may refine the name with. The default table is `data/categories.toml`, which also documents the fields.
 //! Kernel functions, and stacks of them, are categorised by [`functions`].
 
@@ -8,6 +8,7 @@ pub mod functions;
 mod layer;
 mod meaning;
 mod parse;
+mod running;
 mod subsystems;
 mod values;
 
@@ -58,7 +59,7 @@ struct Rule {
 
 /// What the table says about an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CategoryMatch {
     /// The category.
     pub category: Category,
     /// The task, function or flow that did it.
@@ -70,7 +71,7 @@ pub struct Verdict {
     pub nested_from: usize,
 }
 
-/// The frames of an owner that may refine its name, outermost first. `nested_from`: as in its [`Verdict`]. Traced functions refine
+/// The frames of an owner that may refine its name, outermost first. `nested_from`: as in its [`CategoryMatch`]. Traced functions refine
 /// whatever they were in, but for what interrupted them; the application's own time in one has its name already.
 pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
     let frames = &owner.frames;
@@ -83,9 +84,9 @@ pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
     functions.chain(frames.iter().filter(|f| !f.is_of_program()).skip(nested_from)).collect()
 }
 
-impl Verdict {
-    fn new(category: Category, subject: Subject, nested_from: usize) -> Verdict {
-        Verdict { category, name: names::base(&subject), subject, nested_from }
+impl CategoryMatch {
+    fn new(category: Category, subject: Subject, nested_from: usize) -> CategoryMatch {
+        CategoryMatch { category, name: names::base(&subject), subject, nested_from }
     }
 }
 
@@ -154,10 +155,13 @@ impl CategoryTable {
         role: Role,
         app: &str,
         symbols: &[String],
-    ) -> Verdict {
+    ) -> CategoryMatch {
         // Where in the program it was changes nothing but the name.
         if owner.frames.iter().any(Frame::is_of_program) {
             return self.of_program(owner, task, leg, role, app, symbols);
+        }
+        if owner.frames.iter().any(running::is_kernel_function) {
+            return self.of_kernel_functions(owner, task, leg, role, app, symbols);
         }
         let mut seen = Seen::new(owner, leg, role, app, symbols);
         seen.task = task.name.unwrap_or(seen.comm);
@@ -168,7 +172,7 @@ impl CategoryTable {
         }
         match self.rules.iter().find(|r| r.matches(&seen)) {
             Some(rule) => rule.verdict(&seen),
-            None => Verdict::new(Category::Unexplained, unexplained(), owner.frames.len()),
+            None => CategoryMatch::new(Category::Unexplained, unexplained(), owner.frames.len()),
         }
     }
 
@@ -182,7 +186,7 @@ impl CategoryTable {
         role: Role,
         app: &str,
         symbols: &[String],
-    ) -> Verdict {
+    ) -> CategoryMatch {
         let frames: Vec<Frame> = owner.frames.iter().filter(|f| !f.is_of_program()).copied().collect();
         let plain = Owner { context: owner.context.clone(), frames };
         let verdict = self.classify(&plain, task, leg, role, app, symbols);
@@ -190,7 +194,7 @@ impl CategoryTable {
         match function.filter(|_| owner.context == Context::Own && verdict.category == Category::AppProcessing) {
             Some(frame) => {
                 let subject = Subject::Frame { frame: shown_frame(&frame.named(symbols)) };
-                Verdict::new(verdict.category, subject, plain.frames.len())
+                CategoryMatch::new(verdict.category, subject, plain.frames.len())
             }
             None => verdict,
         }
@@ -198,7 +202,7 @@ impl CategoryTable {
 
     /// What a user's entries for softirqs, vectors and kernel threads say. Theirs go before the rules; the built-in ones
     /// have no say here, for the rules have.
-    fn by_user(&self, seen: &Seen<'_>) -> Option<Verdict> {
+    fn by_user(&self, seen: &Seen<'_>) -> Option<CategoryMatch> {
         let (name, meaning) = match seen.innermost() {
             Some(frame) => (frame, self.functions.user_handler(frame)),
             None => (seen.comm, None),
@@ -211,7 +215,7 @@ impl CategoryTable {
         };
         let (name, meaning) = handler.or_else(thread)?;
         let subject = Subject::named(shown(&format!("{name} ({})", meaning.sub)));
-        Some(Verdict::new(meaning.category, subject, seen.frames.len()))
+        Some(CategoryMatch::new(meaning.category, subject, seen.frames.len()))
     }
 
     /// What the kernel stack of a sleep says, when there is one and a function of it is known.
@@ -222,10 +226,7 @@ impl CategoryTable {
         })?;
         let stack: Vec<&str> = symbols.get(symbol)?.split(';').filter(|f| !f.is_empty()).collect();
         let said = self.functions.category_of_wait(&stack)?;
-        // A function that no entry names was judged by a neighbour in the call tree: the name says by which.
-        let name =
-            if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() };
-        Some(Wait { category: said.category, name, id: format!("{}/{}", said.category, said.sub) })
+        Some(Wait { category: said.category, name: said_by(&said), id: format!("{}/{}", said.category, said.sub) })
     }
 
     /// Kernel functions, system calls, softirqs, vectors and kernel threads to categories: the user's entries first.
@@ -345,13 +346,13 @@ impl Rule {
             && (self.uninterruptible.is_none() || self.uninterruptible == s.uninterruptible)
     }
 
-    fn verdict(&self, s: &Seen<'_>) -> Verdict {
+    fn verdict(&self, s: &Seen<'_>) -> CategoryMatch {
         let category = match (self.category, &s.wait) {
             (Some(category), _) => category,
             (None, Some(wait)) => wait.category,
             (None, None) => Category::Unexplained,
         };
-        Verdict::new(category, self.subject(s), self.nested_from(s))
+        CategoryMatch::new(category, self.subject(s), self.nested_from(s))
     }
 
     /// Where the frames begin that may refine the name.
@@ -414,6 +415,11 @@ impl Rule {
         }
         if name.is_empty() { "(unnamed)".into() } else { name }
     }
+}
+
+/// The table's finer name. A function that no entry names was judged by a neighbour in the call tree: the name says by which.
+fn said_by(said: &functions::Verdict<'_>) -> String {
+    if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() }
 }
 
 /// What has no known owner.

@@ -56,7 +56,8 @@ pub fn usual(messages: &[Message]) -> (Leg, Option<String>) {
         _ => "; --leg total explains those that were",
     };
     let why = format!(
-        "{answered} of {received} received messages were seen to be answered, so the {} leg is explained and not the total{those}",
+        "{answered} of {received} received messages have a reply, so the {} leg is explained instead of the \
+         total{those}",
         longest.name()
     );
     (longest, Some(why))

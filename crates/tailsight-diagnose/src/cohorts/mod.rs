@@ -12,7 +12,7 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message};
 
 use crate::model::{MessageCounts, Slice};
-use crate::{Error, Facts, Options};
+use crate::{Error, Options, RecordingFacts};
 use focus::enough;
 
 /// Messages of one slice.
@@ -125,14 +125,14 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
 }
 
 /// The error for a run without a complete message.
-pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &Facts) -> Error {
+pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &RecordingFacts) -> Error {
     let reasons = if counts.incomplete.is_empty() {
-        "no message was seen at all".to_owned()
+        "no message was seen".to_owned()
     } else {
         counts.incomplete.iter().map(|(reason, n)| format!("{n}: {}", reason.text())).collect::<Vec<_>>().join("; ")
     };
     let advice = if counts.incomplete.is_empty() && !facts.partial.is_empty() {
-        "the recording is partial and holds too little: record again"
+        "the recording is partial and too short: record again"
     } else if counts.incomplete.is_empty() && facts.lost_events > 0 {
         "events were lost: record again for a shorter time, or with larger buffers"
     } else if counts.incomplete.is_empty() {

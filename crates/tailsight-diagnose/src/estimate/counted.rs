@@ -59,7 +59,7 @@ impl Counter {
             category: Category::Paging,
             subject: Subject::PageFaults,
             path: "own/page-fault (inferred)",
-            note: "the time of page faults is inferred, not measured; a fault takes",
+            note: "the time of page faults is estimated, not measured; a fault takes",
         }
     }
 
@@ -80,7 +80,7 @@ impl Counter {
                 category: Category::OsThreads,
                 subject: Subject::AfterMigration,
                 path: "own/after-migration (inferred)",
-                note: "what migrations cost the thread afterwards is inferred, not measured; one costs",
+                note: "the cost of migrations to the thread afterwards is estimated, not measured; one costs",
             },
             Counter {
                 counts: interrupts.0,
@@ -88,7 +88,8 @@ impl Counter {
                 category: Category::Interrupts,
                 subject: Subject::AroundInterrupts,
                 path: "own/around-interrupts (inferred)",
-                note: "what other cores' interrupts cost around their handlers is inferred, not measured; one costs",
+                note: "the cost of other cores' interrupts outside their handlers is estimated, not measured; one \
+                 costs",
             },
         ]
     }

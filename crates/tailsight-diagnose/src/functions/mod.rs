@@ -97,8 +97,9 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
     let [n, _] = first.samples.filter(|[n, _]| *n > 0)?;
     first.functions.is_empty().then(|| {
         format!(
-            "no function of cause {} stands out in its {n} samples; a longer recording or a higher rate (record --sample 4000) \
-             has more",
+            "no function of cause {} stands out in its {n} samples; record longer, or at a higher rate (record \
+             --sample \
+             4000)",
             first.rank
         )
     })

@@ -93,8 +93,9 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
         let reasons: Vec<String> = lifetimes.incomplete.iter().map(|(why, n)| format!("{n} {}", why.text())).collect();
         let seen = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
         return Err(no(format!(
-            "none of its {} messages has a reply that was seen{seen}, so there is no service leg; record with send calls \
-             (tailsight doctor says whether this host can), or a server that answers",
+            "none of its {} messages has a reply that was seen{seen}, so there is no service leg; record on a host \
+             that sees \
+             send calls (tailsight doctor shows it), or a server that sends replies",
             messages.len()
         )));
     }
@@ -108,7 +109,7 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
     let busy: u64 = on_core.values().sum();
     on_core.retain(|_, ns| *ns as f64 >= LITTLE * busy as f64);
     if received == 0 || busy == 0 {
-        return Err(no("what its threads did on cores was not seen; record it again with sched_switch".into()));
+        return Err(no("sched_switch was off, so the work of its threads is unknown; record again with it".into()));
     }
     let each = |ns: u64| ns / received;
     let user_ns = each(threads.iter().map(|t| t.user_ns).sum());
@@ -120,7 +121,8 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
     let apart = all_receive > 2 * received_here;
     if apart {
         notes.push(
-            "packets are received on other cores than the application's: no part of the service time, a constant"
+            "packets are received on other cores than the application's: receiving is a constant, not part of the \
+             service time"
                 .into(),
         );
     }
@@ -130,7 +132,7 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
         None => (user_ns + kernel_ns + receive_ns, "run", 0),
     };
     if service_ns == 0 {
-        return Err(no("a message costs less than a nanosecond by this recording".into()));
+        return Err(no("the cost of a message in this recording is below a nanosecond".into()));
     }
     let workers = known.workers.unwrap_or_else(|| threads.len().min(on_core.len()).max(1));
     let queues = queues(lifetimes, &threads, workers, &mut notes);
@@ -179,8 +181,7 @@ fn queues(lifetimes: &Lifetimes, threads: &[&ThreadWork], workers: usize, notes:
     let bound: u64 = by_flow.values().filter(|(n, tids)| *n > 1 && tids.len() == 1).map(|(n, _)| n).sum();
     if (telling as f64) < TELLING * all as f64 {
         notes.push(
-            "most connections carried one message, so who takes from which queue is not told: one queue is assumed"
-                .into(),
+            "most connections carried one message, so the queue of each worker is unknown: one queue is assumed".into(),
         );
         return Queues::One;
     }
@@ -189,7 +190,7 @@ fn queues(lifetimes: &Lifetimes, threads: &[&ThreadWork], workers: usize, notes:
     }
     if threads.len() > workers {
         notes.push(format!(
-            "each connection belongs to one of {} threads on {workers} cores: the scheduler makes one queue of them",
+            "each connection belongs to one of {} threads on {workers} cores: the scheduler makes them one queue",
             threads.len()
         ));
         return Queues::One;

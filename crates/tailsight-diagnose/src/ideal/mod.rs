@@ -191,16 +191,23 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
     let lost: u64 = lifetimes.incomplete.values().sum();
     if lost > 0 {
         let are = if lost == 1 { "message is" } else { "messages are" };
-        notes.push(format!("{lost} {are} not among the arrivals, not having been followed: the ideal had less to do"));
+        notes.push(format!(
+            "{lost} {are} not among the arrivals because they were not followed: the ideal server had \
+         less to do"
+        ));
     }
     match ratio.get("p99") {
         Some(r) if *r < 1.0 => notes.push(
-            "the measured p99 is below its ideal: messages are cheaper than their mean when they come together (batches), or cost \
-             different amounts"
+            "the measured p99 is below its ideal: messages in batches cost less than the mean, or messages differ in \
+             cost"
                 .into(),
         ),
         Some(r) if *r < AT_IDEAL => {
-            notes.push("the p99 is at its ideal: only less load, more cores or cheaper requests make it shorter".into());
+            notes.push(
+                "the p99 is at its ideal: only less load, more cores or cheaper requests make it \
+             shorter"
+                    .into(),
+            );
         }
         _ => {}
     }

@@ -43,7 +43,7 @@ impl FromStr for Named {
     fn from_str(text: &str) -> Result<Self, String> {
         let (category, who) = text.split_once(':').map_or((text, None), |(category, who)| (category, Some(who)));
         if who.is_some_and(str::is_empty) {
-            return Err(format!("`{text}` names nobody: CATEGORY, or CATEGORY:WHO as a diagnosis names it"));
+            return Err(format!("`{text}` is not a cause; write CATEGORY, or CATEGORY:WHO as in the diagnosis"));
         }
         Ok(Self { category: category.parse()?, who: who.map(str::to_owned) })
     }
@@ -242,7 +242,7 @@ mod tests {
         let whole = Lifetimes::from_parts("app", messages, vec![flow], owners, parts);
         let options = crate::Options { leg: Leg::Total, bootstrap_rounds: 50, ..crate::Options::default() };
         let named = |of: &Lifetimes| {
-            let d = crate::diagnose(of, &options, &crate::Facts::default()).expect("a diagnosis");
+            let d = crate::diagnose(of, &options, &crate::RecordingFacts::default()).expect("a diagnosis");
             (d.causes[0].name.clone(), d.causes[0].share)
         };
         let (name, share) = named(&whole);

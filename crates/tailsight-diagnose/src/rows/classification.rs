@@ -1,6 +1,6 @@
 //! What the category table says of each owner: asked once for a leg and a role, and before anything is estimated.
 //!
-//! In: lifetimes, the category table. Out: a [`Verdict`] by slot (as in [`super::profile`]). A run has tens of thousands of
+//! In: lifetimes, the category table. Out: a [`CategoryMatch`] by slot (as in [`super::profile`]). A run has tens of thousands of
 //! slots and its cohorts meet a part of them, so each is looked at when it is first asked for.
 
 use std::cell::OnceCell;
@@ -9,14 +9,14 @@ use tailsight_lifetime::{LEGS, Lifetimes, Role};
 
 use super::profile::{Slot, owner_of, slot_of};
 use super::who::TaskNames;
-use crate::categories::{CategoryTable, Verdict};
+use crate::categories::{CategoryMatch, CategoryTable};
 
 /// The verdicts of one run.
 pub struct Classification<'a> {
     lifetimes: &'a Lifetimes,
     table: &'a CategoryTable,
     tasks: TaskNames<'a>,
-    verdicts: Vec<OnceCell<Verdict>>,
+    verdicts: Vec<OnceCell<CategoryMatch>>,
 }
 
 impl<'a> Classification<'a> {
@@ -27,7 +27,7 @@ impl<'a> Classification<'a> {
     }
 
     /// What a slot of an owner counts to.
-    pub fn of(&self, slot: Slot) -> &Verdict {
+    pub fn of(&self, slot: Slot) -> &CategoryMatch {
         self.verdicts[slot].get_or_init(|| {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
             let (of, task) = (&self.lifetimes.owners[owner], self.tasks.of(owner));
@@ -37,7 +37,7 @@ impl<'a> Classification<'a> {
     }
 
     /// What the time of an owner in the leg `LEGS[segment]` counts to.
-    pub fn at(&self, segment: usize, role: Role, owner: u32) -> &Verdict {
+    pub fn at(&self, segment: usize, role: Role, owner: u32) -> &CategoryMatch {
         self.of(slot_of(self.lifetimes.owners.len(), segment, role, owner))
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use syscalls::Sysno;
 use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::rows::bootstrap::SplitMix;
-use tailsight_diagnose::{Category, Diagnosis, Facts, Inputs, Options, diagnose, diagnose_with};
+use tailsight_diagnose::{Category, Diagnosis, Inputs, Options, RecordingFacts, diagnose, diagnose_with};
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Part};
 
 use crate::common::{a, foreign, lifetimes, net_rx, options, owner, r, receive, sys};
@@ -35,7 +35,7 @@ fn cause<'a>(d: &'a Diagnosis, category: &str) -> Option<&'a Cause> {
 
 fn service(l: &Lifetimes, more: bool) -> Diagnosis {
     let options = Options { leg: Leg::Service, focus: (0.98, 1.0), more, ..options() };
-    let d = diagnose(l, &options, &Facts::default()).unwrap();
+    let d = diagnose(l, &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     d
 }
@@ -89,7 +89,7 @@ fn what_may_be_chance_is_no_cause() {
     }
     // Without intervals nothing can be told apart.
     let options = Options { leg: Leg::Service, focus: (0.98, 1.0), bootstrap_rounds: 0, ..options() };
-    let d = diagnose(&busy(|_| vec![a(2, 500_000)]), &options, &Facts::default()).unwrap();
+    let d = diagnose(&busy(|_| vec![a(2, 500_000)]), &options, &RecordingFacts::default()).unwrap();
     assert!(d.not_significant.is_empty() && cause(&d, "not-significant").is_none());
 }
 
@@ -177,7 +177,7 @@ proptest! {
         l.faults = messages.iter().map(|m| m.0).collect();
         l.messages.iter_mut().zip(&messages).for_each(|(m, from)| m.bytes = 64 << (2 * from.1));
         let options = Options { leg, focus: (0.9, 1.0), ..options() };
-        let d = diagnose(&l, &options, &Facts::default()).unwrap();
+        let d = diagnose(&l, &options, &RecordingFacts::default()).unwrap();
         adds_up(&d);
         let own: i64 = d.causes.iter().filter(|c| ["app-processing", "paging"].contains(&c.category.as_str())).map(|c| c.deviation_ns).sum();
         prop_assert!(own <= d.focus.mean_ns as i64);
@@ -203,7 +203,7 @@ fn against_another_run() {
     let before = receive(reversed, (0..1_500u64).map(|i| vec![r(0, 2_000 + i % 10), a(5, 1_000)]).collect());
     let options = Options { focus: (0.2, 0.3), ..options() };
     let beside = Inputs { against: Some(("before", &before)), ..Inputs::default() };
-    let (d, causes) = diagnose_with(&after, &options, &Facts::default(), &beside).unwrap();
+    let (d, causes) = diagnose_with(&after, &options, &RecordingFacts::default(), &beside).unwrap();
     adds_up(&d);
     assert_eq!(d.against.as_deref(), Some("before"));
     assert_eq!((d.reference.from, d.reference.to, d.reference.messages), (0.2, 0.3, 150));
@@ -215,7 +215,7 @@ fn against_another_run() {
     // A run of too few messages is no evidence, and says which.
     let few = receive(owners(), vec![vec![a(0, 1_000)]; 50]);
     let beside = Inputs { against: Some(("few", &few)), ..Inputs::default() };
-    let error = diagnose_with(&after, &options, &Facts::default(), &beside).unwrap_err().to_string();
+    let error = diagnose_with(&after, &options, &RecordingFacts::default(), &beside).unwrap_err().to_string();
     assert!(error.contains("N/A") && error.contains("against"), "{error}");
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use tailsight_diagnose::rows::nesting::{Leaf, split};
-use tailsight_diagnose::{Facts, Options, diagnose};
+use tailsight_diagnose::{Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Frame};
 
 use crate::common::{a, options, owner, r, receive};
@@ -125,7 +125,7 @@ proptest! {
         let mut lifetimes = receive(owners, parts.collect());
         lifetimes.symbols = ["", "f0", "f1", "f2", "f3"].map(str::to_owned).to_vec();
         let options = Options { focus: (0.98, 1.0), nesting, ..options() };
-        let d = diagnose(&lifetimes, &options, &Facts::default()).unwrap();
+        let d = diagnose(&lifetimes, &options, &RecordingFacts::default()).unwrap();
         let total = d.focus.mean_ns as i64 - d.reference.mean_ns as i64;
         prop_assert_eq!(d.causes.iter().map(|c| c.deviation_ns).sum::<i64>(), total);
         let whole: i128 = leaves.iter().map(|l| l.deviation).sum();

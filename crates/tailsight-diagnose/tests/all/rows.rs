@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::{Diagnosis, Error, Facts, Options, diagnose};
+use tailsight_diagnose::{Diagnosis, Error, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Frame, Incomplete, Leg, Lifetimes, Message, Owner, Part, Role};
 
 use crate::common::{a, foreign, kthread, lifetimes, net_rx, options, owner, r, receive, sys};
@@ -84,7 +84,7 @@ proptest! {
     ) {
         let lifetimes = lifetimes(owners(), parts);
         let options = Options { leg, focus, reference: (0.45, 0.55), ..options() };
-        adds_up(&diagnose(&lifetimes, &options, &Facts::default()).unwrap());
+        adds_up(&diagnose(&lifetimes, &options, &RecordingFacts::default()).unwrap());
     }
 
     /// The order in which messages arrived changes ids, not causes.
@@ -103,7 +103,7 @@ proptest! {
         // Intervals depend on the order, since slow messages come in bursts.
         let options = Options { focus: (0.9, 1.0), bootstrap_rounds: 0, ..options() };
         let causes = |parts| {
-            let d = diagnose(&receive(owners(), parts), &options, &Facts::default()).unwrap();
+            let d = diagnose(&receive(owners(), parts), &options, &RecordingFacts::default()).unwrap();
             let key = |c: &tailsight_diagnose::model::Cause| {
                 // What held the messages ahead does depend on which came before which.
                 let said = c.explanation.split("; what held those").next().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ proptest! {
             parts
         }).collect();
         let options = Options { focus: (0.98, 1.0), ..options() };
-        let d = diagnose(&receive(owners(), parts), &options, &Facts::default()).unwrap();
+        let d = diagnose(&receive(owners(), parts), &options, &RecordingFacts::default()).unwrap();
         adds_up(&d);
         let first = &d.causes[0];
         let expected = match planted {
@@ -172,7 +172,7 @@ fn slow(extra: &[Part]) -> Lifetimes {
 
 fn causes_of(lifetimes: &Lifetimes) -> Vec<(String, String, i64)> {
     let options = Options { focus: (0.98, 1.0), ..options() };
-    let d = diagnose(lifetimes, &options, &Facts::default()).unwrap();
+    let d = diagnose(lifetimes, &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     d.causes.into_iter().map(|c| (c.category.to_string(), c.name, c.deviation_ns)).collect()
 }
@@ -193,7 +193,7 @@ fn nesting_rule() {
     assert_eq!(rows(&[a(3, 10_000), a(4, 90_000)]), named(&[(soft, 90_000), (send, 10_000)]));
     assert_eq!(rows(&[a(6, 100_000)]), named(&[("nginx", 100_000)]));
     let strict = Options { nesting: 0.95, focus: (0.98, 1.0), ..options() };
-    let d = diagnose(&slow(&[a(2, 10_000), a(3, 90_000)]), &strict, &Facts::default()).unwrap();
+    let d = diagnose(&slow(&[a(2, 10_000), a(3, 90_000)]), &strict, &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].name, "memcached");
     let paths: Vec<(&str, i64)> = d.causes[0].paths.iter().map(|(p, ns)| (p.as_str(), *ns)).collect();
     assert_eq!(paths, [("ahead/sys:sendmsg", 90_000), ("ahead", 10_000)]);
@@ -230,7 +230,7 @@ fn small_rows_fold_and_never_vanish() {
 #[test]
 fn unexplained_is_last_and_counts_against_coverage() {
     let options = Options { focus: (0.98, 1.0), ..options() };
-    let d = diagnose(&slow(&[a(NGINX, 20_000), a(12, 30_000)]), &options, &Facts::default()).unwrap();
+    let d = diagnose(&slow(&[a(NGINX, 20_000), a(12, 30_000)]), &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(30_000));
     // 49,999.5 or so of deviation: 30,000 of it unexplained.
@@ -243,7 +243,7 @@ fn unexplained_is_last_and_counts_against_coverage() {
     messages.iter_mut().filter(|m| m.id % 50 == 0).for_each(|m| m.recv_ns += 5_000);
     let parts = (0..2000).map(|i| [whole.parts(i, Leg::Receive), vec![], vec![]]).collect();
     let gaps = Lifetimes::from_parts("memcached", messages, whole.flows.clone(), owners(), parts);
-    let d = diagnose(&gaps, &options, &Facts::default()).unwrap();
+    let d = diagnose(&gaps, &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     assert_eq!(d.causes.last().map(|c| c.deviation_ns), Some(5_000));
 }
@@ -266,7 +266,7 @@ fn coverage_is_of_causes_and_owned_is_of_owners() {
         parts
     });
     let options = Options { focus: (0.98, 1.0), bootstrap_rounds: 500, ..options() };
-    let d = diagnose(&receive(all, parts.collect()), &options, &Facts::default()).unwrap();
+    let d = diagnose(&receive(all, parts.collect()), &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     let chance: Vec<&str> = d.not_significant.iter().map(|c| c.name.as_str()).filter(|n| n.contains("gc")).collect();
     assert_eq!(chance, ["gc (other thread)"]);
@@ -296,7 +296,7 @@ fn negative_rows_are_kept() {
 fn fast_focus() {
     let parts = (0..2000u64).map(|i| vec![r(10, 2_000 + i % 7), a(9, if i < 200 { 500 } else { 5_000 })]);
     let options = Options { focus: (0.0, 0.1), ..options() };
-    let d = diagnose(&receive(owners(), parts.collect()), &options, &Facts::default()).unwrap();
+    let d = diagnose(&receive(owners(), parts.collect()), &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     assert_eq!((d.causes[0].name.as_str(), d.causes[0].deviation_ns), ("wake-pending", -4_500));
     assert!(d.causes[0].fix.is_empty());
@@ -306,17 +306,20 @@ fn fast_focus() {
 #[test]
 fn too_few_messages_is_not_a_verdict() {
     let few = receive(owners(), (0..1500u64).map(|i| vec![a(0, 1000 + i)]).collect());
-    match diagnose(&few, &options(), &Facts::default()) {
+    match diagnose(&few, &options(), &RecordingFacts::default()) {
         Err(Error::NotEnough { slice: "focus", have: 15, complete: 1500, needed: 20, .. }) => {}
         other => panic!("{other:?}"),
     }
     let narrow = Options { focus: (0.9, 1.0), reference: (0.5, 0.51), ..options() };
-    assert!(matches!(diagnose(&few, &narrow, &Facts::default()), Err(Error::NotEnough { slice: "reference", .. })));
+    assert!(matches!(
+        diagnose(&few, &narrow, &RecordingFacts::default()),
+        Err(Error::NotEnough { slice: "reference", .. })
+    ));
     let reversed = Options { focus: (1.0, 0.9), ..options() };
-    assert!(matches!(diagnose(&few, &reversed, &Facts::default()), Err(Error::Focus { .. })));
+    assert!(matches!(diagnose(&few, &reversed, &RecordingFacts::default()), Err(Error::Focus { .. })));
     for nesting in [0.0, -0.5, 1.1, f64::NAN] {
         let outside = Options { nesting, ..options() };
-        let found = diagnose(&few, &outside, &Facts::default());
+        let found = diagnose(&few, &outside, &RecordingFacts::default());
         assert!(matches!(found, Err(Error::Option { option: "nesting", .. })), "{nesting}");
     }
 }
@@ -324,10 +327,10 @@ fn too_few_messages_is_not_a_verdict() {
 #[test]
 fn no_message_says_why() {
     let mut none = receive(owners(), vec![]);
-    let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
+    let message = diagnose(&none, &options(), &RecordingFacts::default()).unwrap_err().to_string();
     assert!(message.contains("no message was seen") && message.contains("send it requests"), "{message}");
     none.incomplete.insert(Incomplete::RecordingEnded, 7);
-    let message = diagnose(&none, &options(), &Facts::default()).unwrap_err().to_string();
+    let message = diagnose(&none, &options(), &RecordingFacts::default()).unwrap_err().to_string();
     assert!(
         message.contains("7: not received before the recording ended") && message.contains("memcached"),
         "{message}"
@@ -347,7 +350,7 @@ fn incomplete_messages_are_counted_once() {
     l.incomplete.insert(Incomplete::RecordingEnded, 5);
     let counts = |leg| {
         let options = Options { leg, focus: (0.9, 1.0), ..options() };
-        diagnose(&l, &options, &Facts::default()).unwrap().messages
+        diagnose(&l, &options, &RecordingFacts::default()).unwrap().messages
     };
     let c = counts(Leg::Receive);
     assert_eq!((c.total, c.complete, c.incomplete.values().sum()), (1000, 995, 5));
@@ -369,7 +372,7 @@ fn total_keeps_the_legs_apart() {
     let l = lifetimes(all, (0..2000).map(legs).collect());
     let rows = |leg| {
         let options = Options { leg, focus: (0.98, 1.0), ..options() };
-        let d = diagnose(&l, &options, &Facts::default()).unwrap();
+        let d = diagnose(&l, &options, &RecordingFacts::default()).unwrap();
         adds_up(&d);
         let causes = d.causes.into_iter().filter(|c| c.deviation_ns > 0);
         causes.map(|c| (c.category.to_string(), c.name, c.deviation_ns)).collect::<Vec<_>>()

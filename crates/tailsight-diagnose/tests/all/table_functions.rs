@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use syscalls::Sysno;
-use tailsight_diagnose::categories::functions::{FunctionTable, Verdict};
+use tailsight_diagnose::categories::functions::{FunctionTable, StackClass};
 use tailsight_diagnose::{Category, CategoryTable};
 
 static TABLE: LazyLock<FunctionTable> = LazyLock::new(FunctionTable::default);
@@ -15,7 +15,7 @@ fn said(stack: &str) -> String {
     shown(TABLE.category_of(&stack.split_whitespace().collect::<Vec<_>>()))
 }
 
-fn shown(verdict: Option<Verdict<'_>>) -> String {
+fn shown(verdict: Option<StackClass<'_>>) -> String {
     verdict.map_or("none".into(), |v| {
         format!("{}/{} by {}{}", v.category, v.sub, if v.via_neighbour { "~" } else { "" }, v.function)
     })

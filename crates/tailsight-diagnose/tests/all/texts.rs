@@ -1,7 +1,7 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::{Diagnosis, Facts, Options, diagnose};
+use tailsight_diagnose::{Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
@@ -30,18 +30,18 @@ fn demo() -> Lifetimes {
     out
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> RecordingFacts {
+    RecordingFacts {
         run: "run 1".into(),
         pids: vec![41, 42],
         cpus: Some(4),
         events: 1000,
         ns_per_event: 60.0,
-        ..Facts::default()
+        ..RecordingFacts::default()
     }
 }
 
-fn diagnosis(options: &Options, facts: &Facts) -> Diagnosis {
+fn diagnosis(options: &Options, facts: &RecordingFacts) -> Diagnosis {
     diagnose(&demo(), options, facts).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn explanations_are_plain_sentences_with_numbers() {
     );
     assert_eq!(
         d.causes.last().unwrap().explanation,
-        "no owner of this time is known: no more and no less than in the reference messages"
+        "the owner of this time is unknown: no more and no less than in the reference messages"
     );
     assert_eq!(d.causes[0].times, [0.96, 0.0]);
 }
@@ -87,18 +87,21 @@ fn fixes_are_filled_in_with_their_undo() {
     let first = |pid: &str| {
         format!(
             "for t in $(ls /proc/{pid}/task); do echo $t $(sed 's/.*) //' /proc/$t/stat | cut -d' ' -f38,39) >> \
-             /run/tailsight.{pid}.policy; done; chrt -a -f -p 1 {pid}  # let memcached run before ordinary tasks; one that \
+             /run/tailsight.{pid}.policy; done; chrt -a -f -p 1 {pid}  # let memcached run before ordinary tasks; one \
+             that \
              spins can then starve its core"
         )
     };
     let unfirst = |pid: &str| {
         format!(
-            "; undo: chrt -a -o -p 0 {pid}; tac /run/tailsight.{pid}.policy | while read t n p; do case $p in 1) o=-f;; \
+            "; undo: chrt -a -o -p 0 {pid}; tac /run/tailsight.{pid}.policy | while read t n p; do case $p in 1) \
+             o=-f;; \
              2) o=-r;; 3) o=-b;; 5) o=-i;; *) o=-o;; esac; chrt $o -p $n $t; done; rm /run/tailsight.{pid}.policy"
         )
     };
     let d = diagnosis(&options(), &facts());
-    let step = "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than another \
+    let step = "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than \
+     another \
                 core helps against it";
     assert_eq!(
         d.causes[0].fix,
@@ -107,7 +110,7 @@ fn fixes_are_filled_in_with_their_undo() {
     // Nothing is made up: without the number of cores and without processes, words stand for them.
     let pid = "; PID: the target's process id, see pgrep -a or ss -ltnp";
     assert_eq!(
-        diagnosis(&options(), &Facts::default()).causes[0].fix[..2],
+        diagnosis(&options(), &RecordingFacts::default()).causes[0].fix[..2],
         [
             format!(
                 "fill in: {}; OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e{unpin}",
@@ -141,7 +144,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
     assert_eq!(json[0]["changes"], serde_json::json!([{"kind": "pin-named", "comm": "nginx", "cpus": "0,2-3"}]));
     assert_eq!(json[0]["says"], serde_json::json!(["every thread of nginx on cores 0,2-3"]));
     assert_eq!(json[1]["changes"], serde_json::json!([{"kind": "real-time", "pids": [41, 42]}]));
-    assert_eq!(json[1]["undo"], serde_json::json!(["each thread's policy and priority of before"]));
+    assert_eq!(json[1]["undo"], serde_json::json!(["the earlier policy and priority of each thread"]));
     assert_eq!(json[1]["command"], "tailsight fix 'run 1' 2 --leg receive");
     // The same change for another cause has the same number; others go on counting.
     let mut numbers: Vec<u32> = d.causes.iter().flat_map(|c| &c.actions).map(|a| a.n).collect();
@@ -149,7 +152,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers, (1..=numbers.len() as u32).collect::<Vec<_>>());
-    assert!(diagnosis(&options(), &Facts::default()).causes[0].actions.is_empty(), "no cores, no processes");
+    assert!(diagnosis(&options(), &RecordingFacts::default()).causes[0].actions.is_empty(), "no cores, no processes");
     // Diagnoses of before have none.
     let mut old = serde_json::to_value(&d).unwrap();
     old["causes"][0].as_object_mut().unwrap().remove("actions");
@@ -159,7 +162,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
 #[test]
 fn notes_say_what_limits_the_diagnosis() {
     assert_eq!(diagnosis(&options(), &facts()).notes, ["the focus holds only 50 messages: the intervals are wide"]);
-    let bad = Facts {
+    let bad = RecordingFacts {
         lost_events: 10,
         clock_error_ns: 2_000,
         hooks_off: vec!["sched_waking".into(), "sched_wakeup".into(), "some_hook".into()],
@@ -173,7 +176,7 @@ fn notes_say_what_limits_the_diagnosis() {
         [
             "the run is partial: killed while recording",
             "10 events were lost (0.99 % of all): near them, time may have the wrong owner",
-            "without sched_waking and sched_wakeup, waiting to be woken and waiting for a core cannot be told apart",
+            "without sched_waking and sched_wakeup, waiting for a wake-up and waiting for a core cannot be told apart",
             "clock error up to 2.00 us: smaller differences mean nothing",
             "focus p50..p100 and reference p45..p55 share messages: differences look smaller",
             "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",

@@ -3,7 +3,7 @@
 
 use syscalls::Sysno;
 use tailsight_diagnose::categories::Task;
-use tailsight_diagnose::{CategoryTable, Diagnosis, Facts, Options, diagnose};
+use tailsight_diagnose::{CategoryTable, Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Part, Role};
 
@@ -63,7 +63,7 @@ fn slow_service(owners: Vec<Owner>, extra: &[Part]) -> Lifetimes {
 }
 
 fn service(lifetimes: &Lifetimes) -> Diagnosis {
-    diagnose(lifetimes, &Options { leg: Leg::Service, ..options() }, &Facts::default()).unwrap()
+    diagnose(lifetimes, &Options { leg: Leg::Service, ..options() }, &RecordingFacts::default()).unwrap()
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn bursts() -> Lifetimes {
 /// A page fault of 1 ms in one message delayed thirty, which were said to wait for messages before them.
 #[test]
 fn the_root_of_a_queue_is_what_held_the_message_in_front() {
-    let d = diagnose(&bursts(), &options(), &Facts::default()).unwrap();
+    let d = diagnose(&bursts(), &options(), &RecordingFacts::default()).unwrap();
     let first = &d.causes[0];
     assert_eq!(first.category.as_str(), "hol-blocking");
     let root = first.root.first().expect("a root");
@@ -167,7 +167,7 @@ fn the_root_of_a_queue_is_what_held_the_message_in_front() {
 fn as_many_messages_ahead_as_usual_are_not_mentioned() {
     let mut few = bursts();
     few.messages.iter_mut().for_each(|m| m.ahead = u32::from(m.id == 1));
-    let d = diagnose(&few, &options(), &Facts::default()).unwrap();
+    let d = diagnose(&few, &options(), &RecordingFacts::default()).unwrap();
     assert!(!d.causes[0].explanation.contains("messages ahead on average"), "{}", d.causes[0].explanation);
 }
 
@@ -177,7 +177,7 @@ fn messages_served_out_of_order_are_counted_and_a_cause() {
     let mut of = bursts();
     of.overtaken = of.messages.iter().map(|m| if m.ahead > 0 { 600_000 } else { 0 }).collect();
     of.messages.iter_mut().filter(|m| m.ahead > 0).for_each(|m| m.flags |= flags::OVERTAKEN);
-    let d = diagnose(&of, &options(), &Facts::default()).unwrap();
+    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.messages.out_of_order, 150);
     let row = d.causes.iter().find(|c| c.name == "later arrivals first").expect("a row");
     assert_eq!((row.category.as_str(), row.deviation_ns), ("hol-blocking", 600_000));

@@ -1,7 +1,7 @@
 //! Who a cause was: processes with their threads, the recorder, and entries of a user's table for handlers and threads.
 
 use tailsight_diagnose::model::Cause;
-use tailsight_diagnose::{CategoryTable, Diagnosis, Facts, Options, diagnose};
+use tailsight_diagnose::{CategoryTable, Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Frame, Lifetimes, Owner, Part, Who};
 
 use crate::common::{a, foreign, kthread, options, owner, r, receive};
@@ -28,7 +28,7 @@ fn task(comm: &str, pid: u32, tid: u32, process: &str) -> (Owner, Who, u64) {
 
 fn diagnosed(lifetimes: &Lifetimes, categories: CategoryTable) -> Diagnosis {
     let options = Options { focus: (0.98, 1.0), categories, ..options() };
-    diagnose(lifetimes, &options, &Facts::default()).unwrap()
+    diagnose(lifetimes, &options, &RecordingFacts::default()).unwrap()
 }
 
 fn tasks(d: &Diagnosis) -> Vec<(&str, &str, i64)> {

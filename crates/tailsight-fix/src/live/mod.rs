@@ -85,7 +85,7 @@ impl System for Live {
             Ok(value) => Ok(Some(value)),
             Err(e) if is_gone(&e) => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                Err(Error::Unsupported { what: format!("{place}: the driver has no such setting") })
+                Err(Error::Unsupported { what: format!("{place}: the driver does not have this setting") })
             }
             Err(source) => Err(Error::Read { place: place.to_string(), source }),
         }

@@ -141,7 +141,7 @@ fn an_undo_after_the_process_ended_leaves_an_empty_file() {
     apply(&mut Live, &mut journal, &made, (&changes, &known), About::default()).unwrap();
     drop(sleeper);
     let puts = undo(&mut Live, &mut journal, false).unwrap();
-    assert!(matches!(puts[0].outcome, tailsight_fix::Outcome::Gone), "{puts:?}");
+    assert!(matches!(puts[0].outcome, tailsight_fix::UndoResult::Gone), "{puts:?}");
     assert!(FileStore::look(folder.path()).unwrap().fixes.is_empty());
     assert!(plan(&Live, &changes, &known).is_err(), "it does not run any more");
 }

@@ -1,7 +1,7 @@
 //! What each change means on a host, what is refused, and what becomes of it when others are at work too.
 
 use tailsight_fix::{
-    About, Attribute, Change, Error, Journal, Limit, Outcome, Place, Plan, Setting, State, apply, plan, undo,
+    About, Attribute, Change, Error, Journal, Limit, Place, Plan, Setting, State, UndoResult, apply, plan, undo,
 };
 
 use crate::fake::{Disk, Fake, Thread};
@@ -202,7 +202,7 @@ fn threads_that_began_in_between_are_put_back_too() {
     let puts = undo(&mut fake, &mut journal, false).unwrap();
     let cores = |tid| fake.threads[&(41, tid)].values[&Attribute::Cores].clone();
     assert_eq!([41, 42, 43, 44, 45].map(cores), ["0-3", "0-3", "1", "0-3", "2"]);
-    let inherited: Vec<_> = puts.iter().filter(|p| matches!(p.outcome, Outcome::Inherited)).collect();
+    let inherited: Vec<_> = puts.iter().filter(|p| matches!(p.outcome, UndoResult::Inherited)).collect();
     assert_eq!((puts.len(), inherited.len()), (3, 1), "{puts:?}");
     assert_eq!(journal.state, State::default());
 }
@@ -221,14 +221,14 @@ fn an_older_thread_of_another_name_is_left_alone() {
 }
 
 fn outcomes(fake: &mut Fake, journal: &mut Journal<Disk>, force: bool) -> Vec<String> {
-    let name = |outcome: &Outcome| match outcome {
-        Outcome::Back => "back",
-        Outcome::Already => "already",
-        Outcome::Inherited => "inherited",
-        Outcome::Gone => "gone",
-        Outcome::Booted => "booted",
-        Outcome::Others(_) => "others",
-        Outcome::Failed(_) => "failed",
+    let name = |outcome: &UndoResult| match outcome {
+        UndoResult::Back => "back",
+        UndoResult::Already => "already",
+        UndoResult::Inherited => "inherited",
+        UndoResult::Gone => "gone",
+        UndoResult::Booted => "booted",
+        UndoResult::Others(_) => "others",
+        UndoResult::Failed(_) => "failed",
         _ => "?",
     };
     undo(fake, journal, force).unwrap().iter().map(|p| format!("{} {}", p.entry.place, name(&p.outcome))).collect()

@@ -63,7 +63,7 @@ pub fn of_connection(local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
     for one in all {
         let Some(has) = one.address.as_ref().and_then(address) else { continue };
         if has == peer {
-            return because(format!("{peer} is of this host: no NIC between client and server"));
+            return because(format!("{peer} is on this host: no NIC between client and server"));
         }
         if has == local {
             // A labelled address (eth0:1) is of eth0.
@@ -84,25 +84,25 @@ fn judge(
         libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
     let can = match abilities {
         Ok(can) => can,
-        Err(error) => return because(format!("{interface} does not say what it can stamp ({error})")),
+        Err(error) => return because(format!("cannot read the time stamping capabilities of {interface} ({error})")),
     };
     if can.so_timestamping & NEEDED != NEEDED {
-        return because(format!("{interface} stamps no packets"));
+        return because(format!("{interface} has no packet time stamps"));
     }
     let Ok(phc) = u32::try_from(can.phc_index) else {
-        return because(format!("{interface} stamps by a clock that cannot be read"));
+        return because(format!("{interface} has time stamps of a clock that cannot be read"));
     };
     match setting() {
         // Other transmit types stamp these packets too, and treat some of PTP's in their own way besides.
         Ok((tx, FILTER_ALL)) if tx >= libc::HWTSTAMP_TX_ON as i32 => return Ok(Stamping { interface, phc }),
         Ok(_) => {}
-        Err(error) => return because(format!("{interface} does not say whether it is set to stamp ({error})")),
+        Err(error) => return because(format!("cannot read whether time stamps of {interface} are on ({error})")),
     }
     if can.tx_types & (1 << libc::HWTSTAMP_TX_ON) == 0 || can.rx_filters & (1 << FILTER_ALL) == 0 {
-        return because(format!("{interface} can stamp packets of PTP only"));
+        return because(format!("{interface} has time stamps for PTP packets only"));
     }
     let hint = Some(format!("hwtstamp_ctl -i {interface} -t 1 -r 1"));
-    Err(Reason { why: format!("{interface} can stamp packets and is not set to"), hint })
+    Err(Reason { why: format!("{interface} has packet time stamps, but they are off"), hint })
 }
 
 /// A device with a clock of its own that is set to stamp packets.

@@ -3,7 +3,7 @@
 //! In: `/proc/stat`, `/proc/cmdline`, `/proc/sys/kernel`, `/sys/devices/system/cpu`, the scheduler's debugfs.
 //! Out: settings.
 
-use super::{Commands, Context, Setting, Verdict};
+use super::{Commands, Context, Rating, Setting};
 use crate::kernel::bracketed;
 use crate::root::cpu_list;
 use std::thread::sleep;
@@ -53,13 +53,14 @@ fn steal(cx: &Context<'_>) -> Setting {
         }
     }
     if worst < STEAL_PERCENT {
-        return Setting::good(ID, TITLE, value, "the hypervisor gives this machine the time it asks for");
+        return Setting::good(ID, TITLE, value, "the hypervisor gives this machine the CPU time that it needs");
     }
     let mut s = Setting::hurts(
         ID,
         TITLE,
         value,
-        "the hypervisor runs others on these cores while requests wait; nothing inside this machine can change it",
+        "the hypervisor runs other guests on these cores while requests wait; nothing inside this machine can change \
+         that",
     );
     s.change.push("# use an instance type with dedicated cores, or another host".into());
     s
@@ -86,14 +87,14 @@ fn preemption(cx: &Context<'_>) -> Setting {
     };
     match model.as_str() {
         "full" | "lazy" | "rt" => {
-            Setting::good(ID, TITLE, model, "a woken thread can interrupt another one inside the kernel")
+            Setting::good(ID, TITLE, model, "a woken thread can preempt another one inside the kernel")
         }
         "none" | "voluntary" => {
             let mut s = Setting::hurts(
                 ID,
                 TITLE,
                 model.clone(),
-                "a woken server thread waits until another task leaves the kernel by itself, even at real-time \
+                "a woken server thread waits until the running task leaves the kernel, even at real-time \
                  priority (Tales of the Tail §4.1)",
             );
             if debug.is_some() {
@@ -109,7 +110,7 @@ fn preemption(cx: &Context<'_>) -> Setting {
             }
             s
         }
-        _ => Setting::unknown(ID, TITLE, model, "this kernel names a preemption model that is not known here"),
+        _ => Setting::unknown(ID, TITLE, model, "this kernel reports an unknown preemption model"),
     }
 }
 
@@ -140,7 +141,7 @@ fn smt(cx: &Context<'_>) -> Setting {
     const TITLE: &str = "SMT (hyper-threading)";
     const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
     match cx.root.text("/sys/devices/system/cpu/smt/active") {
-        Ok(v) if v == "0" => Setting::good(ID, TITLE, "off", "a thread has its core to itself"),
+        Ok(v) if v == "0" => Setting::good(ID, TITLE, "off", "no other thread shares the core"),
         Ok(_) => {
             let control = cx.root.text(CONTROL).unwrap_or_else(|_| "on".into());
             let commands = if control == "on" { Commands::file(CONTROL, "off", "on") } else { Commands::default() };
@@ -148,8 +149,8 @@ fn smt(cx: &Context<'_>) -> Setting {
                 ID,
                 TITLE,
                 "on",
-                "whatever runs on the sibling shares the core with the server and slows it. Switching it off halves \
-                 the CPUs: keeping the siblings of the server's CPUs idle does as well",
+                "a task on the sibling CPU shares the core with the server and slows it. Switching SMT off halves the \
+                 CPUs; keeping the siblings of the server's CPUs idle is as good",
             )
             .with(commands)
         }
@@ -161,13 +162,13 @@ fn nmi_watchdog(cx: &Context<'_>) -> Setting {
     const ID: &str = "nmi_watchdog";
     const TITLE: &str = "NMI watchdog";
     match cx.root.text("/proc/sys/kernel/nmi_watchdog") {
-        Ok(v) if v == "0" => Setting::good(ID, TITLE, "off", "no watchdog interrupt, and no hardware counter taken"),
+        Ok(v) if v == "0" => Setting::good(ID, TITLE, "off", "no watchdog interrupt, and no hardware counter used"),
         Ok(v) => Setting::hurts(
             ID,
             TITLE,
             "on",
-            "it interrupts every busy core each few seconds and occupies a hardware counter; it also finds \
-             hard lock-ups, so keep it where those matter more",
+            "it interrupts every busy core every few seconds and uses a hardware counter; it also detects hard \
+             lock-ups, so keep it where those matter more",
         )
         .with(Commands::sysctl("kernel.nmi_watchdog", "0", &v)),
         Err(e) => Setting::unread(ID, TITLE, &e),
@@ -199,7 +200,7 @@ fn isolation(cx: &Context<'_>) -> Setting {
         );
     }
     let why =
-        "other tasks keep away from these cores, so put the server there (dedicated core, Tales of the Tail §4.1)";
+        "no other tasks are scheduled on these cores, so run the server there (dedicated core, Tales of the Tail §4.1)";
     Setting::good(ID, TITLE, parts.join(", "), why)
 }
 
@@ -226,6 +227,6 @@ fn mitigations(cx: &Context<'_>) -> Setting {
     }
     let active =
         names.iter().filter(|n| cx.root.text(&format!("{DIR}/{n}")).is_ok_and(|t| t.contains("Mitigation"))).count();
-    let why = "they lengthen every system call and interrupt, the typical one as much as the slow one; keep them on";
-    Setting::new(ID, TITLE, Verdict::Good, format!("{active} active"), why)
+    let why = "they lengthen every system call and interrupt, typical and slow ones alike; keep them on";
+    Setting::new(ID, TITLE, Rating::Good, format!("{active} active"), why)
 }

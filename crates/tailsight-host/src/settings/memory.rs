@@ -20,7 +20,7 @@ fn numa_balancing(cx: &Context<'_>) -> Setting {
     };
     let state = if value == "0" { "off" } else { "on" };
     match (cx.machine.numa_nodes, value.as_str()) {
-        (_, "0") => Setting::good(ID, TITLE, state, "the kernel does not take pages away to see who uses them"),
+        (_, "0") => Setting::good(ID, TITLE, state, "the kernel does not unmap pages to see which thread uses them"),
         (1, _) => {
             Setting::good(ID, TITLE, format!("{state}, 1 node"), "with one node the kernel has nothing to balance")
         }
@@ -28,7 +28,8 @@ fn numa_balancing(cx: &Context<'_>) -> Setting {
             ID,
             TITLE,
             format!("{state}, {nodes} nodes"),
-            "the kernel unmaps pages to see who touches them, and the server takes the faults: change_prot_numa took \
+            "the kernel unmaps pages to see which thread uses them, and the server takes the faults: change_prot_numa \
+             took \
              up to 400 µs in NSight §7.2. Pin threads and memory to a node instead",
         )
         .with(Commands::sysctl("kernel.numa_balancing", "0", &value)),
@@ -111,7 +112,7 @@ fn swapping(cx: &Context<'_>) -> Setting {
     }
     let value = format!("{areas} area{}, swappiness {swappiness}", if areas == 1 { "" } else { "s" });
     if swappiness <= GENTLE {
-        return Setting::good(ID, TITLE, value, "pages are swapped out only when memory is nearly gone");
+        return Setting::good(ID, TITLE, value, "pages are swapped out only when memory is nearly exhausted");
     }
     Setting::hurts(
         ID,

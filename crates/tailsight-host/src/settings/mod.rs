@@ -24,7 +24,7 @@ pub use target::Target;
 /// What a setting does to the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Rating {
     /// It is as a server with a short tail wants it, or it does no harm.
     Good,
     /// It is known to lengthen the tail.
@@ -45,7 +45,7 @@ pub struct Setting {
     /// The value now.
     pub value: String,
     /// What it does to the tail.
-    pub verdict: Verdict,
+    pub verdict: Rating,
     /// Why, in a sentence or two, with the paper's section where one found it.
     pub why: String,
     /// Shell commands that change it, for root; a line that starts with `#` is an instruction, not a command.
@@ -55,7 +55,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn new(id: &str, title: &str, verdict: Verdict, value: impl Into<String>, why: impl Into<String>) -> Self {
+    fn new(id: &str, title: &str, verdict: Rating, value: impl Into<String>, why: impl Into<String>) -> Self {
         Setting {
             id: id.into(),
             title: title.into(),
@@ -68,19 +68,19 @@ impl Setting {
     }
 
     fn good(id: &str, title: &str, value: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::new(id, title, Verdict::Good, value, why)
+        Self::new(id, title, Rating::Good, value, why)
     }
 
     fn hurts(id: &str, title: &str, value: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::new(id, title, Verdict::Hurts, value, why)
+        Self::new(id, title, Rating::Hurts, value, why)
     }
 
     fn absent(id: &str, title: &str, why: impl Into<String>) -> Self {
-        Self::new(id, title, Verdict::NotPresent, "none", why)
+        Self::new(id, title, Rating::NotPresent, "none", why)
     }
 
     fn unknown(id: &str, title: &str, value: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::new(id, title, Verdict::Unknown, value, why)
+        Self::new(id, title, Rating::Unknown, value, why)
     }
 
     /// For a file that could not be read: absent if it is not there, else unknown with the reason.

@@ -35,7 +35,7 @@ fn irqbalance(cx: &Context<'_>) -> Setting {
             && cx.root.text(&format!("/proc/{pid}/comm")).is_ok_and(|c| c == "irqbalance")
     };
     if !cx.root.names("/proc").iter().any(is_it) {
-        return Setting::good(ID, TITLE, "not running", "nobody moves interrupts onto the server's cores");
+        return Setting::good(ID, TITLE, "not running", "no daemon moves interrupts onto the server's cores");
     }
     let manager = if cx.root.exists("/run/systemd/system") { "systemctl" } else { "service" };
     let commands = match manager {
@@ -77,7 +77,8 @@ fn coalescing(nic: &Nic) -> Setting {
         &id,
         &title,
         value,
-        "the NIC holds packets back before it interrupts: NIC delay of up to 180 µs in NSight §3, and §7.3 switches it off. \
+        "the NIC delays packets before it interrupts: NIC delay of up to 180 µs in NSight §3, and §7.3 switches it \
+         off. \
          More interrupts cost throughput",
     )
     .with(Commands::one(format!("ethtool -C {} {change}", nic.name), format!("ethtool -C {} {undo}", nic.name)))
@@ -91,7 +92,7 @@ fn deferral(nic: &Nic) -> Option<Setting> {
             &format!("gro_flush_timeout:{}", nic.name),
             &format!("GRO flush timeout, {}", nic.name),
             format!("{ns} ns"),
-            "the kernel holds received packets back that long to merge more; right only together with busy polling",
+            "the kernel delays received packets this long to merge more; useful only with busy polling",
         )
         .with(Commands::file(&path, "0", &ns.to_string())),
     )
@@ -208,7 +209,7 @@ fn steering(cx: &Context<'_>) -> Setting {
     let more = parts.len().saturating_sub(FEW);
     parts.truncate(FEW);
     let value = if more == 0 { parts.join(", ") } else { format!("{} and {more} more", parts.join(", ")) };
-    Setting::good(ID, TITLE, value, "chosen by someone; with -p PID it is checked against the target's cores")
+    Setting::good(ID, TITLE, value, "set by an administrator or a daemon; -p PID checks it against the target's cores")
 }
 
 fn busy_poll(cx: &Context<'_>) -> Setting {

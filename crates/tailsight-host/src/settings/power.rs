@@ -42,7 +42,7 @@ fn idle_states(cx: &Context<'_>) -> Setting {
     };
     let value = format!("{name}; deepest enabled {}, {} µs to leave", deepest.name, deepest.exit_us);
     if let Some(limit) = dma_latency(cx).filter(|l| *l < deepest.exit_us) {
-        let why = format!("a process holds /dev/cpu_dma_latency at {limit} µs, so deeper states are not entered");
+        let why = format!("a process holds /dev/cpu_dma_latency at {limit} µs, so deeper states are not used");
         let value = format!("{value}; capped at {limit} µs");
         return if limit <= LONGEST_EXIT_US {
             Setting::good(ID, TITLE, value, why)
@@ -52,9 +52,9 @@ fn idle_states(cx: &Context<'_>) -> Setting {
     }
     if deepest.exit_us <= LONGEST_EXIT_US {
         let why = if cx.machine.virtual_machine {
-            "quick to leave, as far as the guest can see; the hypervisor may still deschedule an idle CPU"
+            "short exit latencies, as far as the guest can see; the hypervisor may still deschedule an idle CPU"
         } else {
-            "every enabled state is quick to leave"
+            "every enabled state has a short exit latency"
         };
         return Setting::good(ID, TITLE, value, why);
     }
@@ -73,7 +73,8 @@ fn idle_states(cx: &Context<'_>) -> Setting {
         ID,
         TITLE,
         value,
-        "a request that finds the core asleep waits until it wakes: up to 200 µs at low load in Tales of the Tail \
+        "a request that arrives at a core in an idle state waits until the core wakes: up to 200 µs at low load in \
+         Tales of the Tail \
          §4.6, and one part of NIC delay in NSight §7.4. Costs power",
     )
     .with(commands)
@@ -151,7 +152,7 @@ fn governor(cx: &Context<'_>) -> Setting {
 fn turbo(cx: &Context<'_>) -> Setting {
     const ID: &str = "turbo";
     const TITLE: &str = "Turbo";
-    const WHY: &str = "faster, but the speed depends on what the neighbours do; switch it off only to compare runs";
+    const WHY: &str = "faster, but the speed depends on the load of other cores; switch it off only to compare runs";
     let intel = format!("{CPU}/intel_pstate/no_turbo");
     let boost = format!("{CPU}/cpufreq/boost");
     let (path, on) = match (cx.root.text(&intel), cx.root.text(&boost)) {

@@ -110,7 +110,7 @@ fn pinning(cx: &Context<'_>, target: &Target) -> Setting {
     let free = target.threads.iter().filter(|t| online.iter().all(|c| t.cpus_allowed.contains(c))).count();
     let threads = target.threads.len();
     if online.len() < 2 {
-        return Setting::good(ID, TITLE, "1 CPU", "there is only one CPU to run on");
+        return Setting::good(ID, TITLE, "1 CPU", "there is only one CPU");
     }
     if free == 0 {
         let value = format!("CPUs {}", cpu_ranges(&target.cpus()));
@@ -224,7 +224,8 @@ fn scheduling(target: &Target) -> Setting {
         ID,
         TITLE,
         value,
-        "a request waits for whoever holds the core. Real-time priority nearly removed that in Tales of the Tail \
+        "a request waits for the task that runs on the core. Real-time priority nearly removed that in Tales of the \
+         Tail \
          §4.1, nice −20 did not. Not for servers that spin: they would starve the core",
     );
     // A deadline thread's runtime cannot be given back by a plain command, so none is offered.

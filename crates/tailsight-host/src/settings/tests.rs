@@ -124,7 +124,7 @@ fn snapshot(tree: &Tree) -> Vec<(String, String)> {
 #[test]
 fn a_bad_host_is_seen_as_bad() {
     let all = settings(&bad());
-    let hurting: Vec<&str> = all.iter().filter(|s| s.verdict == Verdict::Hurts).map(|s| s.id.as_str()).collect();
+    let hurting: Vec<&str> = all.iter().filter(|s| s.verdict == Rating::Hurts).map(|s| s.id.as_str()).collect();
     assert_eq!(
         hurting,
         [
@@ -159,8 +159,8 @@ fn a_bad_host_is_seen_as_bad() {
     assert_eq!(find(&all, "target_memory_limit").value, "1 MiB, 95 % used");
     assert_eq!(find(&all, "target_priority").value, "SCHED_BATCH nice 5, SCHED_OTHER nice 0");
     assert_eq!(find(&all, "receive_cores:eth0").value, "1 interrupt on CPUs 2, which the target uses too");
-    assert_eq!(find(&all, "interrupt_coalescing:eth0").verdict, Verdict::Unknown);
-    assert_eq!(find(&all, "steal").verdict, Verdict::NotPresent);
+    assert_eq!(find(&all, "interrupt_coalescing:eth0").verdict, Rating::Unknown);
+    assert_eq!(find(&all, "steal").verdict, Rating::NotPresent);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn change_cures_and_undo_restores_every_file() {
     let tree = bad();
     let before = snapshot(&tree);
     let all = settings(&tree);
-    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Verdict::Hurts).collect();
+    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     shell(&tree, &hurting.iter().flat_map(|s| s.change.clone()).collect::<Vec<_>>());
     // What acts on processes, services or hardware cannot follow in a made tree.
     let outside = [
@@ -183,7 +183,7 @@ fn change_cures_and_undo_restores_every_file() {
     let after = settings(&tree);
     let left: Vec<&str> = after
         .iter()
-        .filter(|s| s.verdict == Verdict::Hurts && !outside.contains(&s.id.as_str()))
+        .filter(|s| s.verdict == Rating::Hurts && !outside.contains(&s.id.as_str()))
         .map(|s| s.id.as_str())
         .collect();
     assert_eq!(left, Vec::<&str>::new());
@@ -213,10 +213,7 @@ fn undo_names_the_values_read_now() {
 fn a_tuned_host_has_nothing_to_change() {
     let tree = bad();
     let all = settings(&tree);
-    shell(
-        &tree,
-        &all.iter().filter(|s| s.verdict == Verdict::Hurts).flat_map(|s| s.change.clone()).collect::<Vec<_>>(),
-    );
+    shell(&tree, &all.iter().filter(|s| s.verdict == Rating::Hurts).flat_map(|s| s.change.clone()).collect::<Vec<_>>());
     std::fs::remove_dir_all(tree.root().path("/proc/77")).unwrap();
     std::fs::remove_file(tree.root().path("/proc/irq/40/effective_affinity_list")).unwrap();
     tree.put("/sys/devices/system/cpu/smt/active", "0\n");
@@ -225,21 +222,21 @@ fn a_tuned_host_has_nothing_to_change() {
         thread_files(&tree, tid, "1", 1, 10, 0);
     }
     let all = settings(&tree);
-    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Verdict::Hurts).collect();
+    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     assert!(hurting.is_empty(), "{hurting:#?}");
     assert_eq!(find(&all, "target_priority").value, "SCHED_FIFO 10");
     // Receive work steered onto the pinned core is a fault that pinning alone would hide.
     tree.put("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2\n");
-    assert_eq!(find(&settings(&tree), "packet_steering").verdict, Verdict::Hurts);
+    assert_eq!(find(&settings(&tree), "packet_steering").verdict, Rating::Hurts);
 }
 
 #[test]
 fn a_latency_limit_on_idle_states_counts() {
     let tree = bad();
     tree.put("/dev/cpu_dma_latency", 0i32.to_ne_bytes());
-    assert_eq!(find(&settings(&tree), "idle_states").verdict, Verdict::Good);
+    assert_eq!(find(&settings(&tree), "idle_states").verdict, Rating::Good);
     tree.put("/dev/cpu_dma_latency", 2_000_000_000i32.to_ne_bytes());
-    assert_eq!(find(&settings(&tree), "idle_states").verdict, Verdict::Hurts);
+    assert_eq!(find(&settings(&tree), "idle_states").verdict, Rating::Hurts);
 }
 
 #[test]
@@ -252,9 +249,9 @@ fn a_virtual_machine_is_judged_as_one() {
         std::fs::remove_dir_all(tree.root().path(&format!("{CPU}/cpu{cpu}/cpuidle"))).unwrap();
     }
     let all = settings(&tree);
-    assert_eq!(find(&all, "idle_states").verdict, Verdict::Unknown);
+    assert_eq!(find(&all, "idle_states").verdict, Rating::Unknown);
     let steal = find(&all, "steal");
-    assert_eq!((steal.verdict, steal.value.as_str()), (Verdict::Hurts, "10.00 % since boot"));
+    assert_eq!((steal.verdict, steal.value.as_str()), (Rating::Hurts, "10.00 % since boot"));
 }
 
 #[test]
@@ -281,7 +278,7 @@ fn cgroup_v1_limits_are_found_behind_a_container_mount() {
 
 #[test]
 fn coalescing_is_judged_and_restored() {
-    let mut nic = Nic { coalescing: Fact::unknown("the driver does not offer it"), ..bad_nic() };
+    let mut nic = Nic { coalescing: Fact::unknown("the driver does not support it"), ..bad_nic() };
     let judge = |nic: &Nic| {
         let root = Root::at("/nonexistent");
         let kernel = Kernel::collect(&root);
@@ -290,16 +287,16 @@ fn coalescing_is_judged_and_restored() {
         let cx = Context { root: &root, machine: &machine, kernel: &kernel, nics: &nics, target: None };
         find(&network::check(&cx), "interrupt_coalescing:eth0").clone()
     };
-    assert_eq!(judge(&nic).verdict, Verdict::NotPresent);
+    assert_eq!(judge(&nic).verdict, Rating::NotPresent);
     let mut c = Coalescing { rx_usecs: 8, rx_frames: 128, tx_usecs: 8, adaptive_rx: true, adaptive_tx: true };
     nic.coalescing = Fact::Known(c.clone());
     let s = judge(&nic);
-    assert_eq!((s.verdict, s.value.as_str()), (Verdict::Hurts, "adaptive, rx-usecs 8"));
+    assert_eq!((s.verdict, s.value.as_str()), (Rating::Hurts, "adaptive, rx-usecs 8"));
     assert_eq!(s.change, ["ethtool -C eth0 adaptive-rx off rx-usecs 0"]);
     assert_eq!(s.undo, ["ethtool -C eth0 adaptive-rx on rx-usecs 8"]);
     c.adaptive_rx = false;
     nic.coalescing = Fact::Known(c.clone());
-    assert_eq!(judge(&nic).verdict, Verdict::Good);
+    assert_eq!(judge(&nic).verdict, Rating::Good);
     c.rx_usecs = 50;
     nic.coalescing = Fact::Known(c);
     assert_eq!(judge(&nic).undo, ["ethtool -C eth0 rx-usecs 50"]);
@@ -313,7 +310,7 @@ fn bad_nic() -> Nic {
 fn a_missing_process_and_an_empty_tree_are_unknown_not_an_error() {
     let report = HostReport::collect(&Tree::new(&[]).root(), Some(9));
     let target = find(&report.settings, "target");
-    assert_eq!(target.verdict, Verdict::Unknown);
+    assert_eq!(target.verdict, Rating::Unknown);
     assert!(target.why.contains("no process 9"));
-    assert!(report.settings.iter().all(|s| s.verdict != Verdict::Hurts), "nothing is accused without evidence");
+    assert!(report.settings.iter().all(|s| s.verdict != Rating::Hurts), "nothing is accused without evidence");
 }

@@ -5,7 +5,7 @@
 use super::{Mark, Table, wrap};
 use crate::nic::Nic;
 use crate::rights::Attempt;
-use crate::{Fact, HostReport, Verdict};
+use crate::{Fact, HostReport, Rating};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -71,7 +71,7 @@ impl Table {
         self.section("Rights");
         let rights = &r.rights;
         let caps = match &rights.capabilities {
-            Fact::Known(c) if c.is_empty() => "none of the capabilities for tracing".to_owned(),
+            Fact::Known(c) if c.is_empty() => "no capability for tracing".to_owned(),
             Fact::Known(c) => c.join(" "),
             Fact::Unknown { unknown } => unknown.clone(),
         };
@@ -86,7 +86,12 @@ impl Table {
             self.row(mark, &label, &format!("without {}: {}", missing.capability, missing.without));
         }
         if rights.user_namespace == Fact::Known(true) {
-            self.row(Mark::No, "user namespace", "this is not the host's: its root has no right to trace the host");
+            self.row(
+                Mark::No,
+                "user namespace",
+                "this is not the initial user namespace: its root may not trace the \
+             host",
+            );
         }
         let attempts = [
             ("bpf() maps", &rights.bpf_map),
@@ -123,7 +128,7 @@ impl Table {
                 text += &format!(" ({flags})");
             }
             if !fast {
-                text += ": reading it is slow, so recording costs more";
+                text += ": slow to read, so recording costs more";
             }
             if !others.is_empty() {
                 text += &format!("; also available: {}", others.join(", "));
@@ -136,7 +141,7 @@ impl Table {
                     "kept by a daemon, {:+.3} ppm, {} ns still to slew, error at most {} µs",
                     d.frequency_ppm, d.offset_ns, d.max_error_us
                 ),
-                false => "by nobody; a run does not need it, comparing the clocks of several hosts does".into(),
+                false => "not synchronised; a run does not need it, comparing clocks of several hosts does".into(),
             };
             (Mark::Fact, text)
         });
@@ -160,8 +165,14 @@ impl Table {
                 let caps = if caps.is_empty() { "no extras".into() } else { caps.join(" ") };
                 self.row(Mark::Yes, "Intel PT", &format!("present ({caps})"));
             }
-            None => self.row(Mark::Absent, "Intel PT", "not shown to this kernel; the eBPF source does not need it"),
+            None => self.row(Mark::Absent, "Intel PT", "not visible to this kernel; the eBPF source does not need it"),
         }
+        self.row(
+            Mark::Absent,
+            "core speed",
+            "no cause of a diagnosis: a core that ran slower, by its frequency or by work on its hyperthread sibling, makes \
+             the times of all rows longer; turbostat shows it where there are hardware counters",
+        );
     }
 
     pub(super) fn nics(&mut self, r: &HostReport) {
@@ -188,32 +199,32 @@ impl Table {
     }
 
     pub(super) fn settings(&mut self, r: &HostReport) {
-        let of = |v: Verdict| r.settings.iter().filter(move |s| s.verdict == v);
-        let mut counts = vec![format!("{} hurt", of(Verdict::Hurts).count())];
-        counts.push(format!("{} fine", of(Verdict::Good).count()));
-        if of(Verdict::Unknown).count() > 0 {
-            counts.push(format!("{} unknown", of(Verdict::Unknown).count()));
+        let of = |v: Rating| r.settings.iter().filter(move |s| s.verdict == v);
+        let mut counts = vec![format!("{} hurt", of(Rating::Hurts).count())];
+        counts.push(format!("{} fine", of(Rating::Good).count()));
+        if of(Rating::Unknown).count() > 0 {
+            counts.push(format!("{} unknown", of(Rating::Unknown).count()));
         }
         let counts = self.paint("2", &counts.join(" · "));
         self.section("Settings that hurt tails");
         self.out.pop();
         let _ = writeln!(self.out, "  {counts}");
-        for s in of(Verdict::Hurts) {
+        for s in of(Rating::Hurts) {
             self.advice(Mark::No, s);
         }
-        for s in of(Verdict::Unknown) {
+        for s in of(Rating::Unknown) {
             self.advice(Mark::Unknown, s);
         }
-        if of(Verdict::Good).count() > 0 {
-            let list: Vec<String> = of(Verdict::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
+        if of(Rating::Good).count() > 0 {
+            let list: Vec<String> = of(Rating::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
             self.list(Mark::Yes, "fine", &list);
         }
-        if of(Verdict::NotPresent).count() > 0 {
-            let list: Vec<String> = of(Verdict::NotPresent).map(|s| s.title.clone()).collect();
+        if of(Rating::NotPresent).count() > 0 {
+            let list: Vec<String> = of(Rating::NotPresent).map(|s| s.title.clone()).collect();
             self.list(Mark::Absent, "not here", &list);
         }
         let mut hints = Vec::new();
-        if r.settings.iter().any(|s| s.verdict == Verdict::Hurts && !s.change.is_empty()) {
+        if r.settings.iter().any(|s| s.verdict == Rating::Hurts && !s.change.is_empty()) {
             hints.push("Commands are for root and last until the next boot; undo restores the value read now.");
         }
         if r.target.is_none() {

@@ -187,7 +187,7 @@ impl Names {
 
 /// Everything besides the events.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct RunContext {
     /// The application's name.
     pub app: String,
     /// Names.
@@ -214,9 +214,9 @@ pub struct Facts {
     pub drop_reasons: (u32, u32),
 }
 
-impl Facts {
+impl RunContext {
     /// From an opened run.
-    pub fn of(run: &Run) -> Facts {
+    pub fn of(run: &Run) -> RunContext {
         let cpus = run.meta.cpus.iter().map(|c| c.cpu.saturating_add(1)).max().unwrap_or(0).max(run.meta.host.cpus);
         let mut symbols = run.meta.symbols.clone();
         let mut names = Names::new(&run.tasks);
@@ -228,7 +228,7 @@ impl Facts {
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
         names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
-        Facts {
+        RunContext {
             app: run.meta.target.app.clone(),
             names,
             ports: run.meta.target.ports.iter().copied().collect(),
@@ -246,14 +246,14 @@ impl Facts {
 }
 
 /// Connections that a process outside the target holds: (address key, ports).
-pub fn others_flows(facts: &Facts) -> FxHashSet<(u64, u32)> {
+pub fn others_flows(facts: &RunContext) -> FxHashSet<(u64, u32)> {
     let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
     let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
     facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
 }
 
 /// IPv6 flows get their addresses from the recorder's socket table.
-pub fn name_flows(flows: &mut [Flow], facts: &Facts) {
+pub fn name_flows(flows: &mut [Flow], facts: &RunContext) {
     let by_key: FxHashMap<(u64, u16, u16), &SocketRow> = facts
         .sockets
         .iter()

@@ -4,7 +4,7 @@
 //!
 //! A NIC's clock drifts, is steered and may be set. Between two comparisons it is taken to run evenly, so a stamp between them
 //! is as wrong as they are, and by what the speed may have changed meanwhile times the distance to the nearer one. That is seen
-//! from the speeds before and after. A stretch over which no such clock can have run was a step: its stamps have no place.
+//! from the speeds before and after. An interval over which no such clock can have run was a step: its stamps have no place.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ const NEARLY_ALL: f64 = 0.99;
 
 /// Not known whose stamp it is.
 const NO_CLOCK: &str = "its clock was not compared";
-const NOT_NEAR: &str = "not near the time of its packet";
+const NOT_NEAR: &str = "not close to the time of its packet";
 const STEPPED: &str = "its clock was set at about that time";
 const LATER: &str = "later than the driver by more than its error";
 const SOONER: &str = "earlier than the hand-over to the driver by more than its error";
@@ -49,7 +49,7 @@ struct Track {
 }
 
 impl Track {
-    /// Timeline passed over NIC time passed, minus 1, after row `i`; `None`: it was set there, or there is no such stretch.
+    /// Timeline passed over NIC time passed, minus 1, after row `i`; `None`: it was set there, or there is no such interval.
     fn speed(&self, i: usize) -> Option<f64> {
         let (a, b) = (self.rows.get(i)?, self.rows.get(i + 1)?);
         let nic = b.phc_ns.checked_sub(a.phc_ns).filter(|n| *n > 0)?;
@@ -58,7 +58,7 @@ impl Track {
         (gained.unsigned_abs() <= most).then(|| gained as f64 / nic as f64)
     }
 
-    /// By how much the speed may change after row `i`, as the stretches around it say.
+    /// By how much the speed may change after row `i`, as the intervals around it say.
     fn wander(&self, i: usize) -> f64 {
         let around = [i.checked_sub(1), Some(i), i.checked_add(1)];
         let speeds: Vec<f64> = around.iter().filter_map(|j| self.speed((*j)?)).collect();
@@ -70,7 +70,7 @@ impl Track {
     /// A stamp that was made at most a second from `near_ns`.
     fn place(&self, stamp: u64, near_ns: u64) -> Result<Stamp, &'static str> {
         let last = self.rows.len().checked_sub(1).ok_or(NO_CLOCK)?;
-        // The stretch of the packet's event, and those before and after in which its stamp can be.
+        // The interval of the packet's event, and those before and after in which its stamp can be.
         let at = self.rows.partition_point(|r| r.monotonic_ns <= near_ns).saturating_sub(1);
         let mut stepped = false;
         let near = |i: usize| self.rows[i].monotonic_ns.abs_diff(near_ns) <= FARTHEST_NS * 2;
@@ -89,7 +89,7 @@ impl Track {
         // Before the first comparison, or after the last.
         let i = if near_ns < self.rows[0].monotonic_ns { 0 } else { last };
         if !(stamp < self.rows[0].phc_ns && i == 0 || stamp > self.rows[last].phc_ns && i == last || last == 0) {
-            // In no stretch near it, though there are some: the clock showed other times then.
+            // In no interval near it, though there are some: the clock showed other times then.
             return Err(if (0..last).any(|i| near(i) && self.speed(i).is_none()) { STEPPED } else { NOT_NEAR });
         }
         near_to(self.beyond(i, stamp), near_ns)
@@ -106,19 +106,19 @@ impl Track {
 
     fn beyond(&self, i: usize, stamp: u64) -> Option<Stamp> {
         let row = &self.rows[i];
-        let stretch = if i == 0 { 0 } else { i - 1 };
-        let known = self.speed(stretch);
+        let interval = if i == 0 { 0 } else { i - 1 };
+        let known = self.speed(interval);
         let far = stamp.wrapping_sub(row.phc_ns).cast_signed();
         if far.unsigned_abs() > FARTHEST_NS * 2 {
             return None;
         }
         let gained = (far as f64 * known.unwrap_or(0.0)).round() as i64;
         let ns = row.monotonic_ns.checked_add_signed(far + gained)?;
-        let unsure = match (known, self.rows.get(stretch + 1)) {
+        let unsure = match (known, self.rows.get(interval + 1)) {
             (Some(_), Some(next)) => {
-                let first = &self.rows[stretch];
+                let first = &self.rows[interval];
                 let over = next.phc_ns.saturating_sub(first.phc_ns).max(1) as f64;
-                self.wander(stretch) + (first.error_ns + next.error_ns) as f64 / over
+                self.wander(interval) + (first.error_ns + next.error_ns) as f64 / over
             }
             _ => UNKNOWN_SPEED,
         };
@@ -223,11 +223,11 @@ impl NicUse {
                 format!("{leg} legs {what} at the {place} for all messages: {share}, too few to measure from there")
             });
             if d.clamped > 0 {
-                notes.push(format!("{} stamps were moved to the {place}, within their error", d.clamped));
+                notes.push(format!("{} time stamps were moved to the {place}, within their error", d.clamped));
             }
             let why: Vec<String> = d.refused.iter().map(|(why, n)| format!("{why}: {n}")).collect();
             if refused > 0 {
-                notes.push(format!("{refused} stamps of NICs were not used ({})", why.join(", ")));
+                notes.push(format!("{refused} time stamps of NICs were not used ({})", why.join(", ")));
             }
         }
         notes

@@ -109,9 +109,9 @@ fn running(threads: &Threads, tid: u32, from: u64, to: u64) -> u64 {
     let Some(thread) = threads.get(tid) else { return 0 };
     let first = thread.at(from).unwrap_or(0);
     let mut ns = 0;
-    for (i, s) in thread.stretches.iter().enumerate().skip(first).take_while(|(_, s)| s.from < to) {
+    for (i, s) in thread.intervals.iter().enumerate().skip(first).take_while(|(_, s)| s.from < to) {
         if matches!(s.state, State::Running { .. }) {
-            let end = thread.stretches.get(i + 1).map_or(to, |n| n.from).min(to);
+            let end = thread.intervals.get(i + 1).map_or(to, |n| n.from).min(to);
             ns += end.saturating_sub(s.from.max(from));
         }
     }

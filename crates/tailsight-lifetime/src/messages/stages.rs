@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::scan::Scan;
-use crate::timelines::threads::{State, Stretch};
+use crate::timelines::threads::{State, ThreadInterval};
 
 /// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message.
 pub fn complete(scan: &mut Scan) {
@@ -17,7 +17,7 @@ pub fn complete(scan: &mut Scan) {
     received.values_mut().for_each(|times| times.sort());
     let Scan { messages, threads, .. } = scan;
     let wakes: FxHashMap<u32, Vec<Option<u32>>> =
-        (received.par_iter()).filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.stretches)))).collect();
+        (received.par_iter()).filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.intervals)))).collect();
     messages.par_iter_mut().for_each(|m| {
         // Received by the same thread after this one's hand-off and before its own receive call.
         if let Some(times) = received.get(&m.tid) {
@@ -27,23 +27,23 @@ pub fn complete(scan: &mut Scan) {
         }
         let Some((thread, wakes)) = threads.get(m.tid).zip(wakes.get(&m.tid)) else { return };
         let Some(last) = thread.at(m.recv_ns) else { return };
-        let woken = wakes[last].map(|i| i as usize).filter(|&i| thread.stretches[i].from > m.handoff_ns);
+        let woken = wakes[last].map(|i| i as usize).filter(|&i| thread.intervals[i].from > m.handoff_ns);
         if let Some(i) = woken {
-            m.wake_ns = thread.stretches[i].from;
+            m.wake_ns = thread.intervals[i].from;
         }
         let from = woken.or_else(|| thread.at(m.handoff_ns)).unwrap_or(0).min(last);
         let after = m.wake_ns.max(m.handoff_ns);
-        let running = |s: &&Stretch| matches!(s.state, State::Running { .. });
-        let on = thread.stretches[from..=last].iter().find(running);
+        let running = |s: &&ThreadInterval| matches!(s.state, State::Running { .. });
+        let on = thread.intervals[from..=last].iter().find(running);
         m.on_cpu_ns = on.map_or(after, |s| s.from.max(after));
     });
 }
 
 /// For each stretch, the last one up to it that a wake-up began.
-fn last_wakes(stretches: &[Stretch]) -> Vec<Option<u32>> {
+fn last_wakes(intervals: &[ThreadInterval]) -> Vec<Option<u32>> {
     let mut last = None;
     (0u32..)
-        .zip(stretches)
+        .zip(intervals)
         .map(|(i, s)| {
             if s.waker.is_some() {
                 last = Some(i);

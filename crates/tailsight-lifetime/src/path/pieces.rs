@@ -8,7 +8,7 @@ use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
 use crate::timelines::threads::State;
 
-/// A stretch of a message's path that is walked in one way.
+/// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bound to a core: everything that ran there.
@@ -200,9 +200,9 @@ fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
 fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
     let thread = scan.threads.get(tid)?;
     let upto = thread.at(to)?;
-    let stretches = thread.stretches[..=upto].iter().rev().take_while(|s| s.from > from);
+    let intervals = thread.intervals[..=upto].iter().rev().take_while(|s| s.from > from);
     let names = scan.threads.names();
-    let mut given = stretches.filter_map(|s| Some((s.from, s.waker?)));
+    let mut given = intervals.filter_map(|s| Some((s.from, s.waker?)));
     given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
 }
 
@@ -215,11 +215,11 @@ fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Pi
         && thread.at(from).is_some()
     {
         // The sleep at a time, if the thread sleeps then: a sleep is walked whole, for who ends it says what it was.
-        let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.stretches[i].state, State::Sleeping { .. }));
+        let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.intervals[i].state, State::Sleeping { .. }));
         // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
         let handed = focus.handoff.map_or(from, |(cpu, ts)| interrupt_end(scan, cpu, ts, to).max(from));
-        let busy = sleep(handed).map_or(handed, |i| thread.stretches.get(i + 1).map_or(to, |s| s.from));
-        let turns = sleep(mine).map_or(mine, |i| thread.stretches[i].from);
+        let busy = sleep(handed).map_or(handed, |i| thread.intervals.get(i + 1).map_or(to, |s| s.from));
+        let turns = sleep(mine).map_or(mine, |i| thread.intervals[i].from);
         if busy < turns {
             out.push(Piece::Thread { from, to: busy, focus });
             out.push(Piece::Others { tid: focus.tid, from: busy, to: turns });

@@ -10,7 +10,7 @@ use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, OwnerId, PathSpan, Role};
 use crate::scan::Scan;
 use crate::timelines::busy_periods;
-use crate::timelines::threads::{Sleep, State, Stretch, Waker};
+use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
 /// How many wakers are followed from one sleep.
 const WAKER_DEPTH: u32 = 8;
@@ -184,14 +184,14 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let owner = self.owners.unknown();
             return self.emit(from, to, None, role, owner, true);
         };
-        let stretches: &[Stretch] = &thread.stretches;
+        let intervals: &[ThreadInterval] = &thread.intervals;
         let mut at = from;
         let mut i = match thread.at(from) {
             Some(i) => i,
             None => {
-                let begin = stretches.first().map_or(to, |s| s.from.min(to));
+                let begin = intervals.first().map_or(to, |s| s.from.min(to));
                 // Before a thread was made, its work was its maker's.
-                match stretches.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
+                match intervals.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
                     Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
                         let setup = focus.setup.then_some(Frame::ConnectionSetup);
                         let focus = Focus { because: focus.because.or(setup), ..focus };
@@ -208,9 +208,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         };
         // Inside another thread's path its own work is what is being waited for.
         let focus = Focus { tid, ..focus };
-        while at < to && i < stretches.len() {
-            let end = stretches.get(i + 1).map_or(to, |s| s.from).min(to);
-            match stretches[i].state {
+        while at < to && i < intervals.len() {
+            let end = intervals.get(i + 1).map_or(to, |s| s.from).min(to);
+            match intervals[i].state {
                 State::Running { cpu } => self.core(cpu, at, end, role, Some((&focus, false))),
                 State::Runnable { throttled: true, .. } => {
                     let owner = self.owners.single(Frame::Throttled);
@@ -218,10 +218,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((&focus, true))),
                 State::Sleeping { how } => {
-                    let next = stretches.get(i + 1).filter(|s| s.from <= to.max(focus.until));
+                    let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
                     let ended = next.map_or(end, |s| s.from.max(end));
                     let part = SleepPart {
-                        since: stretches[i].from,
+                        since: intervals[i].from,
                         from: at,
                         to: end,
                         ended,
@@ -330,14 +330,14 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         let thread = self.scan.threads.get(tid)?;
         let upto = thread.at(to)?;
         // Its last sleep that was over by then.
-        let after = (1..=upto).rev().take_while(|&i| thread.stretches[i].from > from);
-        let mut sleeps = after.filter_map(|i| match thread.stretches[i - 1].state {
+        let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
+        let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
             State::Sleeping { how } => Some((i, how)),
             _ => None,
         });
         let (end, how) = sleeps.next()?;
-        let (since, until) = (thread.stretches[end - 1].from, thread.stretches[end].from);
-        let waker = thread.stretches[end].waker;
+        let (since, until) = (thread.intervals[end - 1].from, thread.intervals[end].from);
+        let waker = thread.intervals[end].waker;
         if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
             return None;
         }

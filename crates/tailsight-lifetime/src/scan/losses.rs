@@ -40,7 +40,7 @@ impl Losses {
     }
 }
 
-/// Whether a message was on its way while events were lost.
+/// Whether a message was in flight while events were lost.
 pub(super) fn overlaps(losses: &[(u64, u64)], m: &Message) -> bool {
     let to = m.xmit_ns.max(m.send_ns).max(m.recv_ns);
     let next = losses.partition_point(|l| l.1 < m.driver_ns);

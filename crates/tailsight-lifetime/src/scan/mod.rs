@@ -14,7 +14,7 @@ use tailsight_trace::{Error, Event, FlowKey};
 use losses::Losses;
 use tcp_flow::TcpFlow;
 
-use crate::input::Facts;
+use crate::input::RunContext;
 use crate::input::merge::{Source, in_time_order};
 use crate::input::sample_clock::Pending;
 use crate::messages::backend_calls::{self, Peers};
@@ -88,7 +88,7 @@ impl Scan {
 }
 
 struct Scanner<'a> {
-    facts: &'a Facts,
+    facts: &'a RunContext,
     tree: Tree,
     cores: Vec<Core>,
     /// By core.
@@ -133,7 +133,7 @@ struct Scanner<'a> {
 ///
 /// # Errors
 /// Those of the sources.
-pub fn scan<'a, S: Source + 'a>(facts: &Facts, sources: impl Iterator<Item = &'a mut S>) -> Result<Scan, Error> {
+pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item = &'a mut S>) -> Result<Scan, Error> {
     let mut sources: Vec<&mut S> = sources.filter(|s| s.cpu() < u32::from(u16::MAX)).collect();
     let highest = sources.iter().map(|s| s.cpu() as usize + 1).max();
     let cores = usize::from(facts.cpus).max(highest.unwrap_or(0));

@@ -12,7 +12,7 @@ use tailsight_kernel::syscalls::{self, waits_for_work};
 use crate::messages::Extra;
 use crate::model::Message;
 
-/// A stretch of a thread's time in which it served messages.
+/// An interval of a thread's time in which it served messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
     /// The receive call's entry. A thread that was handed the message: when it had it at the earliest.
@@ -32,7 +32,7 @@ struct Open {
     sent: Option<u64>,
     /// Since when it sleeps, or slept, in a call that may be the wait for more work or a question to another server: what
     /// the thread does next tells.
-    doubt: Option<u64>,
+    uncertain_from: Option<u64>,
 }
 
 /// The periods of all threads.
@@ -59,7 +59,7 @@ impl BusyPeriods {
     /// A receive call that was entered at `entered` returned messages, or a part of one.
     pub fn received(&mut self, tid: u32, entered: u64) {
         self.close(tid, entered);
-        self.open.insert(tid, Open { from: entered, sent: None, doubt: None });
+        self.open.insert(tid, Open { from: entered, sent: None, uncertain_from: None });
     }
 
     /// Another server's answer for a message was received in a call entered at `entered`: the thread goes on with that message.
@@ -67,7 +67,7 @@ impl BusyPeriods {
     pub fn answered(&mut self, tid: u32, entered: u64, same: bool) {
         match self.open.get_mut(&tid).filter(|_| same) {
             // It slept for that answer.
-            Some(open) => open.doubt = None,
+            Some(open) => open.uncertain_from = None,
             None => self.received(tid, entered),
         }
     }
@@ -77,7 +77,7 @@ impl BusyPeriods {
         if let Some(open) = self.open.get_mut(&tid) {
             open.sent = Some(at);
             // It slept for something that it needed to go on.
-            open.doubt = None;
+            open.uncertain_from = None;
         }
     }
 
@@ -105,7 +105,7 @@ impl BusyPeriods {
         });
         match (wait, self.open.get_mut(&tid)) {
             (Wait::Work, Some(_)) => self.close(tid, at),
-            (Wait::Data, Some(open)) => open.doubt = open.doubt.or(Some(at)),
+            (Wait::Data, Some(open)) => open.uncertain_from = open.uncertain_from.or(Some(at)),
             _ => {}
         }
         wait == Wait::Work
@@ -113,7 +113,7 @@ impl BusyPeriods {
 
     fn close(&mut self, tid: u32, at: u64) {
         if let Some(open) = self.open.remove(&tid) {
-            let end = open.doubt.unwrap_or(at).min(at).max(open.from);
+            let end = open.uncertain_from.unwrap_or(at).min(at).max(open.from);
             let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= CALL_NS).unwrap_or(end);
             self.closed.entry(tid).or_default().push(BusyPeriod { from: open.from, to });
         }

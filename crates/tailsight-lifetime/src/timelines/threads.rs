@@ -82,14 +82,14 @@ pub struct Waker {
     pub ready: u32,
 }
 
-/// One stretch of a thread's timeline: until the next one begins.
+/// One interval of a thread's timeline: until the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ThreadInterval {
     /// Start, ns.
     pub from: u64,
     /// What it did.
     pub state: State,
-    /// For a stretch that follows a sleep: who ended it.
+    /// For an interval that follows a sleep: who ended it.
     pub waker: Option<Waker>,
 }
 
@@ -97,35 +97,35 @@ pub struct Stretch {
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
     /// Its timeline.
-    pub stretches: Vec<Stretch>,
+    pub intervals: Vec<ThreadInterval>,
     early_wake: Option<(u64, Waker)>,
     by_time: TimeIndex,
 }
 
 impl Thread {
     fn last(&self) -> State {
-        self.stretches.last().map_or(State::Unknown, |s| s.state)
+        self.intervals.last().map_or(State::Unknown, |s| s.state)
     }
 
     fn enter(&mut self, from: u64, state: State, waker: Option<Waker>) {
-        self.stretches.push(Stretch { from, state, waker });
+        self.intervals.push(ThreadInterval { from, state, waker });
     }
 
     /// Only a thread that sleeps is woken. When it looks runnable because of a wake-up before it left its core, that one
     /// was for an earlier sleep that it gave up: it did sleep, until now.
     fn wake_again(&mut self, ts: u64, queue: u16, waker: Waker) {
-        if let [.., sleep, early] = self.stretches[..]
+        if let [.., sleep, early] = self.intervals[..]
             && matches!(sleep.state, State::Sleeping { .. })
             && sleep.from == early.from
         {
-            self.stretches.pop();
+            self.intervals.pop();
             self.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
         }
     }
 
-    /// The index of the stretch that holds `ts`.
+    /// The index of the interval that holds `ts`.
     pub fn at(&self, ts: u64) -> Option<usize> {
-        self.by_time.at(&self.stretches, ts, |s| s.from)
+        self.by_time.at(&self.intervals, ts, |s| s.from)
     }
 }
 
@@ -176,7 +176,7 @@ struct Known {
     routine: u64,
     /// Its node as it stands, when that was asked for since `frames` last changed.
     base: Option<NodeId>,
-    /// Its timeline; without stretches: it was not seen, or does not belong to the target.
+    /// Its timeline; without intervals: it was not seen, or does not belong to the target.
     timeline: Thread,
 }
 
@@ -214,8 +214,9 @@ impl Places {
     }
 }
 
-/// System call or work item, reclaim, a kernel lock, and some to spare.
-const MAX_FRAMES: usize = 6;
+/// System call or work item, reclaim, a kernel lock, and functions of the kernel inside of each other: those of a page fault that
+/// changes protections are nine, of a receive down to the copy twelve.
+const MAX_FRAMES: usize = 6 + MAX_FUNCTIONS;
 /// Traced functions inside of each other; deeper ones of a recursion count to the last.
 pub const MAX_FUNCTIONS: usize = 16;
 
@@ -247,13 +248,13 @@ impl Threads {
     /// A target thread's timeline.
     pub fn get(&self, tid: u32) -> Option<&Thread> {
         let thread = &self.known[self.places.get(tid)?].timeline;
-        (!thread.stretches.is_empty()).then_some(thread)
+        (!thread.intervals.is_empty()).then_some(thread)
     }
 
     /// When a thread of the target fell asleep in such a system call, in order.
     pub fn slept_in(&self, tid: u32, call: impl Fn(u32) -> bool) -> Vec<u64> {
-        let stretches = self.get(tid).map_or(&[][..], |t| &t.stretches);
-        let sleeps = stretches.iter().filter_map(|s| match s.state {
+        let intervals = self.get(tid).map_or(&[][..], |t| &t.intervals);
+        let sleeps = intervals.iter().filter_map(|s| match s.state {
             State::Sleeping { how } if how.nr < NO_SYSCALL && !how.uninterruptible && call(how.nr) => Some(s.from),
             _ => None,
         });
@@ -422,7 +423,7 @@ impl Threads {
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
                             // Woken, and never seen before: it has slept since before the recording.
-                            if thread.stretches.is_empty() {
+                            if thread.intervals.is_empty() {
                                 thread.enter(0, State::Sleeping { how: Sleep::UNKNOWN }, None);
                             }
                             thread.enter(ts, State::Runnable { cpu: queue, throttled: false }, Some(waker));
@@ -451,7 +452,7 @@ impl Threads {
             // Any event of a thread that we never saw being switched in: it runs here.
             _ => {
                 if let Some(thread) = self.of_target(event.tid)
-                    && thread.stretches.is_empty()
+                    && thread.intervals.is_empty()
                 {
                     thread.enter(ts, State::Running { cpu }, None);
                 }
@@ -462,7 +463,7 @@ impl Threads {
     /// The timelines are complete: from here on, [`Thread::at`] is fast.
     pub fn complete(&mut self) {
         for thread in self.known.iter_mut().map(|k| &mut k.timeline) {
-            thread.by_time = TimeIndex::new(&thread.stretches, |s| s.from);
+            thread.by_time = TimeIndex::new(&thread.intervals, |s| s.from);
         }
     }
 
@@ -488,7 +489,7 @@ impl Threads {
         let thread = &mut known.timeline;
         let ts = event.ts;
         let state = event.b_lo();
-        if thread.stretches.is_empty() {
+        if thread.intervals.is_empty() {
             thread.enter(0, State::Running { cpu }, None);
         }
         if state == 0 || event.aux & switch_flags::PREEMPTED != 0 {
@@ -592,7 +593,7 @@ mod tests {
         assert_eq!((functions(&mut threads, 8), threads.open_ends), (vec![], (0, 1)));
     }
 
-    /// A server of one thread a connection: each thread's first message used to have an unknown stretch before its wake-up.
+    /// A server of one thread a connection: each thread's first message used to have an unknown interval before its wake-up.
     #[test]
     fn a_thread_that_is_first_seen_when_it_is_woken_has_slept() {
         let row = TaskRow { tid: 7, tgid: 7, target: true, ..TaskRow::default() };
@@ -601,8 +602,8 @@ mod tests {
         let idle = tree.task(0);
         threads.take(&tree, 0, idle, Kind::SchedWaking, &waking);
         let thread = threads.get(7).unwrap();
-        assert!(matches!(thread.stretches[thread.at(49).unwrap()].state, State::Sleeping { .. }));
-        let woken = thread.stretches[thread.at(50).unwrap()];
+        assert!(matches!(thread.intervals[thread.at(49).unwrap()].state, State::Sleeping { .. }));
+        let woken = thread.intervals[thread.at(50).unwrap()];
         assert_eq!(
             (woken.state, woken.waker.map(|w| w.interrupt)),
             (State::Runnable { cpu: 1, throttled: false }, Some(true))

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Facts, Leg};
+use tailsight_lifetime::{Analysis, Leg, RunContext};
 use tailsight_protocol::{Protocol, wire};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
@@ -258,11 +258,11 @@ impl Connection {
     fn analysis(&self, protocol: bool) -> Analysis {
         let comm = "server".to_owned();
         let task = TaskRow { tid: TID, tgid: TID, comm, target: true, kernel: false, ..TaskRow::default() };
-        let facts = Facts {
+        let facts = RunContext {
             names: Names::new(&[task]),
             cpus: 2,
             protocol: protocol.then_some((Protocol::Memcached, self.keep)),
-            ..Facts::default()
+            ..RunContext::default()
         };
         let cpus: Vec<CpuEvents> =
             (0..).zip(&self.events).map(|(cpu, events)| CpuEvents { cpu, events: events.clone() }).collect();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tailsight_lifetime::input::merge::in_memory;
 use tailsight_lifetime::partition::Legs;
 use tailsight_lifetime::path::Owners;
-use tailsight_lifetime::{Analysis, Facts, Incomplete, LEGS, Leg, Owner, Part, Role, Who, scan};
+use tailsight_lifetime::{Analysis, Incomplete, LEGS, Leg, Owner, Part, Role, RunContext, Who, scan};
 use tailsight_trace::Run;
 use tailsight_trace::read::CpuEvents;
 
@@ -72,7 +72,7 @@ fn summary(analysis: &Analysis) -> Value {
 
 /// Every part of every leg with its owner, when so many messages are worked on at a time.
 fn parts_in_chunks(run: &Run, events: &[CpuEvents], chunk: usize) -> Vec<(Part, Owner, Who)> {
-    let scan = scan::scan(&Facts::of(run), in_memory(events).iter_mut()).expect("events in memory");
+    let scan = scan::scan(&RunContext::of(run), in_memory(events).iter_mut()).expect("events in memory");
     let mut owners = Owners::default();
     let legs = Legs::in_chunks(&scan, &mut owners, chunk);
     let (list, who) = owners.into_lists();
@@ -89,7 +89,7 @@ fn check(name: &str) {
     let mut run = Run::open(&dir).expect("a golden run");
     let events = run.events().expect("its events");
     assert_eq!(run.partial, Vec::<String>::new());
-    let analysis = Analysis::build(&Facts::of(&run), &events);
+    let analysis = Analysis::build(&RunContext::of(&run), &events);
     check_partition(&analysis).unwrap_or_else(|e| panic!("{name}: {e}"));
     // Working on a few messages at a time, on any core, gives the same parts.
     assert_eq!(parts_in_chunks(&run, &events, 37), parts_in_chunks(&run, &events, 100_000), "{name}");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::messages::nic::NicClocks;
 use tailsight_lifetime::model::{Incomplete, flags};
-use tailsight_lifetime::{Analysis, Context, Facts, Frame, Leg, Role};
+use tailsight_lifetime::{Analysis, Context, Frame, Leg, Role, RunContext};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::meta::{NicStamps, StampingDevice, State};
 use tailsight_trace::read::CpuEvents;
@@ -62,8 +62,13 @@ fn server() -> TaskRow {
     TaskRow { tid: SERVER, tgid: SERVER, comm: "server".into(), target: true, ..TaskRow::default() }
 }
 
-fn facts(rows: &[NicClockRow]) -> Facts {
-    Facts { names: Names::new(&[server()]), cpus: 1, nic: NicClocks::new(&stamps(), rows), ..Facts::default() }
+fn facts(rows: &[NicClockRow]) -> RunContext {
+    RunContext {
+        names: Names::new(&[server()]),
+        cpus: 1,
+        nic: NicClocks::new(&stamps(), rows),
+        ..RunContext::default()
+    }
 }
 
 fn event(ts: u64, kind: Kind, aux: u16, tid: u32, [a, b, c]: [u64; 3]) -> Event {
@@ -166,7 +171,7 @@ fn absurd_stamps_are_refused_with_a_reason_and_legs_are_not_mixed() {
     let used = &analysis.lifetimes.nic.received;
     assert_eq!((used.messages, used.stamped, used.clamped, used.used), (200, 198, 1, true));
     // Its stamp is met twice, at both places that saw the packet.
-    assert_eq!(used.refused["not near the time of its packet"], 2);
+    assert_eq!(used.refused["not close to the time of its packet"], 2);
     assert_eq!(used.refused["later than the driver by more than its error"], 1);
     assert_eq!(analysis.lifetimes.messages.len(), 198);
     assert_eq!(analysis.lifetimes.incomplete[&Incomplete::NotStamped], 2);
@@ -282,7 +287,7 @@ proptest! {
             stamped.push(CpuEvents { cpu, events: all });
         }
         let nic = NicClocks::new(&stamps(), &clock.rows(1_000_000, error_ns));
-        let analysis = Analysis::build(&Facts { nic, ..facts }, &stamped);
+        let analysis = Analysis::build(&RunContext { nic, ..facts }, &stamped);
         check_partition(&analysis)?;
         let lifetimes = &analysis.lifetimes;
         prop_assert!(lifetimes.nic.received.used || lifetimes.messages.is_empty());

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Facts, Frame, LEGS, Leg, Message, OwnerId};
+use tailsight_lifetime::{Analysis, Context, Frame, LEGS, Leg, Message, OwnerId, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::read::CpuEvents;
 
@@ -216,7 +216,7 @@ proptest! {
     ) {
         let cpus: Vec<CpuEvents> = cpus.into_iter().map(|(cpu, events)| CpuEvents { cpu, events }).collect();
         check_partition(&Analysis::build(&simulator::facts(&script), &cpus))?;
-        check_partition(&Analysis::build(&Facts::default(), &cpus))?;
+        check_partition(&Analysis::build(&RunContext::default(), &cpus))?;
     }
 }
 

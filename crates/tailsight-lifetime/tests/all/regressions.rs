@@ -2,7 +2,7 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Facts, Flow, Frame, Incomplete, Leg, Lifetimes, Message};
+use tailsight_lifetime::{Analysis, Context, Flow, Frame, Incomplete, Leg, Lifetimes, Message, RunContext};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
@@ -30,7 +30,7 @@ fn recv(ts: u64, aux: u16, position: u64, bytes: u64) -> Event {
 
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let server = TaskRow { tid: SERVER, tgid: SERVER, comm: "server".into(), target: true, ..TaskRow::default() };
-    let facts = Facts { names: Names::new(&[server]), cpus: cpus.len() as u16, ..Facts::default() };
+    let facts = RunContext { names: Names::new(&[server]), cpus: cpus.len() as u16, ..RunContext::default() };
     let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");
@@ -196,7 +196,7 @@ fn streams_out_of_order_and_cores_without_end() {
     let reversed: Vec<Event> = in_order.iter().rev().copied().collect();
     assert_eq!(stages(&analyse(vec![reversed])), expected);
     let far = CpuEvents { cpu: u32::MAX, events: in_order };
-    assert!(Analysis::build(&Facts::default(), &[far]).lifetimes.messages.is_empty());
+    assert!(Analysis::build(&RunContext::default(), &[far]).lifetimes.messages.is_empty());
 }
 
 /// Softirqs whose ends were lost stood on each other without limit, and each event went down the whole tower.

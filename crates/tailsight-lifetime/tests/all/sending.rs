@@ -8,7 +8,7 @@ use tailsight_lifetime::input::Names;
 use tailsight_lifetime::input::hook_costs::HookCosts;
 use tailsight_lifetime::input::sample_clock::SampleClock;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Facts, Leg, SentKind};
+use tailsight_lifetime::{Analysis, Leg, RunContext, SentKind};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::meta::{Hook, Sampling};
@@ -51,12 +51,12 @@ fn sends(ports: u64, aux: u16, begin: u64, end: u64, upto: u64) -> [Event; 2] {
     ]
 }
 
-fn facts() -> Facts {
+fn facts() -> RunContext {
     let server = TaskRow { tid: SERVER, tgid: SERVER, comm: "server".into(), target: true, ..TaskRow::default() };
-    Facts { names: Names::new(&[server]), cpus: 1, ports: [11211].into_iter().collect(), ..Facts::default() }
+    RunContext { names: Names::new(&[server]), cpus: 1, ports: [11211].into_iter().collect(), ..RunContext::default() }
 }
 
-fn analyse(facts: &Facts, mut events: Vec<Event>) -> Analysis {
+fn analyse(facts: &RunContext, mut events: Vec<Event>) -> Analysis {
     events.insert(0, sched(1, 0, u64::from(SERVER)));
     events.sort_by_key(|e| e.ts);
     let analysis = Analysis::build(facts, &[CpuEvents { cpu: 0, events }]);
@@ -282,7 +282,7 @@ fn costs() -> HookCosts {
 
 #[test]
 fn what_the_hooks_took_is_taken_out_of_who_had_the_time() {
-    let facts = Facts { costs: costs(), ..facts() };
+    let facts = RunContext { costs: costs(), ..facts() };
     let mut events = request(PORTS, 100, 1000);
     events.push(event(400, Kind::FaultUser, 0, SERVER, [0, 0, 0]));
     events.extend(sends(PORTS, 0, 500, 540, 5100));
@@ -316,7 +316,7 @@ fn an_interrupt_that_took_a_sample_is_the_recorders() {
     events.extend(sends(PORTS, 0, 500, 540, 5100));
     events.push(packet(530, Kind::TxDriver, 0, SERVER, PORTS, 5000, 100));
     let timer = |at: &[u64]| {
-        let facts = Facts { samples: sampled(at), ..facts() };
+        let facts = RunContext { samples: sampled(at), ..facts() };
         parts(&analyse(&facts, events.clone()), 0, Leg::Service)
     };
     assert_eq!(timer(&[]), named(&[("own", 220), ("own/vector:local_timer", 80)]));
@@ -337,7 +337,7 @@ proptest! {
     ) {
         let (_, cpus, _) = simulator::run(&script);
         let free = simulator::facts(&script);
-        let paid = Facts { costs: costs(), samples: sampled(&at), ..simulator::facts(&script) };
+        let paid = RunContext { costs: costs(), samples: sampled(&at), ..simulator::facts(&script) };
         let (without, with) = (Analysis::build(&free, &cpus), Analysis::build(&paid, &cpus));
         check_partition(&with)?;
         prop_assert_eq!(&with.lifetimes.messages, &without.lifetimes.messages);

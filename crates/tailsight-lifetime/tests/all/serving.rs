@@ -2,7 +2,7 @@
 //! process a connection, servers that ask another server, servers with work of their own).
 
 use tailsight_lifetime::input::Names;
-use tailsight_lifetime::{Analysis, Context, Facts, Frame, Leg};
+use tailsight_lifetime::{Analysis, Context, Frame, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
@@ -44,7 +44,7 @@ fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let names = Names::new(&[row(READER, "reader"), row(WORKER, "worker"), row(CHILD, "child")]);
-    let facts = Facts { names, cpus: cpus.len() as u16, ..Facts::default() };
+    let facts = RunContext { names, cpus: cpus.len() as u16, ..RunContext::default() };
     let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");

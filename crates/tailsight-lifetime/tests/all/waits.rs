@@ -3,7 +3,7 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Facts, Leg};
+use tailsight_lifetime::{Analysis, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
@@ -81,7 +81,7 @@ fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
         comm: "python3".into(),
         ..SocketRow::default()
     };
-    let facts = Facts { names, cpus: cpus.len() as u16, sockets: vec![listens], symbols, ..Facts::default() };
+    let facts = RunContext { names, cpus: cpus.len() as u16, sockets: vec![listens], symbols, ..RunContext::default() };
     let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");

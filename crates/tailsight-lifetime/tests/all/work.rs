@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tailsight_lifetime::input::Names;
-use tailsight_lifetime::{Analysis, Facts};
+use tailsight_lifetime::{Analysis, RunContext};
 use tailsight_trace::event::Kind;
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
@@ -43,7 +43,7 @@ fn a_threads_time_is_divided_and_what_interrupts_it_is_none_of_its_own() {
         switch(1200, 0, 0),
     ];
     let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
-    let facts = Facts { names: Names::new(&[row]), cpus: 1, ..Facts::default() };
+    let facts = RunContext { names: Names::new(&[row]), cpus: 1, ..RunContext::default() };
     let work = Analysis::build(&facts, &[CpuEvents { cpu: 0, events }]).work();
     assert_eq!(work.span_ns, (490, 1200));
     let [thread] = &work.threads[..] else { panic!("{work:?}") };

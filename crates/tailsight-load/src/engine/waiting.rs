@@ -1,4 +1,4 @@
-//! Between two sends: reading replies, then sleeping, then polling. In: when the next request is due. Out: replies in the lane.
+//! Between two sends: reading replies, then sleeping, then polling. In: when the next request is due. Out: replies in the log.
 //!
 //! Nothing may come between waking up and sending, so a thread that sleeps on the timer alone reads *before* it sleeps, what has
 //! come until then, and only as long as there is time.
@@ -11,14 +11,14 @@ use crate::poller::Ready;
 
 /// A lazy thread sleeps at most this long on replies, ns.
 const LAZIEST_NS: u64 = 1_000_000;
-/// Reading a connection takes about so long, ns; chores of all connections take longer.
+/// Reading a connection takes about so long, ns; housekeeping of all connections take longer.
 const READING_NS: u64 = 3_000;
 const CHORES_TAKE_NS: u64 = 30_000;
 /// Chores wait for a pause that is long enough, but not for longer than this, ns.
 const CHORES_WAIT_NS: u64 = 40_000_000;
 
 impl Engine {
-    /// Whether it is time for chores, and the next request is not due in their midst.
+    /// Whether it is time for housekeeping, and the next request is not due in their midst.
     #[inline]
     pub(super) fn chores_are_due(&self, now: u64) -> bool {
         now >= self.chores_ns
@@ -32,17 +32,17 @@ impl Engine {
     /// nor when there is nothing more to send.
     #[inline]
     pub(super) fn reads_lazily(&self) -> bool {
-        self.lazy && self.drain.is_none() && !self.full && self.crowded == 0
+        self.lazy && self.drain.is_none() && !self.full && self.pipelined == 0
     }
 
     /// Waits until `next`, reading what comes meanwhile.
     #[inline]
     pub(super) fn wait(&mut self, now: u64, next: u64) -> std::io::Result<()> {
-        let before = (self.lane.idle_from_ns, self.lane.woke_ns);
+        let before = (self.log.idle_from_ns, self.log.woke_ns);
         let result = self.wait_for(now, next);
         if next <= now {
             // More came due in the last sleep than one turn sends: the rest is late by that sleep, not by this turn.
-            (self.lane.idle_from_ns, self.lane.woke_ns) = before;
+            (self.log.idle_from_ns, self.log.woke_ns) = before;
         }
         result
     }
@@ -54,7 +54,7 @@ impl Engine {
         let patience = if self.chores_ns > now { 0 } else { CHORES_WAIT_NS };
         let gathered = if next > now { next.max(now + self.pacer.gather_ns()) } else { next };
         let until = gathered.min(self.chores_ns.saturating_add(patience));
-        self.lane.idle_from_ns = u64::MAX;
+        self.log.idle_from_ns = u64::MAX;
         if !self.unfinished.is_empty() {
             return self.read_on();
         }
@@ -62,7 +62,7 @@ impl Engine {
         if self.reads_lazily() && (self.in_flight == 0 || until < now + LAZIEST_NS) {
             self.harvest(now, until, false);
             let idle_from = now_ns();
-            self.lane.idle_from_ns = idle_from;
+            self.log.idle_from_ns = idle_from;
             if sleep_to > idle_from + self.pacer.worth_ns() {
                 sleep_until(sleep_to);
                 self.pacer.woke(sleep_to, now_ns());
@@ -74,7 +74,7 @@ impl Engine {
                 self.harvest(now, u64::MAX, true);
             }
             let idle_from = now_ns();
-            self.lane.idle_from_ns = idle_from;
+            self.log.idle_from_ns = idle_from;
             // Where replies are what makes room for the next request, they are waited for.
             let gather = if self.full { 0 } else { self.pacer.gather_ns() };
             if gather > 0 {
@@ -85,9 +85,9 @@ impl Engine {
             let left = if gather > 0 { 0 } else { sleep_to.saturating_sub(idle_from) };
             let timeout = if left > self.pacer.worth_ns() { left } else { 0 };
             let ready = self.poller.wait(timeout)?;
-            self.lane.woke_ns = now_ns();
+            self.log.woke_ns = now_ns();
             if ready == 0 && timeout > 0 {
-                self.pacer.woke(sleep_to, self.lane.woke_ns);
+                self.pacer.woke(sleep_to, self.log.woke_ns);
             } else if timeout == 0 && next <= until {
                 self.pacer.stayed_awake();
             }
@@ -104,7 +104,7 @@ impl Engine {
                 std::hint::spin_loop();
             }
         }
-        self.lane.woke_ns = now_ns();
+        self.log.woke_ns = now_ns();
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Engine {
         }
         let ready = self.poller.wait(0)?;
         self.serve(ready);
-        self.lane.woke_ns = now_ns();
+        self.log.woke_ns = now_ns();
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl Engine {
             let now = now_ns();
             let left = next.saturating_sub(now);
             if left == 0 {
-                self.lane.woke_ns = now;
+                self.log.woke_ns = now;
                 return Ok(());
             }
             if left < READING_NS {
@@ -141,7 +141,7 @@ impl Engine {
             let ready = self.poller.wait_for_some(0, (left / READING_NS) as usize)?;
             if ready > 0 {
                 self.serve(ready);
-                self.lane.idle_from_ns = now_ns();
+                self.log.idle_from_ns = now_ns();
             }
         }
     }
@@ -151,16 +151,16 @@ impl Engine {
     #[inline]
     fn harvest(&mut self, now: u64, until: u64, all: bool) {
         let (mut misses, mut at) = (0, now);
-        for _ in 0..self.flying.len() {
+        for _ in 0..self.awaiting_reply.len() {
             if at.saturating_add(READING_NS) > until {
                 break;
             }
-            let Some(i) = self.flying.pop_front() else { break };
+            let Some(i) = self.awaiting_reply.pop_front() else { break };
             let i = i as usize;
             let age = at.saturating_sub(self.connections[i].asked_ns());
             // Younger than any request that was answered lately, and those behind it are younger still.
             if !all && self.connections[i].in_flight() > 0 && age < self.soonest_ns / 2 {
-                self.flying.push_front(i as u32);
+                self.awaiting_reply.push_front(i as u32);
                 break;
             }
             if self.connections[i].in_flight() > 0 {
@@ -170,7 +170,7 @@ impl Engine {
                 at += READING_NS / 2;
             }
             if self.connections[i].in_flight() > 0 {
-                self.flying.push_back(i as u32);
+                self.awaiting_reply.push_back(i as u32);
             } else {
                 self.connections[i].listed = false;
             }
@@ -218,7 +218,7 @@ impl Engine {
     fn serve_one(&mut self, ready: Ready) {
         let i = ready.token;
         if ready.writable() && self.connections[i].state == State::Connecting {
-            self.attend(i, |connection, lane| connection.connected(lane).map_err(|e| Broken::Closed(e.to_string())));
+            self.attend(i, |connection, log| connection.connected(log).map_err(|e| Broken::Closed(e.to_string())));
             self.full = false;
             if let Some(outstanding) = self.plan.arrivals.outstanding() {
                 self.refill(i, outstanding);
@@ -226,7 +226,7 @@ impl Engine {
         }
         if ready.writable() && (self.connections[i].wants_write || self.connections[i].dirty) {
             self.connections[i].wants_write = false;
-            self.attend(i, |connection, lane| connection.flush(lane));
+            self.attend(i, |connection, log| connection.flush(log));
             if !self.connections[i].wants_write {
                 let _ = self.poller.change(self.connections[i].fd(), i, false);
             }

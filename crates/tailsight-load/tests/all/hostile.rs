@@ -257,13 +257,13 @@ fn a_load_that_is_let_go_before_it_begins_sends_nothing() {
     });
     let mut plan = plan(address, Protocol::Echo);
     plan.arrivals = "closed:1".parse().unwrap();
-    let leash = tailsight_load::Leash::default();
-    let prepared = tailsight_load::Driver::prepare_within(plan, &leash).unwrap();
+    let cancel = tailsight_load::Cancel::default();
+    let prepared = tailsight_load::Driver::prepare_within(plan, &cancel).unwrap();
     let before = asked.load(Ordering::Relaxed);
     let began = std::time::Instant::now();
     let driver = prepared.go(tailsight_load::now_ns() + 9_000_000_000);
     std::thread::sleep(Duration::from_millis(50));
-    leash.abandon.store(true, Ordering::Relaxed);
+    cancel.abandon.store(true, Ordering::Relaxed);
     drop(driver);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(asked.load(Ordering::Relaxed), before);
@@ -292,8 +292,8 @@ fn a_preparation_ends_when_it_is_told_to() {
     );
     let long = Plan { patience_ns: 60_000_000_000, ..plan(address, Protocol::Resp) };
     let until_ns = tailsight_load::now_ns() + 200_000_000;
-    let leash = tailsight_load::Leash { until_ns, ..tailsight_load::Leash::default() };
-    let error = tailsight_load::Driver::prepare_within(long.clone(), &leash).unwrap_err();
+    let cancel = tailsight_load::Cancel { until_ns, ..tailsight_load::Cancel::default() };
+    let error = tailsight_load::Driver::prepare_within(long.clone(), &cancel).unwrap_err();
     assert!(matches!(&error, LoadError::Ended { reason, .. } if reason.contains("time allowed")), "{error}");
     let stop = AtomicBool::new(false);
     let error = std::thread::scope(|scope| {

@@ -73,7 +73,7 @@ fn every_way_to_wait_and_read_answers_everything() {
     }
 }
 
-/// Regression: a thread that gathered slept with every connection full, until its chores, and sent one request in twenty.
+/// Regression: a thread that gathered slept with every connection full, until its housekeeping, and sent one request in twenty.
 #[test]
 fn gathering_ends_when_replies_make_room() {
     let _alone = alone();

@@ -8,7 +8,7 @@ use tailsight_trace::samples::Samples;
 use tailsight_trace::tables::TaskRow;
 
 use super::drain::{fill, heads};
-use super::options::{Outcome, Progress};
+use super::options::{Progress, RecordSummary};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
 use super::traced::warnings;
@@ -18,10 +18,10 @@ use crate::confine::Stage;
 use crate::cost::{self, ProgramCost};
 use crate::describe;
 use crate::devices;
+use crate::empty_run;
 use crate::error::Error;
 use crate::probes::functions;
 use crate::procfs;
-use crate::silence;
 use crate::tables::{socket_rows, task_rows};
 
 /// How long the cost of the hooks is measured after the recording.
@@ -40,7 +40,7 @@ struct Probes {
 
 impl Recording<'_> {
     /// Ends the recording and writes the rest of the run.
-    pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
         let probes = self.switch_off(progress);
         self.empty(progress);
         self.find_devices();
@@ -178,13 +178,13 @@ impl Recording<'_> {
         let meta = &mut self.ready.meta;
         let collector = &self.drain.collector;
         if collector.received == 0 {
-            meta.warnings.push(silence::no_traffic(meta, collector.arrived));
+            meta.warnings.push(empty_run::no_traffic(meta, collector.arrived));
         }
         if let Some(asked) = &meta.payload
             && collector.arrived > 0
             && collector.pieces == 0
         {
-            let warning = silence::no_payload(&asked.protocol, &meta.host.kernel);
+            let warning = empty_run::no_payload(&asked.protocol, &meta.host.kernel);
             meta.warnings.push(warning);
         }
         if let Some(why) = self.ended_early.take() {
@@ -193,7 +193,7 @@ impl Recording<'_> {
     }
 
     /// Writes the tables and run.json. Whatever fails, the rest is tried.
-    fn write(self, tasks: &[TaskRow], samples: Option<&Samples>) -> Outcome {
+    fn write(self, tasks: &[TaskRow], samples: Option<&Samples>) -> RecordSummary {
         let Prepared { writer, mut meta, .. } = self.ready;
         let mut error = self.drain.failed;
         let nic_rows = &self.nic_clocks.rows;
@@ -218,6 +218,6 @@ impl Recording<'_> {
         if let Err(e) = writer.finish(&mut meta) {
             error.get_or_insert(e.into());
         }
-        Outcome { meta, error }
+        RecordSummary { meta, error }
     }
 }

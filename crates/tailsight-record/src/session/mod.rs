@@ -20,14 +20,18 @@ use crate::error::Error;
 use prepare::{Prepared, Storage};
 use recording::Recording;
 
-pub use options::{Options, Outcome, Payload, Progress, SampleRate, Until};
+pub use options::{Options, Payload, Progress, RecordSummary, SampleRate, Until};
 pub use traced::{Asked, Traces};
 
 /// Records.
 ///
 /// # Errors
-/// Everything that happens before the first event; later trouble is in [`Outcome::error`].
-pub fn record(options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
+/// Everything that happens before the first event; later trouble is in [`RecordSummary::error`].
+pub fn record(
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RecordSummary, Error> {
     let mut storage = Storage::new();
     let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
     recording.confine(Stage::Recording);

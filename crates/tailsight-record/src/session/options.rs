@@ -143,7 +143,7 @@ pub enum Progress {
 
 /// A recording that left a run behind.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RecordSummary {
     /// The run's description as written.
     pub meta: RunMeta,
     /// What cut it short, when something did; the run is kept.

@@ -16,7 +16,7 @@ use crate::clocks;
 use crate::command::Command;
 use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
-use crate::gentle::Gentle;
+use crate::low_priority::LowPriority;
 use crate::nic_clocks::NicClocks;
 use crate::probes::nic_tx::{NicTx, TxStamps};
 use crate::probes::samples::tell_waits;
@@ -232,10 +232,10 @@ impl<'a> Recording<'a> {
         self.last.fill = (now, fullest);
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - self.last.drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
-            let gentle = (!urgent).then(Gentle::begin);
+            let low_priority = (!urgent).then(LowPriority::begin);
             let Prepared { loaded, buffers, writer, .. } = &mut self.ready;
             self.drain.drain(loaded, buffers, writer, u64::MAX, most);
-            drop(gentle);
+            drop(low_priority);
             self.drain.drains += 1;
             self.last.drain = now;
         }

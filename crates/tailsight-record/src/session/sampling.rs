@@ -14,8 +14,8 @@ use tailsight_trace::samples::{Samples, kind};
 use super::options::SampleRate;
 use super::prepare::Prepared;
 use crate::cost::ProgramCost;
-use crate::gentle::Gentle;
 use crate::loader::Loaded;
+use crate::low_priority::LowPriority;
 use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
 
 /// Bytes of copied stacks that wait to be unwound.
@@ -68,7 +68,7 @@ impl Sampling {
                     started.said.cpus = clocks.cores() as u32;
                     started.clocks = Some(clocks);
                 }
-                Err(why) => started.said.notes.push(format!("no clock to sample by ({why})")),
+                Err(why) => started.said.notes.push(format!("no perf clock to sample with ({why})")),
             }
         }
         Some(started)
@@ -85,10 +85,10 @@ impl Sampling {
             }
         }
         if waiting > MOST_WAITING {
-            let gentle = Gentle::begin();
+            let low_priority = LowPriority::begin();
             pids.iter().for_each(|&pid| self.stacks.look_at(pid));
             self.unwind();
-            drop(gentle);
+            drop(low_priority);
         }
     }
 
@@ -149,7 +149,10 @@ impl Sampling {
         // What a JVM has compiled it tells when it is asked.
         for &pid in followed {
             if let Err(why) = tailsight_symbolise::resolve::jvm::ask_for_map(pid) {
-                self.said.notes.push(format!("the JVM of process {pid} wrote no map of what it compiled: {why}"));
+                self.said.notes.push(format!(
+                    "the JVM of process {pid} wrote no perf map of its compiled methods: \
+                 {why}"
+                ));
             }
         }
         // Libraries that were loaded since, and processes that were born.
@@ -165,7 +168,7 @@ impl Sampling {
         said.lost = bss.samples_lost + self.too_many;
         if bss.places_full > 0 {
             said.notes.push(format!(
-                "threads slept at more than {MOST_PLACES} places of the program: of {} sleeps it is not known at which",
+                "threads slept at more than {MOST_PLACES} places of the program; the place of {} sleeps is unknown",
                 bss.places_full
             ));
         }

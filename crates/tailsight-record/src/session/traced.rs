@@ -133,7 +133,8 @@ impl Plan {
             }
             if plan.functions.len() > MOST_FUNCTIONS || plan.places.len() > MOST_PLACES {
                 return Err(failed(format!(
-                    "{} functions with {} places in all; at most {MOST_FUNCTIONS} and {MOST_PLACES} are traced",
+                    "{} functions with {} breakpoints; at most {MOST_FUNCTIONS} functions and {MOST_PLACES} \
+                     breakpoints are allowed",
                     plan.functions.len(),
                     plan.places.len()
                 )));
@@ -250,7 +251,7 @@ impl Plan {
         if self.kernel.len() + names.len() > MOST_OF_KERNEL {
             let some: Vec<&str> = names.iter().take(4).map(String::as_str).collect();
             return Err(format!(
-                "it stands for {} functions ({} …); at most {MOST_OF_KERNEL} of the kernel are traced",
+                "it matches {} functions ({} …); at most {MOST_OF_KERNEL} kernel functions can be traced",
                 names.len(),
                 some.join(", ")
             ));
@@ -320,8 +321,8 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
     let listed: Vec<String> = others.into_iter().take(8).collect();
     Err(match (binary.contains('/'), listed.is_empty()) {
         (true, _) => format!("there is no file {binary}"),
-        (false, true) => format!("the target has no file {binary:?} mapped; write its path"),
-        (false, false) => format!("the target has no file {binary:?} mapped; it has {}", listed.join(", ")),
+        (false, true) => format!("the target has not mapped a file {binary:?}; give its path"),
+        (false, false) => format!("the target has not mapped a file {binary:?}; it has {}", listed.join(", ")),
     })
 }
 
@@ -448,8 +449,9 @@ pub(crate) fn warnings(said: &meta::Traced, start_ns: u64) -> Vec<String> {
     let off = said.functions.iter().filter_map(|f| {
         let after = f.off_ns?.saturating_sub(start_ns) as f64 / 1e9;
         Some(format!(
-            "{} was called more than {} times a second and was switched off after {after:.1} s: it has no rows ({} calls were \
-             counted); --function-limit has it traced all the same",
+            "{} was called more than {} times a second and was switched off after {after:.1} s: it has no rows ({} \
+             calls were \
+             counted); raise --function-limit to trace it",
             f.name, said.most_per_second, f.calls
         ))
     });

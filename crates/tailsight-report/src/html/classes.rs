@@ -76,17 +76,17 @@ fn class(name: String, mut latencies: Vec<u64>, focus: u64) -> Class {
 fn pairing(pairs: &BTreeMap<&str, u64>, lost: u64) -> String {
     const KINDS: [(&str, &str); 5] = [
         ("id", "by an id or the key that the reply names"),
-        ("order", "by order, every byte of the connection known"),
+        ("order", "by order, with every byte of the connection known"),
         ("assumed", "by order since the middle of the connection (assumed)"),
-        ("flow", "as segments, for no request is known in their bytes"),
-        ("none", "with no reply found"),
+        ("flow", "as segments (no request was recognised in their bytes)"),
+        ("none", "without a reply"),
     ];
     let known =
         |(kind, how): &(&str, &str)| pairs.get(kind).filter(|n| **n > 0).map(|n| format!("{} {how}", units::count(*n)));
     let mut text =
         format!("Paired with their replies: {}.", KINDS.iter().filter_map(known).collect::<Vec<_>>().join("; "));
     if lost > 0 {
-        text += &format!(" {} could not be framed.", units::counted(lost, "segment"));
+        text += &format!(" {} could not be split into requests.", units::counted(lost, "segment"));
     }
     text
 }
@@ -108,8 +108,8 @@ mod tests {
         let pairs = BTreeMap::from([("order", 1200), ("none", 3)]);
         assert_eq!(
             pairing(&pairs, 1),
-            "Paired with their replies: 1,200 by order, every byte of the connection known; 3 with no reply found. \
-             1 segment could not be framed."
+            "Paired with their replies: 1,200 by order, with every byte of the connection known; 3 without a reply. \
+             1 segment could not be split into requests."
         );
     }
 }

@@ -20,7 +20,7 @@ function drawHead() {
   if (r.restarts.length) note("The measurement began anew " + plural(r.restarts.length, "time") + ": " + [...new Set(r.restarts)].join("; ") + ".");
   r.complaints.forEach((c) => note(c.text[0].toUpperCase() + c.text.slice(1) + "."));
   if (r.against) note((r.against.worse ? "Worse than " : "Not worse than ") + r.against.file + ": " + r.against.percentile + " " + duration(r.against.value_ns) + " against " + duration(r.against.other_ns) + ", difference " + duration(r.against.lower_ns) + " to " + duration(r.against.upper_ns) + ".");
-  if (r.objective) note(r.objective.objective + (r.objective.met ? " is met" : r.objective.confidence === null ? " is not known to be met" : " is not met") + (r.objective.confidence === null ? "." : ", confidence " + percent(r.objective.confidence) + "."));
+  if (r.objective) note(r.objective.objective + (r.objective.met ? " is met" : r.objective.confidence === null ? " is not shown to be met" : " is not met") + (r.objective.confidence === null ? "." : ", confidence " + percent(r.objective.confidence) + "."));
 }
 
 function drawLatency() {

@@ -33,7 +33,7 @@ pub fn measurement(report: &Report, style: &Style) -> String {
         let is = match (met.met, met.confidence) {
             (true, _) => "met",
             (false, Some(_)) => "NOT met",
-            (false, None) => "not known to be met",
+            (false, None) => "not shown to be met",
         };
         out.wrapped(
             &format!("{}: {is} (confidence {surely}, 95 % wanted)", met.objective),
@@ -47,7 +47,7 @@ pub fn measurement(report: &Report, style: &Style) -> String {
     if !report.restarts.is_empty() {
         let times = counted(report.restarts.len() as u64, "time");
         let why = unique(report.restarts.iter().cloned());
-        out.wrapped(&format!("began anew {times}, without what was measured before: {why}"), WARN);
+        out.wrapped(&format!("restarted {times}, earlier samples discarded: {why}"), WARN);
     }
     out.wrapped(&client(report), DIM);
     out.wrapped(&requests(report), DIM);
@@ -68,7 +68,7 @@ fn assumptions(out: &mut Text, report: &Report) {
     let ids = |state: State| report.assumptions.iter().filter(move |a| a.state == state);
     let held = unique(ids(State::Held).map(|a| held_words(&a.id)));
     if !held.is_empty() {
-        out.wrapped(&format!("checked, and held: {held}"), DIM);
+        out.wrapped(&format!("checks passed: {held}"), DIM);
     }
     // The one that the verdict names is there already; samples that depend on each other have their say in the interval's label.
     let named = |c: &Checked| matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == c);
@@ -85,7 +85,7 @@ fn assumptions(out: &mut Text, report: &Report) {
     for why in whys {
         let of = ids(State::NotChecked).filter(|a| a.because.as_deref() == Some(why));
         let names: Vec<String> = of.map(|a| a.id.replace('-', " ")).collect();
-        out.wrapped(&format!("not checked, as {why}: {}", names.join(", ")), DIM);
+        out.wrapped(&format!("not checked, because {why}: {}", names.join(", ")), DIM);
     }
 }
 
@@ -139,12 +139,12 @@ fn verdict(out: &mut Text, r: &Report) {
             out.wrapped(&format!("N/A: {reason}"), &format!("{BOLD};{WARN}"));
             known(out, r, "  ");
             out.wrapped(&format!("  test: {}", evidence(failed)), "");
-            out.wrapped(&format!("  what would help: {hint}"), "");
+            out.wrapped(&format!("  try: {hint}"), "");
             let kept = &r.kept;
             if kept.n > 0 && r.response_ns.n == 0 {
                 let at = |name: &str, v: Option<f64>| v.map_or(String::new(), |v| format!(", {name} {}", ns(v)));
                 let values = [at("p50", kept.p50), at("p99", kept.p99), at("slowest", kept.max)].concat();
-                out.wrapped(&format!("  kept, but no result: {}{values}", counted(kept.n as u64, "sample")), DIM);
+                out.wrapped(&format!("  kept, but not a result: {}{values}", counted(kept.n as u64, "sample")), DIM);
             }
         }
     }
@@ -163,11 +163,11 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
         }
     }
     for p in bounds {
-        out.wrapped(&format!("{indent}what is known: {}", bound(p, latency, by_width)), BOLD);
+        out.wrapped(&format!("{indent}known: {}", bound(p, latency, by_width)), BOLD);
     }
     if let Some(why) = no_bounds_because {
         let names: Vec<&str> = missing.iter().map(|m| m.percentile.as_str()).collect();
-        out.wrapped(&format!("{indent}no bounds of {}: {why}", names.join(", ")), "");
+        out.wrapped(&format!("{indent}no bounds for {}: {why}", names.join(", ")), "");
     }
 }
 
@@ -198,7 +198,8 @@ fn how(p: &Known) -> Option<String> {
     match p.how {
         IntervalMethod::OrderStatistic => None,
         IntervalMethod::EffectiveSampleSize { effective_n, .. } => Some(format!(
-            "neighbouring samples depend on each other: the interval is that of {} independent ones (effective sample size)",
+            "neighbouring samples are correlated: the interval is that of {} independent samples (effective sample \
+             size)",
             count(effective_n as u64)
         )),
         _ => Some("not from order statistics".into()),
@@ -262,14 +263,14 @@ pub fn evidence(c: &Checked) -> String {
 fn held_words(id: &str) -> String {
     match id {
         "load" => "load kept".into(),
-        "errors" => "no errors that matter".into(),
-        "client-lateness" => "client late by less than is to be resolved".into(),
+        "errors" => "error rate low enough".into(),
+        "client-lateness" => "client lateness below the width asked for".into(),
         "arrivals" => "arrivals as specified".into(),
-        "arrivals-superposed" => "arrivals of all agents together as specified".into(),
+        "arrivals-superposed" => "arrivals of all agents combined as specified".into(),
         "arrival-independence" => "gaps independent".into(),
         "warm-up" => "warm-up over".into(),
         "unit-root" => "no random walk".into(),
-        "drift" => "no drift of the body".into(),
+        "drift" => "no drift of the median".into(),
         "tail-drift" => "no drift of the tail".into(),
         "run-length" => "long enough".into(),
         "agents-differ" => "agents agree".into(),
@@ -295,14 +296,13 @@ fn client(r: &Report) -> String {
     let late = match (r.lateness_ns.p99, r.lateness_ns.overslept_p99) {
         (Some(p99), Some(woke)) => {
             let (p99, woke) = (ns(p99 as f64), ns(woke as f64));
-            format!(
-                "; late by {p99} at p99, by {woke} where it was idle and woke too late, else busy with other requests"
-            )
+            format!("; late by {p99} at p99: {woke} from waking too late, the rest from being busy with other requests")
         }
         _ => String::new(),
     };
     let mut text = format!(
-        "client: {price} of CPU a request{late}; busiest of {} used {} of its core and waited {} for it; {} of receive times are the kernel's",
+        "client: {price} of CPU per request{late}; the busiest of {} used {} of its core and waited {} for it; {} of \
+         receive time stamps are the kernel's",
         counted(c.threads as u64, "thread"),
         percent(c.busiest_thread),
         percent(c.starved_thread),
@@ -318,10 +318,10 @@ fn client(r: &Report) -> String {
             Verdict::NotAvailable { passed, bounds, .. } => !passed.is_empty() || !bounds.is_empty(),
         };
         text += &format!(
-            "; {} ({}) share the stamp of a later reply that was read with them, and {}",
+            "; {} ({}) have the time stamp of a later reply that was read in the same call, and {}",
             counted(c.shared_samples, "sample"),
             percent(c.shared),
-            if known { "the intervals reach to when they may have come" } else { "may have come earlier" }
+            if known { "the intervals include when they may have arrived" } else { "may have arrived earlier" }
         );
     }
     // Where nothing would help there is nothing to say.
@@ -343,7 +343,7 @@ fn requests(r: &Report) -> String {
         (c.lost, "lost"),
         (c.unanswered, "unanswered"),
         (c.unsent, "never sent"),
-        (c.blocked, "held back by full connections"),
+        (c.blocked, "delayed by full connections"),
         (c.reconnects, "reconnects"),
     ] {
         if n > 0 {
@@ -416,15 +416,15 @@ fn rates(out: &mut Text, sweep: &Sweep) {
     };
     out.wrapped(
         &match (sweep.highest_kept, sweep.lowest_missed) {
-            (None, Some(missed)) => format!("no load had a latency; the lowest tried: {}{whose}", rate(missed)),
-            (None, None) => "no load had a latency".into(),
+            (None, Some(missed)) => format!("no rate gave a latency; the lowest tried: {}{whose}", rate(missed)),
+            (None, None) => "no rate gave a latency".into(),
             (Some(kept), Some(missed)) => format!(
-                "highest load with a latency: {}; the lowest above it that has none: {}{whose}",
+                "highest rate with a latency: {}; lowest rate above it without one: {}{whose}",
                 rate(kept),
                 rate(missed)
             ),
             (Some(kept), None) => {
-                format!("highest load with a latency: {}; saturation was not reached", rate(kept))
+                format!("highest rate with a latency: {}; saturation was not reached", rate(kept))
             }
         },
         BOLD,
@@ -436,7 +436,8 @@ fn objective(out: &mut Text, found: &Highest) {
     for t in &found.tries {
         let confidence = t.confidence.map_or("N/A".into(), percent_down);
         let value = t.value_ns.map_or("N/A".into(), ns);
-        let note = t.reason.as_deref().unwrap_or(if t.confirms { "a run on its own for the answer" } else { "" });
+        let note =
+            t.reason.as_deref().unwrap_or(if t.confirms { "a separate run that confirms the answer" } else { "" });
         let rate = count(t.rate.round() as u64);
         out.wrapped(&format!("{rate:>10}/s  {value:>10}  confidence {confidence:>7}  {note}"), DIM);
     }
@@ -449,11 +450,11 @@ fn objective(out: &mut Text, found: &Highest) {
     };
     let range = found.threshold.map_or(String::new(), |(a, b)| {
         let (a, b) = (count(a.round() as u64), count(b.round() as u64));
-        format!("; the threshold is believed between {a} and {b}")
+        format!("; the threshold is probably between {a} and {b}")
     });
     let bound = match found.bound.as_str() {
-        "client" => "; above it the client, not the server, gives up",
-        "limit" => "; higher rates were not allowed (--to)",
+        "client" => "; above it the client, not the server, is the limit",
+        "limit" => "; --to allowed no higher rate",
         _ => "",
     };
     let (rate, confidence) = (count(rate.round() as u64), percent_down(confidence));

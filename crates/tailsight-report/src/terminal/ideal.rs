@@ -54,7 +54,7 @@ pub fn model(p: &Prediction, style: &Style) -> String {
 pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     let (m, count) = (&ideal.model, units::count);
     let head = format!(
-        "{}: {} messages, {} with a reply; the ideal of the same arrivals",
+        "{}: {} messages, {} with a reply; ideal server with the same arrivals",
         Untrusted(&ideal.app),
         count(ideal.arrivals),
         count(ideal.complete)
@@ -62,7 +62,7 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     let workers = if m.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", m.workers) };
     let queues = match m.queues {
         Queues::One => "one queue, first come first served",
-        Queues::OneAWorker => "a queue for each worker, as connections belong to threads",
+        Queues::OneAWorker => "one queue per worker, because each connection belongs to one thread",
     };
     let cost = format!(
         "{} in user space, {} in the kernel, {} receiving",
@@ -73,11 +73,11 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     let service = units::duration(m.service_ns);
     let service = match m.service_from.as_str() {
         "run" if m.apart_ns > 0 => {
-            format!("service time {service}, a message's cost in this run without receiving ({cost})")
+            format!("service time {service}: the cost of a message in this run without receiving ({cost})")
         }
-        "run" => format!("service time {service}, a message's cost in this run ({cost})"),
-        "calibrated" => format!("service time {service}, calibrated; in this run a message cost {cost}"),
-        _ => format!("service time {service}, as given; in this run a message cost {cost}"),
+        "run" => format!("service time {service}: the cost of a message in this run ({cost})"),
+        "calibrated" => format!("service time {service}, calibrated; a message of this run cost {cost}"),
+        _ => format!("service time {service}, given; a message of this run cost {cost}"),
     };
     let model = format!("{workers}, {queues}; utilisation {:.1} %", m.utilisation * 100.0);
     let mut out = paint(style, "1", &head) + "\n";
@@ -124,7 +124,8 @@ fn says_capacity(c: &Capacity, workers: usize) -> [String; 2] {
     let up_to = |per_s: Option<f64>| per_s.map_or("at no load".to_owned(), |per_s| format!("up to {}", rate(per_s)));
     let limit = units::duration(c.objective.at_most_ns);
     let loads = format!(
-        "Capacity: an ideal server keeps {} within {limit} {}, this one, by its messages served again, {}; in this run it was {} at {}",
+        "Capacity: an ideal server keeps {} within {limit} {}; this server, by a replay of its messages, {}; in this \
+         run it was {} at {}",
         c.objective,
         up_to(c.ideal_per_s),
         up_to(c.replayed_per_s),
@@ -133,8 +134,9 @@ fn says_capacity(c: &Capacity, workers: usize) -> [String; 2] {
     );
     let time = |ns: f64| units::duration(ns.round() as u64);
     let cores = format!(
-        "Cores: at that load packets need {:.2} ({} each) and requests {:.2} ({} each); {} at {}, and a core that does \
-         nothing but receive packets serves {:.1} that do nothing but serve requests",
+        "Cores: at that load packets need {:.2} ({} each) and requests {:.2} ({} each); {} at {}, and one core for \
+         packets \
+         is enough for {:.1} cores for requests",
         c.packet_cores,
         time(c.packet_ns),
         c.request_cores,
@@ -153,7 +155,7 @@ pub fn without(d: &Diagnosis, style: &Style) -> String {
     let causes: Vec<String> = without.causes.iter().map(cause).collect();
     let p99 = percentile_without(&without.measured_ns, &without.latency_ns, &without.ci95_ns);
     let text = format!(
-        "Without {}: {}. What follows is predicted by a replay that is not proved (docs/ideal.md), not measured",
+        "Without {}: {}. This is predicted by a replay whose accuracy is not proved (docs/ideal.md), not measured",
         causes.join(", "),
         p99.unwrap_or_else(|| "too few messages for a p99".to_owned())
     );
@@ -179,8 +181,9 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let workers =
         if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
     let inherent = format!(
-        "Inherent: of the {} of the slow messages, {} ({:.1} %) would be there on an ideal server with the same arrivals too ({workers}, \
-         {} a message, {:.0} % busy); the excess is {}",
+        "Inherent: of the {} of the slow messages, an ideal server with the same arrivals has {} ({:.1} %) too \
+         ({workers}, {} per message, \
+         {:.0} % busy); the excess is {}",
         time(focus.mean_ns),
         time(focus.inherent_ns),
         share(focus.inherent_ns, focus.mean_ns),
@@ -196,7 +199,7 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     };
     say(&inherent, "          ");
     if share(focus.excess_ns, focus.mean_ns) < 20.0 {
-        say("This server is at its ideal: only less load, more cores or cheaper requests make its tail shorter", "  ");
+        say("This server is at its ideal: only less load, more cores or cheaper requests shorten its tail", "  ");
     }
     out
 }
@@ -212,10 +215,11 @@ pub fn calibration(c: &Calibration, style: &Style) -> String {
         format!("service time {} ({low} to {high}) with {workers}, the peak inverted", units::duration(c.service_ns));
     let busy = match c.server_cpu {
         Some(share) => format!("the server was busy for {:.0} % of the time", share * 100.0),
-        None => "whether the server was saturated is concluded from the rate alone (--pid looks at its process)".into(),
+        None => "saturation of the server is concluded from the rate alone (--pid checks its process)".into(),
     };
     let windows = format!(
-        "mean of {} windows with {} requests outstanding on each of {} connections; {busy}, the busiest loading thread for {:.0} %",
+        "mean of {} windows with {} requests outstanding on each of {} connections; {busy}, the busiest loading \
+         thread for {:.0} %",
         c.windows_per_s.len(),
         c.outstanding,
         c.connections,

@@ -23,7 +23,7 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
         about(m, style),
         heading("Its way:"),
         way(m, style),
-        heading("What of it is more than usual:"),
+        heading("Where it took longer than usual:"),
         more_than_usual(m, d, style),
     ];
     lines.concat().iter().fold(String::new(), |out, line| out + line.trim_end() + "\n")
@@ -41,11 +41,11 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
         units::duration(m.reference_ns)
     );
     let ahead = match m.ahead.as_slice() {
-        [] => "no message was taken ahead of it".to_owned(),
+        [] => "no message was served ahead of it".to_owned(),
         ids => {
             let list: Vec<String> = ids.iter().rev().map(u32::to_string).collect();
             let most = if ids.len() == 16 { "at least " } else { "" };
-            format!("{most}{} taken ahead of it: {}", units::counted(ids.len() as u64, "message"), list.join(", "))
+            format!("{most}{} served ahead of it: {}", units::counted(ids.len() as u64, "message"), list.join(", "))
         }
     };
     let who =
@@ -93,7 +93,7 @@ fn more_than_usual(m: &Shown, d: &Diagnosis, style: &Style) -> Vec<String> {
     }
     let less: i64 = less.iter().map(|r| r.more_ns).sum();
     if less < 0 {
-        out.push(paint(style, "2", &format!(" {:>8}  in rows that it has less of", plus(less))));
+        out.push(paint(style, "2", &format!(" {:>8}  in rows where it took less", plus(less))));
     }
     out
 }
@@ -209,7 +209,7 @@ fn steps(m: &Shown) -> Vec<Step<'_>> {
 }
 
 /// What many short pieces are called.
-const SHORT: &str = "shorter pieces (--json has each)";
+const SHORT: &str = "shorter intervals (--json lists each)";
 
 fn joins(run: &Run, span: &Span) -> bool {
     run.cpu == span.cpu && run.role == span.role && run.what == span.with_category()

@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod distribution;
 mod hot_path;
 pub mod ideal;
 mod legs;
@@ -22,6 +23,7 @@ use tailsight_trace::RunMeta;
 
 use crate::units;
 pub(crate) use causes::role_name;
+pub use distribution::distribution;
 pub use message::message_of;
 pub use more::more;
 pub use record::record_summary;
@@ -269,7 +271,7 @@ pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
     }
     let (half, least) = (units::percent(of.p50), units::percent(of.min));
     let which = of.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
-    format!("{overall} of the deviation (half of the messages {half} or more, the least {least}{which})")
+    format!("{overall} of the deviation (median message {half}, lowest {least}{which})")
 }
 
 /// The messages in focus by the cause that most of their delay is, a line each.

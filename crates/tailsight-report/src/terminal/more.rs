@@ -26,8 +26,8 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
         }
     };
     let room = style.columns() - 2;
-    section("Stages, the messages in focus beside the reference messages:", stages(&d.stages));
-    section("Most pervasive causes by percentile:", pervasive(d, more, room));
+    section("Stages, messages in focus and reference messages:", stages(&d.stages));
+    section("Most frequent causes by percentile:", pervasive(d, more, room));
     section("Queued ahead of a message:", queue(more));
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));

@@ -24,7 +24,7 @@ pub fn record_summary(run: &RunMeta, style: &Style) -> String {
     if rest.len() > 3 {
         let more = rest.len() - 2;
         rest.truncate(2);
-        rest.push(format!("          … and {} in run.json", units::counted(more as u64, "more remark")));
+        rest.push(format!("          … and {} more in run.json", units::counted(more as u64, "more remark")));
     }
     lines.append(&mut rest);
     let mut out = String::new();
@@ -93,7 +93,7 @@ fn lost(run: &RunMeta) -> String {
     }
     if !busy.is_empty() {
         out += &format!(
-            "{} while their hook ran already; {}",
+            "{} in a hook that was already running; {}",
             if out.contains(';') { "," } else { "" },
             list(&mut busy, "hooks")
         );
@@ -104,10 +104,7 @@ fn lost(run: &RunMeta) -> String {
 fn cost(run: &RunMeta) -> String {
     let o = &run.overhead;
     if o.ns_per_event <= 0.0 {
-        return format!(
-            "Cost:     not measured in the hooks; {} of CPU in the recorder",
-            units::duration(o.recorder_cpu_ns)
-        );
+        return format!("Cost:     hooks not measured; {} of CPU in the recorder", units::duration(o.recorder_cpu_ns));
     }
     let wall = run.end_ns.saturating_sub(run.start_ns) as f64 * f64::from(run.host.cpus.max(1));
     let share = if wall > 0.0 {
@@ -120,7 +117,7 @@ fn cost(run: &RunMeta) -> String {
         String::new()
     };
     format!(
-        "Cost:     {:.0} ns an event, {} of CPU in the hooks{share}, {} in the recorder",
+        "Cost:     {:.0} ns per event, {} of CPU in the hooks{share}, {} in the recorder",
         o.ns_per_event,
         units::duration(o.hooks_cpu_ns),
         units::duration(o.recorder_cpu_ns),
@@ -141,11 +138,11 @@ fn traced(run: &RunMeta) -> Option<String> {
     let taken: f64 = functions.iter().filter_map(|f| Some(f.hit_ns?.iter().sum::<f64>() * f.calls as f64)).sum();
     let calls: u64 = functions.iter().filter(|f| f.hit_ns.is_some()).map(|f| f.calls).sum();
     if calls == 0 {
-        return Some(out + "; what a call cost was not measured");
+        return Some(out + "; cost per call not measured");
     }
     let per_call = units::duration((taken / calls as f64) as u64);
     let program = traced.program_ns.map_or(String::new(), |ns| format!(", {:.0} ns of it in the program", 2.0 * ns));
-    Some(out + &format!("; {per_call} a call{program}, {} of CPU in all", units::duration(taken as u64)))
+    Some(out + &format!("; {per_call} per call{program}, {} of CPU in total", units::duration(taken as u64)))
 }
 
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.

@@ -16,7 +16,8 @@ use tailsight_trace::meta::{Cpu, Hook, Host, Overhead, RunMeta, State, Target};
 /// The name of a task that tries to break the page.
 pub const HOSTILE: &str = "</script><img src=x>";
 
-const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
+const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in \
+ $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
 const SOFTIRQ: Frame = Frame::Softirq { vec: 3, inline: false };
 const INLINE: Frame = Frame::Softirq { vec: 3, inline: true };
 const START: u64 = 5_000_000_000_000;
@@ -322,10 +323,12 @@ fn finish(
             "paths": table.iter().filter(|r| r.1 == category && r.2 == name)
                 .map(|r| (r.0.path(&lifetimes.symbols), (deviation / 2.0) as i64)).collect::<Vec<_>>(),
             "fix": if rank == 0 {
-                json!([FIX, "chrt -a -f -p 1 4242  # let memcached run before ordinary tasks; undo: chrt -a -o -p 0 4242"])
+                json!([FIX, "chrt -a -f -p 1 4242  # let memcached run before ordinary tasks; undo: chrt -a -o -p 0 \
+                 4242"])
             } else { json!([]) },
             "explanation": match rank {
-                0 => format!("nginx held the core that memcached was to run on, for {:.2} ms in the mean slow message.", deviation / 1e6),
+                0 => format!("nginx held the core that memcached was to run on, for {:.2} ms in the mean slow \
+                 message.", deviation / 1e6),
                 _ => String::new(),
             },
         }));
@@ -344,7 +347,7 @@ fn finish(
         "reference": {"from": 0.45, "to": 0.55, "messages": reference.len(), "mean_ns": mean(reference) as u64},
         "causes": list, "coverage": {"overall": 1.0, "p50": 1.0, "min": 0.98}, "owned": {"overall": 1.0, "p50": 1.0, "min": 1.0},
         "loss": {"events": 0, "clock_error_ns": 0}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
-        "notes": [], "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"), "look past the receive call, at service and sending: tailsight diagnose tailsight-demo/run --leg total"],
+        "notes": [], "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"), "include service and sending, not only receiving: tailsight diagnose tailsight-demo/run --leg total"],
     }))
     .expect("the diagnosis contract");
     let slowest = *order.last().expect("messages");

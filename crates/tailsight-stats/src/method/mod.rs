@@ -1,5 +1,5 @@
 //! Lancet's Figure 4: from load to a number that can be believed, or to N/A with the reason. A state machine without I/O: it
-//! says what to do next ([`Step`]), the driver does it and reports, and the end is a [`Verdict`].
+//! says what to do next ([`Step`]), the driver does it and reports, and the end is a [`MethodResult`].
 //!
 //! ```text
 //!            ┌── load, arrivals, errors wrong, lateness gross: all samples dropped, at most max_restarts times ───┐
@@ -33,8 +33,8 @@ mod words;
 
 pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Since, Slice, Target, Width, percentile_name};
 pub use verdict::{
-    Advice, Check, CheckId, IntervalMethod, Missing, NoBounds, Number, Outcome, PercentileResult, Refusal, Verdict,
-    WarmUp,
+    Advice, Check, CheckId, IntervalMethod, MethodOutcome, MethodResult, Missing, NoBounds, Number, PercentileResult,
+    Refusal, WarmUp,
 };
 
 pub use words::hint;
@@ -87,7 +87,7 @@ pub enum Step {
         sampling_rate: f64,
     },
     /// The end: stop the load.
-    Done(Box<Verdict>),
+    Done(Box<MethodResult>),
 }
 
 /// Why a driver ends an experiment before the method does.
@@ -133,7 +133,7 @@ impl Method {
     /// Begins an experiment. Refuses settings that contradict themselves.
     pub fn new(config: Config) -> Result<Self, Error> {
         config.validate()?;
-        let (rate, spare) = (config.recording_rate, config.client_spares);
+        let (rate, spare) = (config.recording_rate, config.client_sleeps);
         Ok(Self {
             config,
             spare,
@@ -263,7 +263,12 @@ impl Method {
         if matches!(self.step, Step::Done(_)) {
             return;
         }
-        let text = if why == Stop::OutOfTime { "the time allowed ran out" } else { "the measurement was interrupted" };
+        let text = if why == Stop::OutOfTime {
+            "the time limit was reached"
+        } else {
+            "the measurement was \
+         interrupted"
+        };
         match self.last.as_ref().map(|look| look.result.clone()) {
             Some(Found::Independent(number) | Found::Dependent(number, _)) => self.believe(number),
             Some(Found::More(failed, total)) => {
@@ -411,14 +416,22 @@ impl Method {
     fn refuse_because(&mut self, failed: Check, needed: Option<u64>, why: Option<&str>) {
         let mut reason = words::reason(&failed);
         if let Some(why) = why {
-            reason = format!("{why} before a number could be believed; so far, {reason}");
+            reason = format!("{why} before the number was reliable; so far, {reason}");
         }
         let late = self.system.iter().any(|c| c.id == CheckId::ClientLateness && c.statistic > c.threshold / 2.0);
         let shared = self.samples.iter().filter(|s| s.shared_ns > 0).count() as f64 / self.samples.len().max(1) as f64;
         let advice = words::advice(&failed, &self.config, needed, late, shared > SHARED);
         let (passed, bounds, missing) = self.answers(&failed);
         let hint = words::hint(advice);
-        self.finish(Outcome::NotAvailable(Box::new(Refusal { failed, reason, hint, advice, passed, bounds, missing })));
+        self.finish(MethodOutcome::NotAvailable(Box::new(Refusal {
+            failed,
+            reason,
+            hint,
+            advice,
+            passed,
+            bounds,
+            missing,
+        })));
     }
 
     /// What is known of each target where `failed` refuses the whole: as narrowly as asked, less narrowly, or nothing and why.
@@ -496,12 +509,12 @@ impl Method {
     fn believe(&mut self, number: Number) {
         match self.too_late() {
             Some(late) => self.refuse(late, None),
-            None => self.finish(Outcome::Number(number)),
+            None => self.finish(MethodOutcome::Number(number)),
         }
     }
 
-    fn finish(&mut self, outcome: Outcome) {
-        self.step = Step::Done(Box::new(Verdict {
+    fn finish(&mut self, outcome: MethodOutcome) {
+        self.step = Step::Done(Box::new(MethodResult {
             outcome,
             checks: self.checks(),
             warm_up: self.last.as_ref().and_then(|look| look.warm_up),

@@ -173,7 +173,8 @@ pub struct Config {
     pub max_lateness_ns: Option<f64>,
     /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
     /// which it took more begins anew, once.
-    pub client_spares: bool,
+    #[serde(rename = "client_spares")]
+    pub client_sleeps: bool,
     /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
     /// that the interval holds.
     pub strict_arrivals: bool,
@@ -221,7 +222,7 @@ impl Config {
             since: Since::Due,
             load_tolerance: 0.02,
             max_lateness_ns: None,
-            client_spares: false,
+            client_sleeps: false,
             strict_arrivals: false,
             max_errors: 0.001,
             batch_samples: 10_000,
@@ -245,24 +246,24 @@ impl Config {
     pub fn validate(&self) -> Result<(), Error> {
         let bad = |name, value, why| Err(Error::BadSetting { name, value, why });
         if self.targets.is_empty() {
-            return bad("targets", 0.0, "name at least one percentile");
+            return bad("targets", 0.0, "give at least one percentile");
         }
         for target in &self.targets {
             if !(target.quantile > 0.0 && target.quantile < 1.0) {
-                return bad("quantile", target.quantile, "it lies between 0 and 1");
+                return bad("quantile", target.quantile, "it must be between 0 and 1");
             }
             if !(target.level > 0.0 && target.level < 1.0) {
-                return bad("level", target.level, "it lies between 0 and 1");
+                return bad("level", target.level, "it must be between 0 and 1");
             }
         }
         if !(self.recording_rate > 0.0 && self.recording_rate <= 1.0) {
-            return bad("recording_rate", self.recording_rate, "it lies above 0 and up to 1");
+            return bad("recording_rate", self.recording_rate, "it must be above 0 and at most 1");
         }
         if self.batch_samples < 1_000 {
             return bad("batch_samples", self.batch_samples as f64, "the tests need 1,000 samples");
         }
         if self.max_samples < self.batch_samples {
-            return bad("max_samples", self.max_samples as f64, "it must hold a batch");
+            return bad("max_samples", self.max_samples as f64, "it must hold at least one batch");
         }
         if self.max_rounds == 0 {
             return bad("max_rounds", 0.0, "at least one batch must be measured");

@@ -281,8 +281,7 @@ fn agents_differ(samples: &[Sample], kept: &[f64], ranked: &Ranked, config: &Con
         let (least, most) = each.fold((f64::INFINITY, 0.0_f64), |(l, m), x| (l.min(x), m.max(x)));
         let width = target.max_width_ns(pooled);
         let width = if width.is_finite() { width } else { AGENTS_APART * pooled };
-        let test =
-            "agents beside each other in blocks of time: shares above the percentile, by permutation in each block";
+        let test = "agents compared in blocks of time: shares above the percentile, by permutation in each block";
         let name = Some(percentile_name(target.quantile));
         let (p, n) = (Some(found.p_value), found.n);
         let passed = found.p_value >= level || most - least <= width;

@@ -215,7 +215,7 @@ fn lateness_of(agent: &AgentBatch, config: &Config, spare: bool) -> Check {
 fn check(subject: Option<String>, statistic: f64, threshold: f64, n: usize) -> Check {
     Check {
         id: CheckId::ClientLateness,
-        test: "how far the client's lateness (sent less intended) may have moved the percentile, ns".into(),
+        test: "shift of the percentile that the client's lateness (sent minus intended) may have caused, ns".into(),
         subject,
         passed: statistic <= threshold,
         statistic,

@@ -152,7 +152,7 @@ pub struct Number {
 #[serde(tag = "why", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoBounds {
-    /// The load was never there, or no batch came to its end: nothing was recorded that could be judged.
+    /// The load was never there, or no batch came to its end: no samples were recorded.
     NothingRecorded,
     /// What was recorded is the latency under another load than the one asked for.
     OtherLoad,
@@ -254,7 +254,7 @@ pub struct Refusal {
 /// A number with its interval, or N/A (exit code 3).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum MethodOutcome {
     /// Believe it.
     Number(Number),
     /// N/A.
@@ -263,10 +263,10 @@ pub enum Outcome {
 
 /// The end of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct MethodResult {
     /// The number or the refusal.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: MethodOutcome,
     /// Every check of the last look at the data, the passed ones too.
     pub checks: Vec<Check>,
     /// Where the warm-up ended; absent when it came to no samples.

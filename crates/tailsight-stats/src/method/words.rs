@@ -7,27 +7,27 @@ use super::verdict::{Advice, Check, CheckId};
 pub fn reason(check: &Check) -> String {
     let about = check.subject.as_deref().map(|s| format!(" ({s})")).unwrap_or_default();
     let what = match check.id {
-        CheckId::Load => "the asked load was not reached and kept",
+        CheckId::Load => "the load asked for was not reached, or not kept up",
         CheckId::Errors => "too many requests failed or were lost",
         CheckId::ClientLateness => {
-            "the client itself was late: that alone may have moved the percentile by as much as is to be resolved"
+            "the client sent late: that alone may have moved the percentile by the width asked for"
         }
         CheckId::Arrivals => "requests were not sent with the specified inter-arrival times",
         CheckId::ArrivalsSuperposed => "the agents' streams together do not have the specified inter-arrival times",
         CheckId::ArrivalIndependence => {
-            "the gaps between requests depend on each other, which the specified arrivals do not"
+            "the gaps between requests are correlated, those of the specified arrivals are not"
         }
         CheckId::WarmUp => "the warm-up did not end within half of the measurement",
-        CheckId::UnitRoot => "latency wanders like a random walk",
+        CheckId::UnitRoot => "latency behaves like a random walk",
         CheckId::Drift => "the level of latency drifts",
         CheckId::TailDrift => "the tail drifts: the share of slow requests changes over time",
-        CheckId::RunLength => "the run is too short beside its own memory to tell a drift from a long queue",
-        CheckId::Independence => "samples depend on each other at every sampling rate",
+        CheckId::RunLength => "the run is too short for its autocorrelation: a drift cannot be told from a long queue",
+        CheckId::Independence => "samples are correlated at every sampling rate",
         CheckId::IntervalWidth if check.statistic.is_infinite() => {
             "the samples cannot support an interval at this percentile"
         }
         CheckId::IntervalWidth => "the interval is wider than asked",
-        CheckId::AgentsDiffer => "the agents do not see one percentile",
+        CheckId::AgentsDiffer => "the agents measure different percentiles",
     };
     format!("{what}{about}")
 }
@@ -56,10 +56,13 @@ pub fn advice(check: &Check, config: &Config, needed: Option<u64>, late: bool, s
 
 /// Advice in a sentence, for any machine.
 pub fn hint(advice: Advice) -> String {
-    const BE_ON_TIME: &str = "give the client cores of its own, load from more hosts (agents), lower the rate, or ask for a \
+    const BE_ON_TIME: &str = "give the client cores of its own, load from more hosts (agents), lower the rate, or ask \
+     for a \
          wider interval";
     match advice {
-        Advice::MakeTheLoad => "lower the rate, or add connections, threads or agents until the client can send it".into(),
+        Advice::MakeTheLoad => "lower the rate, or add connections, threads or agents until the client can send \
+         it"
+        .into(),
         Advice::LookAtErrors => "look at the errors by kind; lower the rate or raise the server's limits".into(),
         Advice::BeOnTime { takes_the_width: false } => BE_ON_TIME.into(),
         Advice::BeOnTime { takes_the_width: true } => {
@@ -70,18 +73,26 @@ pub fn hint(advice: Advice) -> String {
         }
         Advice::WarmUp => "warm the server up for longer before measuring".into(),
         Advice::FindTheChange => {
-            "find what changes on the server (a growing queue, caches, collection, frequency, neighbours), or lower the rate".into()
+            "find what changes on the server (a growing queue, caches, garbage collection, CPU frequency, other \
+             programs), or lower the rate"
+                .into()
         }
-        Advice::LongerOrSlower => "measure for longer, or lower the rate: near saturation a queue remembers for long".into(),
+        Advice::LongerOrSlower => "measure for longer, or lower the rate: near saturation queues stay correlated \
+         for long"
+            .into(),
         Advice::LongerOrLess { needed: Some(needed) } => {
-            format!("about {needed} requests would do; allow more, or accept a wider interval or a lower percentile")
+            format!(
+                "about {needed} requests would be enough; allow more, or accept a wider interval or a lower \
+             percentile"
+            )
         }
         Advice::LongerOrLess { needed: None } => {
             "measure for longer, or accept a wider interval or a lower percentile".into()
         }
         Advice::FewerTogether => {
-            "replies that are read together share one time stamp, and that takes most of the width: fewer outstanding \
-             requests on more connections, or a wider interval"
+            "replies read in one call share one time stamp, which takes most of the width: use fewer outstanding \
+             requests \
+             on more connections, or a wider interval"
                 .into()
         }
     }

@@ -9,7 +9,7 @@ fn config(target: &str) -> Config {
 }
 
 /// Runs an experiment and counts its batches.
-fn run(config: Config, world: &mut World) -> (Verdict, Method) {
+fn run(config: Config, world: &mut World) -> (MethodResult, Method) {
     let mut method = Method::new(config).expect("sound settings");
     for _ in 0..100 {
         match method.step() {
@@ -21,17 +21,17 @@ fn run(config: Config, world: &mut World) -> (Verdict, Method) {
     panic!("the method does not end");
 }
 
-fn refused(verdict: &Verdict) -> &Refusal {
+fn refused(verdict: &MethodResult) -> &Refusal {
     match &verdict.outcome {
-        Outcome::NotAvailable(refusal) => refusal,
-        Outcome::Number(number) => panic!("believed: {number:?}"),
+        MethodOutcome::NotAvailable(refusal) => refusal,
+        MethodOutcome::Number(number) => panic!("believed: {number:?}"),
     }
 }
 
-fn number(verdict: &Verdict) -> &Number {
+fn number(verdict: &MethodResult) -> &Number {
     match &verdict.outcome {
-        Outcome::Number(number) => number,
-        Outcome::NotAvailable(refusal) => panic!("refused: {refusal:?}"),
+        MethodOutcome::Number(number) => number,
+        MethodOutcome::NotAvailable(refusal) => panic!("refused: {refusal:?}"),
     }
 }
 
@@ -85,15 +85,15 @@ fn verdicts_survive_json() {
         let text = serde_json::to_string(&verdict).expect("a verdict is plain data");
         assert!(text.contains("\"verdict\":\"number\"") || text.contains("\"verdict\":\"not-available\""), "{text}");
         // Regression: the width of an interval that does not exist is infinite, which JSON writes as null.
-        let again: Verdict = serde_json::from_str(&text).expect("and can be read back");
+        let again: MethodResult = serde_json::from_str(&text).expect("and can be read back");
         match (&again.outcome, &verdict.outcome) {
-            (Outcome::Number(a), Outcome::Number(b)) => assert_eq!(a.percentiles[0].n, b.percentiles[0].n),
-            (Outcome::NotAvailable(a), Outcome::NotAvailable(b)) => {
+            (MethodOutcome::Number(a), MethodOutcome::Number(b)) => assert_eq!(a.percentiles[0].n, b.percentiles[0].n),
+            (MethodOutcome::NotAvailable(a), MethodOutcome::NotAvailable(b)) => {
                 assert_eq!((a.failed.id, &a.hint), (b.failed.id, &b.hint))
             }
             other => panic!("{other:?}"),
         }
-        let ids = |v: &Verdict| v.checks.iter().map(|c| (c.id, c.n, c.passed)).collect::<Vec<_>>();
+        let ids = |v: &MethodResult| v.checks.iter().map(|c| (c.id, c.n, c.passed)).collect::<Vec<_>>();
         assert_eq!(ids(&again), ids(&verdict));
     }
 }
@@ -173,14 +173,14 @@ fn lateness_counts_by_what_it_does_to_the_percentile() {
             }
         }
     };
-    let lateness = |verdict: &Verdict| verdict.checks.iter().all(|c| c.id != CheckId::ClientLateness || c.passed);
+    let lateness = |verdict: &MethodResult| verdict.checks.iter().all(|c| c.id != CheckId::ClientLateness || c.passed);
     assert!(lateness(&verdict_of("p50:5%@95", 800)));
     let tail = verdict_of("p99:5%@95", 80);
     assert_eq!(refused(&tail).failed.id, CheckId::ClientLateness);
 }
 
 /// Measures a server whose client is late as `late` says (per request, ns), against its punctual twin.
-fn with_lateness(target: &str, seed: u64, late: impl Fn(usize) -> i64) -> Verdict {
+fn with_lateness(target: &str, seed: u64, late: impl Fn(usize) -> i64) -> MethodResult {
     let mut method = Method::new(config(target)).expect("sound");
     let mut world = World::new(Server::Exponential, 0.2, Fault::None, seed);
     loop {
@@ -208,11 +208,11 @@ fn with_lateness(target: &str, seed: u64, late: impl Fn(usize) -> i64) -> Verdic
 fn an_accepted_interval_holds_what_lateness_may_have_done() {
     let truth = Server::Exponential;
     let exact = with_lateness("p50:20%@95", 11, |_| 0);
-    let Outcome::Number(exact) = exact.outcome else { panic!("{exact:?} of {truth:?}") };
+    let MethodOutcome::Number(exact) = exact.outcome else { panic!("{exact:?} of {truth:?}") };
     let exact = exact.percentiles[0].value_ns;
     let late = (0.08 * exact) as i64;
     let verdict = with_lateness("p50:20%@95", 11, |_| late);
-    let Outcome::Number(number) = verdict.outcome else { panic!("{verdict:?}") };
+    let MethodOutcome::Number(number) = verdict.outcome else { panic!("{verdict:?}") };
     let p = &number.percentiles[0];
     assert!(p.lower_ns <= exact && exact <= p.upper_ns, "{exact} {p:?}");
     assert!(p.upper_ns - p.lower_ns >= late as f64 && p.upper_ns - p.lower_ns <= 0.2 * p.value_ns, "{p:?}");
@@ -308,9 +308,9 @@ fn a_late_client_says_what_is_known_all_the_same() {
 
 #[test]
 fn a_client_that_spares_its_cpu_is_asked_to_be_on_time_once() {
-    let restarts = |client_spares, max_requests| {
+    let restarts = |client_sleeps, max_requests| {
         let mut world = World::new(Server::Exponential, 0.2, Fault::LateClient(4_000.0, 0.01, 40_000.0), 9);
-        run(Config { client_spares, max_requests, ..config("p99:10%@95") }, &mut world).0.restarts.len()
+        run(Config { client_sleeps, max_requests, ..config("p99:10%@95") }, &mut world).0.restarts.len()
     };
     assert_eq!((restarts(true, 2_000_000), restarts(false, 2_000_000)), (1, 0));
     // Regression: the second half of a short run was spent on beginning anew, and nothing was known.
@@ -490,8 +490,8 @@ fn nonsense_from_agents_is_refused_and_does_not_panic() {
 }
 
 /// Every percentile that was asked is known, bounded, or missing with a reason.
-fn accounted(verdict: &Verdict, config: &Config) {
-    let Outcome::NotAvailable(refusal) = &verdict.outcome else { return };
+fn accounted(verdict: &MethodResult, config: &Config) {
+    let MethodOutcome::NotAvailable(refusal) = &verdict.outcome else { return };
     for target in &config.targets {
         let among = |of: &[PercentileResult]| of.iter().filter(|p| p.target == *target).count();
         let missing = refusal.missing.iter().filter(|m| m.target == *target).count();
@@ -531,7 +531,7 @@ fn every_refusal_leaves_bounds_or_the_reason_why_there_are_none() {
             let config = Config { max_requests, seed, ..Config::new(targets, Arrivals::Exponential) };
             let (verdict, _) = run(config.clone(), &mut World::new(Server::Exponential, load, fault, seed));
             accounted(&verdict, &config);
-            if let Outcome::NotAvailable(refusal) = verdict.outcome {
+            if let MethodOutcome::NotAvailable(refusal) = verdict.outcome {
                 ids.insert(format!("{:?}", refusal.failed.id));
                 for m in refusal.missing {
                     reasons.insert(serde_json::to_value(m.because).expect("plain")["why"].to_string());

@@ -35,14 +35,14 @@ pub fn x86(pieces: Pieces<'_>, start: u64) -> Result<Vec<End>, String> {
         let mut recent: Vec<Instruction> = vec![];
         for one in Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
             if one.is_invalid() {
-                return Err(format!("its instruction at 0x{:x} is not understood", one.ip()));
+                return Err(format!("its instruction at 0x{:x} cannot be decoded", one.ip()));
             }
             let end = match one.flow_control() {
                 FlowControl::Return => Some(None),
                 FlowControl::UnconditionalBranch if !inside(one.near_branch_target()) => Some(None),
                 FlowControl::ConditionalBranch if !inside(one.near_branch_target()) => {
                     if one.is_jcx_short() || one.is_loop() || one.is_loopcc() {
-                        return Err("it ends at a jump that counts".into());
+                        return Err("it ends at a jump that may be an exit".into());
                     }
                     Some(Some(one.condition_code() as u8 - 1))
                 }
@@ -62,8 +62,8 @@ pub fn x86(pieces: Pieces<'_>, start: u64) -> Result<Vec<End>, String> {
 fn concluded(mut out: Vec<End>) -> Result<Vec<End>, String> {
     out.sort_unstable();
     match out.len() {
-        0 => Err("it has no instruction that leaves it".into()),
-        n if n > MOST_ENDS => Err(format!("it has {n} places where it ends; at most {MOST_ENDS} are watched")),
+        0 => Err("it has no return instruction".into()),
+        n if n > MOST_ENDS => Err(format!("it has {n} exits; at most {MOST_ENDS} can be traced")),
         _ => Ok(out),
     }
 }

@@ -114,7 +114,7 @@ struct Code<'a, R: ReadRef<'a>> {
 
 impl<'a, R: ReadRef<'a>> Code<'a, R> {
     fn read(data: R) -> Result<Code<'a, R>, String> {
-        let file = object::File::parse(data).map_err(|e| format!("it is no ELF file, or a damaged one ({e})"))?;
+        let file = object::File::parse(data).map_err(|e| format!("it is not an ELF file, or is damaged ({e})"))?;
         let elf = Elf::of(data)?;
         let go =
             [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
@@ -150,9 +150,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
                 self.offset_of(symbol.range.start)
             };
             let places = at("runtime.execute").zip(at("runtime.schedule"));
-            let (execute, schedule) = places.ok_or(
-                "a Go program without runtime.execute and runtime.schedule: which goroutine runs cannot be told",
-            )?;
+            let (execute, schedule) = places
+                .ok_or("a Go program without runtime.execute and runtime.schedule: the running goroutine is unknown")?;
             found.go = Some([execute, schedule]);
         }
         Ok(found)
@@ -180,7 +179,7 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
             let known = self.elf.function_range(symbol.range.start).filter(|r| r.start == symbol.range.start);
             symbol.range = known.ok_or("its length is not known")?;
         }
-        let start = self.offset_of(symbol.range.start).ok_or("it is no code that is loaded")?;
+        let start = self.offset_of(symbol.range.start).ok_or("it is not loaded code")?;
         let begins = vec![(start, 0)];
         match self.ends(&symbol, symbols) {
             Ok(ends) => Ok(Traceable { name: name.into(), begins, ends: EndsBy::Instructions(ends) }),
@@ -188,7 +187,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
                 "{why}; a return probe is not set in a Go program: Go moves stacks, and finds the probe's address there"
             )),
             Err(why) if self.file.section_by_name(".gcc_except_table").is_some() => Err(format!(
-                "{why}; a return probe is not set in a program that may throw exceptions through it: unwinding would end the program"
+                "{why}; a return probe is not set in a program that may throw exceptions through it: unwinding would \
+                 end the program"
             )),
             Err(_) => Ok(Traceable { name: name.into(), begins, ends: EndsBy::Return }),
         }
@@ -209,13 +209,13 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
             _ => return Err("the instructions of this architecture are not known".into()),
         };
         let place = |end: End| Some(End { at: self.offset_of(end.at)?, ..end });
-        found.into_iter().map(|end| place(end).ok_or_else(|| "it is no code that is loaded".to_owned())).collect()
+        found.into_iter().map(|end| place(end).ok_or_else(|| "it is not loaded code".to_owned())).collect()
     }
 
     fn bytes(&self, range: &Range<u64>) -> Result<Vec<u8>, String> {
         let size = range.end - range.start;
         if size > MOST_CODE {
-            return Err(format!("it is {size} bytes long; at most {MOST_CODE} are looked through"));
+            return Err(format!("it is {size} bytes long; at most {MOST_CODE} are searched for exits"));
         }
         let mut data = self.file.segments().filter_map(|s| s.data_range(range.start, size).ok().flatten());
         data.next().map(<[u8]>::to_vec).ok_or_else(|| "its code is not in the file".into())
@@ -284,13 +284,14 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
             }
         }
         if found.len() > MOST_MATCHES {
-            return Err(format!("{name:?} stands for more than {MOST_MATCHES} functions: write a narrower name"));
+            return Err(format!("{name:?} matches more than {MOST_MATCHES} functions: give a narrower name"));
         }
     }
     if found.is_empty() {
         return Err(if symbols.is_empty() {
             format!(
-                "it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place (BIN:0x1234)"
+                "it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place \
+                 (BIN:0x1234)"
             )
         } else {
             format!("it has no function {name:?}{}", near(symbols, name))

@@ -96,10 +96,7 @@ pub fn pair(all: &[Probe], provider: &str, wanted: &str) -> Result<(String, Stri
         }
     }
     Err(if has(wanted) {
-        format!(
-            "{provider}:{wanted} is a point in time, and what is traced has a begin and an end: write {provider}:BEGIN,END; {}",
-            listed(&of)
-        )
+        format!("{provider}:{wanted} is one probe, and a span needs two: write {provider}:BEGIN,END; {}", listed(&of))
     } else {
         format!("it has no USDT probe {provider}:{wanted}; {}", listed(&of))
     })

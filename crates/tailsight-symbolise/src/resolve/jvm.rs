@@ -59,7 +59,7 @@ impl Process {
         let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
         let caught = line("SigCgt:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
         if caught.is_none_or(|bits| bits >> (libc::SIGQUIT - 1) & 1 == 0) {
-            return Err("it does not catch SIGQUIT (-Xrs, or it is still starting), by which a JVM is asked".into());
+            return Err("it does not catch SIGQUIT, which the request needs (-Xrs, or it is still starting)".into());
         }
         let inside = line("NSpid:").and_then(|l| l.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid);
         let user =

@@ -1,4 +1,4 @@
-//! Loads on the testbed's servers, by the load generator of the product. In: [`Workload`]s, a duration. Out: an [`Outcome`] a workload,
+//! Loads on the testbed's servers, by the load generator of the product. In: [`Workload`]s, a duration. Out: an [`LoadSummary`] a workload,
 //! times in ns.
 //!
 //! What sends and reads is [`tailsight_load`]; here is only the testbed's vocabulary for it: a server, a rate, how many at once,
@@ -6,7 +6,7 @@
 //! and latency counts from the time a request was *due*: a slow server cannot slow the load that measures it. The kernel's
 //! time stamps are left out, for each of them is one more packet's worth of work on hosts whose packets are recorded; a
 //! reply is timed when it is read. Replies that are late still count, for up to 1 s after the last request was sent; what
-//! is missing then is in [`Outcome::unanswered`].
+//! is missing then is in [`LoadSummary::unanswered`].
 
 mod outcome;
 mod plan;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use tailsight_load::now_ns;
 use tailsight_load::{Complaint, Driver, Prepared};
 
-pub use outcome::{Latency, Outcome, Summary};
+pub use outcome::{Latency, LoadSummary, Summary};
 pub use workload::{Arrivals, Proto, Workload};
 
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// [`Error::InvalidWorkload`], [`Error::Setup`], [`Error::Malformed`], [`Error::ServerGone`], [`Error::Io`].
-pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<Outcome>> {
+pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<LoadSummary>> {
     workloads.iter().try_for_each(Workload::validate)?;
     let drivers = start(workloads, duration, spin)?;
     let mut left = duration.saturating_add(Duration::from_nanos(tailsight_load::LEAD_NS));
@@ -59,7 +59,7 @@ pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &Atomic
     for (workload, outcome) in workloads.iter().zip(&measured) {
         outcome.complaints.iter().try_for_each(|complaint| fatal(workload, complaint))?;
     }
-    Ok(workloads.iter().zip(&measured).map(|(workload, outcome)| Outcome::new(workload, outcome)).collect())
+    Ok(workloads.iter().zip(&measured).map(|(workload, outcome)| LoadSummary::new(workload, outcome)).collect())
 }
 
 /// Prepares all workloads, then starts them at one instant.

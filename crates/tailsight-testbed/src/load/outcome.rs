@@ -7,7 +7,7 @@ use super::Workload;
 
 /// What one workload measured. `intended = received + errors + unanswered`.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct LoadSummary {
     /// The workload's name.
     pub name: String,
     /// Requests that were due.
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub late_p99_ns: Option<u64>,
 }
 
-impl Outcome {
+impl LoadSummary {
     /// Every key was set before, so a miss is an error.
     pub(super) fn new(workload: &Workload, measured: &tailsight_load::Outcome) -> Self {
         let counts = measured.counts;
@@ -87,28 +87,28 @@ impl Outcome {
     }
 }
 
-/// An [`Outcome`] without its samples, for JSON.
+/// An [`LoadSummary`] without its samples, for JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     /// The workload's name.
     pub name: String,
-    /// As [`Outcome::intended`].
+    /// As [`LoadSummary::intended`].
     pub intended: u64,
-    /// As [`Outcome::sent`].
+    /// As [`LoadSummary::sent`].
     pub sent: u64,
-    /// As [`Outcome::received`].
+    /// As [`LoadSummary::received`].
     pub received: u64,
-    /// As [`Outcome::errors`].
+    /// As [`LoadSummary::errors`].
     pub errors: u64,
-    /// As [`Outcome::unanswered`].
+    /// As [`LoadSummary::unanswered`].
     pub unanswered: u64,
-    /// As [`Outcome::duration_ns`].
+    /// As [`LoadSummary::duration_ns`].
     pub duration_ns: u64,
-    /// As [`Outcome::received_per_s`].
+    /// As [`LoadSummary::received_per_s`].
     pub received_per_s: f64,
     /// Latency from the time a request was due, ns.
     pub latency_ns: Latency,
-    /// As [`Outcome::late_p99_ns`].
+    /// As [`LoadSummary::late_p99_ns`].
     pub late_p99_ns: Option<u64>,
 }
 

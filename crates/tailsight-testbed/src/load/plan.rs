@@ -193,10 +193,7 @@ mod tests {
 
     #[test]
     fn errors_ask_once() {
-        assert_eq!(
-            without_question("no answer in 2 s; is it this protocol that the server speaks?"),
-            "no answer in 2 s"
-        );
+        assert_eq!(without_question("no answer in 2 s; does the server speak this protocol?"), "no answer in 2 s");
         assert_eq!(without_question("refused; 3 of 4"), "refused; 3 of 4");
     }
 

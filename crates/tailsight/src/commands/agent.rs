@@ -7,10 +7,10 @@ use tailsight_agent::{Agent, Allow, Config, Identity, Policy, Token};
 
 use crate::cli_agent::Agent as Args;
 use crate::stop::on_interrupt;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// Serves until Ctrl-C or SIGTERM.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let token = match &args.token_file {
         Some(path) => Token::from_file(path)?,
         None => Token::random()?,
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     ));
     terminal::print(&format!("{}#{}\n", agent.address(), agent.fingerprint())).context("print the agent's address")?;
     agent.serve(&stop, Arc::new(say))?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// A line of the log, with the time (UTC).

@@ -25,7 +25,7 @@ use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 use super::diagnose::not_available_or;
 use crate::cli::Demo;
 use crate::page::Diagnosed;
-use crate::{Verdict, pipeline, stop, terminal};
+use crate::{Exit, pipeline, stop, terminal};
 
 /// The core that both servers share.
 const SERVER_CPU: usize = 0;
@@ -43,15 +43,13 @@ const NGINX_BURST: usize = 256;
 const LONGEST_LOAD: Duration = Duration::from_secs(120);
 
 /// Runs the demo.
-pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
+pub fn run(args: &Demo) -> anyhow::Result<Exit> {
     if !nix::unistd::geteuid().is_root() {
         anyhow::bail!("the demo needs root (it loads BPF programs and makes network namespaces): sudo tailsight demo");
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
-        anyhow::bail!(
-            "the demo needs two cores, one for the servers and one for the load; this machine gives us {cores}"
-        );
+        anyhow::bail!("the demo needs two cores, one for the servers and one for the load; this machine has {cores}");
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let stop = stop::on_interrupt();
@@ -92,11 +90,11 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
         let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
         if let Some(error) = &outcome.error {
             say!("tailsight: {error}");
-            return Ok(Verdict::Failed);
+            return Ok(Exit::Failed);
         }
         if stop.load(Ordering::Relaxed) {
-            say!("interrupted: servers, namespaces and load are gone; {} holds what was recorded", run.display());
-            return Ok(Verdict::Failed);
+            say!("interrupted: servers, namespaces and load are removed; {} holds what was recorded", run.display());
+            return Ok(Exit::Failed);
         }
         let opened = pipeline::open(&run)?;
         // The page has room for everything.
@@ -107,7 +105,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
             Err(error) => return not_available_or(error),
         };
         match again(recording, &diagnosis.causes) {
-            Some(why) => say!("{why}; recording once more ({} of {RECORDINGS})", recording + 1),
+            Some(why) => say!("{why}; recording again ({} of {RECORDINGS})", recording + 1),
             None => break (outcome, opened, question, diagnosis, causes),
         }
         recording += 1;
@@ -126,7 +124,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Verdict> {
     let of = Diagnosed { opened: &opened, options: &question, diagnosis: &diagnosis, causes: &causes, against: None };
     pipeline::write_whole(&page, &of.file())?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Whether to record once more, and why: when something else than the neighbour is first, at most [`RECORDINGS`] in all.
@@ -156,7 +154,7 @@ struct Load {
 
 impl Load {
     fn start(pair: &Pair) -> anyhow::Result<Load> {
-        let me = std::env::current_exe().context("cannot find this program's own file")?;
+        let me = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = pair.client.command(me);
         command.arg("demo-load").stdin(Stdio::piped()).stdout(Stdio::piped());
         // A Ctrl-C on the terminal is for us; the load ends when we are done.
@@ -186,7 +184,7 @@ impl Drop for Load {
 
 /// The load's own process: light queries to memcached, and enough to nginx that it often has the core when memcached
 /// wants it. Prints a line a workload at the end.
-pub fn load() -> anyhow::Result<Verdict> {
+pub fn load() -> anyhow::Result<Exit> {
     pin_thread(LOAD_CPU)?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -217,7 +215,7 @@ pub fn load() -> anyhow::Result<Verdict> {
         );
         terminal::print(&line)?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
 use tailsight_diagnose::{Error, Options};
-use tailsight_report::terminal::{diagnosis_of, ideal, more};
+use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
 
 use crate::cli::Diagnose;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
-pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
+pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     // A wrong question is found before the run is read.
     let options = match pipeline::options(&args.question) {
         Ok(options) => Options { more: args.more, ..options },
@@ -35,6 +35,10 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
         let style = terminal::style();
         terminal::print(&ideal::without(&diagnosis, &style))?;
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
+        // ASCII has no blocks; causes that were taken out changed the latencies.
+        if !terminal::is_ascii() && args.without.is_empty() {
+            terminal::print(&distribution(&opened.analysis.lifetimes.messages, &diagnosis, &style))?;
+        }
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }
@@ -42,18 +46,18 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Verdict> {
 }
 
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
-pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Verdict> {
+pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Exit> {
     let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
     match error.downcast_ref::<Error>() {
         _ if lost => {
             say!("tailsight: {error}");
-            Ok(Verdict::NotAvailable)
+            Ok(Exit::NotAvailable)
         }
         Some(
             Error::NotEnough { .. } | Error::NoMessages { .. } | Error::NoSuchCause { .. } | Error::NoIdeal { .. },
         ) => {
             say!("tailsight: {error}");
-            Ok(Verdict::NotAvailable)
+            Ok(Exit::NotAvailable)
         }
         _ => Err(error),
     }

@@ -5,10 +5,10 @@ use tailsight_record::probes::Need;
 use tailsight_record::{HookChoice, HookState, loader};
 
 use crate::cli::Doctor;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// Looks and prints. Settings that hurt are results; that this host cannot record is a failure (exit 1), also with JSON.
-pub fn run(args: &Doctor) -> anyhow::Result<Verdict> {
+pub fn run(args: &Doctor) -> anyhow::Result<Exit> {
     let host = HostReport::collect(&Root::host(), args.pid);
     let hooks = loader::survey(&HookChoice::default());
     let able = can_record(&host.blockers, hooks.as_deref().ok());
@@ -26,7 +26,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<Verdict> {
         text += &hook_table(&hooks, style.color, style.width);
         terminal::print(&text)?;
     }
-    Ok(if able { Verdict::Done } else { Verdict::Failed })
+    Ok(if able { Exit::Done } else { Exit::Failed })
 }
 
 /// Nothing forbids recording, and every hook that messages need is there.

@@ -11,10 +11,10 @@ use super::diagnose::not_available_or;
 use crate::cli::Export;
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Writes the files and prints their paths.
-pub fn run(args: &Export) -> anyhow::Result<Verdict> {
+pub fn run(args: &Export) -> anyhow::Result<Exit> {
     let options = match pipeline::options(&args.question) {
         Ok(options) => options,
         Err(error) => return not_available_or(error),
@@ -28,11 +28,11 @@ pub fn run(args: &Export) -> anyhow::Result<Verdict> {
         "collapsed" => collapsed(&opened, &options, &dir)?,
         format => return diagnosed(&opened, &options, format, &dir),
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// What needs a diagnosis.
-fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> anyhow::Result<Verdict> {
+fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> anyhow::Result<Exit> {
     let (diagnosis, causes) = match pipeline::diagnose(opened, options) {
         Ok(found) => found,
         Err(error) => return not_available_or(error),

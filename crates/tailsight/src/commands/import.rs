@@ -1,4 +1,4 @@
-//! `tailsight import`: an Intel PT recording of perf becomes a run.
+//! `tailsight import`: an Intel PT recording of perf, or what `perf script` printed of one, becomes a run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,22 +7,32 @@ use serde_json::json;
 use tailsight_diagnose::Options;
 use tailsight_diagnose::cohorts::focus::ranks;
 use tailsight_pt::import::{self, Imported, Output};
-use tailsight_pt::{Gap, Places, Recording};
+use tailsight_pt::{Gap, Places, Recording, Script};
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Around a message so much is decoded, too, ns: a stack is known from the first return on.
 const MARGIN_NS: u64 = 20_000;
 
 /// Imports and says what was found.
-pub fn run(args: &Import) -> anyhow::Result<Verdict> {
+pub fn run(args: &Import) -> anyhow::Result<Exit> {
+    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    if args.file.is_file() && Script::is_one(&args.file) {
+        if args.with.is_some() {
+            anyhow::bail!(
+                "{} is text: nothing in it says how its times relate to a run's\n  import the perf.data file itself with --with, \
+                 or the text without",
+                args.file.display()
+            );
+        }
+        return told(&import::alone(&Script::open(&args.file)?, output)?, args);
+    }
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
     let places =
         Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
     let recording = Recording::open(&args.file, &places)?;
-    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
     let imported = match &args.with {
         None => import::alone(&recording, output)?,
         Some(dir) => {
@@ -31,12 +41,16 @@ pub fn run(args: &Import) -> anyhow::Result<Verdict> {
             import::with(&recording, &mut run, windows.as_deref(), output)?
         }
     };
+    told(&imported, args)
+}
+
+fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {
     if args.json {
-        terminal::print_json(&as_json(&imported))?;
+        terminal::print_json(&as_json(imported))?;
     } else {
-        terminal::print(&as_text(&imported, args))?;
+        terminal::print(&as_text(imported, args))?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The messages that a diagnosis compares: from the first to the last that is known of each. `None`: too few to choose from.
@@ -101,13 +115,11 @@ fn as_text(of: &Imported, args: &Import) -> String {
         of.summary.trace_bytes
     );
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
-        let _ = writeln!(
-            out,
-            "Time:     in steps of {half} ns (median) to {most} ns (p99); shorter differences mean nothing"
-        );
+        let _ =
+            writeln!(out, "Time:     in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences");
     }
     if args.with.is_some() {
-        let _ = writeln!(out, "Clocks:   brought together to {} ns at worst", of.clock_error_ns);
+        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", of.clock_error_ns);
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());

@@ -23,8 +23,9 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "this machine has no Intel PT: the kernel shows no /{UNIT} (the processor lacks it, or a hypervisor hides it)\n  \
-         the ebpf source tells the functions by samples, on any machine: tailsight record --source ebpf --sample 997 …\n  \
+        "this machine has no Intel PT: the kernel shows no /{UNIT} (the processor lacks it, or a hypervisor hides \
+         it)\n  \
+         the ebpf source samples functions on any machine: tailsight record --source ebpf --sample 997 …\n  \
          a recording made elsewhere: tailsight import PERF.DATA"
     )
 }
@@ -53,7 +54,7 @@ impl Perf {
     /// Starts it.
     pub fn start(out: &Path) -> anyhow::Result<Perf> {
         if out.exists() {
-            bail!("{} exists: an earlier recording of perf; remove it, or choose another -o", out.display());
+            bail!("{} exists (an earlier recording of perf); remove it, or choose another -o", out.display());
         }
         let mut command = Command::new("perf");
         command.args(arguments(out)).stdin(Stdio::null()).stdout(Stdio::null());
@@ -68,7 +69,11 @@ impl Perf {
         let begin = Instant::now();
         while self.child.try_wait()?.is_none() {
             if begin.elapsed() > WRITES {
-                bail!("perf did not end {} s after SIGINT; what it has is in {}", WRITES.as_secs(), self.out.display());
+                bail!(
+                    "perf did not end within {} s of SIGINT; its data is in {}",
+                    WRITES.as_secs(),
+                    self.out.display()
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -52,7 +52,7 @@ fn words(tick: &Tick) -> String {
     let failed = if tick.progress.failed > 0 { format!(", {} failed", tick.progress.failed) } else { String::new() };
     let rate = format!("{:.0} requests/s{failed}", tick.rate);
     match tick.samples {
-        (_, 0) => format!("{rate}, waiting for the load to be steady"),
+        (_, 0) => format!("{rate}, waiting for a steady load"),
         (have, wanted) => format!("{rate}, batch {}: {have} of {wanted} samples", tick.batch),
     }
 }

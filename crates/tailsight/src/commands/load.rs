@@ -13,10 +13,10 @@ use crate::commands::live::Live;
 use crate::commands::source::Source;
 use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Measures and prints.
-pub fn run(args: &Load) -> anyhow::Result<Verdict> {
+pub fn run(args: &Load) -> anyhow::Result<Exit> {
     let peak = args.calibration.as_deref().map(calibrate::read).transpose()?;
     let question = or_usage(question(args, peak.as_ref()))?;
     // What would fail at the end is found before the load begins.
@@ -67,16 +67,16 @@ pub fn run(args: &Load) -> anyhow::Result<Verdict> {
     Ok(outcome(&measurement))
 }
 
-fn outcome(measurement: &Measurement) -> Verdict {
+fn outcome(measurement: &Measurement) -> Exit {
     let report = &measurement.report;
     let worse = report.against.as_ref().is_some_and(|a| a.worse);
     let unmet = report.objective.is_some_and(|o| o.confidence.is_some() && !o.met);
     match report.is_number() {
-        false => Verdict::NotAvailable,
-        true if worse || unmet => Verdict::GateNotMet,
+        false => Exit::NotAvailable,
+        true if worse || unmet => Exit::GateNotMet,
         // The percentile is known, the objective's is not.
-        true if report.objective.is_some_and(|o| o.confidence.is_none()) => Verdict::NotAvailable,
-        true => Verdict::Done,
+        true if report.objective.is_some_and(|o| o.confidence.is_none()) => Exit::NotAvailable,
+        true => Exit::Done,
     }
 }
 
@@ -165,7 +165,7 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.seed = traffic.seed;
     if let Some(name) = &traffic.server_name {
         if !matches!(plan.target, Target::Tls(_)) {
-            let why = format!("--server-name {name} for {}, which is not reached over TLS", plan.target);
+            let why = format!("--server-name {name} is for TLS, and {} does not use TLS", plan.target);
             return Err(Error::Contradiction(why));
         }
         plan.server_name = Some(name.clone());

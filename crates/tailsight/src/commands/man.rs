@@ -3,19 +3,19 @@
 use anyhow::Context;
 
 use crate::cli::Man;
-use crate::{Verdict, reference, terminal};
+use crate::{Exit, reference, terminal};
 
 /// Prints a page, or writes all of them.
-pub fn run(args: &Man) -> anyhow::Result<Verdict> {
+pub fn run(args: &Man) -> anyhow::Result<Exit> {
     let Some(folder) = &args.out else {
         let name = args.command.as_deref().unwrap_or("tailsight");
-        terminal::print(&reference::man_page(name).with_context(|| format!("there is no man page of `{name}`"))?)?;
-        return Ok(Verdict::Done);
+        terminal::print(&reference::man_page(name).with_context(|| format!("there is no man page for `{name}`"))?)?;
+        return Ok(Exit::Done);
     };
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     for (name, text) in reference::man_pages()? {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }

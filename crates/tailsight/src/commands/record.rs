@@ -11,7 +11,7 @@ use tailsight_trace::clock_log::ClockChangeRow;
 
 use crate::cli::Record;
 use crate::commands::intel_pt;
-use crate::{Verdict, stop, terminal};
+use crate::{Exit, stop, terminal};
 
 /// A recording of no given length takes at least so long,
 const LEAST: Duration = Duration::from_secs(2);
@@ -19,7 +19,7 @@ const LEAST: Duration = Duration::from_secs(2);
 const MOST: Duration = Duration::from_secs(30);
 
 /// Records and says what was recorded.
-pub fn run(args: &Record) -> anyhow::Result<Verdict> {
+pub fn run(args: &Record) -> anyhow::Result<Exit> {
     match args.source.as_str() {
         "intel-pt" => with_functions(args),
         _ => record(args, &args.out),
@@ -27,7 +27,7 @@ pub fn run(args: &Record) -> anyhow::Result<Verdict> {
 }
 
 /// Records the messages while perf traces the cores, and puts both into one run.
-fn with_functions(args: &Record) -> anyhow::Result<Verdict> {
+fn with_functions(args: &Record) -> anyhow::Result<Exit> {
     intel_pt::check(std::path::Path::new("/"))?;
     let (messages, trace) = (intel_pt::beside(&args.out, "messages"), intel_pt::beside(&args.out, "intel-pt"));
     let poller = tailsight_host::vvar::Poller::start()?;
@@ -59,7 +59,7 @@ fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
     }
 }
 
-fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Verdict> {
+fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
     // Without a length: until the focus of the default question can hold a verdict, for a while at least and at most.
@@ -100,7 +100,7 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Verdict> {
         if let Some(until) = until.filter(|until| seen > 0 && seen < until.messages) {
             let few = until.messages;
             text += &format!(
-                "Few:      about {seen} messages, and {few} are wanted for p99..p100: a wider focus is explained\n"
+                "Few:      about {seen} messages; p99..p100 needs {few}, so diagnose will explain a wider focus\n"
             );
         }
         text += &format!("Next: tailsight diagnose {run}\n");
@@ -108,9 +108,9 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Verdict> {
     }
     if let Some(error) = outcome.error {
         say!("tailsight: {error}");
-        return Ok(Verdict::Failed);
+        return Ok(Exit::Failed);
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.

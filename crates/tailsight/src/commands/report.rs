@@ -5,10 +5,10 @@ use tailsight_diagnose::Options;
 use super::diagnose::not_available_or;
 use crate::cli::Report;
 use crate::page::Diagnosed;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Writes the page and prints its path.
-pub fn run(args: &Report) -> anyhow::Result<Verdict> {
+pub fn run(args: &Report) -> anyhow::Result<Exit> {
     let options = match pipeline::options(&args.question) {
         // The page has room for everything.
         Ok(options) => Options { more: true, ..options },

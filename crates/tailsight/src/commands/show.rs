@@ -6,10 +6,10 @@ use tailsight_report::terminal::message_of;
 
 use super::diagnose::not_available_or;
 use crate::cli::Show;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Shows the message.
-pub fn run(args: &Show) -> anyhow::Result<Verdict> {
+pub fn run(args: &Show) -> anyhow::Result<Exit> {
     let options = pipeline::options(&args.question)?;
     let opened = pipeline::open(&args.run)?;
     let mut options = pipeline::chosen(options, Some(&args.question), &opened, None);
@@ -34,5 +34,5 @@ pub fn run(args: &Show) -> anyhow::Result<Verdict> {
     } else {
         terminal::print(&message_of(&shown, &diagnosis, &terminal::style()))?;
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }

@@ -41,7 +41,7 @@ impl Source {
         };
         for agent in load.reports() {
             say!(
-                "agent {} ({} on {}, {} cores, {}): clock known to {:.1} us",
+                "agent {} ({} on {}, {} cores, {}): clock offset known to {:.1} us",
                 agent.agent,
                 agent.role,
                 agent.host,
@@ -66,9 +66,9 @@ fn credentials(agents: &Agents) -> anyhow::Result<Credentials> {
     let token = match (&agents.agent_token_file, std::env::var(TOKEN_VARIABLE)) {
         (Some(path), _) => Token::from_file(path)?,
         (None, Ok(text)) => text.parse().with_context(|| format!("the environment's {TOKEN_VARIABLE}"))?,
-        (None, Err(_)) => anyhow::bail!(
-            "agents take only callers with their token: name its file by --agent-token-file, or set {TOKEN_VARIABLE}"
-        ),
+        (None, Err(_)) => {
+            anyhow::bail!("agents need their token: give its file with --agent-token-file, or set {TOKEN_VARIABLE}")
+        }
     };
     let identity = match (&agents.agent_certificate, &agents.agent_key) {
         (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.clone(), key: key.clone() }),

@@ -15,10 +15,10 @@ use crate::commands::load::{asked, plan};
 use crate::commands::source::Source;
 use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// Sweeps and prints.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let first = args.rates.first().copied().unwrap_or(args.from);
     let question = or_usage(plan(&args.traffic).and_then(|mut plan| {
         plan.rate = Rate::Constant(first);
@@ -72,16 +72,16 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     Ok(match &sweep.objective {
         Some(found) => of_objective(found),
-        None if sweep.highest_kept.is_none() => Verdict::NotAvailable,
-        None => Verdict::Done,
+        None if sweep.highest_kept.is_none() => Exit::NotAvailable,
+        None => Exit::Done,
     })
 }
 
-fn of_objective(found: &Highest) -> Verdict {
+fn of_objective(found: &Highest) -> Exit {
     match found.verdict.as_str() {
-        "met" => Verdict::Done,
-        "not-met" => Verdict::GateNotMet,
-        _ => Verdict::NotAvailable,
+        "met" => Exit::Done,
+        "not-met" => Exit::GateNotMet,
+        _ => Exit::NotAvailable,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::cli::Question;
 use crate::cli_view::View;
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;
-use crate::{Verdict, pipeline, stop, terminal};
+use crate::{Exit, pipeline, stop, terminal};
 
 /// Bytes of the token: 256 bits.
 const TOKEN: usize = 32;
@@ -28,7 +28,7 @@ const TOKEN: usize = 32;
 const TURN: Duration = Duration::from_millis(200);
 
 /// Serves the page.
-pub fn run(args: &View) -> anyhow::Result<Verdict> {
+pub fn run(args: &View) -> anyhow::Result<Exit> {
     if let Err(error) = pipeline::options(&args.question) {
         return not_available_or(error);
     }
@@ -46,7 +46,7 @@ pub fn run(args: &View) -> anyhow::Result<Verdict> {
     let mut said = false;
     loop {
         match viewer.answer(&args.question, &asked, waiting.take(), &mut said)? {
-            Turn::Stopped => return Ok(Verdict::Done),
+            Turn::Stopped => return Ok(Exit::Done),
             Turn::NotAvailable(verdict) => return Ok(verdict),
             Turn::Other(other) => {
                 let (request, question) = *other;
@@ -78,7 +78,7 @@ impl Asked {
                     out.focus = Some(value.to_owned());
                 }
                 "leg" => out.leg = Some(value.parse()?),
-                _ => return Err(format!("nothing is called {name:?}: focus and leg can be asked for")),
+                _ => return Err(format!("unknown parameter {name:?}; allowed: focus, leg")),
             }
         }
         Ok(out)
@@ -88,7 +88,7 @@ impl Asked {
 /// Why a question's turn ended.
 enum Turn {
     Stopped,
-    NotAvailable(Verdict),
+    NotAvailable(Exit),
     /// A request asks something else.
     Other(Box<(Request, Asked)>),
 }
@@ -230,12 +230,12 @@ impl Door {
         let no = |status, why: &str| Err((status, why.to_owned()));
         let names = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         if !host.is_some_and(|host| names.iter().any(|name| name == host)) {
-            return no(403, "this server answers to 127.0.0.1 and localhost only");
+            return no(403, "this server accepts 127.0.0.1 and localhost only");
         }
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let rest = match path.strip_prefix('/').and_then(|p| p.split_once('/')) {
             Some((token, rest)) if same(token, &self.token) => rest,
-            _ => return no(403, "the address that tailsight view printed has a token: use it whole"),
+            _ => return no(403, "the token is missing or wrong: use the whole address that tailsight view printed"),
         };
         if !get {
             return no(405, "only GET");

@@ -107,7 +107,7 @@ fn messages_wait_for_those_before_them() {
     let out = record_and_check(&live, &["-p", &server.pid().to_string()], load, 8_000);
     let mut run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
     let events = run.events().unwrap();
-    let analysis = tailsight_lifetime::Analysis::build(&tailsight_lifetime::Facts::of(&run), &events);
+    let analysis = tailsight_lifetime::Analysis::build(&tailsight_lifetime::RunContext::of(&run), &events);
     let lifetimes = &analysis.lifetimes;
     let (mut waited, mut ahead_ns) = (0, 0);
     for message in lifetimes.messages.iter().filter(|m| m.ahead > 0) {
@@ -288,7 +288,7 @@ fn the_recorder_is_known_through_a_symlink_of_another_name() {
     let known = run.meta.recorder.clone().expect("the run says who recorded it");
     assert_eq!(known.pid, pid);
     assert!(known.threads.contains(&pid), "{known:?}");
-    let names = tailsight_lifetime::Facts::of(&run).names;
+    let names = tailsight_lifetime::RunContext::of(&run).names;
     let (itself, other) = (names.who(pid), names.who(sleeper_pid));
     assert_eq!((itself.process.as_str(), itself.recorder), ("other-name", true));
     assert_eq!((other.process.as_str(), other.recorder), ("tailsight", false));

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use base64::Engine as _;
-use tailsight_testbed::load::{self, Outcome, Workload};
+use tailsight_testbed::load::{self, LoadSummary, Workload};
 use tailsight_testbed::netns::{self, Pair};
 use tempfile::TempDir;
 
@@ -96,7 +96,7 @@ impl Live {
     }
 
     /// Runs a load until `during` returns, and gives both results.
-    pub fn under_load<T>(&self, workloads: &[Workload], during: impl FnOnce() -> T) -> (T, Vec<Outcome>) {
+    pub fn under_load<T>(&self, workloads: &[Workload], during: impl FnOnce() -> T) -> (T, Vec<LoadSummary>) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let load = scope.spawn(|| {
@@ -123,10 +123,10 @@ pub fn address(v6: bool, port: u16) -> SocketAddr {
 /// Opens a run and checks what must hold for every run: nothing lost, parts sum to the latency to the nanosecond, paths
 /// are contiguous. Gives (messages, complete receive legs, complete total legs, incomplete).
 pub fn check_run(path: &Path) -> (usize, usize, usize, u64) {
-    use tailsight_lifetime::{Analysis, Facts, Leg};
+    use tailsight_lifetime::{Analysis, Leg, RunContext};
     let mut run = tailsight_trace::Run::open(path).expect("a run");
     let events = run.events().expect("events");
-    let analysis = Analysis::build(&Facts::of(&run), &events);
+    let analysis = Analysis::build(&RunContext::of(&run), &events);
     let lifetimes = &analysis.lifetimes;
     let (mut received, mut answered) = (0, 0);
     for message in &lifetimes.messages {

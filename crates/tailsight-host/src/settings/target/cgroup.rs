@@ -83,7 +83,7 @@ pub(super) fn cpu_quota(root: &Root, pid: u32) -> Setting {
     });
     let limits: Vec<_> = v2.chain(v1).collect();
     let Some((_, _, _, cpus, _)) = limits.iter().min_by(|a, b| a.3.total_cmp(&b.3)) else {
-        return Setting::good(ID, TITLE, "none", "no control group takes the CPU away from it");
+        return Setting::good(ID, TITLE, "none", "no control group limits its CPU time");
     };
     let throttled = limits.iter().filter_map(|l| stat(root, &format!("{}/cpu.stat", l.4), "nr_throttled")).max();
     let mut value = format!("{cpus:.2} CPUs");

@@ -10,7 +10,7 @@ pub mod server;
 pub mod truth;
 
 use proptest::prelude::*;
-use tailsight_lifetime::Facts;
+use tailsight_lifetime::RunContext;
 use tailsight_lifetime::input::Names;
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
@@ -108,7 +108,7 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
 }
 
 /// Runs a script to its end.
-pub fn run(script: &Script) -> (Facts, Vec<CpuEvents>, Truth) {
+pub fn run(script: &Script) -> (RunContext, Vec<CpuEvents>, Truth) {
     let mut machine = Machine::new(script);
     for step in &script.steps {
         machine.step(*step);
@@ -129,12 +129,12 @@ pub fn tasks(script: &Script) -> Vec<TaskRow> {
 }
 
 /// Names and ports, as the recorder would know them.
-pub fn facts(script: &Script) -> Facts {
-    Facts {
+pub fn facts(script: &Script) -> RunContext {
+    RunContext {
         app: "server".into(),
         names: Names::new(&tasks(script)),
         ports: [network::PORT].into_iter().collect(),
         cpus: script.cores,
-        ..Facts::default()
+        ..RunContext::default()
     }
 }

@@ -101,7 +101,7 @@ impl Tracer {
         for name in [format!("kernel_end_{pair}"), format!("kernel_begin_{pair}")] {
             let program = loaded.skel.object().progs_mut().find(|p| p.name() == name.as_str());
             let program = program.ok_or("the program is not loaded")?;
-            let link = program.attach().map_err(|e| format!("the kernel refused a program at it: {e:#}"))?;
+            let link = program.attach().map_err(|e| format!("the kernel refused a program there: {e:#}"))?;
             self.links.push((Some(function), link));
         }
         Ok(())

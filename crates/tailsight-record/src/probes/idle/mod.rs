@@ -5,5 +5,5 @@ use super::{Probe, hook};
 /// Idle states.
 pub const PROBE: Probe = Probe {
     name: "idle",
-    hooks: &[hook!(Optional, "cpu_idle", "how deep an idle core slept (that it was idle, sched_switch tells)")],
+    hooks: &[hook!(Optional, "cpu_idle", "the idle state of a core (sched_switch shows only that it was idle)")],
 };

@@ -50,7 +50,7 @@ pub fn missing() -> Option<String> {
         Ok(place) if place[0].is_some() => None,
         Ok(_) => {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-            Some(format!("kernel {} has no BPF time stamp callbacks; 6.15 and newer have them", release.trim()))
+            Some(format!("kernel {} has no BPF time stamp callbacks; 6.15 or newer is needed", release.trim()))
         }
         Err(e) => Some(format!("the kernel's type information cannot be read: {e}")),
     }
@@ -117,9 +117,9 @@ impl NicTx {
 fn control_group(pid: u32) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|e| format!("process {pid}: {e}"))?;
     let path = text.lines().find_map(|l| l.strip_prefix("0::"));
-    let path = path.ok_or("the target is in no control group of version 2")?;
+    let path = path.ok_or("the target is not in a cgroup v2")?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mount = mounted(&mounts).ok_or("no control groups of version 2 are mounted here")?;
+    let mount = mounted(&mounts).ok_or("cgroup v2 is not mounted here")?;
     let folder = mount.join(path.trim_start_matches('/'));
     if folder.is_dir() { Ok(folder) } else { Err(format!("{} is not there", folder.display())) }
 }

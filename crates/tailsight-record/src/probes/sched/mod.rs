@@ -7,11 +7,11 @@ pub const PROBE: Probe = Probe {
     name: "sched",
     hooks: &[
         hook!(Required, "sched_switch", "what ran on each core"),
-        hook!(Default, "sched_waking", "who woke the thread, and when"),
+        hook!(Default, "sched_waking", "which thread woke another, and when"),
         hook!(
             Optional,
             "sched_wakeup",
-            "on which core it became runnable (sched_waking and the next switch tell the same)"
+            "on which core a thread became runnable (sched_waking and the next switch give the same)"
         ),
         hook!(Default, "sched_migrate_task", "moves between cores"),
     ],

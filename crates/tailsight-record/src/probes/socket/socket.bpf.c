@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The border between kernel and application: data ready, received, sent; and connections that come and go.
+/* The border between kernel and application: data ready, received, sent; and connections opened and closed.
  * hooks: sk_data_ready, sock_recv_length, tcp_sendmsg_locked, udp_sendmsg, udpv6_sendmsg, sock_send_length,
  * inet_sock_set_state
  * events: Handoff, Recv, SendBegin, Send, SockState, FlowAddr6; of connections that the target made itself, to a server

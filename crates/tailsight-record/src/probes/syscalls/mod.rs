@@ -9,12 +9,14 @@ pub const PROBE: Probe = Probe {
         hook!(
             Optional,
             "sys_enter",
-            "the borders of the target's system calls; it slows every system call of the host (what a thread sleeps in is known without)"
+            "begin and end of the target's system calls; slows every system call of the host (not needed for the call \
+             that a thread sleeps in)"
         ),
         hook!(
             Optional,
             "sys_exit",
-            "the borders of the target's system calls; it slows every system call of the host (what a thread sleeps in is known without)"
+            "begin and end of the target's system calls; slows every system call of the host (not needed for the call \
+             that a thread sleeps in)"
         ),
     ],
 };

@@ -6,7 +6,7 @@ use super::{Probe, hook};
 pub const PROBE: Probe = Probe {
     name: "tasks",
     hooks: &[
-        hook!(Default, "sched_process_fork", "names of tasks born while recording"),
+        hook!(Default, "sched_process_fork", "names of tasks created while recording"),
         hook!(Default, "sched_process_exec", "names of programs started while recording"),
         hook!(Default, "sched_process_exit", "ends of tasks"),
         hook!(Default, "task_rename", "names changed while recording"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tailsight_diagnose::Diagnosis;
 use tailsight_diagnose::model::{Action, Cause};
-use tailsight_fix::{Outcome, Plan, Put, State};
+use tailsight_fix::{Plan, Put, State, UndoResult};
 
 use super::Here;
 use crate::terminal;
@@ -79,13 +79,13 @@ pub(super) fn made(
 pub(super) fn undone(puts: &[Put], left: usize) -> anyhow::Result<()> {
     let put = |p: &Put| {
         let (outcome, why) = match &p.outcome {
-            Outcome::Back => ("back", None),
-            Outcome::Already => ("already", None),
-            Outcome::Inherited => ("inherited", None),
-            Outcome::Gone => ("gone", None),
-            Outcome::Booted => ("booted", None),
-            Outcome::Others(value) => ("others", Some(value.clone())),
-            Outcome::Failed(error) => ("failed", Some(error.to_string())),
+            UndoResult::Back => ("back", None),
+            UndoResult::Already => ("already", None),
+            UndoResult::Inherited => ("inherited", None),
+            UndoResult::Gone => ("gone", None),
+            UndoResult::Booted => ("booted", None),
+            UndoResult::Others(value) => ("others", Some(value.clone())),
+            UndoResult::Failed(error) => ("failed", Some(error.to_string())),
             _ => ("unknown", None),
         };
         json!({

@@ -9,7 +9,7 @@ use std::io::{BufRead, IsTerminal};
 use tailsight_diagnose::model::{Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
-    About, Applied, Error, FileStore, Identity, Known, Live, Outcome, Place, Plan, Put, System, default_folder,
+    About, Applied, Error, FileStore, Identity, Known, Live, Place, Plan, Put, System, UndoResult, default_folder,
 };
 use tailsight_trace::RunMeta;
 use tailsight_units::Untrusted;
@@ -18,10 +18,10 @@ mod json;
 
 use crate::cli_fix::Fix;
 use crate::commands::diagnose::not_available_or;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Lists, makes, or puts back.
-pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
+pub fn run(args: &Fix) -> anyhow::Result<Exit> {
     match &args.run {
         Some(_) => of_run(args),
         None if args.undo => undo(args.force, args.json),
@@ -29,8 +29,8 @@ pub fn run(args: &Fix) -> anyhow::Result<Verdict> {
     }
 }
 
-fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
-    let Some(path) = &args.run else { return Ok(Verdict::Failed) };
+fn of_run(args: &Fix) -> anyhow::Result<Exit> {
+    let Some(path) = &args.run else { return Ok(Exit::Failed) };
     let options = match pipeline::options(&args.question) {
         Ok(options) => options,
         Err(error) => return not_available_or(error),
@@ -49,14 +49,14 @@ fn of_run(args: &Fix) -> anyhow::Result<Verdict> {
     let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
         say!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
-        return Ok(Verdict::NotAvailable);
+        return Ok(Exit::NotAvailable);
     };
     if args.shell {
         // One command a process.
         for line in action.shell.iter().filter_map(|&i| cause.fix.get(i)) {
             terminal::print(&format!("{line}\n"))?;
         }
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     make(&diagnosis, cause, action, &known, args)
 }
@@ -84,7 +84,7 @@ fn find(d: &Diagnosis, number: u32) -> Option<(&Cause, &Action)> {
 
 fn fixes(d: &Diagnosis) -> String {
     match numbered(d).len() {
-        0 => "no fix that can be made for you".into(),
+        0 => "no fix that Tailsight can apply".into(),
         1 => "one fix, number 1".into(),
         n => format!("{n} fixes, 1 to {n}"),
     }
@@ -96,11 +96,11 @@ fn name(cause: &Cause) -> String {
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
 
-fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> {
+fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
     let numbered = numbered(d);
     if as_json {
         json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
-        return Ok(if numbered.is_empty() { Verdict::NotAvailable } else { Verdict::Done });
+        return Ok(if numbered.is_empty() { Exit::NotAvailable } else { Exit::Done });
     }
     let mut out = String::new();
     for (cause, action) in &numbered {
@@ -119,14 +119,14 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Verdict> 
         writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
     }
     if let Some((_, first)) = numbered.first() {
-        writeln!(out, "\nNothing is changed yet. To make one of them: sudo {}", clean(&first.command))?;
+        writeln!(out, "\nNothing is changed yet. To apply one: sudo {}", clean(&first.command))?;
     }
     terminal::print(&out)?;
     if numbered.is_empty() {
         say!("tailsight: this run has {}", fixes(d));
-        return Ok(Verdict::NotAvailable);
+        return Ok(Exit::NotAvailable);
     }
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// What only a person can do, each line with the cause that it is first named for.
@@ -158,11 +158,11 @@ fn here(action: &Action, known: &Known) -> Here {
             let n = plan.writes().count();
             let root = !plan.writes().all(|step| Live.may_write(&step.place));
             let when = if root { "by root" } else { "now" };
-            Here { values: Some(n), root, text: format!("can be made {when}: {}", values(n)) }
+            Here { values: Some(n), root, text: format!("can be applied {when}: {}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
         Err(error) => {
-            Here { values: None, root: false, text: format!("cannot be made: {}", clean(&error.to_string())) }
+            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&error.to_string())) }
         }
     }
 }
@@ -171,27 +171,30 @@ fn values(n: usize) -> String {
     format!("{n} value{}", if n == 1 { "" } else { "s" })
 }
 
-fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Verdict> {
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Exit> {
     let say = |text: &str| if args.json { Ok(()) } else { terminal::print(text) };
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
             say!("tailsight: {error}");
-            return Ok(Verdict::NotAvailable);
+            return Ok(Exit::NotAvailable);
         }
     };
     say(&format!("{}. {}\n   against {}\n\n{}", action.n, clean(&action.title), clean(&name(cause)), table(&plan)))?;
     if args.json && !args.yes {
         json::plan(d, cause, action, &plan)?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
-        anyhow::bail!("{} can be set by root only: sudo {}", step.place, action.command);
+        anyhow::bail!("only root can set {}: sudo {}", step.place, action.command);
     }
     if !args.yes {
         if !std::io::stdin().is_terminal() {
             // As other wrong usage: what was asked for cannot be meant.
-            say!("tailsight: nobody is there to be asked (standard input is no terminal): say --yes to make it");
+            say!(
+                "tailsight: cannot ask for confirmation (standard input is not a terminal); give --yes to apply the \
+             fix"
+            );
             std::process::exit(2);
         }
         terminal::say("\nApply? [y/N] ");
@@ -199,7 +202,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         std::io::stdin().lock().read_line(&mut answer)?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
             say!("nothing is changed");
-            return Ok(Verdict::Done);
+            return Ok(Exit::Done);
         }
     }
     let mut journal = FileStore::open(&default_folder())?;
@@ -208,18 +211,18 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
         tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, known), about)?;
     if args.json {
         json::made(d, (cause, action), &plan, (changed, ended), journal.store.path())?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let ended = match ended {
         0 => String::new(),
-        n => format!("; {n} were of threads that ended before their turn"),
+        n => format!("; {n} skipped, their threads had ended"),
     };
     terminal::print(&format!(
-        "\n{} changed{ended}. Record again to see what it did; to put it back: sudo tailsight fix --undo\n(kept in {})\n",
+        "\n{} changed{ended}. Record again to see the effect; to undo: sudo tailsight fix --undo\n(saved in {})\n",
         values(changed),
         journal.store.path().display()
     ))?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// Each value, now and to come; threads of a process with the same values are one line.
@@ -250,20 +253,23 @@ fn table(plan: &Plan) -> String {
     out
 }
 
-fn undo(force: bool, as_json: bool) -> anyhow::Result<Verdict> {
+fn undo(force: bool, as_json: bool) -> anyhow::Result<Exit> {
     let folder = default_folder();
     if FileStore::look(&folder)?.fixes.is_empty() {
         if as_json {
             json::undone(&[], 0)?;
         }
-        say!("tailsight: nothing is changed by tailsight fix ({} says so)", folder.join("fixes.toml").display());
-        return Ok(Verdict::NotAvailable);
+        say!(
+            "tailsight: no change of tailsight fix is in effect (according to {})",
+            folder.join("fixes.toml").display()
+        );
+        return Ok(Exit::NotAvailable);
     }
     let mut journal = FileStore::open(&folder)?;
     let puts = tailsight_fix::undo(&mut Live, &mut journal, force)?;
-    let failed = puts.iter().filter(|p| matches!(p.outcome, Outcome::Failed(_) | Outcome::Others(_))).count();
+    let failed = puts.iter().filter(|p| matches!(p.outcome, UndoResult::Failed(_) | UndoResult::Others(_))).count();
     let left = journal.state.changed();
-    let verdict = if failed == 0 { Verdict::Done } else { Verdict::Failed };
+    let verdict = if failed == 0 { Exit::Done } else { Exit::Failed };
     if as_json {
         json::undone(&puts, left)?;
         return Ok(verdict);
@@ -280,8 +286,7 @@ fn undo(force: bool, as_json: bool) -> anyhow::Result<Verdict> {
         let times = if n > 1 { format!(" ({n} threads)") } else { String::new() };
         writeln!(out, "  {}{times}", clean(&line))?;
     }
-    let end =
-        if left == 0 { "nothing is changed any more".to_owned() } else { format!("{} still changed", values(left)) };
+    let end = if left == 0 { "all changes are undone".to_owned() } else { format!("{} still changed", values(left)) };
     writeln!(out, "{end}")?;
     terminal::print(&out)?;
     Ok(verdict)
@@ -306,37 +311,41 @@ fn said(put: &Put) -> String {
         other => other.to_string(),
     };
     match &put.outcome {
-        Outcome::Back => format!("{place}: {} again", entry.was),
-        Outcome::Already => format!("{place}: was {} already", entry.was),
-        Outcome::Inherited => {
-            format!("{place}: {}, as its process had before (it began while the fix was on)", entry.was)
+        UndoResult::Back => format!("{place}: {} again", entry.was),
+        UndoResult::Already => format!("{place}: already {}", entry.was),
+        UndoResult::Inherited => {
+            format!(
+                "{place}: {}, as its process had before (the thread started while the fix was in effect)",
+                entry.was
+            )
         }
-        Outcome::Gone => format!("{place}: has ended or is no longer there; dropped"),
-        Outcome::Booted => format!("{place}: gone with the boot since; dropped"),
-        Outcome::Others(value) => format!(
-            "{place}: somebody set it to {value} since, left as it is (before the fix: {}; --undo --force sets that)",
+        UndoResult::Gone => format!("{place}: no longer exists; removed from the list"),
+        UndoResult::Booted => format!("{place}: reset by a reboot; removed from the list"),
+        UndoResult::Others(value) => format!(
+            "{place}: changed to {value} by another program since; left as it is (before the fix: {}; --undo --force \
+             restores it)",
             entry.was
         ),
-        Outcome::Failed(error) => format!("{error}; still changed"),
+        UndoResult::Failed(error) => format!("{error}; still changed"),
         _ => place,
     }
 }
 
-fn status(as_json: bool) -> anyhow::Result<Verdict> {
+fn status(as_json: bool) -> anyhow::Result<Exit> {
     let folder = default_folder();
     let state = FileStore::look(&folder)?;
     if as_json {
         json::status(&state, &Live.boot_id(), &folder.join("fixes.toml"))?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     if state.fixes.is_empty() {
         terminal::print("nothing is changed\n")?;
-        return Ok(Verdict::Done);
+        return Ok(Exit::Done);
     }
     let boot = Live.boot_id();
     let mut out = String::new();
     for fix in &state.fixes {
-        let gone = if fix.boot_id == boot { "" } else { "; before the last boot, so gone" };
+        let gone = if fix.boot_id == boot { "" } else { "; reset by a reboot" };
         writeln!(out, "{} ({}, {}{gone})", clean(&fix.title), clean(&fix.run), fix.when)?;
         let mut rows: Vec<(String, usize)> = vec![];
         for entry in fix.changes.iter().filter(|e| !e.place.same(&e.was, &e.now)) {
@@ -355,9 +364,9 @@ fn status(as_json: bool) -> anyhow::Result<Verdict> {
             writeln!(out, "  {}{times}", clean(&row))?;
         }
     }
-    writeln!(out, "kept in {}; to put it back: tailsight fix --undo", folder.join("fixes.toml").display())?;
+    writeln!(out, "saved in {}; to undo: tailsight fix --undo", folder.join("fixes.toml").display())?;
     terminal::print(&out)?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 /// The wall clock in words, for the reader of the state file.

@@ -70,8 +70,9 @@ fn write(path: &Path, peak: &Calibration) -> anyhow::Result<()> {
 pub fn read(path: &Path) -> anyhow::Result<Calibration> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read the calibration {}", path.display()))?;
-    let wrong =
-        || format!("{} is no calibration: make one with `tailsight ideal --calibrate TARGET -o FILE`", path.display());
+    let wrong = || {
+        format!("{} is not a calibration; make one with `tailsight ideal --calibrate TARGET -o FILE`", path.display())
+    };
     let read: Calibration = serde_json::from_str(&text).with_context(wrong)?;
     anyhow::ensure!(read.schema == 1 && read.peak_per_s > 0.0 && read.service_ns > 0, wrong());
     Ok(read)

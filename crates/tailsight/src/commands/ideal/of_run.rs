@@ -10,10 +10,10 @@ use tailsight_report::terminal::ideal as shown;
 
 use super::{or_usage, plot, verdict};
 use crate::cli_ideal::Ideal;
-use crate::{Verdict, pipeline, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Compares and prints.
-pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyhow::Result<Verdict> {
+pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyhow::Result<Exit> {
     let opened = pipeline::open(run)?;
     let known = Known {
         service_ns: args.service.or(calibration.map(|c| c.service_ns)),
@@ -26,11 +26,11 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
         Ok(found) => found,
         // With a service time that was given the question is wrong, with the run's own the run is too short or too busy.
         Err(Error::Queue(error @ QueueError::Unstable { .. })) if known.service_ns.is_some() => {
-            or_usage::<Found>(Err(error))
+            or_usage::<Found, _>(Err(error))
         }
         Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
             say!("tailsight: {error}");
-            return Ok(Verdict::NotAvailable);
+            return Ok(Exit::NotAvailable);
         }
         Err(error) => return Err(error.into()),
     };
@@ -40,7 +40,7 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
             Ok(capacity) => Some(capacity),
             Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
                 say!("tailsight: {error}");
-                return Ok(Verdict::NotAvailable);
+                return Ok(Exit::NotAvailable);
             }
             Err(error) => return Err(error.into()),
         };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::arena::Arena;
+use crate::cancel::Cancel;
 use crate::clock::WallWatch;
-use crate::leash::Leash;
 use crate::nic::{Nics, StampSource};
 use crate::sample::{Interval, Sample, Send, Status};
 use crate::stamps::Raw;
@@ -21,8 +21,8 @@ pub(crate) struct Control {
     pub(crate) stop: AtomicBool,
     /// Stop without draining: the driver itself goes away.
     pub(crate) abandon: AtomicBool,
-    /// The same, by whoever holds the load's [leash](Leash).
-    pub(crate) let_go: Arc<AtomicBool>,
+    /// The same, by whoever holds the load's [`Cancel`].
+    pub(crate) released: Arc<AtomicBool>,
     /// The preparation must be over by then, ns; 0: it has no limit but those of its steps.
     pub(crate) prepared_by_ns: u64,
     /// Replies are waited for at most so long, ns, and not longer than the plan says; 0: as the plan says.
@@ -37,14 +37,14 @@ pub(crate) struct Control {
 
 impl Control {
     /// The preparation, as a thread sees its limits.
-    pub(crate) fn leash(&self) -> Leash<'_> {
+    pub(crate) fn cancel(&self) -> Cancel<'_> {
         let until_ns = if self.prepared_by_ns == 0 { u64::MAX } else { self.prepared_by_ns };
-        Leash { until_ns, stop: &self.abandon, abandon: self.let_go.clone() }
+        Cancel { until_ns, stop: &self.abandon, abandon: self.released.clone() }
     }
 
     /// Whether the load is to end without draining.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandon.load(Ordering::Relaxed) || self.let_go.load(Ordering::Relaxed)
+        self.abandon.load(Ordering::Relaxed) || self.released.load(Ordering::Relaxed)
     }
 
     /// How long replies are waited for, ns.
@@ -136,7 +136,7 @@ impl Stamp {
 
 /// The recording half of a thread.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct ThreadLog {
     pub(crate) control: Arc<Control>,
     pub(crate) published: Arc<Published>,
     pub(crate) wall: WallWatch,
@@ -167,7 +167,7 @@ pub(crate) struct Lane {
     pub(crate) batch: Vec<(Sample, Option<u32>)>,
 }
 
-impl Lane {
+impl ThreadLog {
     pub(crate) fn new(plan: &Plan, control: Arc<Control>, published: Arc<Published>) -> Self {
         Self {
             control,
@@ -206,7 +206,7 @@ impl Lane {
             self.late_max_ns = self.late_max_ns.max(late);
         }
         if self.control.threshold.load(Ordering::Relaxed) > 0 && !self.published.sends.is_full() {
-            // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+            // SAFETY: the arena belongs to this thread's log, the only one that appends.
             unsafe { self.published.sends.push(Send { intended_ns, called_ns }) };
         }
     }
@@ -233,7 +233,7 @@ impl Lane {
     #[inline]
     pub(crate) fn keep(&mut self, sample: Sample) {
         if self.recording {
-            // SAFETY: the arena belongs to this thread's lane, the only one that appends.
+            // SAFETY: the arena belongs to this thread's log, the only one that appends.
             unsafe { self.published.samples.push(sample) };
         } else if sample.flags & Sample::RECEIVED_STAMPED != 0 {
             self.prepared_stamped += 1;

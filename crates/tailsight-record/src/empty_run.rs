@@ -7,11 +7,12 @@ pub fn no_traffic(meta: &RunMeta, arrived: u64) -> String {
     let ports: Vec<String> = meta.target.ports.iter().map(u16::to_string).collect();
     let ports = ports.join(", ");
     if ports.is_empty() {
-        "the target has no server port: it neither listens nor holds a connection".into()
+        "the target has no server port: it has no listening socket and no connection".into()
     } else if arrived > 0 {
         format!(
-            "{arrived} packets with data came for port {ports}, but no receive call of the target was seen: another process \
-             holds the connections (--port finds it), or the target reads in a way that no hook covers (splice)"
+            "{arrived} packets with data arrived for port {ports}, but the target made no receive call: another \
+             process has \
+             the connections (--port finds it), or the target reads by a call that no hook sees (splice)"
         )
     } else {
         format!("no message reached the target on port {ports} while recording; is there a load?")
@@ -21,8 +22,9 @@ pub fn no_traffic(meta: &RunMeta, arrived: u64) -> String {
 /// Payload was asked for, packets came, and nothing of them was kept.
 pub fn no_payload(protocol: &str, kernel: &str) -> String {
     format!(
-        "--protocol {protocol} kept nothing of the packets that came, so messages are segments and not requests: reading \
-         payload needs Linux 6.12 or newer, this is {kernel}"
+        "--protocol {protocol} kept no payload, so messages are segments and not requests: reading payload needs \
+         Linux 6.12 \
+         or newer, this is {kernel}"
     )
 }
 

@@ -1,22 +1,22 @@
 //! Work that the server must not wait for: the lowest priority for a while.
 
 /// The lowest priority for this thread while it lives: writing while recording is work that the server must not wait for.
-pub struct Gentle {
+pub struct LowPriority {
     before: Option<i32>,
 }
 
-impl Gentle {
+impl LowPriority {
     /// Lowers it.
-    pub fn begin() -> Gentle {
+    pub fn begin() -> LowPriority {
         // SAFETY: no pointers; 0 is the calling thread.
         let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         // SAFETY: as above. Without the right to go back to what it was there is no way out, so it stays.
         let lowered = may_raise_priority() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } == 0;
-        Gentle { before: lowered.then_some(before) }
+        LowPriority { before: lowered.then_some(before) }
     }
 }
 
-impl Drop for Gentle {
+impl Drop for LowPriority {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             // SAFETY: no pointers; 0 is the calling thread.
@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn the_priority_comes_back() {
         let before = priority();
-        let gentle = Gentle::begin();
+        let low_priority = LowPriority::begin();
         assert_eq!(priority(), if may_raise_priority() { 19 } else { before });
-        drop(gentle);
+        drop(low_priority);
         assert_eq!(priority(), before);
     }
 }

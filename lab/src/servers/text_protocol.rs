@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 /// A language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Speech {
+pub enum TextProtocol {
     /// memcached's text protocol: get, gets, set, add, replace, version.
     Memcached,
     /// RESP2: GET, SET, PING, CONFIG.
@@ -48,23 +48,23 @@ pub(super) enum Next {
 /// The values that were stored.
 #[derive(Debug)]
 pub(super) struct Store {
-    speech: Speech,
+    protocol: TextProtocol,
     values: HashMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Store {
     /// An empty one.
-    pub(super) fn new(speech: Speech) -> Self {
-        Self { speech, values: HashMap::new(), bytes: 0 }
+    pub(super) fn new(protocol: TextProtocol) -> Self {
+        Self { protocol, values: HashMap::new(), bytes: 0 }
     }
 
     /// The request at the front of `bytes`.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Next {
-        match self.speech {
-            Speech::Memcached => self.memcached(bytes),
-            Speech::Resp => self.resp(bytes),
-            Speech::Http1 => http1(bytes),
+        match self.protocol {
+            TextProtocol::Memcached => self.memcached(bytes),
+            TextProtocol::Resp => self.resp(bytes),
+            TextProtocol::Http1 => http1(bytes),
         }
     }
 
@@ -230,20 +230,20 @@ mod tests {
 
     #[test]
     fn values_come_back() {
-        let mut memcached = Store::new(Speech::Memcached);
+        let mut memcached = Store::new(TextProtocol::Memcached);
         let said = talk(
             &mut memcached,
             b"set a 5 0 2\r\nhi\r\nset b 0 0 0 noreply\r\n\r\nget a b c\r\ngets a\r\nversion\r\nflush\r\nget",
         );
         let wanted = r"STORED\r\n!VALUE a 5 2\r\nhi\r\nVALUE b 0 0\r\n\r\nEND\r\n!VALUE a 5 2 1\r\nhi\r\nEND\r\nVERSION 0-ideal\r\nERROR\r\n";
         assert_eq!(said, wanted);
-        let mut resp = Store::new(Speech::Resp);
+        let mut resp = Store::new(TextProtocol::Resp);
         let said = talk(
             &mut resp,
             b"*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n*2\r\n$3\r\nget\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\nhi\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
         );
         assert_eq!(said, r"*2\r\n$4\r\nsave\r\n$0\r\n\r\n!$-1\r\n+OK\r\n!$2\r\nhi\r\n");
-        let mut http = Store::new(Speech::Http1);
+        let mut http = Store::new(TextProtocol::Http1);
         let page = "!".to_owned() + &PAGE.escape_ascii().to_string();
         assert_eq!(
             talk(&mut http, b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /a HTTP/1.1\r\n\r\nGET"),
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut store = Store::new(Speech::Memcached);
+        let mut store = Store::new(TextProtocol::Memcached);
         store.bytes = ROOM - 10;
         assert_eq!(talk(&mut store, b"set key 0 0 8\r\n12345678\r\n"), r"SERVER_ERROR out of memory\r\n");
         assert_eq!(talk(&mut store, b"set key 0 0 2\r\n12\r\nset key 0 0 2\r\n34\r\n"), r"STORED\r\nSTORED\r\n");
@@ -264,16 +264,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_more_bad_or_a_request(
-            speech in prop::sample::select(vec![Speech::Memcached, Speech::Resp, Speech::Http1]),
+            protocol in prop::sample::select(vec![TextProtocol::Memcached, TextProtocol::Resp, TextProtocol::Http1]),
             words in prop::collection::vec(prop::sample::select(vec![
                 "get ", "set ", "k", " 0", " 2", "\r\n", "hi", "*2\r\n", "$3\r\n", "GET", "$1\r\n", " HTTP/1.1", "\u{7f}",
             ]), 0..30),
         ) {
             let bytes = words.concat();
-            let mut store = Store::new(speech);
+            let mut store = Store::new(protocol);
             let whole = talk(&mut store, bytes.as_bytes());
             // Cut anywhere, the same is understood.
-            let (mut kept, mut said, mut store) = (Vec::new(), String::new(), Store::new(speech));
+            let (mut kept, mut said, mut store) = (Vec::new(), String::new(), Store::new(protocol));
             'bytes: for byte in bytes.bytes() {
                 kept.push(byte);
                 loop {
@@ -294,8 +294,8 @@ mod tests {
 
         #[test]
         fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            for speech in [Speech::Memcached, Speech::Resp, Speech::Http1] {
-                let _ = talk(&mut Store::new(speech), &bytes);
+            for protocol in [TextProtocol::Memcached, TextProtocol::Resp, TextProtocol::Http1] {
+                let _ = talk(&mut Store::new(protocol), &bytes);
             }
         }
     }

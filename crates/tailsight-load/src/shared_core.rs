@@ -10,7 +10,7 @@ use crate::engine::{Ended, Engine};
 
 /// Where the engines meet.
 #[derive(Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct SharedCore {
     state: Mutex<State>,
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Member {
     }
 }
 
-impl Meeting {
+impl SharedCore {
     /// For this many loads.
     pub(crate) fn new(loads: usize) -> Self {
         Self { state: Mutex::new(State { missing: loads, come: Vec::new() }) }

@@ -7,14 +7,14 @@ use crate::{Error, Result};
 
 /// The lines around the part.
 #[derive(Debug, Clone, Copy)]
-pub struct Marked {
+pub struct GeneratedSection {
     /// Before it.
     pub begin: &'static str,
     /// Behind it.
     pub end: &'static str,
 }
 
-impl Marked {
+impl GeneratedSection {
     /// Fails when the file could not be written, which is better known before hours of measuring than after.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn only_the_marked_part_changes_and_can_change_again() {
-        let marked = Marked { begin: "<!-- x:begin -->", end: "<!-- x:end -->" };
+        let marked = GeneratedSection { begin: "<!-- x:begin -->", end: "<!-- x:end -->" };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("page.md");
         std::fs::write(&file, "before\n<!-- x:begin -->\nold\n<!-- x:end -->\nafter\n").unwrap();

@@ -10,7 +10,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// How long a load may be prepared, and who may end it.
 #[derive(Debug, Clone)]
-pub struct Leash<'a> {
+pub struct Cancel<'a> {
     /// The preparation is given up at this time, CLOCK_MONOTONIC ns; `u64::MAX`: each of its steps has its own limit only.
     pub until_ns: u64,
     /// The preparation is given up when this becomes true. The load that then runs does not look at it.
@@ -19,14 +19,14 @@ pub struct Leash<'a> {
     pub abandon: Arc<AtomicBool>,
 }
 
-impl Default for Leash<'_> {
+impl Default for Cancel<'_> {
     /// None.
     fn default() -> Self {
         Self { until_ns: u64::MAX, stop: &NEVER, abandon: Arc::default() }
     }
 }
 
-impl Leash<'_> {
+impl Cancel<'_> {
     /// Why a preparation is over, in words; `None`: it is not.
     #[must_use]
     pub fn ended(&self) -> Option<&'static str> {
@@ -72,8 +72,8 @@ impl Over {
 pub(crate) fn bytes_came(bytes: u64) -> String {
     match bytes {
         0 => "nothing came".into(),
-        1..1_000_000 => format!("{bytes} bytes came, and no end of an answer"),
-        _ => format!("{:.0} MB came, and no end of an answer", bytes as f64 / 1e6),
+        1..1_000_000 => format!("{bytes} bytes arrived without the end of a reply"),
+        _ => format!("{:.0} MB arrived without the end of a reply", bytes as f64 / 1e6),
     }
 }
 
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn a_leash_is_over_by_its_time_or_by_either_flag() {
-        assert_eq!(Leash::default().over(), None);
-        assert_eq!(Leash { until_ns: 1, ..Leash::default() }.over(), Some(Over::OutOfTime));
+        assert_eq!(Cancel::default().over(), None);
+        assert_eq!(Cancel { until_ns: 1, ..Cancel::default() }.over(), Some(Over::OutOfTime));
         let stop = AtomicBool::new(true);
-        assert_eq!(Leash { until_ns: 1, stop: &stop, ..Leash::default() }.over(), Some(Over::Stopped));
-        let leash = Leash::default();
-        leash.abandon.store(true, Ordering::Relaxed);
-        assert_eq!(leash.over(), Some(Over::Stopped));
+        assert_eq!(Cancel { until_ns: 1, stop: &stop, ..Cancel::default() }.over(), Some(Over::Stopped));
+        let cancel = Cancel::default();
+        cancel.abandon.store(true, Ordering::Relaxed);
+        assert_eq!(cancel.over(), Some(Over::Stopped));
     }
 }
