@@ -213,7 +213,7 @@ impl Client<'_> {
         } else {
             let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
             stream.set_nodelay(true).map_err(io)?;
-            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+            if matches!(self.plan.speech, EchoProtocol::Postgres { .. }) {
                 stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(io)?;
                 postgres::ask(&mut stream, &postgres::startup())?;
             }
@@ -281,22 +281,16 @@ impl Client<'_> {
         let special = self.plan.special.filter(|special| self.rng.random::<f64>() < special.part);
         let service = special.and_then(|special| special.service).unwrap_or(self.plan.service);
         let (service_ns, flags) = (service.draw(&mut self.rng), special.map_or(0, |special| special.flags));
-<<<<<<< HEAD
-        let mut bytes = [0; NULL_RPC];
-        bytes[..REQUEST_HEAD].copy_from_slice(&request(self.samples.len() as u32, service_ns, flags));
-        let size = if self.plan.speech == EchoProtocol::Synthetic { REQUEST_HEAD } else { NULL_RPC };
-=======
         let id = self.samples.len() as u32;
         let mut bytes = vec![0; NULL_RPC];
         bytes[..REQUEST_HEAD].copy_from_slice(&request(id, service_ns, flags));
         match self.plan.speech {
-            Speech::Synthetic => bytes.truncate(REQUEST_HEAD),
-            Speech::Postgres { usual, special: other } => {
+            EchoProtocol::Synthetic => bytes.truncate(REQUEST_HEAD),
+            EchoProtocol::Postgres { usual, special: other } => {
                 bytes = postgres::query(if special.is_some() { other } else { usual });
             }
-            Speech::Echo | Speech::EchoUdp => {}
+            EchoProtocol::Echo | EchoProtocol::EchoUdp => {}
         }
->>>>>>> fn
         self.samples.push(Sample {
             due_ns,
             sent_ns: now_ns(),
@@ -353,7 +347,7 @@ impl Client<'_> {
                     self.answered += 1;
                 }
             };
-            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+            if matches!(self.plan.speech, EchoProtocol::Postgres { .. }) {
                 let done = postgres::take(&mut connection.kept)?;
                 let over = done.min(connection.asked.len());
                 connection.asked.drain(..over).for_each(|id| answer(id, Stamps::default()));
