@@ -3,6 +3,7 @@
 //!
 //! Open loop on one thread, exponential or even gaps; [`crate::load`] is for real servers and high rates, this is for truth.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,6 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::clock::now_ns;
 use crate::poller::Poller;
+use crate::postgres;
 use crate::servers::Service;
 use crate::wire::{NULL_RPC, REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, id_of, request};
 use crate::{Error, Result};
@@ -30,6 +32,13 @@ pub enum EchoProtocol {
     Echo,
     /// 128 bytes that come back, over UDP.
     EchoUdp,
+    /// Statements of PostgreSQL.
+    Postgres {
+        /// What requests ask.
+        usual: &'static str,
+        /// What those ask that are mixed in ([`Special`]).
+        special: &'static str,
+    },
 }
 
 /// A kind of request that is mixed in.
@@ -149,6 +158,8 @@ struct Connection {
     unsent: Vec<u8>,
     /// Bytes of a reply that is not whole yet.
     kept: Vec<u8>,
+    /// Requests without a reply yet, where replies come in order and have no id.
+    asked: VecDeque<u32>,
     /// Whether it is to be closed after its reply.
     fresh: bool,
 }
@@ -200,14 +211,18 @@ impl Client<'_> {
             socket.set_nonblocking(true).map_err(io)?;
             Socket::Datagram(socket)
         } else {
-            let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
+            let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
             stream.set_nodelay(true).map_err(io)?;
+            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+                stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(io)?;
+                postgres::ask(&mut stream, &postgres::startup())?;
+            }
             stream.set_nonblocking(true).map_err(io)?;
             Socket::Stream(stream)
         };
         let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
         self.poller.add(&socket, place).map_err(io)?;
-        let connection = Connection { socket, unsent: Vec::new(), kept: Vec::new(), fresh };
+        let connection = Connection { socket, unsent: Vec::new(), kept: Vec::new(), asked: VecDeque::new(), fresh };
         if place == self.connections.len() {
             self.connections.push(Some(connection));
         } else {
@@ -266,9 +281,22 @@ impl Client<'_> {
         let special = self.plan.special.filter(|special| self.rng.random::<f64>() < special.part);
         let service = special.and_then(|special| special.service).unwrap_or(self.plan.service);
         let (service_ns, flags) = (service.draw(&mut self.rng), special.map_or(0, |special| special.flags));
+<<<<<<< HEAD
         let mut bytes = [0; NULL_RPC];
         bytes[..REQUEST_HEAD].copy_from_slice(&request(self.samples.len() as u32, service_ns, flags));
         let size = if self.plan.speech == EchoProtocol::Synthetic { REQUEST_HEAD } else { NULL_RPC };
+=======
+        let id = self.samples.len() as u32;
+        let mut bytes = vec![0; NULL_RPC];
+        bytes[..REQUEST_HEAD].copy_from_slice(&request(id, service_ns, flags));
+        match self.plan.speech {
+            Speech::Synthetic => bytes.truncate(REQUEST_HEAD),
+            Speech::Postgres { usual, special: other } => {
+                bytes = postgres::query(if special.is_some() { other } else { usual });
+            }
+            Speech::Echo | Speech::EchoUdp => {}
+        }
+>>>>>>> fn
         self.samples.push(Sample {
             due_ns,
             sent_ns: now_ns(),
@@ -279,7 +307,8 @@ impl Client<'_> {
             ..Sample::default()
         });
         if let Some(connection) = &mut self.connections[place] {
-            connection.unsent.extend_from_slice(&bytes[..size]);
+            connection.unsent.extend_from_slice(&bytes);
+            connection.asked.push_back(id);
         }
         self.flush(place)
     }
@@ -315,27 +344,35 @@ impl Client<'_> {
             };
             let now = now_ns();
             connection.kept.extend_from_slice(&self.buffer[..n]);
-            let mut at = 0;
-            while connection.kept.len() - at >= size {
-                let reply = &connection.kept[at..at + size];
-                at += size;
-                let head = || reply.first_chunk::<REPLY_HEAD>().and_then(|head| ReplyHead::parse(head).ok());
-                let id = if stamped { head().map(|head| head.id) } else { id_of(reply) };
-                let Some(id) = id else {
-                    return Err(gone(std::io::Error::other("what came is no reply")));
-                };
+            let before = self.answered;
+            let mut answer = |id: u32, stamps: Stamps| {
                 if let Some(sample) = self.samples.get_mut(id as usize)
                     && sample.answered_ns == 0
                 {
-                    sample.answered_ns = now;
-                    if stamped {
-                        sample.stamps = Stamps::read(&reply[REPLY_HEAD..]).unwrap_or_default();
-                    }
+                    (sample.answered_ns, sample.stamps) = (now, stamps);
                     self.answered += 1;
                 }
+            };
+            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+                let done = postgres::take(&mut connection.kept)?;
+                let over = done.min(connection.asked.len());
+                connection.asked.drain(..over).for_each(|id| answer(id, Stamps::default()));
+            } else {
+                let mut at = 0;
+                while connection.kept.len() - at >= size {
+                    let reply = &connection.kept[at..at + size];
+                    at += size;
+                    let head = || reply.first_chunk::<REPLY_HEAD>().and_then(|head| ReplyHead::parse(head).ok());
+                    let id = if stamped { head().map(|head| head.id) } else { id_of(reply) };
+                    let Some(id) = id else {
+                        return Err(gone(std::io::Error::other("what came is no reply")));
+                    };
+                    let stamps = if stamped { Stamps::read(&reply[REPLY_HEAD..]) } else { None };
+                    answer(id, stamps.unwrap_or_default());
+                }
+                connection.kept.drain(..at);
             }
-            connection.kept.drain(..at);
-            if connection.fresh && at > 0 {
+            if connection.fresh && self.answered > before {
                 self.connections[place] = None;
                 return Ok(());
             }

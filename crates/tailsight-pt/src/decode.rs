@@ -170,7 +170,9 @@ pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> R
     let (ctc, tsc) = info.tsc_ctc;
     let builder = EncoderDecoderBuilder::<BlockDecoder<'_>>::new()
         .freq(Frequency::new(info.mtc_period(), info.nominal_ratio, ctc, tsc))
-        .set_end_on_call(true);
+        .set_end_on_call(true)
+        // A tail call is a jump: without this, the functions that several of them go through in one block are not told.
+        .set_end_on_jump(true);
     let builder = if family == 0 { builder } else { builder.cpu(Cpu::intel(family, model, stepping)) };
     // SAFETY: `bytes` is not touched again, and lives until the decoder is dropped, which is declared after it.
     let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };

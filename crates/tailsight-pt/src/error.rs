@@ -49,6 +49,17 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A text is not what perf prints of a recording, or not all that is needed.
+    #[error(
+        "{path} has no calls that can be read: {why}; print them with `perf script --itrace=be --ns -F \
+         comm,pid,tid,cpu,time,event,flags,ip,sym,symoff,addr,dso`"
+    )]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
     /// The decoder library refused.
     #[error("the Intel PT decoder cannot be set up: {why}")]
     Decoder {

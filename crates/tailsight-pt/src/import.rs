@@ -16,8 +16,10 @@ use tailsight_trace::write::{BATCH_EVENTS, RunWriter};
 use tailsight_trace::{Event as RunEvent, FORMAT_VERSION, Run};
 
 use crate::Error;
+use crate::memory::Memory;
 use crate::recording::{Recording, Summary, Window};
-use crate::sideband::TscClock;
+use crate::script::Script;
+use crate::sideband::{Sideband, TscClock};
 use crate::stacks::{Event, What};
 
 /// `TASK_INTERRUPTIBLE`: perf does not say how a task sleeps.
@@ -26,6 +28,68 @@ const ASLEEP: u64 = 1;
 const FIRST_POSITION: u32 = 0xffff_fff0;
 /// A comparison of clocks that is as far away as this from a time says little of it.
 const MOST_APART_NS: u64 = 1_000_000_000;
+
+/// What a run can be made of.
+pub trait Source {
+    /// The file.
+    fn path(&self) -> &Path;
+    /// Who ran where.
+    fn sideband(&self) -> &Sideband;
+    /// What code ran.
+    fn memory(&self) -> &Memory;
+    /// perf's clock.
+    fn clock(&self) -> TscClock;
+    /// Decodes windows of it, or all, and gives what happened to `each`, in order of time on each core.
+    ///
+    /// # Errors
+    /// Every [`Error`].
+    fn decode(&self, windows: Option<&[Window]>, each: &mut dyn FnMut(&Event)) -> Result<Summary, Error>;
+}
+
+impl Source for Recording {
+    fn path(&self) -> &Path {
+        &self.container.path
+    }
+
+    fn sideband(&self) -> &Sideband {
+        &self.sideband
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn clock(&self) -> TscClock {
+        self.clock
+    }
+
+    fn decode(&self, windows: Option<&[Window]>, each: &mut dyn FnMut(&Event)) -> Result<Summary, Error> {
+        Recording::decode(self, windows, each)
+    }
+}
+
+/// Text has perf's time and nothing that brings it to another.
+impl Source for Script {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn sideband(&self) -> &Sideband {
+        &self.sideband
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn clock(&self) -> TscClock {
+        TscClock { shift: 0, mult: 1, zero: 0 }
+    }
+
+    fn decode(&self, _: Option<&[Window]>, each: &mut dyn FnMut(&Event)) -> Result<Summary, Error> {
+        Script::decode(self, each)
+    }
+}
 
 /// How perf's time is brought to a run's.
 #[derive(Clone, Debug)]
@@ -83,8 +147,8 @@ impl Timeline {
 /// The line through two points, at x.
 fn line(a: (u64, u64), b: (u64, u64), x: u64) -> Option<u64> {
     let (dx, dy) = (i128::from(b.0) - i128::from(a.0), i128::from(b.1) - i128::from(a.1));
-    let y = i128::from(a.1) + (i128::from(x) - i128::from(a.0)) * dy / Some(dx).filter(|dx| *dx != 0)?;
-    u64::try_from(y).ok()
+    let rise = (i128::from(x) - i128::from(a.0)).checked_mul(dy)? / Some(dx).filter(|dx| *dx != 0)?;
+    u64::try_from(i128::from(a.1).checked_add(rise)?).ok()
 }
 
 fn between(rows: &[ClockRow], tsc: u64) -> Option<(u64, u64)> {
@@ -262,19 +326,19 @@ impl Times {
 ///
 /// # Errors
 /// Every [`Error`].
-pub fn alone(recording: &Recording, output: Output<'_>) -> Result<Imported, Error> {
+pub fn alone(recording: &impl Source, output: Output<'_>) -> Result<Imported, Error> {
     let (imported, events) = decode(recording, &Timeline::Perf, None, (0, u64::MAX), true)?;
     let (first, last) = imported.summary.span_ns.unwrap_or((0, 0));
     let mut meta = RunMeta {
         source: "intel-pt".into(),
         host: Host {
-            kernel: recording.sideband.kernel_release.clone(),
+            kernel: recording.sideband().kernel_release.clone(),
             arch: "x86_64".into(),
             cpus: events.keys().max().map_or(0, |cpu| cpu + 1),
-            cpu_model: recording.sideband.cpu_model.clone(),
+            cpu_model: recording.sideband().cpu_model.clone(),
             ..Host::default()
         },
-        target: Target { selector: recording.container.path.display().to_string(), ..Target::default() },
+        target: Target { selector: recording.path().display().to_string(), ..Target::default() },
         start_ns: first,
         end_ns: last,
         ..RunMeta::default()
@@ -345,7 +409,7 @@ pub fn with(
 type ByCpu = BTreeMap<u32, Vec<RunEvent>>;
 
 fn decode(
-    recording: &Recording,
+    recording: &impl Source,
     timeline: &Timeline,
     windows: Option<&[Window]>,
     range: (u64, u64),
@@ -353,7 +417,7 @@ fn decode(
 ) -> Result<(Imported, ByCpu), Error> {
     let mut sink = Sink {
         timeline,
-        clock: recording.clock,
+        clock: recording.clock(),
         switches,
         range,
         by_cpu: BTreeMap::new(),
@@ -362,7 +426,7 @@ fn decode(
         times: Times::default(),
         out: Imported::default(),
     };
-    let summary = recording.decode(windows, |event| sink.take(event))?;
+    let summary = recording.decode(windows, &mut |event| sink.take(event))?;
     let mut out = sink.out;
     let totals = sink.times.functions;
     let of = |(i, named): (usize, &crate::recording::Named)| {
@@ -371,12 +435,12 @@ fn decode(
         FunctionTime { function, module, kernel, calls, total_ns, own_ns }
     };
     out.functions = summary.functions.iter().enumerate().map(of).collect();
-    out.missing = recording.memory.missing().map(|(name, why)| (name.to_owned(), why.to_owned())).collect();
+    out.missing = recording.memory().missing().map(|(name, why)| (name.to_owned(), why.to_owned())).collect();
     out.summary = summary;
     Ok((out, sink.by_cpu))
 }
 
-fn tasks(recording: &Recording) -> Vec<TaskRow> {
+fn tasks(recording: &impl Source) -> Vec<TaskRow> {
     let row = |n: &crate::sideband::Name| TaskRow {
         from_ns: n.time_ns,
         tid: n.tid,
@@ -386,7 +450,7 @@ fn tasks(recording: &Recording) -> Vec<TaskRow> {
         kernel: n.pid == 2,
         cgroup: String::new(),
     };
-    recording.sideband.names.iter().map(row).collect()
+    recording.sideband().names.iter().map(row).collect()
 }
 
 fn finish(
@@ -442,6 +506,9 @@ fn warnings(imported: &Imported) -> Vec<String> {
         }
     }
     out.extend(imported.missing.iter().map(|(name, why)| format!("intel-pt: no code of {name}: {why}")));
+    for (why, n) in &imported.summary.errors {
+        out.push(format!("intel-pt: {n} times: {why}"));
+    }
     if counts.unnamed > 0 {
         out.push(format!("intel-pt: {} of {} spans are in code without symbols", counts.unnamed, counts.spans));
     }

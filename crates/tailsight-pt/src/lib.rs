@@ -6,6 +6,8 @@
 //! was, [`index`] where decoding can begin, [`decode`] gives the control flow of a piece of trace, [`stacks`] the nested spans, and
 //! [`recording`] brings them together: all cores at once, in order of time, a bounded part of the trace in memory.
 //!
+//! [`script`] reads what `perf script` printed of a recording instead, and [`import`] makes a run of either.
+//!
 //! Packets and instructions are decoded by libipt, Intel's own decoder; the container's records are parsed by `linux-perf-data`. Times
 //! are perf's, ns, as the recorded kernel relates them to the time-stamp counter.
 //!
@@ -19,6 +21,7 @@ pub mod import;
 pub mod index;
 pub mod memory;
 pub mod recording;
+pub mod script;
 pub mod sideband;
 pub mod stacks;
 pub mod symbols;
@@ -28,4 +31,5 @@ pub use error::Error;
 pub use import::{Imported, Timeline};
 pub use memory::Places;
 pub use recording::{Recording, Summary, Window};
+pub use script::Script;
 pub use stacks::{Entry, Event, What};

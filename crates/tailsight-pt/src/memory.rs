@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::sideband::{Change, Mapping, Sideband};
-use crate::symbols::{Image, Symbols};
+use crate::symbols::{Function, Image, Symbols};
 
 /// The first address of the kernel's half.
 pub const KERNEL_HALF: u64 = 1 << 63;
@@ -60,6 +61,19 @@ enum Entry {
     Region(Region),
     /// Nothing of before.
     Clear,
+}
+
+/// A function whose place is known from text, and not from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextFunction {
+    /// Process; `None`: the kernel's.
+    pub pid: Option<u32>,
+    /// From its first address to behind the last that was seen.
+    pub range: Range<u64>,
+    /// Its name.
+    pub name: String,
+    /// The file that it is in; empty when not known.
+    pub file: String,
 }
 
 /// The memory of everything that was traced.
@@ -112,14 +126,50 @@ impl Memory {
                 }
                 Change::Map(_) => {}
                 Change::Fork { pid, parent } => {
-                    let copied = memory.spaces.get(parent).cloned().unwrap_or_default();
+                    // What is mapped in it now; what was before is nobody's, and would grow with each fork of a fork.
+                    let copied = memory.spaces.get(parent).map_or(&[][..], |space| live(space)).to_vec();
                     let space = memory.spaces.entry(*pid).or_default();
+                    space.push((*time, Entry::Clear));
                     space.extend(copied.into_iter().map(|(_, entry)| (*time, entry)));
                 }
                 Change::Exec { pid } => memory.spaces.entry(*pid).or_default().push((*time, Entry::Clear)),
             }
         }
         Ok(memory)
+    }
+
+    /// Memory that holds nothing but these functions, without their code. The same function of a file is one in all processes.
+    pub fn of_functions(functions: impl Iterator<Item = TextFunction>) -> Memory {
+        /// A function's place in its module is its number there; this is more than any function is long.
+        const APART: u64 = 1 << 32;
+        let mut memory = Memory::default();
+        let mut modules: FxHashMap<(bool, String), u32> = FxHashMap::default();
+        // By module: functions and their numbers by name.
+        let mut by_module: Vec<FxHashMap<String, u64>> = Vec::new();
+        let mut all: Vec<TextFunction> = functions.collect();
+        all.sort_by(|a, b| (a.pid, a.range.start).cmp(&(b.pid, b.range.start)));
+        for f in all {
+            let kernel = f.pid.is_none();
+            let module = *modules.entry((kernel, f.file.clone())).or_insert_with(|| {
+                memory.modules.push(Module { name: f.file.clone(), kernel, ..Module::default() });
+                by_module.push(FxHashMap::default());
+                memory.modules.len() as u32 - 1
+            });
+            let names = &mut by_module[module as usize];
+            let next = (names.len() as u64 + 1) * APART;
+            let place = *names.entry(f.name).or_insert(next);
+            let end = f.range.end.min(f.range.start.saturating_add(APART - 1));
+            let region = Region { start: f.range.start, end, module, at: 0, place };
+            match f.pid {
+                None => memory.kernel.push(region),
+                Some(pid) => memory.spaces.entry(pid).or_default().push((0, Entry::Region(region))),
+            }
+        }
+        for (module, names) in memory.modules.iter_mut().zip(by_module) {
+            let function = |(name, place): (String, u64)| Function { range: place..place + APART - 1, name };
+            module.symbols = Symbols::new(names.into_iter().map(function).collect());
+        }
+        memory
     }
 
     fn add_kernel(&mut self, text: Option<&Mapping>, places: &Places) -> Result<(), Error> {
@@ -168,8 +218,7 @@ impl Memory {
     /// What was mapped in a process at a time, in the order it was mapped, with the kernel.
     pub fn regions(&self, pid: u32, time_ns: u64) -> impl Iterator<Item = &Region> {
         let space = self.spaces.get(&pid).map_or(&[][..], |space| &space[..self.version(pid, time_ns)]);
-        let from = space.iter().rposition(|(_, entry)| matches!(entry, Entry::Clear)).map_or(0, |i| i + 1);
-        let own = space[from..].iter().filter_map(|(_, entry)| match entry {
+        let own = live(space).iter().filter_map(|(_, entry)| match entry {
             Entry::Region(region) => Some(region),
             Entry::Clear => None,
         });
@@ -186,6 +235,12 @@ impl Memory {
     pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
         self.modules.iter().filter_map(|m| Some((m.name.as_str(), m.missing.as_deref()?)))
     }
+}
+
+/// What is mapped at the end of these changes.
+fn live(space: &[(u64, Entry)]) -> &[(u64, Entry)] {
+    let from = space.iter().rposition(|(_, entry)| matches!(entry, Entry::Clear)).map_or(0, |i| i + 1);
+    &space[from..]
 }
 
 fn found(mapping: &Mapping, places: &Places) -> Module {
@@ -205,11 +260,11 @@ fn found(mapping: &Mapping, places: &Places) -> Module {
     }
     let mut why = if is_file || !candidates.is_empty() { "not found" } else { "no file: generated code" }.to_owned();
     for path in candidates {
-        let Ok(file) = File::open(&path) else { continue };
-        // A pipe or a device that the recording names is not waited for.
-        if !file.metadata().is_ok_and(|about| about.is_file()) {
+        // A pipe or a device that the recording names is not waited for: opening a pipe waits for somebody who writes to it.
+        if !std::fs::metadata(&path).is_ok_and(|about| about.is_file()) {
             continue;
         }
+        let Ok(file) = File::open(&path) else { continue };
         match Image::read(file) {
             Ok(image) if !mapping.build_id.is_empty() && image.build_id != mapping.build_id => {
                 why = format!("{} is another one: its build id is {}", path.display(), image.build_id);
@@ -252,6 +307,35 @@ mod tests {
         assert_eq!([name(2, 0x1900, 6), name(2, 0x1900, 20), name(3, 0x1900, 20)], [None, Some("b"), None]);
         assert_eq!(memory.find(1, 0x1010, 4).unwrap().place(0x1010), 0x2010);
         assert_eq!(memory.missing().count(), 3);
+    }
+
+    /// Processes that fork each other held twice as much with each fork.
+    #[test]
+    fn a_fork_copies_what_is_mapped_and_no_more() {
+        let mut changes = vec![(0, map(1, 0x1000, "/nowhere/a"))];
+        for time in 1..200 {
+            let (pid, parent) = if time % 2 == 0 { (1, 2) } else { (2, 1) };
+            changes.push((time, Change::Fork { pid, parent }));
+        }
+        let memory = Memory::of(&Sideband { changes, ..Sideband::default() }, &Places::default()).unwrap();
+        assert_eq!((memory.regions(1, 300).count(), memory.regions(2, 300).count()), (1, 1));
+        assert_eq!(memory.spaces.values().map(Vec::len).sum::<usize>(), 399);
+    }
+
+    #[test]
+    fn a_pipe_that_a_recording_names_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        let mapping = Mapping {
+            pid: Some(1),
+            start: 0x1000,
+            len: 0x1000,
+            offset: 0,
+            path: dir.path().join("pipe").display().to_string(),
+            build_id: String::new(),
+        };
+        assert_eq!(found(&mapping, &Places::default()).missing.unwrap(), "not found");
     }
 
     #[test]

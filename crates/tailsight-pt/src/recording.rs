@@ -82,9 +82,15 @@ struct Stream<'a> {
     at: usize,
     core: Core,
     gap: Option<Gap>,
+    finished: bool,
 }
 
 impl Stream<'_> {
+    /// Nothing more comes on it.
+    fn is_over(&self) -> bool {
+        self.next >= self.pieces.len() && self.step().is_none() && self.core.next_switch(self.switches).is_none()
+    }
+
     fn step(&self) -> Option<Step> {
         self.decoded.as_ref()?.steps.get(self.at).copied()
     }
@@ -170,16 +176,21 @@ impl Recording {
                 stacks.step(&mut stream.core, stream.switches, ns, &step);
                 stream.at += 1;
             }
+            if stream.is_over() {
+                // What is still open ends with its core's last event, before later ones of other cores.
+                stacks.finish(&mut stream.core, stream.switches);
+                stream.finished = true;
+            }
             give(&mut stacks, &mut summary, each);
             if let (Some(transfer), Some(of)) = (&mut transfer, &mut stacks.transfers) {
                 of.drain(..).for_each(|one| transfer(&one));
             }
         }
-        for stream in &mut streams {
+        for stream in streams.iter_mut().filter(|stream| !stream.finished) {
             stacks.finish(&mut stream.core, stream.switches);
         }
         give(&mut stacks, &mut summary, each);
-        summary.functions = self.names(&stacks.names.places);
+        summary.functions = names(&self.memory, &stacks.names.places);
         summary.counts = stacks.counts;
         Ok(summary)
     }
@@ -208,7 +219,7 @@ impl Recording {
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let core = Core::new(queue.cpu, only);
-            out.push(Stream { queue, switches, only, pieces, next: 0, decoded: None, at: 0, core, gap: None });
+            out.push(Stream { queue, switches, only, pieces, next: 0, decoded: None, at: 0, core, gap: None, finished: false });
         }
         Ok(out)
     }
@@ -259,47 +270,47 @@ impl Recording {
         summary.trace_bytes = streams.iter().map(|s| s.queue.len()).sum();
         Ok(())
     }
-
-    /// The names of functions: demangled where a file's symbols have them.
-    fn names(&self, places: &[(u32, u64)]) -> Vec<Named> {
-        let resolve = Resolve::default();
-        let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (i, (module, _)) in places.iter().enumerate() {
-            by_module.entry(*module).or_default().push(i);
-        }
-        let mut out = vec![Named::default(); places.len()];
-        for (module, of) in by_module {
-            let Some(about) = self.memory.modules.get(module as usize) else {
-                for i in of {
-                    // Nothing says what this address is.
-                    out[i] = Named { function: format!("[unknown {:#x}]", places[i].1), ..Named::default() };
-                }
-                continue;
-            };
-            let offsets: Vec<u64> = of.iter().map(|&i| places[i].1).collect();
-            let found = match &about.path {
-                Some(path) if !about.kernel => resolve.file(path, &offsets),
-                _ => vec![Vec::new(); offsets.len()],
-            };
-            for (&i, frames) in of.iter().zip(found) {
-                let place = places[i].1;
-                let full = frames.last().map(|frame| frame.function.clone()).filter(|name| !name.is_empty());
-                let own = || about.symbols.at(place).map(|f| f.name.clone());
-                let short = about.name.rsplit('/').next().unwrap_or(&about.name);
-                // An address of the kernel is not for everybody's eyes.
-                let address = || match about.kernel {
-                    true => "[kernel, no symbol]".to_owned(),
-                    false => format!("{short}+{place:#x}"),
-                };
-                let function = full.or_else(own).unwrap_or_else(address);
-                out[i] = Named { function, module: about.name.clone(), kernel: about.kernel };
-            }
-        }
-        out
-    }
 }
 
-fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {
+/// The names of functions: demangled where a file's symbols have them.
+pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
+    let resolve = Resolve::default();
+    let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (i, (module, _)) in places.iter().enumerate() {
+        by_module.entry(*module).or_default().push(i);
+    }
+    let mut out = vec![Named::default(); places.len()];
+    for (module, of) in by_module {
+        let Some(about) = memory.modules.get(module as usize) else {
+            for i in of {
+                // Nothing says what this address is.
+                out[i] = Named { function: format!("[unknown {:#x}]", places[i].1), ..Named::default() };
+            }
+            continue;
+        };
+        let offsets: Vec<u64> = of.iter().map(|&i| places[i].1).collect();
+        let found = match &about.path {
+            Some(path) if !about.kernel => resolve.file(path, &offsets),
+            _ => vec![Vec::new(); offsets.len()],
+        };
+        for (&i, frames) in of.iter().zip(found) {
+            let place = places[i].1;
+            let full = frames.last().map(|frame| frame.function.clone()).filter(|name| !name.is_empty());
+            let own = || about.symbols.at(place).map(|f| f.name.clone());
+            let short = about.name.rsplit('/').next().unwrap_or(&about.name);
+            // An address of the kernel is not for everybody's eyes.
+            let address = || match about.kernel {
+                true => "[kernel, no symbol]".to_owned(),
+                false => format!("{short}+{place:#x}"),
+            };
+            let function = full.or_else(own).unwrap_or_else(address);
+            out[i] = Named { function, module: about.name.clone(), kernel: about.kernel };
+        }
+    }
+    out
+}
+
+pub(crate) fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {
     for event in stacks.events.drain(..) {
         if event.ns == 0 {
             // Who had the core before the recording began.

@@ -392,7 +392,7 @@ impl Reader {
 }
 
 /// A switch is told twice: the task leaves, the next one comes. The coming counts; where it was lost, the leaving.
-fn switches(moves: &[(bool, Switch)]) -> Vec<Switch> {
+pub(crate) fn switches(moves: &[(bool, Switch)]) -> Vec<Switch> {
     let mut out: Vec<Switch> = Vec::new();
     for (i, (came, switch)) in moves.iter().enumerate() {
         let next = moves.get(i + 1);

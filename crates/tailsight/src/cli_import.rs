@@ -7,7 +7,7 @@ use clap::Args;
 /// `import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The recording: a perf.data file, or the directory of `perf record --kcore`
+    /// The recording: a perf.data file, the directory of `perf record --kcore`, or the text that `perf script` prints of it
     #[arg(value_name = "PERF.DATA")]
     pub file: PathBuf,
     /// Put its functions between the events of this run, which was recorded at the same time on the same machine

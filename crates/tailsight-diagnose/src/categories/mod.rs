@@ -8,6 +8,7 @@ pub mod functions;
 mod layer;
 mod meaning;
 mod parse;
+mod running;
 mod subsystems;
 mod values;
 
@@ -159,6 +160,9 @@ impl CategoryTable {
         if owner.frames.iter().any(Frame::is_of_program) {
             return self.of_program(owner, task, leg, role, app, symbols);
         }
+        if owner.frames.iter().any(running::is_kernel_function) {
+            return self.of_kernel_functions(owner, task, leg, role, app, symbols);
+        }
         let mut seen = Seen::new(owner, leg, role, app, symbols);
         seen.task = task.name.unwrap_or(seen.comm);
         seen.recorder = task.recorder.unwrap_or(seen.kind == "foreign" && seen.comm == RECORDER);
@@ -222,10 +226,7 @@ impl CategoryTable {
         })?;
         let stack: Vec<&str> = symbols.get(symbol)?.split(';').filter(|f| !f.is_empty()).collect();
         let said = self.functions.category_of_wait(&stack)?;
-        // A function that no entry names was judged by a neighbour in the call tree: the name says by which.
-        let name =
-            if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() };
-        Some(Wait { category: said.category, name, id: format!("{}/{}", said.category, said.sub) })
+        Some(Wait { category: said.category, name: said_by(&said), id: format!("{}/{}", said.category, said.sub) })
     }
 
     /// Kernel functions, system calls, softirqs, vectors and kernel threads to categories: the user's entries first.
@@ -414,6 +415,11 @@ impl Rule {
         }
         if name.is_empty() { "(unnamed)".into() } else { name }
     }
+}
+
+/// The table's finer name. A function that no entry names was judged by a neighbour in the call tree: the name says by which.
+fn said_by(said: &functions::Verdict<'_>) -> String {
+    if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() }
 }
 
 /// What has no known owner.

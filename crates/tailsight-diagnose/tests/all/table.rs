@@ -302,7 +302,7 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
             owner(Blocked, &[function(1), futex, Frame::Place { stack: 3 }, Frame::WokenBy { symbol: 3 }]),
             "lock-wait",
             "futex",
-            vec!["function:slow"],
+            vec!["function:slow", "woken-by:worker"],
         ),
         (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
     ];
@@ -313,6 +313,62 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
         assert_eq!(frames, refined, "{owner:?}");
     }
     assert_eq!(owner(Blocked, &[futex, Frame::Place { stack: 3 }]).path(&symbols), "blocked/sleep:futex");
+}
+
+/// NSight's Table 1, by functions: of time that is known function by function (as from Intel PT), each of its rows is found. The call paths
+/// are those of Linux 6.18, written down by hand; the functions in brackets are the innermost of each.
+#[test]
+fn rows_of_table_1_are_found_by_function() {
+    use Context::{Ahead, Idle, Own};
+    let table = CategoryTable::default();
+    let said = |context: Context, before: &[Frame], path: &str, role: Role| {
+        let mut symbols = vec![String::new()];
+        let mut frames = before.to_vec();
+        for name in path.split_whitespace() {
+            symbols.push(name.to_owned());
+            frames.push(Frame::Function { symbol: symbols.len() as u32 - 1, kernel: true });
+        }
+        let owner = owner(context, &frames);
+        let verdict = table.classify(&owner, &Task::default(), Leg::Receive, role, "memcached", &symbols);
+        let refined = refining(&owner, verdict.nested_from).last().map(|f| f.name(&symbols)).unwrap_or_default();
+        (format!("{} {}", verdict.category, verdict.name), refined)
+    };
+    let net_rx = net_rx(false);
+    let timer = Frame::Vector { which: 0 };
+    #[rustfmt::skip]
+    let rows: &[(Context, &[Frame], &str, Role, &str, &str)] = &[
+        // Application interference (A), OS threads (A): whoever it is, and not what it did there.
+        (foreign("nginx"), &[], "do_syscall_64 __x64_sys_recvfrom tcp_recvmsg", Role::A, "interference nginx", ""),
+        (kthread("kworker/0:1"), &[], "worker_thread process_one_work", Role::A, "os-threads kworker", ""),
+        (kthread("ksoftirqd/0"), &[], "run_ksoftirqd handle_softirqs net_rx_action", Role::A, "os-threads ksoftirqd", ""),
+        // Head-of-line blocking (A): the application on behalf of other messages.
+        (Ahead, &[], "do_syscall_64 __x64_sys_sendmsg tcp_sendmsg", Role::A, "hol-blocking memcached", "function:tcp_sendmsg"),
+        // Receive processing (A) and (R): ip_rcv, net_rx_action, mlx5e_poll_rx_cq.
+        (Own, &[net_rx], "net_rx_action __napi_poll process_backlog ip_rcv", Role::A, "receive-processing net_rx", "function:ip_rcv"),
+        (Idle, &[net_rx], "net_rx_action mlx5e_napi_poll mlx5e_poll_rx_cq", Role::R, "receive-processing net_rx", "function:mlx5e_poll_rx_cq"),
+        (Own, &[], "do_syscall_64 __x64_sys_epoll_wait do_softirq net_rx_action", Role::A, "receive-processing napi", "function:net_rx_action"),
+        // CPU idle (A) and (R).
+        (Idle, &[], "do_idle cpuidle_idle_call cpuidle_enter", Role::R, "softirq-delay idle", ""),
+        // Paging (A): a page's protection changes, the kernel's NUMA balancing marks pages.
+        (Own, &[], "do_syscall_64 __x64_sys_mprotect do_mprotect_pkey mprotect_fixup change_protection", Role::A, "paging mmap", "function:change_protection"),
+        (Own, &[], "irqentry_exit_to_user_mode task_work_run task_numa_work change_prot_numa change_protection", Role::A, "paging numa-balancing", "function:change_protection"),
+        (Own, &[], "asm_exc_page_fault exc_page_fault do_user_addr_fault handle_mm_fault do_numa_page", Role::A, "paging numa-balancing", "function:do_numa_page"),
+        // Connection setup, as far as it is the kernel's.
+        (Own, &[], "do_syscall_64 __x64_sys_accept4 inet_csk_accept", Role::A, "connection-setup accept", "function:inet_csk_accept"),
+        // Interrupts on the way.
+        (Own, &[timer], "hrtimer_interrupt tick_nohz_handler update_process_times", Role::A, "interrupts vector:local_timer", "function:update_process_times"),
+        // Locks, and the copy that a helper does for the one who called it.
+        (Own, &[], "do_syscall_64 __x64_sys_futex futex_wake", Role::A, "lock-wait futex", "function:futex_wake"),
+        (Own, &[], "tcp_recvmsg skb_copy_datagram_iter _copy_to_iter", Role::A, "app-processing socket-receive (by skb_copy_datagram_iter)", "function:_copy_to_iter"),
+    ];
+    let mut different = Vec::new();
+    for (context, before, path, role, expected, refined) in rows {
+        let (name, by) = said(context.clone(), before, path, *role);
+        if (name.as_str(), by.as_str()) != (*expected, *refined) {
+            different.push(format!("{context:?} {path}: {name} / {by} and not {expected} / {refined}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
 /// A task cannot smuggle placeholders or terminal commands into names.

@@ -167,6 +167,12 @@ impl Table {
             }
             None => self.row(Mark::Absent, "Intel PT", "not visible to this kernel; the eBPF source does not need it"),
         }
+        self.row(
+            Mark::Absent,
+            "core speed",
+            "no cause of a diagnosis: a core that ran slower, by its frequency or by work on its hyperthread sibling, makes \
+             the times of all rows longer; turbostat shows it where there are hardware counters",
+        );
     }
 
     pub(super) fn nics(&mut self, r: &HostReport) {

@@ -268,7 +268,11 @@ impl Core {
             return;
         } else if event.aux & function_flags::KERNEL != 0 {
             let frame = Frame::Function { symbol, kernel: true };
+            // What an interrupt runs is no thread's, and the idle task is one on each core.
+            let of_core = event.tid == 0 || tree.within(self.node).interrupt;
             return match kind {
+                Kind::FunctionBegin if of_core => self.push(tree, event.ts, frame),
+                Kind::FunctionEnd if of_core => self.leave_function(tree, event.ts, frame),
                 Kind::FunctionBegin => self.begin(tree, threads, event, frame),
                 _ => self.end(tree, threads, event, frame),
             };
@@ -280,6 +284,18 @@ impl Core {
         // Whatever the core was in: the program runs now.
         let node = threads.base(tree, event.tid);
         self.enter(event.ts, node, kind == Kind::FunctionBegin);
+    }
+
+    /// A function of an interrupt ends, with those inside of it. What the interrupt itself lies in is not touched: that function began
+    /// before it.
+    fn leave_function(&mut self, tree: &Tree, ts: u64, frame: Frame) {
+        let mut node = self.node;
+        while let Some(top @ Frame::Function { kernel: true, .. }) = tree.top(node) {
+            node = tree.parent(node);
+            if top == frame {
+                return self.enter(ts, node, false);
+            }
+        }
     }
 
     fn note_quiet(&mut self, ts: u64) {

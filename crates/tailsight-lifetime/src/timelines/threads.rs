@@ -214,8 +214,9 @@ impl Places {
     }
 }
 
-/// System call or work item, reclaim, a kernel lock, and some to spare.
-const MAX_FRAMES: usize = 6;
+/// System call or work item, reclaim, a kernel lock, and functions of the kernel inside of each other: those of a page fault that
+/// changes protections are nine, of a receive down to the copy twelve.
+const MAX_FRAMES: usize = 6 + MAX_FUNCTIONS;
 /// Traced functions inside of each other; deeper ones of a recursion count to the last.
 pub const MAX_FUNCTIONS: usize = 16;
 

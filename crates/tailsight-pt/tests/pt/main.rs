@@ -1,5 +1,8 @@
 //! What was decoded against what ran, and against what others say of the same file.
 
+mod fuzzed;
 mod gate;
 mod import;
 mod real;
+mod script;
+

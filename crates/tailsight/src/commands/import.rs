@@ -1,4 +1,4 @@
-//! `tailsight import`: an Intel PT recording of perf becomes a run.
+//! `tailsight import`: an Intel PT recording of perf, or what `perf script` printed of one, becomes a run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::json;
 use tailsight_diagnose::Options;
 use tailsight_diagnose::cohorts::focus::ranks;
 use tailsight_pt::import::{self, Imported, Output};
-use tailsight_pt::{Gap, Places, Recording};
+use tailsight_pt::{Gap, Places, Recording, Script};
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
@@ -18,11 +18,21 @@ const MARGIN_NS: u64 = 20_000;
 
 /// Imports and says what was found.
 pub fn run(args: &Import) -> anyhow::Result<Exit> {
+    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    if args.file.is_file() && Script::is_one(&args.file) {
+        if args.with.is_some() {
+            anyhow::bail!(
+                "{} is text: nothing in it says how its times relate to a run's\n  import the perf.data file itself with --with, \
+                 or the text without",
+                args.file.display()
+            );
+        }
+        return told(&import::alone(&Script::open(&args.file)?, output)?, args);
+    }
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
     let places =
         Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
     let recording = Recording::open(&args.file, &places)?;
-    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
     let imported = match &args.with {
         None => import::alone(&recording, output)?,
         Some(dir) => {
@@ -31,10 +41,14 @@ pub fn run(args: &Import) -> anyhow::Result<Exit> {
             import::with(&recording, &mut run, windows.as_deref(), output)?
         }
     };
+    told(&imported, args)
+}
+
+fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {
     if args.json {
-        terminal::print_json(&as_json(&imported))?;
+        terminal::print_json(&as_json(imported))?;
     } else {
-        terminal::print(&as_text(&imported, args))?;
+        terminal::print(&as_text(imported, args))?;
     }
     Ok(Exit::Done)
 }

@@ -62,8 +62,8 @@ fn a_series_that_is_empty_or_unsorted_is_refused() {
         path.display().to_string()
     };
     let model = ["ideal", "--model", "recorded/D/1 50%", "--arrivals"];
-    fails(&[&model[..], &[&file("empty", "")]].concat(), 1, &["no times"]);
-    fails(&[&model[..], &[&file("unsorted", "1\n2\n1.5\n")]].concat(), 1, &["sort"]);
+    fails(&[&model[..], &[&file("empty", "")]].concat(), 2, &["no times"]);
+    fails(&[&model[..], &[&file("unsorted", "1\n2\n1.5\n")]].concat(), 2, &["sort"]);
     fails(&[&model[..], &[&file("instant", "1\n1\n")]].concat(), 2, &["the same time"]);
     let times: String = (0..1000).map(|i| format!("{}\n", f64::from(i / 2) * 0.001)).collect();
     let output = run(&[&model[..], &[&file("pairs", &times), "--json", "--percentile", "p90"]].concat());

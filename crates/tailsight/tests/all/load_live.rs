@@ -53,6 +53,7 @@ pub fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
 /// What holds for every measurement that was printed as JSON, number or N/A.
 pub fn adds_up(output: &Output) -> serde_json::Value {
     let report = json(output);
+    crate::schemas::holds("load", &report);
     let code = output.status.code();
     match report["verdict"]["verdict"].as_str() {
         Some("number") => {
@@ -114,8 +115,19 @@ fn memcached_is_measured_and_its_samples_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let (file, page) = (dir.path().join("a.parquet"), dir.path().join("a.html"));
     let (file, page) = (file.to_str().unwrap(), page.to_str().unwrap());
-    let output = load(&format!("memcached://127.0.0.1:{port}"), &["-o", file, "--html", page, "--workload", "usr"]);
-    let report = adds_up(&output);
+    // A busy machine can spoil every window of 2.5 s: then nothing is kept, which is said, and it is measured again.
+    let target = format!("memcached://127.0.0.1:{port}");
+    let measured = || load(&target, &["-o", file, "--html", page, "--workload", "usr"]);
+    let mut output = measured();
+    let mut report = adds_up(&output);
+    for _ in 0..4 {
+        if report["kept"]["n"] != 0 {
+            break;
+        }
+        assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+        output = measured();
+        report = adds_up(&output);
+    }
     let failed = ["error", "wrong", "garbage", "lost", "miss"].map(|s| report["counts"][s].as_u64().unwrap());
     assert_eq!(failed, [0; 5], "{}", report["counts"]);
     let stored = tailsight_measure::samples::read(file.as_ref()).unwrap();

@@ -7,7 +7,6 @@ mod plot;
 
 use std::collections::BTreeMap;
 
-use tailsight_queue::QueueError;
 use tailsight_report::terminal::ideal as shown;
 
 use crate::cli_ideal::Ideal;
@@ -45,8 +44,9 @@ fn verdict(args: &Ideal, missing: &BTreeMap<String, String>) -> Exit {
     if lacks { Exit::NotAvailable } else { Exit::Done }
 }
 
-/// What is asked of a queue and cannot be is wrong usage: exit 2, with the usage of this command.
-fn or_usage<T>(result: Result<T, QueueError>) -> T {
+/// What is asked of a queue and cannot be, a file of times that holds none among it, is wrong usage: exit 2, with the usage of this
+/// command.
+fn or_usage<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| {
         let mut cli = crate::reference::command();
         cli.build();

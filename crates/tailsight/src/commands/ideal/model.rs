@@ -10,11 +10,8 @@ use crate::{Exit, terminal};
 
 /// Simulates and prints.
 pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
-    let recorded = match &args.arrivals {
-        Some(path) => Some(tailsight_load::read_times(path)?),
-        None => None,
-    };
-    let model = Model { service: or_usage(service(args, model)?), ..model.clone() };
+    let recorded = args.arrivals.as_ref().map(|path| or_usage(tailsight_load::read_times(path)));
+    let model = Model { service: or_usage(service(args, model)), ..model.clone() };
     // Measured times tell their mean.
     let mean = match &model.service {
         ServiceTimes::Empirical(times) => Some(times.iter().map(|ns| *ns as f64).sum::<f64>() / times.len() as f64),
@@ -38,9 +35,9 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
 }
 
 /// The service times of the model, from the file where it wants those of one.
-fn service(args: &Ideal, model: &Model) -> anyhow::Result<Result<ServiceTimes, QueueError>> {
+fn service(args: &Ideal, model: &Model) -> Result<ServiceTimes, QueueError> {
     let wants = matches!(&model.service, ServiceTimes::Empirical(times) if times.is_empty());
-    Ok(match (&args.service_times, wants) {
+    match (&args.service_times, wants) {
         (None, true) => Err(QueueError::NeedsServiceTimes),
         (None, false) => Ok(model.service.clone()),
         (Some(_), false) => Err(QueueError::Parse {
@@ -48,6 +45,6 @@ fn service(args: &Ideal, model: &Model) -> anyhow::Result<Result<ServiceTimes, Q
             text: model.to_string(),
             expected: "empirical service times, such as 'M/empirical/4 80%'",
         }),
-        (Some(path), true) => ServiceTimes::empirical(&tailsight_load::read_lengths(path)?),
-    })
+        (Some(path), true) => ServiceTimes::empirical(&or_usage(tailsight_load::read_lengths(path))),
+    }
 }

@@ -26,7 +26,7 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
         Ok(found) => found,
         // With a service time that was given the question is wrong, with the run's own the run is too short or too busy.
         Err(Error::Queue(error @ QueueError::Unstable { .. })) if known.service_ns.is_some() => {
-            or_usage::<Found>(Err(error))
+            or_usage::<Found, _>(Err(error))
         }
         Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
             say!("tailsight: {error}");

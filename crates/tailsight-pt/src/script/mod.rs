@@ -1,0 +1,256 @@
+//! An Intel PT recording as text: what `perf script` printed of it, where the recording itself is not at hand.
+//!
+//! In: the output of `perf script --itrace=be --ns -F comm,pid,tid,cpu,time,event,flags,ip,sym,symoff,addr,dso`; without `comm`, `cpu`,
+//! `event` and `dso` it is what magic-trace asks perf for. `--itrace=cre` (calls and returns) is shorter, and does not show jumps: the
+//! function that a tail call goes on in is then known from its first call or its return on. Out: the same [`Event`]s as of a perf.data
+//! file. The text is read twice and never as a whole in memory. What perf made of the trace is believed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::Error;
+use crate::decode::{Op, Step};
+use crate::memory::{KERNEL_HALF, Memory, TextFunction};
+use crate::recording::{Summary, give, names};
+use crate::sideband::{Name, Sideband, Switch, switches};
+use crate::stacks::{Core, Event, Stacks};
+
+mod line;
+
+pub use line::{About, Kind, Line, Place, parse};
+
+/// So much of a file is looked at for a line that perf printed.
+const LOOKED_AT: u64 = 64 << 10;
+/// A longer line is none of perf's.
+const LONGEST_LINE: u64 = 64 << 10;
+/// What a line that says nothing counts as.
+const NOT_UNDERSTOOD: &str = "a line that was not understood";
+
+/// An opened text.
+#[derive(Debug)]
+pub struct Script {
+    /// The file.
+    pub path: PathBuf,
+    /// Who ran where, as the lines show it.
+    pub sideband: Sideband,
+    /// The functions that are named, each where it is.
+    pub memory: Memory,
+    /// Jumps are printed, too.
+    jumps: bool,
+    /// Bytes.
+    length: u64,
+}
+
+/// A core, or a thread where perf was not asked for cores.
+type Key = (Option<u32>, u32);
+
+fn key(cpu: Option<u32>, tid: u32) -> Key {
+    (cpu, if cpu.is_some() { 0 } else { tid })
+}
+
+impl Script {
+    /// Whether a file is such a text: perf printed a branch, a switch or an error near its beginning.
+    pub fn is_one(path: &Path) -> bool {
+        let Ok(file) = File::open(path) else { return false };
+        let mut bytes = Vec::new();
+        if file.take(LOOKED_AT).read_to_end(&mut bytes).is_err() || bytes.starts_with(b"PERFILE2") {
+            return false;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().any(|line| !matches!(parse(line), Line::Other | Line::Unknown) || line.contains("branches:"))
+    }
+
+    /// Reads it once: who ran where, and where functions are.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; [`Error::Text`] when it has no branch with all that is needed.
+    pub fn open(path: &Path) -> Result<Script, Error> {
+        let mut seen = Seen::default();
+        let length = lines(path, |line| seen.take(&parse(line)))?;
+        if seen.branches == 0 {
+            let why = format!("{} lines, and none is a branch with its flags and symbols", seen.lines);
+            return Err(Error::Text { path: path.into(), why });
+        }
+        let mut sideband = Sideband { names: seen.names, ..Sideband::default() };
+        for (cpu, moves) in seen.moves {
+            sideband.switches.insert(cpu, switches(&moves));
+        }
+        let named = |((pid, start), f): ((u32, u64), Found)| {
+            let pid = (start < KERNEL_HALF).then_some(pid);
+            TextFunction { pid, range: start..f.end, name: f.name, file: f.file }
+        };
+        let memory = Memory::of_functions(seen.functions.into_iter().map(named));
+        Ok(Script { path: path.into(), sideband, memory, jumps: seen.jumps, length })
+    }
+
+    /// Reads it again and gives what happened to `each`.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn decode(&self, mut each: impl FnMut(&Event)) -> Result<Summary, Error> {
+        let mut stacks = Stacks::new(&self.memory);
+        let mut summary = Summary { trace_bytes: self.length, decoded_bytes: self.length, ..Summary::default() };
+        let mut cores: BTreeMap<Key, Core> = BTreeMap::new();
+        let mut unknown = 0;
+        lines(&self.path, |line| {
+            let line = parse(line);
+            self.line(&line, &mut stacks, &mut cores);
+            unknown += u64::from(line == Line::Unknown);
+            give(&mut stacks, &mut summary, &mut each);
+        })?;
+        for (key, core) in &mut cores {
+            stacks.finish(core, self.switches(*key));
+        }
+        give(&mut stacks, &mut summary, &mut each);
+        if unknown > 0 {
+            summary.errors.insert(NOT_UNDERSTOOD, unknown);
+        }
+        summary.functions = names(&self.memory, &stacks.names.places);
+        summary.counts = stacks.counts;
+        Ok(summary)
+    }
+
+    fn switches(&self, key: Key) -> &[Switch] {
+        key.0.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(&[], Vec::as_slice)
+    }
+
+    fn line(&self, line: &Line<'_>, stacks: &mut Stacks<'_>, cores: &mut BTreeMap<Key, Core>) {
+        let mut core = |cpu: Option<u32>, pid: u32, tid: u32, ns: u64, ops: &[Op]| {
+            let key = key(cpu, tid);
+            let switches = self.switches(key);
+            let core = cores.entry(key).or_insert_with(|| Core::new(cpu, cpu.is_none().then_some((pid, tid))));
+            for op in ops {
+                stacks.step(core, switches, core.not_before(ns), &Step { tsc: ns, op: *op });
+            }
+        };
+        match *line {
+            Line::Branch { about, kind, begins, ends, from, to } => {
+                let ops = self.ops(kind, begins, ends, &from, &to);
+                core(about.cpu, about.pid, about.tid, about.ns, &ops);
+            }
+            Line::Lost { ns, cpu, tid, why } => core(cpu, tid, tid, ns, &[Op::Gap(why)]),
+            Line::Switch { about, .. } => core(about.cpu, about.pid, about.tid, about.ns, &[]),
+            Line::Other | Line::Unknown => {}
+        }
+    }
+
+    fn ops(&self, kind: Kind, begins: bool, ends: bool, from: &Place<'_>, to: &Place<'_>) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(2);
+        let (from_ip, to_ip) = (from.ip, to.ip);
+        if begins {
+            ops.push(Op::On { ip: to_ip });
+        } else if !self.jumps && from_ip != 0 {
+            // Without jumps, the function that a tail call went into shows by what it does next.
+            ops.push(Op::Jump { to: from_ip });
+        }
+        if ends {
+            ops.push(Op::Off { from: from_ip });
+        }
+        if begins || ends {
+            return ops;
+        }
+        match kind {
+            Kind::Call => ops.push(Op::Call { from: from_ip, to: to_ip }),
+            Kind::Return => ops.push(Op::Return { from: from_ip, to: to_ip }),
+            Kind::SystemCall => ops.push(Op::Enter { from: from_ip, to: to_ip }),
+            Kind::Leave => ops.push(Op::Leave { to: to_ip }),
+            Kind::Interrupt => ops.push(Op::Interrupt { from: from_ip, to: to_ip }),
+            Kind::Jump => {
+                let same = from.symbol.is_some() && from.symbol == to.symbol && from.file == to.file;
+                if !same {
+                    ops.push(Op::Jump { to: to_ip });
+                }
+            }
+        }
+        ops
+    }
+}
+
+/// A function, as its places show it.
+struct Found {
+    name: String,
+    file: String,
+    /// Behind the last place that was seen.
+    end: u64,
+}
+
+/// What the first reading finds.
+#[derive(Default)]
+struct Seen {
+    names: Vec<Name>,
+    known: FxHashSet<u32>,
+    moves: BTreeMap<u32, Vec<(bool, Switch)>>,
+    /// By process (the kernel's: 0) and first address.
+    functions: FxHashMap<(u32, u64), Found>,
+    jumps: bool,
+    branches: u64,
+    lines: u64,
+}
+
+impl Seen {
+    fn take(&mut self, line: &Line<'_>) {
+        self.lines += 1;
+        match *line {
+            Line::Branch { about, kind, begins, ends, from, to } => {
+                self.branches += 1;
+                self.jumps |= kind == Kind::Jump && !begins && !ends;
+                self.name(&about);
+                self.place(&about, &from);
+                self.place(&about, &to);
+                // Where switches are not printed: who took a branch had the core.
+                self.moved(&about, true, about.pid, about.tid, false);
+            }
+            Line::Switch { about, came, preempted, next } => {
+                self.name(&about);
+                let (pid, tid) = if came { (about.pid, about.tid) } else { next };
+                self.moved(&about, came, pid, tid, preempted);
+            }
+            _ => {}
+        }
+    }
+
+    fn moved(&mut self, about: &About<'_>, came: bool, pid: u32, tid: u32, preempted: bool) {
+        let Some(cpu) = about.cpu else { return };
+        let moves = self.moves.entry(cpu).or_default();
+        let same = moves.last().is_some_and(|(_, last)| last.tid == tid && came);
+        let told = moves.last().is_some_and(|(before, _)| *before);
+        if !same || !told {
+            moves.push((came, Switch { time_ns: about.ns, pid, tid, preempted }));
+        }
+    }
+
+    fn name(&mut self, about: &About<'_>) {
+        if !about.comm.is_empty() && self.known.insert(about.tid) {
+            let comm = about.comm.to_owned();
+            self.names.push(Name { time_ns: about.ns, pid: about.pid, tid: about.tid, comm });
+        }
+    }
+
+    fn place(&mut self, about: &About<'_>, place: &Place<'_>) {
+        let Some((name, start)) = place.symbol else { return };
+        let pid = if start >= KERNEL_HALF { 0 } else { about.pid };
+        let new = || Found { name: name.to_owned(), file: place.file.to_owned(), end: place.ip };
+        let found = self.functions.entry((pid, start)).or_insert_with(new);
+        found.end = found.end.max(place.ip.saturating_add(1));
+    }
+}
+
+/// Gives each line to `each`. Returns the bytes.
+fn lines(path: &Path, mut each: impl FnMut(&str)) -> Result<u64, Error> {
+    let read = |source| Error::Read { path: path.into(), source };
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(read)?);
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    loop {
+        bytes.clear();
+        let n = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes).map_err(read)?;
+        if n == 0 {
+            return Ok(length);
+        }
+        length += n as u64;
+        each(String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\r']));
+    }
+}
