@@ -38,7 +38,10 @@ impl CategoryTable {
             return Verdict { nested_from: innermost, ..said };
         }
         let handler = last.is_some_and(|(_, f)| {
-            matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { .. } | Frame::Packet { .. })
+            matches!(
+                f,
+                Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { .. } | Frame::Packet { .. }
+            )
         });
         let nested_from = match others.get(verdict.nested_from) {
             Some((at, _)) => *at,
