@@ -25,7 +25,7 @@ const DRAIN_NS: u64 = 2_000_000_000;
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EchoProtocol {
+pub enum ProbeProtocol {
     /// The synthetic protocol over TCP.
     Synthetic,
     /// 128 bytes that come back, over TCP.
@@ -58,7 +58,7 @@ pub struct Plan {
     /// The server.
     pub addr: SocketAddr,
     /// What is spoken.
-    pub speech: EchoProtocol,
+    pub protocol: ProbeProtocol,
     /// Connections, used in turn.
     pub connections: usize,
     /// Requests a second.
@@ -82,10 +82,10 @@ pub struct Plan {
 impl Plan {
     /// 2,000 requests/s over 8 connections, 5 us of service each.
     #[must_use]
-    pub fn new(addr: SocketAddr, speech: EchoProtocol) -> Self {
+    pub fn new(addr: SocketAddr, protocol: ProbeProtocol) -> Self {
         Self {
             addr,
-            speech,
+            protocol,
             connections: 8,
             rate_per_s: 2000.0,
             even: false,
@@ -205,7 +205,7 @@ impl Client<'_> {
     fn open(&mut self, fresh: bool) -> Result<usize> {
         let addr = self.plan.addr;
         let io = |e| Error::io(format!("connect to {addr}"), e);
-        let socket = if self.plan.speech == EchoProtocol::EchoUdp {
+        let socket = if self.plan.protocol == ProbeProtocol::EchoUdp {
             let socket = UdpSocket::bind("0.0.0.0:0").map_err(io)?;
             socket.connect(addr).map_err(io)?;
             socket.set_nonblocking(true).map_err(io)?;
@@ -213,7 +213,7 @@ impl Client<'_> {
         } else {
             let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
             stream.set_nodelay(true).map_err(io)?;
-            if matches!(self.plan.speech, EchoProtocol::Postgres { .. }) {
+            if matches!(self.plan.protocol, ProbeProtocol::Postgres { .. }) {
                 stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(io)?;
                 postgres::ask(&mut stream, &postgres::startup())?;
             }
@@ -284,12 +284,12 @@ impl Client<'_> {
         let id = self.samples.len() as u32;
         let mut bytes = vec![0; NULL_RPC];
         bytes[..REQUEST_HEAD].copy_from_slice(&request(id, service_ns, flags));
-        match self.plan.speech {
-            EchoProtocol::Synthetic => bytes.truncate(REQUEST_HEAD),
-            EchoProtocol::Postgres { usual, special: other } => {
+        match self.plan.protocol {
+            ProbeProtocol::Synthetic => bytes.truncate(REQUEST_HEAD),
+            ProbeProtocol::Postgres { usual, special: other } => {
                 bytes = postgres::query(if special.is_some() { other } else { usual });
             }
-            EchoProtocol::Echo | EchoProtocol::EchoUdp => {}
+            ProbeProtocol::Echo | ProbeProtocol::EchoUdp => {}
         }
         self.samples.push(Sample {
             due_ns,
@@ -324,7 +324,7 @@ impl Client<'_> {
     /// Reads replies of a connection and sends what is left.
     fn serve(&mut self, place: usize) -> Result<()> {
         self.flush(place)?;
-        let stamped = self.plan.speech == EchoProtocol::Synthetic;
+        let stamped = self.plan.protocol == ProbeProtocol::Synthetic;
         let size = if stamped { REPLY_HEAD + Stamps::BYTES } else { NULL_RPC };
         let Some(connection) = &mut self.connections[place] else { return Ok(()) };
         let gone = |e| Error::io(format!("read replies of {}", self.plan.addr), e);
@@ -347,7 +347,7 @@ impl Client<'_> {
                     self.answered += 1;
                 }
             };
-            if matches!(self.plan.speech, EchoProtocol::Postgres { .. }) {
+            if matches!(self.plan.protocol, ProbeProtocol::Postgres { .. }) {
                 let done = postgres::take(&mut connection.kept)?;
                 let over = done.min(connection.asked.len());
                 connection.asked.drain(..over).for_each(|id| answer(id, Stamps::default()));

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::{Analysis, RunContext};
-use tailsight_trace::event::Kind;
+use tailsight_trace::event::{Kind, function_flags};
+use tailsight_trace::meta::{Traced, TracedFunction};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::{Event, Run};
@@ -77,4 +78,46 @@ fn recorded_work_fits_into_the_recording() {
         });
         assert!(together > 0, "{run}");
     }
+}
+
+/// Functions of the kernel, as Intel PT tells them: those of an interrupt lie in the interrupt and end with it, those of the thread go on
+/// behind it, and deep ones keep their names.
+#[test]
+fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it() {
+    let names = ["do_syscall_64", "tcp_recvmsg", "net_rx_action", "ip_rcv"];
+    let function = |ts, begin: bool, i: u64| {
+        let kind = if begin { Kind::FunctionBegin } else { Kind::FunctionEnd };
+        Event { aux: function_flags::KERNEL, ..event(ts, kind, THREAD, [i, 0, 0]) }
+    };
+    let events = vec![
+        switch(1000, 0, THREAD),
+        function(1010, true, 0),
+        function(1020, true, 1),
+        event(1030, Kind::SoftirqEntry, THREAD, [3, 0, 0]),
+        function(1040, true, 2),
+        function(1050, true, 3),
+        // Of the function that was interrupted: it does not end in here.
+        function(1055, false, 1),
+        function(1060, false, 3),
+        function(1070, false, 2),
+        event(1080, Kind::SoftirqExit, THREAD, [3, 0, 0]),
+        function(1090, false, 1),
+        function(1100, false, 0),
+        switch(1200, THREAD, 0),
+    ];
+    let traced = Traced {
+        functions: names.iter().map(|n| TracedFunction { name: (*n).into(), ..TracedFunction::default() }).collect(),
+        ..Traced::default()
+    };
+    let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
+    let (mut known, mut symbols) = (Names::new(&[row]), Vec::new());
+    known.add_functions(Some(&traced), &mut symbols);
+    let context = RunContext { names: known, cpus: 1, symbols, ..RunContext::default() };
+    let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
+    let symbols = &analysis.lifetimes.symbols;
+    let mut seen = Vec::new();
+    analysis.on_cores(&[THREAD], |_, span, owner| seen.push((span.from_ns, owner.path(symbols))));
+    let seen: Vec<(u64, &str)> = seen.iter().map(|(ns, path)| (*ns, path.as_str())).collect();
+    let (call, receive) = ("ahead/function:do_syscall_64", "ahead/function:do_syscall_64/function:tcp_recvmsg");
+    assert_eq!(seen, [(1000, "ahead"), (1010, call), (1020, receive),]);
 }

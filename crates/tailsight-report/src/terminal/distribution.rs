@@ -26,17 +26,17 @@ pub fn distribution(messages: &[Message], d: &Diagnosis, style: &Style) -> Strin
     let all = || legs.iter().flat_map(|(_, values)| values);
     let (Some(&from), Some(&to)) = (all().min(), all().max()) else { return String::new() };
     let name = |leg: Leg| leg_name(d, leg);
-    let name_w = legs.iter().map(|(leg, _)| name(*leg).len()).max().unwrap_or(0) + 2;
+    let name_w = legs.iter().map(|(leg, _)| name(*leg).len()).max().unwrap_or(0) + 3;
     let blocks = (style.columns() - name_w).min(MOST_BLOCKS);
-    let mut out = format!("\n{}\n", paint(style, "1", "Distribution of the latencies:"));
+    let mut out = format!("\n{}\n", paint(style, "1", "Distribution of the latencies, log axes:"));
     for (leg, values) in &legs {
-        let row = format!("{:name_w$}{}", format!("  {}", name(*leg)), sparkline(values, from, to, blocks - 2));
+        let row = format!("{:name_w$}{}", format!("  {}", name(*leg)), sparkline(values, from, to, blocks));
         out += row.trim_end();
         out.push('\n');
     }
     let (low, high) = (units::duration(from), units::duration(to));
-    let gap = (blocks - 2).saturating_sub(width(&low) + width(&high));
-    out += &paint(style, "2", &format!("{:name_w$}{low}{:gap$}{high}  (log axes)", "", ""));
+    let gap = (blocks).saturating_sub(width(&low) + width(&high));
+    out += &paint(style, "2", &format!("{:name_w$}{low}{:gap$}{high}", "", ""));
     out.push('\n');
     out
 }

@@ -73,7 +73,7 @@ fn the_json_of_golden_runs_is_as_the_schemas_say() {
     let against = run(&["diagnose", &golden("memcached-requests"), "--against", &golden("memcached-tcp"), "--json"]);
     holds("diagnose", &json(&against));
     holds("ideal", &json(&run(&["ideal", "--model", "M/M/1 70%", "--json"])));
-    holds("ideal", &json(&run(&["ideal", &golden("memcached-requests"), "--slo", "p99<1ms", "--json"])));
+    holds("ideal", &json(&run(&["ideal", &golden("memcached-requests"), "--slo", "p50<50ms", "--json"])));
     holds("doctor", &json(&run(&["doctor", "--json"])));
     holds("fix", &json(&run(&["fix", "--status", "--json"])));
 }
