@@ -25,7 +25,7 @@ const DRAIN_NS: u64 = 2_000_000_000;
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EchoProtocol {
+pub enum ProbeProtocol {
     /// The synthetic protocol over TCP.
     Synthetic,
     /// 128 bytes that come back, over TCP.
@@ -58,7 +58,7 @@ pub struct Plan {
     /// The server.
     pub addr: SocketAddr,
     /// What is spoken.
-    pub speech: EchoProtocol,
+    pub speech: ProbeProtocol,
     /// Connections, used in turn.
     pub connections: usize,
     /// Requests a second.
@@ -82,7 +82,7 @@ pub struct Plan {
 impl Plan {
     /// 2,000 requests/s over 8 connections, 5 us of service each.
     #[must_use]
-    pub fn new(addr: SocketAddr, speech: EchoProtocol) -> Self {
+    pub fn new(addr: SocketAddr, speech: ProbeProtocol) -> Self {
         Self {
             addr,
             speech,
@@ -205,7 +205,7 @@ impl Client<'_> {
     fn open(&mut self, fresh: bool) -> Result<usize> {
         let addr = self.plan.addr;
         let io = |e| Error::io(format!("connect to {addr}"), e);
-        let socket = if self.plan.speech == EchoProtocol::EchoUdp {
+        let socket = if self.plan.speech == ProbeProtocol::EchoUdp {
             let socket = UdpSocket::bind("0.0.0.0:0").map_err(io)?;
             socket.connect(addr).map_err(io)?;
             socket.set_nonblocking(true).map_err(io)?;
@@ -213,7 +213,7 @@ impl Client<'_> {
         } else {
             let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
             stream.set_nodelay(true).map_err(io)?;
-            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+            if matches!(self.plan.speech, ProbeProtocol::Postgres { .. }) {
                 stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(io)?;
                 postgres::ask(&mut stream, &postgres::startup())?;
             }
@@ -281,22 +281,16 @@ impl Client<'_> {
         let special = self.plan.special.filter(|special| self.rng.random::<f64>() < special.part);
         let service = special.and_then(|special| special.service).unwrap_or(self.plan.service);
         let (service_ns, flags) = (service.draw(&mut self.rng), special.map_or(0, |special| special.flags));
-<<<<<<< HEAD
-        let mut bytes = [0; NULL_RPC];
-        bytes[..REQUEST_HEAD].copy_from_slice(&request(self.samples.len() as u32, service_ns, flags));
-        let size = if self.plan.speech == EchoProtocol::Synthetic { REQUEST_HEAD } else { NULL_RPC };
-=======
         let id = self.samples.len() as u32;
         let mut bytes = vec![0; NULL_RPC];
         bytes[..REQUEST_HEAD].copy_from_slice(&request(id, service_ns, flags));
         match self.plan.speech {
-            Speech::Synthetic => bytes.truncate(REQUEST_HEAD),
-            Speech::Postgres { usual, special: other } => {
+            ProbeProtocol::Synthetic => bytes.truncate(REQUEST_HEAD),
+            ProbeProtocol::Postgres { usual, special: other } => {
                 bytes = postgres::query(if special.is_some() { other } else { usual });
             }
-            Speech::Echo | Speech::EchoUdp => {}
+            ProbeProtocol::Echo | ProbeProtocol::EchoUdp => {}
         }
->>>>>>> fn
         self.samples.push(Sample {
             due_ns,
             sent_ns: now_ns(),
@@ -330,7 +324,7 @@ impl Client<'_> {
     /// Reads replies of a connection and sends what is left.
     fn serve(&mut self, place: usize) -> Result<()> {
         self.flush(place)?;
-        let stamped = self.plan.speech == EchoProtocol::Synthetic;
+        let stamped = self.plan.speech == ProbeProtocol::Synthetic;
         let size = if stamped { REPLY_HEAD + Stamps::BYTES } else { NULL_RPC };
         let Some(connection) = &mut self.connections[place] else { return Ok(()) };
         let gone = |e| Error::io(format!("read replies of {}", self.plan.addr), e);
@@ -353,7 +347,7 @@ impl Client<'_> {
                     self.answered += 1;
                 }
             };
-            if matches!(self.plan.speech, Speech::Postgres { .. }) {
+            if matches!(self.plan.speech, ProbeProtocol::Postgres { .. }) {
                 let done = postgres::take(&mut connection.kept)?;
                 let over = done.min(connection.asked.len());
                 connection.asked.drain(..over).for_each(|id| answer(id, Stamps::default()));

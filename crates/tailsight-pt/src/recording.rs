@@ -219,7 +219,18 @@ impl Recording {
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let core = Core::new(queue.cpu, only);
-            out.push(Stream { queue, switches, only, pieces, next: 0, decoded: None, at: 0, core, gap: None, finished: false });
+            out.push(Stream {
+                queue,
+                switches,
+                only,
+                pieces,
+                next: 0,
+                decoded: None,
+                at: 0,
+                core,
+                gap: None,
+                finished: false,
+            });
         }
         Ok(out)
     }

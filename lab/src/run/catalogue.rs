@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use tailsight_lab::faults::Fault;
-use tailsight_lab::probe::{EchoProtocol, Plan, Special};
+use tailsight_lab::probe::{Plan, ProbeProtocol, Special};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::kind;
 use tailsight_lab::wire::flags;
@@ -27,7 +27,7 @@ fn synthetic(arguments: &str) -> App {
 
 /// A load of the synthetic server.
 fn plan() -> Plan {
-    Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Synthetic)
+    Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Synthetic)
 }
 
 /// A load of requests that take long enough to meet a disturbance often while they are served.
@@ -125,21 +125,21 @@ fn clean() -> Vec<Scenario> {
     vec![
         Scenario {
             app: own("rpc"),
-            load: low(EchoProtocol::Echo),
+            load: low(ProbeProtocol::Echo),
             ..clean("clean-rpc", "null RPC, a thread a connection, low load; nothing is wrong")
         },
         Scenario {
             app: own("rpc-epoll"),
-            load: low(EchoProtocol::Echo),
+            load: low(ProbeProtocol::Echo),
             ..clean("clean-rpc-epoll", "null RPC on one thread, low load; nothing is wrong")
         },
         Scenario {
             app: own("rpc-udp"),
-            load: low(EchoProtocol::EchoUdp),
+            load: low(ProbeProtocol::EchoUdp),
             ..clean("clean-rpc-udp", "null RPC over UDP, low load; nothing is wrong")
         },
         Scenario {
-            load: low(EchoProtocol::Synthetic),
+            load: low(ProbeProtocol::Synthetic),
             ..clean("clean-low", "5 us of service, 2,000 requests/s; nothing is wrong")
         },
         Scenario {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use tailsight_lab::faults::Fault;
-use tailsight_lab::probe::{EchoProtocol, Plan, Special};
+use tailsight_lab::probe::{Plan, ProbeProtocol, Special};
 use tailsight_lab::truth::{Interval, kind};
 use tailsight_testbed::netns::SERVER_V4;
 
@@ -148,7 +148,7 @@ fn of(
     names: &'static [&'static str],
 ) -> Scenario {
     let plan =
-        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Echo) };
+        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Echo) };
     Scenario {
         app: App::Program(program),
         load: Load::Probe(plan),
@@ -175,7 +175,7 @@ INSERT INTO lab VALUES (1, 0), (2, 0), (3, 0);
 fn postgres() -> Vec<Scenario> {
     let server = |settings| App::Postgres { settings, setup: TABLE };
     let load = |usual, special| {
-        let speech = EchoProtocol::Postgres { usual, special };
+        let speech = ProbeProtocol::Postgres { usual, special };
         Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), speech) }
     };
     let update = load("UPDATE lab SET n = n + 1 WHERE id = 1", "");

@@ -276,12 +276,14 @@ mod tests {
         assert_eq!(from.symbol, Some(("std::sort<int>(int*, int*)", 0x4010d0)));
         assert_eq!((from.file, to.symbol, to.ip), ("/bin/x (deleted)", Some(("up", 0x4010b0)), 0x4010b0));
         // As magic-trace asks for it.
-        let (about, kind, from, _) = of(" 1000/1002      3.147511431:   jcc        40116a slow_path+0x2a => 401160 slow_path+0x20");
+        let (about, kind, from, _) =
+            of(" 1000/1002      3.147511431:   jcc        40116a slow_path+0x2a => 401160 slow_path+0x20");
         assert_eq!((about.cpu, about.comm, about.tid, kind), (None, "", 1002, Kind::Jump));
         assert_eq!((from.symbol, from.file), (Some(("slow_path", 0x401140)), ""));
         // Microseconds, the kernel, an interrupt.
-        let (about, kind, _, to) =
-            of("x 7 [000] 3.147484: branches:   hw int     401036 _start+0x6 (/x) => ffffffff81a00e30 asm_sysvec+0x0 ([kernel.kallsyms])");
+        let (about, kind, _, to) = of(
+            "x 7 [000] 3.147484: branches:   hw int     401036 _start+0x6 (/x) => ffffffff81a00e30 asm_sysvec+0x0 ([kernel.kallsyms])",
+        );
         assert_eq!((about.pid, about.ns, kind), (7, 3_147_484_000, Kind::Interrupt));
         assert_eq!((to.ip, to.file), (0xffff_ffff_81a0_0e30, "[kernel.kallsyms]"));
         let strange = of("1/1 1.000000000: call (x) 10 a@plt+0xffffffffff22f000 (/x) => 0 [unknown] ([unknown])");
@@ -308,7 +310,10 @@ mod tests {
     #[test]
     fn what_is_missing_makes_a_line_unknown_and_not_a_guess() {
         // No flags: nothing says what kind of branch it was.
-        assert_eq!(parse("x 7 [000] 3.147484: 1 branches:uh: 401036 _start+0x6 (/x) => 4012d0 begin+0x0 (/x)"), Line::Unknown);
+        assert_eq!(
+            parse("x 7 [000] 3.147484: 1 branches:uh: 401036 _start+0x6 (/x) => 4012d0 begin+0x0 (/x)"),
+            Line::Unknown
+        );
         assert_eq!(parse("make: *** [all] Error 2"), Line::Unknown);
         // No offset: nothing says where the function begins.
         assert_eq!(parse("7/7 3.147484: call 401036 _start => 4012d0 begin"), Line::Unknown);

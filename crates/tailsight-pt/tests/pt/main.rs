@@ -5,4 +5,3 @@ mod gate;
 mod import;
 mod real;
 mod script;
-

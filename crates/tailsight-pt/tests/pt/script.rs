@@ -95,9 +95,7 @@ fn same(a: &Spans, b: &Spans, what: &str) -> u64 {
 fn all_branches_that_perf_prints_give_our_spans() {
     for name in ["tsc", "cycles", "compressed"] {
         let (ours, _) = ours(name);
-        for (fields, more) in
-            [(ALL_FIELDS, &["--show-switch-events"][..]), (ALL_FIELDS, &[]), (MAGIC_TRACE, &[])]
-        {
+        for (fields, more) in [(ALL_FIELDS, &["--show-switch-events"][..]), (ALL_FIELDS, &[]), (MAGIC_TRACE, &[])] {
             let Some(file) = text(name, "--itrace=be", fields, more) else { return };
             assert!(Script::is_one(file.path()));
             let (theirs, summary) = of_text(file.path());
@@ -151,9 +149,14 @@ fn a_text_becomes_a_run_and_one_without_flags_is_refused_with_the_command() {
     let run = tailsight_trace::Run::open(dir.path()).unwrap();
     assert_eq!((run.meta.source.as_str(), run.meta.target.app.as_str()), ("intel-pt", "two-threads"));
     assert!(imported.functions.iter().any(|f| f.function == "fibonacci" && f.calls > 10 && f.own_ns > 0));
-    let Some(file) = text("cycles", "--itrace=be", "comm,pid,tid,cpu,time,event,ip,sym,symoff,addr,dso", &[]) else { return };
+    let Some(file) = text("cycles", "--itrace=be", "comm,pid,tid,cpu,time,event,ip,sym,symoff,addr,dso", &[]) else {
+        return;
+    };
     assert!(Script::is_one(file.path()));
     let error = Script::open(file.path()).unwrap_err();
-    assert!(matches!(error, Error::Text { .. }) && error.to_string().contains("perf script --itrace=be --ns -F"), "{error}");
+    assert!(
+        matches!(error, Error::Text { .. }) && error.to_string().contains("perf script --itrace=be --ns -F"),
+        "{error}"
+    );
     assert!(!Script::is_one(&fixtures().join("cycles/perf.data")) && !Script::is_one(&fixtures().join("two-threads")));
 }

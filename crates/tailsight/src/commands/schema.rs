@@ -5,7 +5,7 @@
 //! schema allows fields that it does not name: outputs may grow.
 
 use crate::cli::Schema;
-use crate::{Verdict, terminal};
+use crate::{Exit, terminal};
 
 /// The schemas, by the command that prints what they are of.
 pub const SCHEMAS: [(&str, &str); 9] = [
@@ -21,10 +21,10 @@ pub const SCHEMAS: [(&str, &str); 9] = [
 ];
 
 /// Prints one.
-pub fn run(args: &Schema) -> anyhow::Result<Verdict> {
+pub fn run(args: &Schema) -> anyhow::Result<Exit> {
     let found = SCHEMAS.iter().find(|(name, _)| *name == args.command);
     terminal::print(found.map_or("", |(_, text)| text))?;
-    Ok(Verdict::Done)
+    Ok(Exit::Done)
 }
 
 #[cfg(test)]
