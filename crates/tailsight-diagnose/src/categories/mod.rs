@@ -418,7 +418,7 @@ impl Rule {
 }
 
 /// The table's finer name. A function that no entry names was judged by a neighbour in the call tree: the name says by which.
-fn said_by(said: &functions::Verdict<'_>) -> String {
+fn said_by(said: &functions::StackClass<'_>) -> String {
     if said.via_neighbour { format!("{} (by {})", said.sub, said.function) } else { said.sub.to_owned() }
 }
 

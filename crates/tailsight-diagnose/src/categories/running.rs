@@ -1,12 +1,12 @@
 //! What runs in the kernel, by its functions (NSight §5.2, Table 1): of time that is known function by function, as from Intel PT.
 //!
-//! In: an owner whose frames include functions of the kernel. Out: a [`Verdict`]. The other frames and the context say what they say
+//! In: an owner whose frames include functions of the kernel. Out: a [`CategoryMatch`]. The other frames and the context say what they say
 //! without the functions; where they say no more than that the application's thread was in the kernel, the innermost function that
 //! the function table names decides. A foreign context is not looked into.
 
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 
-use super::{CategoryTable, Task, Verdict, said_by, shown};
+use super::{CategoryMatch, CategoryTable, Task, said_by, shown};
 use crate::cause::Subject;
 
 /// A function of the kernel.
@@ -24,18 +24,18 @@ impl CategoryTable {
         role: Role,
         app: &str,
         symbols: &[String],
-    ) -> Verdict {
+    ) -> CategoryMatch {
         let all = owner.frames.len();
         let others: Vec<(usize, Frame)> =
             owner.frames.iter().copied().enumerate().filter(|(_, f)| !is_kernel_function(f)).collect();
         let plain = Owner { context: owner.context.clone(), frames: others.iter().map(|(_, f)| *f).collect() };
-        let verdict = self.classify(&plain, task, leg, role, app, symbols);
+        let found = self.classify(&plain, task, leg, role, app, symbols);
         let last = others.last();
         // The functions that ran inside of everything else.
         let innermost = last.map_or(0, |(at, _)| at + 1);
         let own_call = owner.context == Context::Own && matches!(last, None | Some((_, Frame::Syscall { .. })));
         if own_call && let Some(said) = self.by_function(&owner.frames[innermost..], symbols) {
-            return Verdict { nested_from: innermost, ..said };
+            return CategoryMatch { nested_from: innermost, ..said };
         }
         let handler = last.is_some_and(|(_, f)| {
             matches!(
@@ -43,22 +43,22 @@ impl CategoryTable {
                 Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { .. } | Frame::Packet { .. }
             )
         });
-        let nested_from = match others.get(verdict.nested_from) {
+        let nested_from = match others.get(found.nested_from) {
             Some((at, _)) => *at,
             None if handler || matches!(owner.context, Context::Own | Context::Ahead) => innermost,
             None => all,
         };
-        Verdict { nested_from, ..verdict }
+        CategoryMatch { nested_from, ..found }
     }
 
     /// What the function table says of functions, outermost first, that a thread runs in.
-    fn by_function(&self, frames: &[Frame], symbols: &[String]) -> Option<Verdict> {
+    fn by_function(&self, frames: &[Frame], symbols: &[String]) -> Option<CategoryMatch> {
         let name = |frame: &Frame| match *frame {
             Frame::Function { symbol, .. } => symbols.get(symbol as usize).map(String::as_str),
             _ => None,
         };
         let stack: Vec<&str> = frames.iter().rev().filter_map(name).collect();
         let said = self.functions.category_of(&stack)?;
-        Some(Verdict::new(said.category, Subject::named(shown(&said_by(&said))), 0))
+        Some(CategoryMatch::new(said.category, Subject::named(shown(&said_by(&said))), 0))
     }
 }
