@@ -61,7 +61,7 @@ kernels: ## each kernel that apt offers, in QEMU: records, follows every message
 torture: ## what strangers send, name and leave behind, again and again (root; ten minutes at most)
 	@scripts/torture.sh
 
-bench: ## the figures of docs/benchmarks.md, measured here beside the peers (root; OUT=DIR)
+bench: ## the figures of docs/results/benchmarks.md, measured here beside the peers (root; OUT=DIR)
 	@scripts/bench.sh $(if $(OUT),"$(OUT)")
 
 accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)

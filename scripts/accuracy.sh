@@ -1,9 +1,9 @@
 #!/bin/sh
 # How often the diagnosis is right: builds tailsight and the lab, then `lab run all --repeat 5`, which prints the
-# confusion table of docs/accuracy.md. Needs root; a machine that does little else gives more runs that count.
+# confusion table of docs/results/accuracy.md. Needs root; a machine that does little else gives more runs that count.
 #
 #   scripts/accuracy.sh [DIR] [OPTION…]   accuracy.json goes to DIR (default: accuracy-out in the current folder);
-#                                         --write puts the table into docs/accuracy.md; other options are those of
+#                                         --write puts the table into docs/results/accuracy.md; other options are those of
 #                                         `lab run`: --repeat 1, --keep …; `--only "cpu-hog fsync"` runs just these.
 #
 # Exit: 0 every cause right, 1 a run failed, 4 a cause was wrong, 130 interrupted.
@@ -26,7 +26,7 @@ while [ "$count" -gt 0 ]; do
     shift
     count=$((count - 1))
     case $option in
-    --write) write="--write docs/accuracy.md" ;;
+    --write) write="--write docs/results/accuracy.md" ;;
     --only)
         scenarios=$1
         shift
@@ -55,5 +55,5 @@ code=0
 # Words on purpose: names of scenarios, and options with their values.
 # shellcheck disable=SC2086
 "$target/debug/lab" run $scenarios $repeat --out "$out" $write "$@" || code=$?
-give_back "$out" docs/accuracy.md
+give_back "$out" docs/results/accuracy.md
 exit "$code"

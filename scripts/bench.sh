@@ -1,10 +1,10 @@
 #!/bin/sh
 # The benchmarks: builds the release binaries, then `bench`, which measures Tailsight beside its peers and prints
-# the tables of docs/benchmarks.md. Needs root, and a machine that does nothing else.
+# the tables of docs/results/benchmarks.md. Needs root, and a machine that does nothing else.
 #
 #   scripts/bench.sh [DIR] [OPTION…]   raw results go to DIR (default: bench-out in the current folder); options are
 #                                      those of `bench`: --quick, --write, --gate, --only roundtrip …
-#                                      `--only client` measures the load generator (docs/measurement.md)
+#                                      `--only client` measures the load generator (docs/results/client.md)
 # Without options it ends with the report's page (scripts/page-bench.sh).
 #
 # Exit: 0 measured, 1 failed, 130 interrupted; with --gate 4 a goal missed, 3 one that cannot be judged.
@@ -37,5 +37,5 @@ trap : INT TERM
 code=0
 "$target/release/bench" --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
 [ "$code" -ne 0 ] || [ "$page" = no ] || scripts/page-bench.sh "$out" || code=$?
-give_back "$out" docs/benchmarks.md docs/measurement.md
+give_back "$out" docs/results/benchmarks.md docs/results/client.md
 exit "$code"

@@ -11,6 +11,9 @@ REPO=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 RUST_TESTED=1.95.0
 # shellcheck disable=SC2034 # Used by the scripts that source this file.
 RUST_LEAST=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$REPO/Cargo.toml")
+# The least that runs vite and playwright-core as web/package-lock.json has them.
+# shellcheck disable=SC2034 # Used by the scripts that source this file.
+NODE_LEAST=20.19
 
 say() { printf '%s\n' "$*" >&2; }
 die() {

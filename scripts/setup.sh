@@ -6,8 +6,12 @@
 #
 # In: what the machine has (commands, headers, cargo's version). Out: installed Debian packages and, when cargo is
 # absent or too old, Rust through rustup. It says what it installs and why before it does. --check only prints what
-# is missing, and exits 1 if something is. Services that Debian would start on installation (memcached, nginx, redis)
+# is missing, and exits 1 if something is. Services that Debian would start on installation (memcached, nginx, redis, postgresql)
 # are neither started nor enabled; services that were there before are not touched.
+#
+# For `test` it also brings what the tests of the report's page use: Debian's chromium and firefox-esr (as root), node where the
+# distribution's is new enough, and the packages of web/package-lock.json. Nothing fails without these: the tests are then skipped
+# by name, and say what they miss.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
 
@@ -76,6 +80,7 @@ fi
 # Measured beside us. perf has another name on each distribution, and none for some kernels: nice to have.
 peers=''
 if [ "$goal" = bench ]; then
+    need postgresql "server of the lab, unmodified" any_file /usr/lib/postgresql/*/bin/initdb
     need nftables "a fault of the lab is a long firewall" have nft
     need bpftrace "measured beside us" have bpftrace
     need redis-tools "redis-benchmark, measured beside us" have redis-benchmark
@@ -111,6 +116,34 @@ if [ -r /etc/os-release ]; then
     )
 fi
 
+# What the tests of the report's page use. Ubuntu has its browsers as snaps only, which need a running snapd.
+page='' page_why='' modules=''
+node_serves() { have npm && version_ge "$(node --version 2>/dev/null | tr -d v)" "$NODE_LEAST"; }
+# npm writes this file last: an installation that was stopped does not have it.
+modules_are_current() {
+    [ -e "$REPO/web/node_modules/.package-lock.json" ] &&
+        [ -z "$(find "$REPO/web/package-lock.json" -newer "$REPO/web/node_modules/.package-lock.json")" ]
+}
+if [ "$goal" = test ]; then
+    if is_root && [ "$distro" = debian ]; then
+        kept=$missing kept_why=$why missing='' why=''
+        need chromium "browser of the tests of the report's page" have chromium
+        need firefox-esr "browser of the tests of the report's page" have firefox-esr
+        # Debian 12's node is too old for the packages of web/.
+        if ! have node || ! have npm; then
+            candidate=$(apt-cache policy nodejs 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/\1/p')
+            if version_ge "${candidate:-0}" "$NODE_LEAST"; then
+                need nodejs "runs the browsers of these tests" have node
+                need npm "installs the packages of web/" have npm
+            fi
+        fi
+        page=$missing page_why=$why missing=$kept why=$kept_why
+    fi
+    if { node_serves || case $page in *npm*) true ;; *) false ;; esac; } && ! modules_are_current; then
+        modules=web/node_modules
+    fi
+fi
+
 # --- what is done about it --------------------------------------------------------------------------------------
 
 saved=/usr/sbin/policy-rc.d.before-tailsight
@@ -128,13 +161,13 @@ if is_root && [ -e "$policy" ] && grep -qx "$marker" "$policy"; then
     [ -d "/proc/${owner:-none}" ] || restore_policy
 fi
 
-if [ -z "$missing$rust$components$peers" ]; then
+if [ -z "$missing$rust$components$peers$page$modules" ]; then
     [ "$check" = no ] || say "setup: nothing is missing for $goal"
     exit 0
 fi
 
 if [ "$check" = yes ]; then
-    say "setup: missing for $goal:$missing${rust:+ $rust}${components:+ Rust components: $components}${peers:+ $peers (optional)}$why"
+    say "setup: missing for $goal:$missing${rust:+ $rust}${components:+ Rust components: $components}${peers:+ $peers (optional)}${page:+$page (optional)}${modules:+ $modules (optional)}$why$page_why"
     [ -n "$missing$rust$components" ] && exit 1
     exit 0
 fi
@@ -175,7 +208,7 @@ install_packages() {
     services='' pattern=''
     for package in $missing; do
         case $package in
-        memcached | redis-server) services="$services $package" ;;
+        memcached | redis-server | postgresql) services="$services $package" ;;
         nginx-light) services="$services nginx" ;;
         esac
     done
@@ -232,6 +265,24 @@ install_peers() {
     perf_works || say "setup: there is no working perf for kernel $(uname -r): the benchmarks run without it"
 }
 
+# Browsers and node. Nothing fails without them: the tests of the page are skipped, and say so.
+install_browsers() {
+    missing=$page why=$page_why
+    (install_packages) || say "setup: the tests of the report's page that need these are skipped:$page"
+}
+
+# The packages of web/, into the checkout and nowhere else; no script of theirs is run.
+install_modules() {
+    if ! node_serves; then
+        say "setup: there is no node $NODE_LEAST or newer with npm: the tests of the report's page are skipped"
+        return
+    fi
+    say "setup: the packages of web/package-lock.json, for the tests of the report's page: npm ci in web/"
+    (cd "$REPO/web" && as_builder timeout 60 npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 \
+        --fetch-timeout=15000 --loglevel=error >&2 </dev/null) ||
+        say "setup: npm ci in web/ failed (see above): the tests of the report's page are skipped"
+}
+
 install_rust() {
     found="there is none"
     [ -z "$CARGO_VERSION" ] || found="cargo $CARGO_VERSION is too old"
@@ -275,6 +326,8 @@ install_rust() {
 
 [ -z "$missing" ] || install_packages
 [ -z "$peers" ] || install_peers
+[ -z "$page" ] || install_browsers
+[ -z "$modules" ] || install_modules
 [ -z "$rust" ] || install_rust
 if [ -n "$components" ]; then
     have rustup || die "cargo has no $components; install them from where this cargo came"

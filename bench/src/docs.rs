@@ -10,7 +10,7 @@ use crate::machine::MachineFacts;
 use crate::table::Section;
 use tailsight_lab::generated::GeneratedSection;
 
-/// The part of docs/benchmarks.md that is written here.
+/// The part of docs/results/benchmarks.md that is written here.
 pub const GENERATED: GeneratedSection = GeneratedSection {
     begin: "<!-- bench:begin (written by `make bench`; do not edit between the markers) -->",
     end: "<!-- bench:end -->",

@@ -1,8 +1,8 @@
-//! `bench`: the figures of docs/benchmarks.md in one run, beside the peers, on this machine; `bench case-study`: those of
-//! docs/case-study.md ([`case_study`]).
+//! `bench`: the figures of docs/results/benchmarks.md in one run, beside the peers, on this machine; `bench case-study`: those of
+//! docs/results/case-study.md ([`case_study`]).
 //!
 //! In: the release binary of tailsight, root, a machine that does nothing else. Out: on stdout the tables as Markdown;
-//! in the output folder `bench.json` (every raw number) and `benchmarks.md`; with `--write` also docs/benchmarks.md.
+//! in the output folder `bench.json` (every raw number) and `benchmarks.md`; with `--write` also docs/results/benchmarks.md.
 //! Exit 0 done (also with goals missed), 1 failed, 130 interrupted; with `--gate` 4 when a goal is missed and 3 when none
 //! is but one could not be judged, because something else used the machine. Servers, namespaces,
 //! recorders and scratch files are gone at the end, also on Ctrl-C; every load and every wait is bounded in time.
@@ -36,7 +36,7 @@ use tailsight_units::parse;
 
 use table::{GoalResult, Section};
 
-/// Measure tailsight beside its peers on this machine and print the tables of docs/benchmarks.md (root).
+/// Measure tailsight beside its peers on this machine and print the tables of docs/results/benchmarks.md (root).
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -89,11 +89,11 @@ struct BenchArgs {
     /// Only these variants of the round trip beside `off`.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<recorder::Tool>,
-    /// Put the tables between the markers of docs/benchmarks.md (client: docs/measurement.md).
+    /// Put the tables between the markers of docs/results/benchmarks.md (client: docs/results/client.md).
     #[arg(long)]
     write: bool,
     /// The file that --write changes.
-    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks.md")]
+    #[arg(long, value_name = "FILE", default_value = "docs/results/benchmarks.md")]
     docs: PathBuf,
     /// Exit 4 when a goal is missed, 3 when one cannot be judged.
     #[arg(long)]
@@ -273,9 +273,9 @@ mod tests {
     fn every_page_has_its_marks() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         for (marked, page) in [
-            (docs::GENERATED, "benchmarks.md"),
-            (client::GENERATED, "measurement.md"),
-            (case_study::page::GENERATED, "case-study.md"),
+            (docs::GENERATED, "results/benchmarks.md"),
+            (client::GENERATED, "results/client.md"),
+            (case_study::page::GENERATED, "results/case-study.md"),
         ] {
             marked.check(&docs.join(page)).unwrap();
         }

@@ -102,6 +102,19 @@ pub fn count(wanted: &[String]) -> usize {
     offered(wanted).count()
 }
 
+/// Samples a second, each core: what `tailsight record` takes where it is not told.
+const SAMPLES_PER_S: &str = "997";
+
+/// The arguments of a perf that samples call stacks, found in this way; the process comes behind.
+pub fn perf_sampling(call_graph: &str) -> Vec<String> {
+    ["record", "--event", "cpu-clock", "--freq", SAMPLES_PER_S, "--call-graph", call_graph, "--output", "perf.data"]
+        .into_iter()
+        .chain(["--clockid", "CLOCK_MONOTONIC", "--no-buildid", "--no-buildid-cache", "--delay", "-1"])
+        .chain(["--control", "fifo:control,ack"])
+        .map(String::from)
+        .collect()
+}
+
 /// perf's arguments. It records into `perf.data` of its folder, starts disabled, and obeys the FIFOs `control` and `ack`.
 pub fn perf_arguments(hooks: &[String], threads: &[String], port: u16) -> Vec<String> {
     let mut args: Vec<String> = [

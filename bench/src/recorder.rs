@@ -42,10 +42,16 @@ pub enum Tool {
     Perf,
     /// `bpftrace`.
     Bpftrace,
+    /// `tailsight record --sample off`.
+    Unsampled,
+    /// `perf record -g` on a clock of the rate that tailsight samples at: stacks by frame pointers.
+    PerfG,
+    /// Likewise with `--call-graph dwarf`: 8 KiB of the stack, as tailsight copies them.
+    PerfDwarf,
 }
 
 impl Tool {
-    /// Every variant that is laid beside `off`.
+    /// Every variant that is laid beside `off` when none is named.
     pub const ALL: [Self; 5] = [Self::Control, Self::Empty, Self::Tailsight, Self::Perf, Self::Bpftrace];
 
     /// Its name in tables.
@@ -56,7 +62,25 @@ impl Tool {
             Self::Tailsight => "tailsight",
             Self::Perf => "perf",
             Self::Bpftrace => "bpftrace",
+            Self::Unsampled => "tailsight without samples",
+            Self::PerfG => "perf record -g",
+            Self::PerfDwarf => "perf record --call-graph dwarf",
         }
+    }
+
+    /// Whether it is tailsight.
+    fn is_ours(self) -> bool {
+        matches!(self, Self::Tailsight | Self::Empty | Self::Unsampled)
+    }
+
+    /// Whether it is perf.
+    fn is_perf(self) -> bool {
+        matches!(self, Self::Perf | Self::PerfG | Self::PerfDwarf)
+    }
+
+    /// Whether the figures can do without it.
+    pub fn is_peer(self) -> bool {
+        self.is_perf() || self == Self::Bpftrace
     }
 }
 
@@ -102,12 +126,15 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut command = match tool {
         Tool::Control => return Ok(None),
-        Tool::Tailsight | Tool::Empty => {
+        Tool::Tailsight | Tool::Empty | Tool::Unsampled => {
             let mut command = Command::new(&job.bench.tailsight);
             command.args(["record", "--pid", &job.server.pid().to_string(), "--out", "run", "--duration"]);
             command.arg(format!("{}ms", job.time.as_millis()));
             if tool == Tool::Empty {
                 command.arg("--empty-hooks");
+            }
+            if tool == Tool::Unsampled {
+                command.args(["--sample", "off"]);
             }
             job.without_hook.iter().for_each(|hook| {
                 command.args(["--without-hook", hook]);
@@ -119,6 +146,12 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
             let mut command = Command::new("perf");
             command.args(peers::perf_arguments(job.hooks, &threads, job.server.port()));
             with_tracefs(&mut command);
+            command
+        }
+        Tool::PerfG | Tool::PerfDwarf => {
+            let mut command = Command::new("perf");
+            command.args(peers::perf_sampling(if tool == Tool::PerfG { "fp" } else { "dwarf,8192" }));
+            command.args(["--pid", &job.server.pid().to_string()]);
             command
         }
         Tool::Bpftrace => {
@@ -134,7 +167,7 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     let log = |name: &str| File::create(folder.join(name)).with_context(|| format!("cannot write {name}"));
     command.current_dir(&folder).stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
     let mut control = None;
-    if tool == Tool::Perf {
+    if tool.is_perf() {
         for fifo in ["control", "ack"] {
             mkfifo(&folder.join(fifo), nix::sys::stat::Mode::S_IRWXU)?;
         }
@@ -145,10 +178,10 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     let child = spawn_tied(command, None, Signal::SIGTERM)?;
     let mut running = Running { tool, child, ended: false, folder, dump: job.dump, bench: job.bench };
     match tool {
-        Tool::Tailsight | Tool::Empty => running.wait_for(|r| r.log("stderr").contains("recording for"))?,
+        _ if tool.is_ours() => running.wait_for(|r| r.log("stderr").contains("recording for"))?,
         // The first ticks show that the program is attached; its probes are attached in the same step.
         Tool::Bpftrace => running.wait_for(|r| r.log("stdout").matches("tick").count() >= 3)?,
-        Tool::Perf => {
+        _ if tool.is_perf() => {
             if let Some((mut to, mut from)) = control {
                 to.write_all(b"enable\n")?;
                 running.wait_for(|_| readable(&from))?;
@@ -159,7 +192,7 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
                 }
             }
         }
-        Tool::Control => {}
+        _ => {}
     }
     Ok(Some(running))
 }
@@ -215,7 +248,7 @@ impl Running<'_> {
         }
         match self.tool {
             Tool::Control => Ok(Recorded::default()),
-            Tool::Tailsight | Tool::Empty => {
+            Tool::Tailsight | Tool::Empty | Tool::Unsampled => {
                 let meta = Run::open(&self.folder.join("run"))
                     .with_context(|| format!("tailsight said: {}", self.words()))?
                     .meta;
@@ -225,7 +258,7 @@ impl Running<'_> {
                     span_ns: Some((meta.start_ns, meta.end_ns)),
                 })
             }
-            Tool::Perf => {
+            Tool::Perf | Tool::PerfG | Tool::PerfDwarf => {
                 let (events, lost) = perf_counts(&self.folder)?;
                 Ok(Recorded { events: Some(events), lost: Some(lost), span_ns: None })
             }

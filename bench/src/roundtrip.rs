@@ -191,7 +191,7 @@ impl Round<'_> {
             }
             match self.shot(tool) {
                 Ok(shot) => shots.push((variant, shot)),
-                Err(error) if matches!(tool, Tool::Perf | Tool::Bpftrace) => {
+                Err(error) if tool.is_peer() => {
                     self.rig.bench.check()?;
                     eprintln!("bench: {} is left out: {error:#}", tool.name());
                     not_run.insert(tool.name(), format!("{error:#}").replace('\n', " "));

@@ -1,7 +1,7 @@
 //! The lab's own servers, faults and truth, around the [testbed](tailsight_testbed): what a scenario is made of.
 //!
 //! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
-//! - [`probe`]: a client that knows each of its requests; [`wire`], [`schedule`], [`truth`]: what they share;
+//! - [`probe`]: a client that knows each of its requests; [`wire`], [`postgres`], [`schedule`], [`truth`]: what they share;
 //! - [`pt`]: Intel PT recordings of stepped programs;
 //! - [`generated`]: the part of a page of the docs that a program writes.
 //!
@@ -13,6 +13,7 @@ mod error;
 pub mod faults;
 pub mod generated;
 mod poller;
+pub mod postgres;
 pub mod probe;
 pub mod pt;
 pub mod schedule;

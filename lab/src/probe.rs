@@ -3,6 +3,7 @@
 //!
 //! Open loop on one thread, exponential or even gaps; [`crate::load`] is for real servers and high rates, this is for truth.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,6 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::clock::now_ns;
 use crate::poller::Poller;
+use crate::postgres;
 use crate::servers::Service;
 use crate::wire::{NULL_RPC, REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, id_of, request};
 use crate::{Error, Result};
@@ -23,13 +25,20 @@ const DRAIN_NS: u64 = 2_000_000_000;
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EchoProtocol {
+pub enum ProbeProtocol {
     /// The synthetic protocol over TCP.
     Synthetic,
     /// 128 bytes that come back, over TCP.
     Echo,
     /// 128 bytes that come back, over UDP.
     EchoUdp,
+    /// Statements of PostgreSQL.
+    Postgres {
+        /// What requests ask.
+        usual: &'static str,
+        /// What those ask that are mixed in ([`Special`]).
+        special: &'static str,
+    },
 }
 
 /// A kind of request that is mixed in.
@@ -49,7 +58,7 @@ pub struct Plan {
     /// The server.
     pub addr: SocketAddr,
     /// What is spoken.
-    pub speech: EchoProtocol,
+    pub protocol: ProbeProtocol,
     /// Connections, used in turn.
     pub connections: usize,
     /// Requests a second.
@@ -73,10 +82,10 @@ pub struct Plan {
 impl Plan {
     /// 2,000 requests/s over 8 connections, 5 us of service each.
     #[must_use]
-    pub fn new(addr: SocketAddr, speech: EchoProtocol) -> Self {
+    pub fn new(addr: SocketAddr, protocol: ProbeProtocol) -> Self {
         Self {
             addr,
-            speech,
+            protocol,
             connections: 8,
             rate_per_s: 2000.0,
             even: false,
@@ -149,6 +158,8 @@ struct Connection {
     unsent: Vec<u8>,
     /// Bytes of a reply that is not whole yet.
     kept: Vec<u8>,
+    /// Requests without a reply yet, where replies come in order and have no id.
+    asked: VecDeque<u32>,
     /// Whether it is to be closed after its reply.
     fresh: bool,
 }
@@ -194,20 +205,24 @@ impl Client<'_> {
     fn open(&mut self, fresh: bool) -> Result<usize> {
         let addr = self.plan.addr;
         let io = |e| Error::io(format!("connect to {addr}"), e);
-        let socket = if self.plan.speech == EchoProtocol::EchoUdp {
+        let socket = if self.plan.protocol == ProbeProtocol::EchoUdp {
             let socket = UdpSocket::bind("0.0.0.0:0").map_err(io)?;
             socket.connect(addr).map_err(io)?;
             socket.set_nonblocking(true).map_err(io)?;
             Socket::Datagram(socket)
         } else {
-            let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
+            let mut stream = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
             stream.set_nodelay(true).map_err(io)?;
+            if matches!(self.plan.protocol, ProbeProtocol::Postgres { .. }) {
+                stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(io)?;
+                postgres::ask(&mut stream, &postgres::startup())?;
+            }
             stream.set_nonblocking(true).map_err(io)?;
             Socket::Stream(stream)
         };
         let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
         self.poller.add(&socket, place).map_err(io)?;
-        let connection = Connection { socket, unsent: Vec::new(), kept: Vec::new(), fresh };
+        let connection = Connection { socket, unsent: Vec::new(), kept: Vec::new(), asked: VecDeque::new(), fresh };
         if place == self.connections.len() {
             self.connections.push(Some(connection));
         } else {
@@ -266,9 +281,16 @@ impl Client<'_> {
         let special = self.plan.special.filter(|special| self.rng.random::<f64>() < special.part);
         let service = special.and_then(|special| special.service).unwrap_or(self.plan.service);
         let (service_ns, flags) = (service.draw(&mut self.rng), special.map_or(0, |special| special.flags));
-        let mut bytes = [0; NULL_RPC];
-        bytes[..REQUEST_HEAD].copy_from_slice(&request(self.samples.len() as u32, service_ns, flags));
-        let size = if self.plan.speech == EchoProtocol::Synthetic { REQUEST_HEAD } else { NULL_RPC };
+        let id = self.samples.len() as u32;
+        let mut bytes = vec![0; NULL_RPC];
+        bytes[..REQUEST_HEAD].copy_from_slice(&request(id, service_ns, flags));
+        match self.plan.protocol {
+            ProbeProtocol::Synthetic => bytes.truncate(REQUEST_HEAD),
+            ProbeProtocol::Postgres { usual, special: other } => {
+                bytes = postgres::query(if special.is_some() { other } else { usual });
+            }
+            ProbeProtocol::Echo | ProbeProtocol::EchoUdp => {}
+        }
         self.samples.push(Sample {
             due_ns,
             sent_ns: now_ns(),
@@ -279,7 +301,8 @@ impl Client<'_> {
             ..Sample::default()
         });
         if let Some(connection) = &mut self.connections[place] {
-            connection.unsent.extend_from_slice(&bytes[..size]);
+            connection.unsent.extend_from_slice(&bytes);
+            connection.asked.push_back(id);
         }
         self.flush(place)
     }
@@ -301,7 +324,7 @@ impl Client<'_> {
     /// Reads replies of a connection and sends what is left.
     fn serve(&mut self, place: usize) -> Result<()> {
         self.flush(place)?;
-        let stamped = self.plan.speech == EchoProtocol::Synthetic;
+        let stamped = self.plan.protocol == ProbeProtocol::Synthetic;
         let size = if stamped { REPLY_HEAD + Stamps::BYTES } else { NULL_RPC };
         let Some(connection) = &mut self.connections[place] else { return Ok(()) };
         let gone = |e| Error::io(format!("read replies of {}", self.plan.addr), e);
@@ -315,27 +338,35 @@ impl Client<'_> {
             };
             let now = now_ns();
             connection.kept.extend_from_slice(&self.buffer[..n]);
-            let mut at = 0;
-            while connection.kept.len() - at >= size {
-                let reply = &connection.kept[at..at + size];
-                at += size;
-                let head = || reply.first_chunk::<REPLY_HEAD>().and_then(|head| ReplyHead::parse(head).ok());
-                let id = if stamped { head().map(|head| head.id) } else { id_of(reply) };
-                let Some(id) = id else {
-                    return Err(gone(std::io::Error::other("what came is no reply")));
-                };
+            let before = self.answered;
+            let mut answer = |id: u32, stamps: Stamps| {
                 if let Some(sample) = self.samples.get_mut(id as usize)
                     && sample.answered_ns == 0
                 {
-                    sample.answered_ns = now;
-                    if stamped {
-                        sample.stamps = Stamps::read(&reply[REPLY_HEAD..]).unwrap_or_default();
-                    }
+                    (sample.answered_ns, sample.stamps) = (now, stamps);
                     self.answered += 1;
                 }
+            };
+            if matches!(self.plan.protocol, ProbeProtocol::Postgres { .. }) {
+                let done = postgres::take(&mut connection.kept)?;
+                let over = done.min(connection.asked.len());
+                connection.asked.drain(..over).for_each(|id| answer(id, Stamps::default()));
+            } else {
+                let mut at = 0;
+                while connection.kept.len() - at >= size {
+                    let reply = &connection.kept[at..at + size];
+                    at += size;
+                    let head = || reply.first_chunk::<REPLY_HEAD>().and_then(|head| ReplyHead::parse(head).ok());
+                    let id = if stamped { head().map(|head| head.id) } else { id_of(reply) };
+                    let Some(id) = id else {
+                        return Err(gone(std::io::Error::other("what came is no reply")));
+                    };
+                    let stamps = if stamped { Stamps::read(&reply[REPLY_HEAD..]) } else { None };
+                    answer(id, stamps.unwrap_or_default());
+                }
+                connection.kept.drain(..at);
             }
-            connection.kept.drain(..at);
-            if connection.fresh && at > 0 {
+            if connection.fresh && self.answered > before {
                 self.connections[place] = None;
                 return Ok(());
             }

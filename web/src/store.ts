@@ -24,6 +24,7 @@ const initial: State = { cause: null, message: null, range: null, zoom: null, fi
 export class Store {
   state: State = { ...initial };
   readonly looks: Looks;
+  private writing = 0;
   private readonly listeners = new Set<() => void>();
   constructor(readonly data: Data) {
     this.looks = new Looks(data.page);
@@ -32,10 +33,15 @@ export class Store {
   }
   set(patch: Partial<State>): void {
     this.state = { ...this.state, ...patch };
-    const hash = this.fragment();
-    // Some browsers limit how often a file may change its address; the view does not depend on it.
-    try { history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search); } catch { /* stays as it was */ }
+    // A zoom is many steps, and some browsers limit how often a page may change its address: it is written when the steps end.
+    clearTimeout(this.writing);
+    if (Object.keys(patch).join() === "zoom") this.writing = window.setTimeout(() => this.write(), 150); else this.write();
     this.tell();
+  }
+  private write(): void {
+    const hash = this.fragment();
+    // The view does not depend on it.
+    try { history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search); } catch { /* stays as it was */ }
   }
   listen(f: () => void): () => void { this.listeners.add(f); return () => { this.listeners.delete(f); }; }
   private tell(): void { this.listeners.forEach((f) => f()); }

@@ -63,7 +63,7 @@ try {
   await page.keyboard.press("+");
   await page.focus("#balloon .plot canvas");
   await page.keyboard.press("+");
-  check((await page.evaluate(() => location.hash)).includes("ids="), "+ did not zoom");
+  await page.waitForFunction(() => location.hash.includes("ids="));
 
   // What is not there is said.
   await page.fill("#search", "no such thing in this run");

@@ -1,7 +1,7 @@
 //! `bench case-study`: NSight §7 on this machine. memcached beside nginx in the default set-up; record, diagnose, change what
 //! the largest cause asks for, again; then the latency of every configuration without a recorder.
 //!
-//! In: rates, rounds, repeats, the tailsight binary. Out: on stdout the page of docs/case-study.md as Markdown or, with
+//! In: rates, rounds, repeats, the tailsight binary. Out: on stdout the page of docs/results/case-study.md as Markdown or, with
 //! `--json`, everything as one object (times in ns); progress on stderr. Exit 0 done, 1 failed, 3 when no round had enough
 //! evidence, 130 interrupted. Every configuration is made on servers of its own in namespaces of their own, so it ends
 //! with them: nothing of the machine is changed.
@@ -53,7 +53,7 @@ pub struct CaseStudyArgs {
     #[arg(long)]
     json: bool,
     /// Put the page between the markers of this file; names of tasks that are not the lab's are replaced.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/case-study.md")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/results/case-study.md")]
     write: Option<PathBuf>,
     /// The binary of tailsight [default: beside this one].
     #[arg(long, value_name = "FILE")]

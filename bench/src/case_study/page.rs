@@ -1,4 +1,4 @@
-//! What docs/case-study.md shows. In: [`Findings`]. Out: Markdown, and the same between the markers of a
+//! What docs/results/case-study.md shows. In: [`Findings`]. Out: Markdown, and the same between the markers of a
 //! file. Tasks that are neither the lab's nor memcached nor nginx are `task-1`, `task-2`, … there.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::figures::{self, NAMES};
 use super::{Findings, Round};
 use crate::machine::{host, said};
 
-/// The part of docs/case-study.md that is written here.
+/// The part of docs/results/case-study.md that is written here.
 pub const GENERATED: GeneratedSection =
     GeneratedSection { begin: "<!-- case-study:begin -->", end: "<!-- case-study:end -->" };
 /// Programs whose names may be published.

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn round_trips(
     check: impl Fn() -> anyhow::Result<()>,
     addr: SocketAddr,
-    speech: TextProtocol,
+    protocol: TextProtocol,
     n: usize,
     gap_ns: u64,
 ) -> anyhow::Result<Vec<u64>> {
@@ -29,7 +29,7 @@ pub fn round_trips(
     socket.set_nonblocking(true)?;
     // The value is stored first, so that a read finds 32 bytes, as those of the load generators do.
     let value = "v".repeat(32);
-    let (set, stored, get, end) = match speech {
+    let (set, stored, get, end) = match protocol {
         TextProtocol::Memcached => (format!("set k 0 0 32\r\n{value}\r\n"), "STORED\r\n", "get k\r\n", "END\r\n"),
         TextProtocol::Resp => {
             let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$32\r\n{value}\r\n");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_takes_the_service_time_and_more_in_every_language() {
-        for (name, speech) in
+        for (name, protocol) in
             [("memcached", TextProtocol::Memcached), ("resp", TextProtocol::Resp), ("http1", TextProtocol::Http1)]
         {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -97,7 +97,7 @@ mod tests {
             while TcpStream::connect(free).is_err() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let all = round_trips(|| Ok(()), free, speech, 20, 400_000).unwrap();
+            let all = round_trips(|| Ok(()), free, protocol, 20, 400_000).unwrap();
             assert!(all.len() == 20 && all.iter().all(|ns| *ns >= 300_000), "{name}: {all:?}");
         }
     }

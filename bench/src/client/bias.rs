@@ -48,7 +48,7 @@ struct Cell {
 struct Series {
     cell: Cell,
     tool: Tool,
-    speech: TextProtocol,
+    protocol: TextProtocol,
     shots: Vec<Shot>,
 }
 
@@ -73,15 +73,15 @@ fn plan(services: &[usize], not_run: &BTreeMap<String, String>) -> Vec<Series> {
         for load in LOADS {
             // A multiple of 16, for tools that give each connection a whole number.
             let shape = Shape::Rate((load * 1e6 / mean_us / 16.0).round() * 16.0);
-            all.extend(open.map(|(tool, speech)| (Cell { service, shape }, tool, speech)));
+            all.extend(open.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
         }
         for connections in CLOSED {
             let shape = Shape::Closed(connections, 1);
-            all.extend(closed.map(|(tool, speech)| (Cell { service, shape }, tool, speech)));
+            all.extend(closed.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
         }
     }
     all.retain(|(_, tool, _)| !not_run.contains_key(&tool.name()));
-    all.into_iter().map(|(cell, tool, speech)| Series { cell, tool, speech, shots: Vec::new() }).collect()
+    all.into_iter().map(|(cell, tool, protocol)| Series { cell, tool, protocol, shots: Vec::new() }).collect()
 }
 
 /// The distribution of a server.
@@ -106,24 +106,25 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
     let mut bases = [const { Vec::new() }; PROTOCOLS.len()];
     for round in 0..bench.rounds {
         eprintln!("bench: the idealised server, round {} of {}", round + 1, bench.rounds);
-        for (speech, bases) in PROTOCOLS.into_iter().zip(&mut bases) {
-            bases.push(base(bench, &pair, speech)?);
+        for (protocol, bases) in PROTOCOLS.into_iter().zip(&mut bases) {
+            bases.push(base(bench, &pair, protocol)?);
         }
         for service in services.iter().copied() {
             let (name, text) = SERVICES[service];
             let mut servers = Vec::new();
-            for speech in PROTOCOLS {
-                servers.push((speech, Ideal::start(&pair.server, speech, text)?));
+            for protocol in PROTOCOLS {
+                servers.push((protocol, Ideal::start(&pair.server, protocol, text)?));
             }
             let pids: Vec<u32> = servers.iter().map(|(_, server)| server.pid()).collect();
             let mut these: Vec<&mut Series> = all.iter_mut().filter(|s| s.cell.service == service).collect();
             for i in turned(these.len(), round) {
                 let series = &mut these[i];
                 let place = format!("{}, {}, {}", named(series), name, load_of(series.cell));
-                let (_, server) = servers.iter().find(|(speech, _)| *speech == series.speech).context("no server")?;
+                let (_, server) =
+                    servers.iter().find(|(protocol, _)| *protocol == series.protocol).context("no server")?;
                 let addr = SocketAddr::new(SERVER_V4, server.port);
                 let job = Job {
-                    speech: series.speech,
+                    protocol: series.protocol,
                     seconds,
                     guess_per_s: 0.8e6 / mean_us(service),
                     samples: true,
@@ -139,14 +140,14 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
 }
 
 /// The constant of a language, us: the median round trip at [`IDLE`] load less the service time.
-fn base(bench: &Bench, pair: &Pair, speech: TextProtocol) -> anyhow::Result<f64> {
+fn base(bench: &Bench, pair: &Pair, protocol: TextProtocol) -> anyhow::Result<f64> {
     bench.check()?;
-    let server = Ideal::start(&pair.server, speech, SERVICES[0].1)?;
+    let server = Ideal::start(&pair.server, protocol, SERVICES[0].1)?;
     let addr = SocketAddr::new(SERVER_V4, server.port);
     let n = if bench.quick { 400 } else { 1200 };
     let mut all = pair.client.run(|| {
         pin_thread(LOAD_CPU)?;
-        round_trips(|| bench.check(), addr, speech, n, (mean_us(0) * 1e3 / IDLE) as u64)
+        round_trips(|| bench.check(), addr, protocol, n, (mean_us(0) * 1e3 / IDLE) as u64)
     })??;
     all.sort_unstable();
     Ok(all[all.len() / 2] as f64 / 1e3 - mean_us(0))
@@ -190,17 +191,17 @@ impl Bias {
     }
 }
 
-fn base_of(bases: &[Spread], speech: TextProtocol) -> f64 {
-    PROTOCOLS.iter().position(|s| *s == speech).and_then(|i| bases.get(i)).map_or(0.0, |spread| spread.median)
+fn base_of(bases: &[Spread], protocol: TextProtocol) -> f64 {
+    PROTOCOLS.iter().position(|s| *s == protocol).and_then(|i| bases.get(i)).map_or(0.0, |spread| spread.median)
 }
 
 fn named(series: &Series) -> String {
-    let speech = match series.speech {
+    let protocol = match series.protocol {
         TextProtocol::Memcached => "memcached",
         TextProtocol::Resp => "Redis",
         TextProtocol::Http1 => "HTTP",
     };
-    format!("{} ({speech})", series.tool.name())
+    format!("{} ({protocol})", series.tool.name())
 }
 
 fn load_of(cell: Cell) -> String {
@@ -214,8 +215,8 @@ fn load_of(cell: Cell) -> String {
 /// The tables.
 fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>, seconds: f64, rounds: u32) -> Section {
     let mut section = Section { title: "Against a server whose service times are known".into(), ..Section::default() };
-    for (i, speech) in PROTOCOLS.iter().enumerate() {
-        let name = format!("round trip of an idle server less its service time ({speech:?})");
+    for (i, protocol) in PROTOCOLS.iter().enumerate() {
+        let name = format!("round trip of an idle server less its service time ({protocol:?})");
         let text = bases.get(i).map_or("not measured".into(), |base| format!("{} us", base.text(1)));
         section.rows.push(Row::fact(name, text, "one polling connection, 2 % load, without kernel stamps"));
     }
@@ -252,10 +253,10 @@ fn section(all: &[Series], bases: &[Spread], not_run: &BTreeMap<String, String>,
         .map(|series| {
             let shots: Vec<_> = series.shots.iter().map(super::shot_json).collect();
             let truths: Vec<_> = (0..QUANTILES.len())
-                .map(|q| Bias::of(series, base_of(bases, series.speech), q).map(|bias| bias.truth))
+                .map(|q| Bias::of(series, base_of(bases, series.protocol), q).map(|bias| bias.truth))
                 .collect();
             json!({"service": SERVICES[series.cell.service].1, "load": load_of(series.cell), "client": series.tool.name(),
-                   "speaks": format!("{:?}", series.speech), "shots": shots, "percentiles": NAMES, "ideal_us": truths})
+                   "speaks": format!("{:?}", series.protocol), "shots": shots, "percentiles": NAMES, "ideal_us": truths})
         })
         .collect();
     let bases: Vec<_> = bases.iter().map(|b| json!({"median": b.median, "min": b.min, "max": b.max})).collect();
@@ -272,7 +273,7 @@ fn headline(all: &[Series], bases: &[Spread], index: usize, name: &str, load: f6
     };
     let (mut ours, mut peers, mut noisy) = (Vec::new(), Vec::new(), false);
     for series in all.iter().filter(at) {
-        let Some(bias) = Bias::of(series, base_of(bases, series.speech), 2) else {
+        let Some(bias) = Bias::of(series, base_of(bases, series.protocol), 2) else {
             peers.push(format!("{} did not keep the rate", named(series)));
             continue;
         };
@@ -289,7 +290,7 @@ fn headline(all: &[Series], bases: &[Spread], index: usize, name: &str, load: f6
 
 /// A line of a table.
 fn row(series: &Series, bases: &[Spread], seconds: f64) -> Vec<String> {
-    let base = base_of(bases, series.speech);
+    let base = base_of(bases, series.protocol);
     let rates: Vec<f64> = series.shots.iter().map(|shot| shot.figures.per_s).collect();
     let rate = Spread::of(&rates).map_or(0.0, |spread| spread.median);
     let model = Model::new(service(series.cell.service), rate);
@@ -401,7 +402,7 @@ mod tests {
         };
         let shots = vec![Shot { figures, cpu_s: 1.0, others: 0.0, seen: None }];
         let cell = Cell { service: 1, shape: Shape::Rate(16_000.0) };
-        let series = Series { cell, tool: Tool::Memcaslap, speech: TextProtocol::Memcached, shots };
+        let series = Series { cell, tool: Tool::Memcaslap, protocol: TextProtocol::Memcached, shots };
         let bias = Bias::of(&series, 20.0, 2).unwrap();
         // 250 us × ln 100 + 20 us.
         assert!((bias.median().unwrap() - (1200.0 - 1171.29)).abs() < 0.01);

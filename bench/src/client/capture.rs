@@ -27,7 +27,7 @@ const RETIRE_MS: u32 = 200;
 pub struct Capture {
     socket: OwnedFd,
     ring: NonNull<libc::c_void>,
-    speech: TextProtocol,
+    protocol: TextProtocol,
 }
 
 // SAFETY: the mapping belongs to the process, not to the thread that made it, and only `self` refers to it.
@@ -44,12 +44,12 @@ pub struct Seen {
 
 impl Capture {
     /// Begins to capture what arrives at `interface` for the TCP port.
-    pub fn start(ns: &Namespace, interface: &str, port: u16, speech: TextProtocol) -> anyhow::Result<Self> {
-        ns.run(|| Self::open(interface, port, speech))?
+    pub fn start(ns: &Namespace, interface: &str, port: u16, protocol: TextProtocol) -> anyhow::Result<Self> {
+        ns.run(|| Self::open(interface, port, protocol))?
             .with_context(|| format!("cannot capture on {interface} (AF_PACKET, {} MiB)", (BLOCK * BLOCKS) >> 20))
     }
 
-    fn open(interface: &str, port: u16, speech: TextProtocol) -> io::Result<Self> {
+    fn open(interface: &str, port: u16, protocol: TextProtocol) -> io::Result<Self> {
         // Protocol 0: nothing is captured before the filter is there.
         // SAFETY: a plain system call.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
@@ -86,7 +86,7 @@ impl Capture {
         };
         let ring = NonNull::new(ring).filter(|ring| ring.as_ptr() != libc::MAP_FAILED);
         let ring = ring.ok_or_else(io::Error::last_os_error)?;
-        let capture = Self { socket, ring, speech };
+        let capture = Self { socket, ring, protocol };
         let index = nix::net::if_::if_nametoindex(interface)?;
         // SAFETY: all zeros is a valid address of this family.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -134,7 +134,7 @@ impl Capture {
                 }
                 std::slice::from_raw_parts(at, BLOCK)
             };
-            frames(block, |at_ns, frame| seen.segments.extend(segment(at_ns, frame, self.speech)))
+            frames(block, |at_ns, frame| seen.segments.extend(segment(at_ns, frame, self.protocol)))
                 .context("the capture's ring is not as it should be")?;
         }
         Ok(seen)
@@ -226,7 +226,7 @@ fn frames(block: &[u8], mut each: impl FnMut(u64, &[u8])) -> anyhow::Result<()> 
 }
 
 /// The segment in an Ethernet frame that the filter let through.
-fn segment(at_ns: u64, frame: &[u8], speech: TextProtocol) -> Option<Segment> {
+fn segment(at_ns: u64, frame: &[u8], protocol: TextProtocol) -> Option<Segment> {
     let ip = frame.get(14..)?;
     let header = usize::from(*ip.first()? & 0xf) * 4;
     let whole = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
@@ -236,12 +236,12 @@ fn segment(at_ns: u64, frame: &[u8], speech: TextProtocol) -> Option<Segment> {
     let seq = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);
     // A short frame is padded: its own length does not count.
     let data = tcp.get(data_at..whole.checked_sub(header)?)?;
-    (!data.is_empty()).then(|| Segment { at_ns, port, seq, len: data.len() as u32, starts: starts(data, speech) })
+    (!data.is_empty()).then(|| Segment { at_ns, port, seq, len: data.len() as u32, starts: starts(data, protocol) })
 }
 
 /// Where requests that read begin. Stores are how a client prepares, not its load.
-fn starts(data: &[u8], speech: TextProtocol) -> Vec<u32> {
-    let word: &[u8] = match speech {
+fn starts(data: &[u8], protocol: TextProtocol) -> Vec<u32> {
+    let word: &[u8] = match protocol {
         TextProtocol::Memcached => b"get ",
         TextProtocol::Http1 => b"GET /",
         TextProtocol::Resp => b"*2\r\n$3\r\nGET\r\n",

@@ -18,7 +18,7 @@ pub struct Cell {
     /// Its name in tables.
     pub name: &'static str,
     /// Which server.
-    pub speech: TextProtocol,
+    pub protocol: TextProtocol,
     /// The load.
     pub shape: Shape,
     /// The clients.
@@ -54,9 +54,9 @@ pub fn measure<M>(
             for i in turned(tools.len(), round) {
                 let (tool, kept) = &mut tools[i];
                 let place = format!("{}, {}", tool.name(), cell.name);
-                let addr = SocketAddr::new(SERVER_V4, servers.of(cell.speech).port());
+                let addr = SocketAddr::new(SERVER_V4, servers.of(cell.protocol).port());
                 let job = Job {
-                    speech: cell.speech,
+                    protocol: cell.protocol,
                     guess_per_s: cell.guess_per_s,
                     watch: watch.then_some(&servers.pair.server),
                     ..runs.job(addr, cell.shape)?

@@ -42,7 +42,8 @@ fn plan() -> Vec<Cell> {
     let http: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN, BATCH1, Oha, Vegeta, K6, BATCH10, H2load];
     let fast: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN, BATCH1, Oha, BATCH10, H2load];
     let memcached: &[Tool] = &[OURS, SPIN, FIXED, FIXED_SPIN];
-    let cell = |name, speech, per_s, tools| Cell { name, speech, shape: Shape::Rate(per_s), tools, guess_per_s: 0.0 };
+    let cell =
+        |name, protocol, per_s, tools| Cell { name, protocol, shape: Shape::Rate(per_s), tools, guess_per_s: 0.0 };
     vec![
         cell("nginx, 4,000/s", TextProtocol::Http1, 4_000.0, http),
         cell("nginx, 20,000/s", TextProtocol::Http1, 20_000.0, http),

@@ -1,5 +1,5 @@
 //! `bench --only client`: the proof of the load generator against the real thing, beside its peers. In: root, two
-//! cores, the peers that are installed. Out: the last three sections of docs/measurement.md.
+//! cores, the peers that are installed. Out: the last three sections of docs/results/client.md.
 //!
 //! - [`bias`]: the measured distribution beside the idealised server's, with known service times;
 //! - [`price`]: CPU time a request, against memcached, nginx and Redis;
@@ -41,7 +41,7 @@ pub const GENERATED: GeneratedSection = GeneratedSection {
     end: "<!-- client:end -->",
 };
 /// The page of these figures.
-pub const DOCS: &str = "docs/measurement.md";
+pub const DOCS: &str = "docs/results/client.md";
 /// How long all runs together wait for others to be quiet.
 const PATIENCE: Duration = Duration::from_secs(600);
 

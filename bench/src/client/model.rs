@@ -197,7 +197,7 @@ mod tests {
         assert!((erlang(0.01, 50.0, 25.0) - 0.5 * 0.25_f64.exp()).abs() < 1e-12);
         let by_hand = 0.5 * (0.75_f64.exp() - 0.25 * 0.25_f64.exp());
         assert!((erlang(0.01, 50.0, 75.0) - by_hand).abs() < 1e-12);
-        // The proof of the method (docs/measurement.md) has 24.3, 43.4 and 113.6 us for 10 us at 20, 50 and 80 %.
+        // The proof of the method (docs/results/method.md) has 24.3, 43.4 and 113.6 us for 10 us at 20, 50 and 80 %.
         for (per_s, p99) in [(20_000.0, 24.3), (50_000.0, 43.4), (80_000.0, 113.6)] {
             let found = Model::new(Service::Fixed(10_000.0), per_s).unwrap().quantile_us(0.99);
             assert!((found / p99 - 1.0).abs() < 0.01, "{per_s}: {found} against {p99}");

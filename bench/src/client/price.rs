@@ -35,7 +35,7 @@ fn plan() -> Vec<Cell> {
     const BATCH10: Tool = Tailsight(Spacing::Fixed, Wait::Batch10);
     let memcached: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, BATCH10];
     let http: &[Tool] = &[OURS, SLEEP, SPIN, FIXED, BATCH1, Oha, Vegeta, K6, BATCH10, H2load];
-    let cell = |name, speech, shape, tools, guess_per_s| Cell { name, speech, shape, tools, guess_per_s };
+    let cell = |name, protocol, shape, tools, guess_per_s| Cell { name, protocol, shape, tools, guess_per_s };
     let flat = Shape::Closed(CONNECTIONS, 1);
     let pipelined = Shape::Closed(CONNECTIONS, PIPELINE);
     vec![
@@ -228,7 +228,7 @@ mod tests {
             for tool in cell.tools {
                 let addr = "10.77.0.1:1".parse().unwrap();
                 let job = Job::new(std::path::Path::new("tailsight"), folder.path(), addr, cell.shape);
-                let job = Job { speech: cell.speech, guess_per_s: cell.guess_per_s, ..job };
+                let job = Job { protocol: cell.protocol, guess_per_s: cell.guess_per_s, ..job };
                 assert!(tool.command(&job).is_ok(), "{} {}", tool.name(), cell.name);
             }
         }

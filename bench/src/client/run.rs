@@ -142,7 +142,7 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     let log = |name: &str| File::create(job.folder.join(name)).with_context(|| format!("cannot write {name}"));
     command.args(&words[1..]).current_dir(&job.folder).stdin(Stdio::null());
     command.stdout(log("stdout")?).stderr(log("stderr")?);
-    let capture = job.watch.map(|ns| Capture::start(ns, SERVER_LINK, job.addr.port(), job.speech)).transpose()?;
+    let capture = job.watch.map(|ns| Capture::start(ns, SERVER_LINK, job.addr.port(), job.protocol)).transpose()?;
     let child = spawn_tied(command, Some(LOAD_CPU), Signal::SIGKILL)?;
     let ours: Vec<u32> = servers.iter().copied().chain([child.id()]).collect();
     let before = Others::now(&ours)?;
@@ -216,9 +216,9 @@ pub struct Ideal {
 
 impl Ideal {
     /// Starts one and waits until it listens.
-    pub fn start(ns: &Namespace, speech: TextProtocol, service: &str) -> anyhow::Result<Self> {
+    pub fn start(ns: &Namespace, protocol: TextProtocol, service: &str) -> anyhow::Result<Self> {
         service.parse::<Service>()?;
-        let speak = match speech {
+        let speak = match protocol {
             TextProtocol::Memcached => "memcached",
             TextProtocol::Resp => "resp",
             TextProtocol::Http1 => "http1",

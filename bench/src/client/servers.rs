@@ -33,8 +33,8 @@ impl Servers {
     }
 
     /// The one that speaks it.
-    pub fn of(&self, speech: TextProtocol) -> &Server {
-        match speech {
+    pub fn of(&self, protocol: TextProtocol) -> &Server {
+        match protocol {
             TextProtocol::Memcached => &self.memcached,
             TextProtocol::Http1 => &self.nginx,
             TextProtocol::Resp => &self.redis,

@@ -119,7 +119,7 @@ pub struct Job<'a> {
     /// The server.
     pub addr: SocketAddr,
     /// What it speaks.
-    pub speech: TextProtocol,
+    pub protocol: TextProtocol,
     /// The load.
     pub shape: Shape,
     /// For how long, s.
@@ -136,8 +136,8 @@ impl Job<'_> {
     /// 3 s on an HTTP server, without percentiles.
     pub fn new(tailsight: &Path, folder: &Path, addr: SocketAddr, shape: Shape) -> Self {
         let (tailsight, folder) = (tailsight.to_owned(), folder.to_owned());
-        let (speech, seconds, guess_per_s) = (TextProtocol::Http1, 3, 0.0);
-        Self { tailsight, folder, addr, speech, shape, seconds, guess_per_s, samples: false, watch: None }
+        let (protocol, seconds, guess_per_s) = (TextProtocol::Http1, 3, 0.0);
+        Self { tailsight, folder, addr, protocol, shape, seconds, guess_per_s, samples: false, watch: None }
     }
 }
 
@@ -248,7 +248,7 @@ impl Tool {
         };
         let line = match self {
             Self::Tailsight(spacing, wait) => {
-                let scheme = match job.speech {
+                let scheme = match job.protocol {
                     TextProtocol::Memcached => "memcached",
                     TextProtocol::Resp => "redis",
                     TextProtocol::Http1 => "http",

@@ -75,6 +75,19 @@ pub fn lacks_program(program: &str) -> Option<String> {
     (!there).then(|| format!("{program} is not installed, or not in PATH"))
 }
 
+/// Why a function of Python's interpreter has no name; `None` when its program or library has that symbol. A test that needs a name which
+/// is local to the interpreter needs one that is not stripped.
+#[must_use]
+pub fn lacks_python_symbol(symbol: &str) -> Option<String> {
+    const WHERE: &str = "import sys, sysconfig as s; print(sys.executable); \
+                         print(s.get_config_var('LIBDIR') + '/' + (s.get_config_var('INSTSONAME') or ''))";
+    let output = std::process::Command::new("python3").args(["-c", WHERE]).output().ok();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let has = |bytes: Vec<u8>| bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes());
+    let there = said.lines().filter_map(|path| std::fs::read(path).ok()).any(has);
+    (!there).then(|| format!("this python3 is stripped: it has no symbol {symbol}"))
+}
+
 /// Copies a program that the test is going to start.
 ///
 /// `cp` does it and not this process. The descriptor that a copy is written through is inherited by whatever another test

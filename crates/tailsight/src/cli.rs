@@ -54,6 +54,8 @@ pub enum Command {
     Agent(crate::cli_agent::Agent),
     /// Print a man page, or write all of them
     Man(Man),
+    /// Print the JSON schema of what a command prints with --json
+    Schema(Schema),
     /// Print the completions of a shell
     Completions(Completions),
     /// The load of `demo`, in a process of its own so that it shares no memory map with the recorder
@@ -276,6 +278,14 @@ pub struct Man {
     /// Write every page to this folder, which is created
     #[arg(short, long, value_name = "DIR", conflicts_with = "command")]
     pub out: Option<PathBuf>,
+}
+
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// The command
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::commands::schema::SCHEMAS.map(|(name, _)| name)))]
+    pub command: String,
 }
 
 /// `completions`.

@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
         Command::Man(args) => commands::man::run(&args),
+        Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::DemoLoad => commands::demo::load(),
     };

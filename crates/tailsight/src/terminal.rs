@@ -40,6 +40,11 @@ pub fn only_ascii(asked: bool) {
     ASCII.store(asked, Ordering::Relaxed);
 }
 
+/// Whether texts are ASCII.
+pub fn is_ascii() -> bool {
+    ASCII.load(Ordering::Relaxed)
+}
+
 /// A text as it is, or in ASCII where that was asked: character by character, so that columns stay where they are.
 fn in_charset(text: String) -> String {
     match ASCII.load(Ordering::Relaxed) {

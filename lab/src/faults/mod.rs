@@ -10,6 +10,7 @@
 //! | `flood` | sends UDP datagrams to a socket | `lab-flood` |
 //! | `timers` | makes timers expire on a core, without a task there | `lab-timers` |
 //! | `relay` | carries packets between two namespaces, and loses or keeps back some | `lab-relay` |
+//! | `row-lock` | locks a row of a table of PostgreSQL | none waits for the core |
 //!
 //! Each runs until it is killed, at most for `--for`. Faults inside a server are switches of `lab serve synthetic`, and
 //! settings (quota, memory group, threaded NAPI) are made by `lab run`.
@@ -18,6 +19,7 @@ mod flood;
 mod hog;
 mod migrator;
 mod relay;
+mod row_lock;
 mod stopper;
 mod timers;
 
@@ -51,6 +53,8 @@ pub enum Fault {
     Timers,
     /// Carries packets and loses or delays some.
     Relay,
+    /// Locks a row of a table of PostgreSQL.
+    RowLock,
 }
 
 impl Fault {
@@ -65,6 +69,7 @@ impl Fault {
             Self::Flood => "flood",
             Self::Timers => "timers",
             Self::Relay => "relay",
+            Self::RowLock => "row-lock",
         }
     }
 
@@ -103,6 +108,9 @@ pub struct FaultArgs {
     /// Packets are kept back this long instead of lost (relay).
     #[arg(long, value_parser = parse::duration)]
     pub delay: Option<Duration>,
+    /// The socket of the server (row-lock).
+    #[arg(long, value_name = "FILE")]
+    pub socket: Option<PathBuf>,
     /// The truth log to write to.
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
@@ -142,6 +150,7 @@ pub fn run(args: &FaultArgs) -> Result<()> {
         Fault::Flood => flood::run(args, &truth),
         Fault::Timers => timers::run(args, &truth),
         Fault::Relay => relay::run(args, &truth),
+        Fault::RowLock => row_lock::run(args, &truth),
     }
 }
 

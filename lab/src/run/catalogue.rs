@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use tailsight_lab::faults::Fault;
-use tailsight_lab::probe::{EchoProtocol, Plan, Special};
+use tailsight_lab::probe::{Plan, ProbeProtocol, Special};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::kind;
 use tailsight_lab::wire::flags;
@@ -27,7 +27,7 @@ fn synthetic(arguments: &str) -> App {
 
 /// A load of the synthetic server.
 fn plan() -> Plan {
-    Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Synthetic)
+    Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Synthetic)
 }
 
 /// A load of requests that take long enough to meet a disturbance often while they are served.
@@ -117,7 +117,7 @@ pub fn all() -> Vec<Scenario> {
 /// Nothing is wrong. At a low load the requests are evenly spaced, 500 us for 10 us of work: none waits for another one unless
 /// the machine holds both back, and the application's own time does not vary. So a queue is no true cause there.
 fn clean() -> Vec<Scenario> {
-    let low = |speech| Load::Probe(Plan { even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), speech) });
+    let low = |protocol| Load::Probe(Plan { even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) });
     let own = |kind: &str| App::Own([kind, "--slice", "100us"].map(str::to_owned).to_vec());
     let clean = |name, about| Scenario { may: Some(MACHINE.to_vec()), ..scenario(name, about, vec![], &[]) };
     let queued = || Some(MACHINE.iter().chain(AHEAD).copied().collect());
@@ -125,21 +125,21 @@ fn clean() -> Vec<Scenario> {
     vec![
         Scenario {
             app: own("rpc"),
-            load: low(EchoProtocol::Echo),
+            load: low(ProbeProtocol::Echo),
             ..clean("clean-rpc", "null RPC, a thread a connection, low load; nothing is wrong")
         },
         Scenario {
             app: own("rpc-epoll"),
-            load: low(EchoProtocol::Echo),
+            load: low(ProbeProtocol::Echo),
             ..clean("clean-rpc-epoll", "null RPC on one thread, low load; nothing is wrong")
         },
         Scenario {
             app: own("rpc-udp"),
-            load: low(EchoProtocol::EchoUdp),
+            load: low(ProbeProtocol::EchoUdp),
             ..clean("clean-rpc-udp", "null RPC over UDP, low load; nothing is wrong")
         },
         Scenario {
-            load: low(EchoProtocol::Synthetic),
+            load: low(ProbeProtocol::Synthetic),
             ..clean("clean-low", "5 us of service, 2,000 requests/s; nothing is wrong")
         },
         Scenario {

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use tailsight_lab::probe::{EchoProtocol, Plan};
+use tailsight_lab::faults::Fault;
+use tailsight_lab::probe::{Plan, ProbeProtocol, Special};
 use tailsight_lab::truth::{Interval, kind};
 use tailsight_testbed::netns::SERVER_V4;
 
 use super::catalogue::{PORT, scenario};
-use super::scenario::{App, Cause, Function, How, Load, Program, Scenario, Truth, any, named};
+use super::scenario::{App, Cause, Function, How, Load, Program, Scenario, Step, Truth, any, named};
 use super::stage::{Stop, installed};
 
 /// The log of a program, in the run's folder.
@@ -147,7 +148,7 @@ fn of(
     names: &'static [&'static str],
 ) -> Scenario {
     let plan =
-        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), EchoProtocol::Echo) };
+        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Echo) };
     Scenario {
         app: App::Program(program),
         load: Load::Probe(plan),
@@ -165,12 +166,71 @@ fn logged(name: &'static str, about: &'static str, program: Program, names: &'st
     Scenario { truth: vec![truth], ..of(name, about, program, OWN, names) }
 }
 
+/// A table with a row that is changed, and one that is only read.
+const TABLE: &str = "CREATE TABLE lab (id integer PRIMARY KEY, n bigint) WITH (fillfactor = 50);
+INSERT INTO lab VALUES (1, 0), (2, 0), (3, 0);
+";
+
+/// PostgreSQL, under statements.
+fn postgres() -> Vec<Scenario> {
+    let server = |settings| App::Postgres { settings, setup: TABLE };
+    let load = |usual, special| {
+        let protocol = ProbeProtocol::Postgres { usual, special };
+        Plan { rate_per_s: 1_000.0, even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) }
+    };
+    let update = load("UPDATE lab SET n = n + 1 WHERE id = 1", "");
+    let commit = Plan {
+        special: Some(Special { part: 0.03, flags: 0, service: None }),
+        ..load("SELECT n FROM lab WHERE id = 2", "UPDATE lab SET n = n + 1 WHERE id = 3")
+    };
+    const ROW_LOCK: &[Cause] = &[any("lock-wait")];
+    const WAITS: &[&str] = &["PostgreSQL waiting for a row or another heavyweight lock"];
+    const COMMITS: &[&str] = &["PostgreSQL writing the log ahead of a commit"];
+    let lock = Step::Fault { fault: Fault::RowLock, schedule: "4ms/60ms", strength: 1.0, on_server: false, task: None };
+    let of = |name, about, steps, expect: &[Cause], names| Scenario {
+        leg: "total",
+        longer: 3,
+        function: Some(Function { names }),
+        ..scenario(name, about, steps, expect)
+    };
+    vec![
+        Scenario {
+            // Commits do not wait for the disk: the lock alone is slow.
+            app: server(&["synchronous_commit=off"]),
+            load: Load::Probe(update),
+            truth: vec![Truth {
+                causes: ROW_LOCK,
+                functions: None,
+                how: How::Overlap { log: "lab-row-lock", kind: kind::HELD },
+            }],
+            ..of(
+                "function-postgres-row",
+                "PostgreSQL: another session locks the row that every request changes, 4 ms every 60 ms",
+                vec![lock],
+                ROW_LOCK,
+                WAITS,
+            )
+        },
+        Scenario {
+            app: server(&[]),
+            load: Load::Probe(commit),
+            ..of(
+                "function-postgres-commit",
+                "PostgreSQL: 3 % of requests commit a change, the others read",
+                vec![],
+                &[any("disk-wait")],
+                COMMITS,
+            )
+        },
+    ]
+}
+
 /// Scenarios in which the function is known that makes requests slow. The rule for each was written before its first run.
 pub fn functions() -> Vec<Scenario> {
     let serial = JAVA;
     let g1 =
         Program { run: &["java", "-XX:+UseG1GC", "-Xmx48m", "-XX:+PreserveFramePointer", "-cp", ".", "Heap"], ..JAVA };
-    vec![
+    let mut all = vec![
         logged(
             "function-slow",
             "C: 3 % of requests call a slow function that others do not call",
@@ -236,5 +296,7 @@ pub fn functions() -> Vec<Scenario> {
             Program { mode: "sort", ..NODE },
             &["sortTable", "ArrayTimSort", "ArrayPrototypeSort"],
         ),
-    ]
+    ];
+    all.extend(postgres());
+    all
 }

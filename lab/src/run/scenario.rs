@@ -39,6 +39,13 @@ pub enum App {
     Memcached,
     /// One of the lab's programs in other languages (`lab/programs`), on core 0: 128 bytes in, the same 128 bytes out.
     Program(Program),
+    /// PostgreSQL, all of its processes on core 0.
+    Postgres {
+        /// Settings, each `name=value`.
+        settings: &'static [&'static str],
+        /// Statements to begin with, one a line.
+        setup: &'static str,
+    },
 }
 
 /// A server of `lab/programs`.

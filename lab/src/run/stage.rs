@@ -26,7 +26,7 @@ use tailsight_lab::wire::Stamps;
 use tailsight_testbed::load::{self, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
-use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, PostgresOpts, Server, postgres_installed};
 
 use super::catalogue::{BEHIND_PORT, PORT};
 use super::cgroup::{self, Place};
@@ -210,6 +210,7 @@ fn check(lab: &Lab, scenario: &Scenario) -> Result<BTreeMap<&'static str, Place>
     match &scenario.app {
         App::Memcached => installed("memcached")?,
         App::Program(program) => programs::check(program)?,
+        App::Postgres { .. } => postgres_installed().map_err(|e| Stop::NotRun(e.to_string()))?,
         App::Own(_) => {}
     }
     Ok(places)
@@ -280,6 +281,10 @@ impl Rig<'_> {
             App::Memcached => {
                 let opts = MemcachedOpts { cpu: Some(SERVER_CPU), ..MemcachedOpts::default() };
                 self.real(state, |ns| Server::memcached(ns, opts))
+            }
+            App::Postgres { settings, setup } => {
+                let opts = PostgresOpts { port: PORT, cpu: Some(SERVER_CPU), settings, setup };
+                self.real(state, |ns| Server::postgres(ns, opts))
             }
             App::Program(program) => {
                 let folder = programs::build(program, &self.folder)?;
@@ -419,6 +424,10 @@ impl Rig<'_> {
                     let mut flood = self.pair.client.command(&self.lab.program);
                     flood.args(command.get_args()).args(["--addr", &addr]);
                     command = flood;
+                }
+                Fault::RowLock => {
+                    let server = self.real.first().context("there is no server whose row could be locked")?;
+                    command.arg("--socket").arg(server.socket());
                 }
                 Fault::Migrator => {
                     command.args(["--cpu", &format!("{SERVER_CPU},{CLIENT_CPU}")]);

@@ -13,7 +13,7 @@ use super::judge::{Named, Score};
 use super::outcome::ScenarioResult;
 use super::scenario::Scenario;
 
-/// The part of docs/accuracy.md that is written here.
+/// The part of docs/results/accuracy.md that is written here.
 pub const GENERATED: GeneratedSection =
     GeneratedSection { begin: "<!-- accuracy:begin -->", end: "<!-- accuracy:end -->" };
 /// Names of programs that may be published: ours, and the servers of the scenarios.
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_page_has_its_marks() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/accuracy.md");
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/accuracy.md");
         GENERATED.check(&page).unwrap();
     }
 

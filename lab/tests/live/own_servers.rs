@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_lab::clock::now_ns;
-use tailsight_lab::probe::{self, EchoProtocol, Plan, Sample, Special};
+use tailsight_lab::probe::{self, Plan, ProbeProtocol, Sample, Special};
 use tailsight_lab::servers::Service;
 use tailsight_lab::truth::{Interval, TruthLog, kind};
 use tailsight_lab::wire::flags;
@@ -16,7 +16,12 @@ use super::programs::Program;
 const PORT: u16 = 7000;
 
 /// Loads a server of a kind for a third of a second and gives the samples.
-fn load(test: &str, arguments: &str, protocol: EchoProtocol, change: impl FnOnce(Plan) -> Plan) -> Option<Vec<Sample>> {
+fn load(
+    test: &str,
+    arguments: &str,
+    protocol: ProbeProtocol,
+    change: impl FnOnce(Plan) -> Plan,
+) -> Option<Vec<Sample>> {
     let pair = super::pair(test)?;
     let _server = Program::start(&pair.server, &format!("serve {arguments} --port {PORT}"));
     let plan = change(Plan { rate_per_s: 1000.0, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) });
@@ -55,7 +60,7 @@ fn the_load_generator_speaks_with_the_synthetic_server() {
 fn null_rpc_of_all_three_kinds_echoes() {
     let test = "null_rpc_of_all_three_kinds_echoes";
     for (kind, protocol) in
-        [("rpc", EchoProtocol::Echo), ("rpc-epoll", EchoProtocol::Echo), ("rpc-udp", EchoProtocol::EchoUdp)]
+        [("rpc", ProbeProtocol::Echo), ("rpc-epoll", ProbeProtocol::Echo), ("rpc-udp", ProbeProtocol::EchoUdp)]
     {
         if load(test, kind, protocol, |plan| Plan { burst: 8, burst_part: 0.1, ..plan }).is_none() {
             return;
@@ -83,7 +88,7 @@ fn synthetic_serves_for_as_long_as_it_is_asked() {
     ] {
         let bimodal =
             |plan| Plan { service: Service::Bimodal(20_000.0), burst: 5, burst_part: 0.05, fresh: 0.05, ..plan };
-        let Some(samples) = load(test, arguments, EchoProtocol::Synthetic, bimodal) else { return };
+        let Some(samples) = load(test, arguments, ProbeProtocol::Synthetic, bimodal) else { return };
         assert_served(&samples);
         let slow = samples.iter().filter(|s| s.service_ns == 200_000).count();
         let part = slow as f64 / samples.len() as f64;
@@ -112,7 +117,7 @@ fn what_flags_ask_for_is_done_and_logged() {
         );
         let special = Special { part: 0.1, flags: flag, service: None };
         let Some(samples) =
-            load(test, &arguments, EchoProtocol::Synthetic, |plan| Plan { special: Some(special), ..plan })
+            load(test, &arguments, ProbeProtocol::Synthetic, |plan| Plan { special: Some(special), ..plan })
         else {
             return;
         };

@@ -75,21 +75,11 @@ export function Balloon({ store }: { store: Store }) {
       g.setLineDash([5, 4]); g.strokeStyle = ink("soft"); g.lineWidth = 1; line(g, PAD.left, crisp(v.y(ns)), right, crisp(v.y(ns))); g.setLineDash([]);
       if (lastY - v.y(ns) > 14) { g.fillStyle = ink("soft"); g.fillText(key + " " + duration(ns), right + 6, v.y(ns)); lastY = v.y(ns); }
     }
-    // Rare causes over frequent ones, and among equals the slower over the faster; those not chosen below all.
-    const order = Array.from(d.focus as Uint32Array).filter((i) => store.matches(i)).sort((a, b) => (many.get(d.cause[b]!)! - many.get(d.cause[a]!)!) || d.latency[a]! - d.latency[b]!);
-    for (const faint of [true, false]) for (const i of order) {
-      if (store.chosen(i) === faint) continue;
-      const cause = d.cause[i]!, shape = looks.shape(cause);
-      drawShape(g, shape, v.x(i), v.y(d.latency[i]!), radius);
-      g.globalAlpha = faint ? 0.16 : 1;
-      if (shape === "ring") { g.strokeStyle = ink("other"); g.lineWidth = 1.8; g.stroke(); }
-      else { g.fillStyle = looks.color(cause); g.fill(); g.strokeStyle = ink("bg"); g.lineWidth = 0.9; g.stroke(); }
-      g.globalAlpha = 1;
-    }
+    balloons(g, v, store, many, radius);
     slowestLabel(g, v, right);
     // The picture without the ring is kept: the pointer moves over all points without drawing them again.
     const copy = (still.current ??= document.createElement("canvas"));
-    copy.width = p.canvas.width; copy.height = p.canvas.height;
+    if (copy.width !== p.canvas.width || copy.height !== p.canvas.height) { copy.width = p.canvas.width; copy.height = p.canvas.height; } else copy.getContext("2d")!.clearRect(0, 0, copy.width, copy.height);
     copy.getContext("2d")!.drawImage(p.canvas, 0, 0);
     ring(g, v, n);
   };
@@ -230,22 +220,88 @@ export function about(store: Store, i: number): [string, string[]] {
   ].filter(Boolean)];
 }
 
-/** The messages that are no balloons, counted into pixels. */
+/**
+ * The messages in focus. Rare causes over frequent ones, and among equals the slower over the faster; those not chosen below all. Each look
+ * is drawn once and stamped; a stamp that one of its kind covers at the same pixel is left out, which no eye can tell.
+ */
+function balloons(g: CanvasRenderingContext2D, v: View, store: Store, many: Map<number, number>, radius: number): void {
+  const d = store.data, looks = store.looks, ratio = window.devicePixelRatio || 1, across = Math.ceil((radius * 1.35 + 2) * ratio) * 2;
+  const stamps = new Map<number, HTMLCanvasElement>();
+  const stamp = (cause: number) => {
+    let made = stamps.get(cause);
+    if (made) return made;
+    made = document.createElement("canvas");
+    made.width = made.height = across;
+    const c = made.getContext("2d")!, shape = looks.shape(cause);
+    c.scale(ratio, ratio);
+    drawShape(c, shape, across / 2 / ratio, across / 2 / ratio, radius);
+    if (shape === "ring") { c.strokeStyle = ink("other"); c.lineWidth = 1.8; c.stroke(); }
+    else { c.fillStyle = looks.color(cause); c.fill(); c.strokeStyle = ink("bg"); c.lineWidth = 0.9; c.stroke(); }
+    stamps.set(cause, made);
+    return made;
+  };
+  const by = new Map<number, number[]>([...many.keys()].sort((a, b) => many.get(b)! - many.get(a)! || a - b).map((cause) => [cause, []]));
+  for (const i of byLatency(store)) if (store.matches(i)) by.get(d.cause[i]!)!.push(i);
+  const px = (i: number) => Math.round(v.x(i) * ratio), py = (i: number) => Math.round(v.y(d.latency[i]!) * ratio), line = Math.ceil(v.width * ratio) + 1;
+  g.save();
+  g.setTransform(1, 0, 0, 1, 0, 0);
+  const { cause: only } = store.state;
+  for (const faint of [true, false]) for (const [cause, ids] of by) {
+    if ((only === null || only === cause) === faint) continue;
+    const seen = new Set<number>(), top: number[] = [];
+    for (let k = ids.length - 1; k >= 0; k--) { const at = py(ids[k]!) * line + px(ids[k]!); if (!seen.has(at)) { seen.add(at); top.push(ids[k]!); } }
+    g.globalAlpha = faint ? 0.16 : 1;
+    for (let k = top.length - 1; k >= 0; k--) g.drawImage(stamp(cause), px(top[k]!) - across / 2, py(top[k]!) - across / 2);
+  }
+  g.restore();
+}
+
+/** The ids in focus, the fastest first: made once. */
+const ascending = new WeakMap<Store, Uint32Array>();
+function byLatency(store: Store): Uint32Array {
+  let ids = ascending.get(store);
+  if (!ids) { const { focus, latency } = store.data; ids = Uint32Array.from(focus).sort((a, b) => latency[a]! - latency[b]! || a - b); ascending.set(store, ids); }
+  return ids;
+}
+
+/** The row of pixels of each message, -1 for those that are not drawn as points. Kept until the scale or the choice changes: zooming leaves both. */
+let kept: { of: string; rows: Int16Array } | null = null;
+function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Array {
+  const d = store.data, { state } = v, of = [h, v.low, v.high, state.y, state.range, state.filter?.by, state.filter?.value].join(" ");
+  if (kept?.of === of && kept.rows.length === d.n) return kept.rows;
+  const log = state.y === "log", lowest = Math.log(v.low * 0.8), scale = log ? h / (Math.log(v.high * 1.25) - lowest) : h / (v.high * 1.08);
+  const { latency, cause } = d, rows = new Int16Array(d.n), r = state.range, f = state.filter, column = f ? (f.by === "flow" ? d.flow : f.by === "thread" ? d.thread : d.class) : null;
+  for (let i = 0; i < d.n; i++) {
+    const ns = latency[i]!, out = cause[i] !== NOT_IN_FOCUS || ns !== ns || (r !== null && !(ns >= r[0] && ns <= r[1])) || (column !== null && column[i] !== f!.value);
+    const y = out ? -1 : h - (log ? logs[i]! - lowest : ns) * scale;
+    rows[i] = y < 0 || y > 32000 ? -1 : y;
+  }
+  kept = { of, rows };
+  return rows;
+}
+
+/** The messages that are no balloons, counted into pixels of a sheet that is kept. */
+let sheet: { layer: HTMLCanvasElement; image: ImageData; counts: Uint8Array } | null = null;
 function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store: Store): void {
   const d = store.data, ratio = window.devicePixelRatio || 1, { state } = v;
   const w = Math.max(1, Math.round((v.plotWidth + 12) * ratio)), h = Math.max(1, Math.round(v.plotHeight * ratio));
   const [a, b] = state.zoom ?? [0, d.n - 1], first = Math.max(0, a), last = Math.min(d.n - 1, b), shown = last - first;
   const size = Math.max(1, Math.round((shown > 60000 ? 1.3 : shown > 8000 ? 2 : 2.6) * ratio));
-  const image = g.createImageData(w, h), pixels = new Uint32Array(image.data.buffer), counts = new Uint8Array(w * h);
-  const log = state.y === "log", lowest = Math.log(v.low * 0.8), scaleY = log ? h / (Math.log(v.high * 1.25) - lowest) : h / (v.high * 1.08);
-  const scaleX = (v.plotWidth * ratio) / (v.to - v.from), offset = 6 * ratio, time = state.x === "time", { arrival, latency, cause } = d;
-  const simple = !state.filter && !state.range;
+  if (sheet?.layer.width !== w || sheet.layer.height !== h) {
+    const layer = document.createElement("canvas");
+    layer.width = w; layer.height = h;
+    sheet = { layer, image: g.createImageData(w, h), counts: new Uint8Array(w * h) };
+  }
+  const { layer, image, counts } = sheet, pixels = new Uint32Array(image.data.buffer);
+  counts.fill(0);
+  const scaleX = (v.plotWidth * ratio) / (v.to - v.from), offset = 6 * ratio, time = state.x === "time", { arrival } = d,
+    rows = rowsOf(v, logs, store, h), half = (size - 1) >> 1;
   for (let i = first; i <= last; i++) {
-    if (cause[i] !== NOT_IN_FOCUS || latency[i] !== latency[i] || !(simple || store.matches(i))) continue;
-    const x = ((time ? arrival[i]! : i) - v.from) * scaleX + offset, y = h - (log ? logs[i]! - lowest : latency[i]!) * scaleY;
-    const x0 = (x - size / 2) | 0, y0 = (y - size / 2) | 0;
+    const y = rows[i]! - half;
+    if (rows[i]! < 0) continue;
+    const x = ((((time ? arrival[i]! : i) - v.from) * scaleX + offset) | 0) - half;
     for (let dy = 0; dy < size; dy++) for (let dx = 0; dx < size; dx++) {
-      const px = x0 + dx, py = y0 + dy;
+      const px = x + dx, py = y + dy;
       if (px < 0 || px >= w || py < 0 || py >= h) continue;
       const at = py * w + px;
       if (counts[at]! < 255) counts[at]!++;
@@ -253,9 +309,7 @@ function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store:
   }
   const [red, green, blue, alpha] = channels(ink("dot"));
   const shades = Uint32Array.from({ length: 256 }, (_, k) => k === 0 ? 0 : ((Math.round(255 * (1 - (1 - alpha) ** k)) << 24) | (blue << 16) | (green << 8) | red) >>> 0);
-  for (let k = 0; k < counts.length; k++) if (counts[k]) pixels[k] = shades[counts[k]!]!;
-  const layer = document.createElement("canvas");
-  layer.width = w; layer.height = h;
+  for (let k = 0; k < counts.length; k++) pixels[k] = shades[counts[k]!]!;
   layer.getContext("2d")!.putImageData(image, 0, 0);
   g.save(); g.setTransform(1, 0, 0, 1, 0, 0);
   g.drawImage(layer, Math.round(PAD.left * ratio), Math.round(PAD.top * ratio));

@@ -29,7 +29,7 @@ impl CategoryTable {
         let others: Vec<(usize, Frame)> =
             owner.frames.iter().copied().enumerate().filter(|(_, f)| !is_kernel_function(f)).collect();
         let plain = Owner { context: owner.context.clone(), frames: others.iter().map(|(_, f)| *f).collect() };
-        let found = self.classify(&plain, task, leg, role, app, symbols);
+        let verdict = self.classify(&plain, task, leg, role, app, symbols);
         let last = others.last();
         // The functions that ran inside of everything else.
         let innermost = last.map_or(0, |(at, _)| at + 1);
@@ -43,12 +43,12 @@ impl CategoryTable {
                 Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { .. } | Frame::Packet { .. }
             )
         });
-        let nested_from = match others.get(found.nested_from) {
+        let nested_from = match others.get(verdict.nested_from) {
             Some((at, _)) => *at,
             None if handler || matches!(owner.context, Context::Own | Context::Ahead) => innermost,
             None => all,
         };
-        CategoryMatch { nested_from, ..found }
+        CategoryMatch { nested_from, ..verdict }
     }
 
     /// What the function table says of functions, outermost first, that a thread runs in.

@@ -82,6 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_book_has_an_example_of_each() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reading-the-output.md");
+        let page = std::fs::read_to_string(page).expect("the book is beside the crate");
+        let missing: Vec<_> = Category::ALL.into_iter().filter(|c| !page.contains(&format!("\n| `{c}` | `"))).collect();
+        assert!(missing.is_empty(), "docs/reading-the-output.md has no example of {missing:?}");
+    }
+
+    #[test]
     fn ids_are_written_as_they_read() {
         for category in Category::ALL.into_iter().chain([Category::NotSignificant]) {
             assert_eq!(serde_json::to_value(category).expect("text"), category.as_str());

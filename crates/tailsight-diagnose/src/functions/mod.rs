@@ -134,12 +134,13 @@ type InCohorts = [Vec<InMessage>; 2];
 impl Search<'_> {
     /// Divides the causes: `row_of` says which row each is, by place.
     pub fn fill(&self, causes: &mut [Cause], row_of: &[Option<usize>]) {
+        let function_of = by_function(&self.samples.frames);
         let worth = |c: &Cause| c.category.is_named() && c.deviation_ns > 0;
         let of = |(i, row): (usize, &Option<usize>)| row.filter(|_| worth(&causes[i])).map(|row| (i, row));
         let wanted: Vec<(usize, usize)> = row_of.iter().enumerate().filter_map(of).take(MOST_CAUSES).collect();
         let found = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
         for ((cause, _), messages) in wanted.into_iter().zip(found) {
-            self.divide(&mut causes[cause], messages);
+            self.divide(&mut causes[cause], messages, &function_of);
         }
     }
 
@@ -191,26 +192,27 @@ impl Search<'_> {
 
     /// Divides one cause by its functions, where the evidence is there: by the places of its sleeps, which are known to the ns, where
     /// it mostly slept; else by samples.
-    fn divide(&self, cause: &mut Cause, messages: InCohorts) {
+    fn divide(&self, cause: &mut Cause, messages: InCohorts, function_of: &[u32]) {
         let ns = |of: &dyn Fn(&InMessage) -> f64| messages[0].iter().map(of).sum::<f64>();
         let asleep = ns(&|m| m.sleeps.iter().map(|s| s.1 as f64).sum());
         if asleep * 2.0 < ns(&|m| m.ns) || asleep == 0.0 {
-            return self.divide_by(cause, &messages, false);
+            return self.divide_by(cause, &messages, function_of, false);
         }
         let placed = |m: InMessage| {
             let ns = m.sleeps.iter().map(|s| s.1 as f64).sum();
             InMessage { ns, stacks: m.sleeps, sleeps: vec![] }
         };
-        self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), true);
+        self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), function_of, true);
     }
 
-    fn divide_by(&self, cause: &mut Cause, messages: &InCohorts, waits: bool) {
+    fn divide_by(&self, cause: &mut Cause, messages: &InCohorts, function_of: &[u32], waits: bool) {
         let mut tree = Tree::default();
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (cohort, of) in messages.iter().enumerate() {
             for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
                 let Some(frames) = self.samples.stacks.get(stack as usize) else { continue };
-                leaf_of.insert(stack, tree.add(frames.iter().rev().copied(), cohort, n));
+                let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
+                leaf_of.insert(stack, tree.add(functions, cohort, n));
             }
         }
         let samples = tree.node(0).samples;
@@ -383,6 +385,19 @@ fn documented_fix(runtime: &RuntimePart) -> String {
     format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented)
 }
 
+/// Of each frame the first one in the same function. A frame is a place in a function, and what calls it is another place: without
+/// this a function whose samples lie at many places would be many functions, each too small to be named.
+fn by_function(frames: &[FrameRow]) -> Vec<u32> {
+    let mut known: FxHashMap<(&str, &str, &str, bool, u64), u32> = FxHashMap::default();
+    let mut out = Vec::with_capacity(frames.len());
+    for (i, f) in frames.iter().enumerate() {
+        // Without a name the offset is where the function begins.
+        let begin = if f.function.is_empty() { f.offset } else { 0 };
+        out.push(*known.entry((&f.function, &f.module, &f.build_id, f.kernel, begin)).or_insert(i as u32));
+    }
+    out
+}
+
 /// Whether a row is that of a traced function of this name.
 fn is_of(subject: &Option<Subject>, name: &str) -> bool {
     let Some(Subject::Frame { frame }) = subject else { return false };
@@ -522,6 +537,36 @@ mod tests {
         let runtime =
             RuntimePart { of: of.into(), does: does.into(), on_its_own_account: own, ..RuntimePart::default() };
         FunctionPart { share, runtime: Some(runtime), ..FunctionPart::default() }
+    }
+
+    /// A function with samples at 20 places of it, no one of which has a tenth of the row, is named and not its caller.
+    #[test]
+    fn the_places_of_a_function_are_one_function() {
+        let frame = |function: &str, offset| FrameRow {
+            function: function.into(),
+            module: "server".into(),
+            offset,
+            ..FrameRow::default()
+        };
+        // Its caller calls it from two places.
+        let mut frames = vec![frame("serve", 1), frame("serve", 2), frame("look_up", 3)];
+        frames.extend((100..120).map(|at| frame("rebuild", at)));
+        frames.extend([frame("", 7), frame("", 8), frame("", 7)]);
+        let function_of = by_function(&frames);
+        assert_eq!((&function_of[..4], &function_of[23..]), (&[0, 0, 2, 3][..], &[23, 24, 23][..]));
+        assert!(function_of[3..23].iter().all(|&f| f == 3));
+        let split = |of: &dyn Fn(u32) -> u32| {
+            let mut tree = Tree::default();
+            for at in 3..23 {
+                tree.add([of(at % 2), of(at)].into_iter(), 0, 2);
+            }
+            tree.add([of(0), of(2)].into_iter(), 0, 4);
+            tree.add([of(0), of(2)].into_iter(), 1, 4);
+            let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0] };
+            tree.split(&scale, 0.8).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
+        };
+        assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));
+        assert!(!split(&|f| f).iter().any(|path| path.len() == 2 && path[1] >= 3), "by places nothing of it is named");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod distribution;
 mod hot_path;
 pub mod ideal;
 mod legs;
@@ -22,6 +23,7 @@ use tailsight_trace::RunMeta;
 
 use crate::units;
 pub(crate) use causes::role_name;
+pub use distribution::distribution;
 pub use message::message_of;
 pub use more::more;
 pub use record::record_summary;

@@ -4,6 +4,7 @@
 //! 2 s, its workers too. When this process is killed, the kernel sends the server SIGTERM.
 
 mod config;
+mod postgres;
 mod stop;
 
 use std::fs::File;
@@ -20,6 +21,7 @@ use crate::process::{children_of, is_running, spawn_tied};
 use crate::{Error, Result};
 
 pub use config::{MemcachedOpts, NginxOpts, RedisOpts};
+pub use postgres::{PostgresOpts, installed as postgres_installed};
 
 /// How long a server may take until it accepts.
 const START_DEADLINE: Duration = Duration::from_secs(5);

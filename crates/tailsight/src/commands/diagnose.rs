@@ -1,7 +1,7 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
 use tailsight_diagnose::{Error, Options};
-use tailsight_report::terminal::{diagnosis_of, ideal, more};
+use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
 
 use crate::cli::Diagnose;
 use crate::{Exit, pipeline, terminal};
@@ -35,6 +35,10 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         let style = terminal::style();
         terminal::print(&ideal::without(&diagnosis, &style))?;
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
+        // ASCII has no blocks; causes that were taken out changed the latencies.
+        if !terminal::is_ascii() && args.without.is_empty() {
+            terminal::print(&distribution(&opened.analysis.lifetimes.messages, &diagnosis, &style))?;
+        }
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }

@@ -15,6 +15,7 @@ pub mod load;
 pub mod man;
 pub mod record;
 pub mod report;
+pub mod schema;
 pub mod show;
 pub mod source;
 pub mod sweep;

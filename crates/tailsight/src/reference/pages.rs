@@ -326,6 +326,21 @@ pub const PAGES: &[Page] = &[
         environment: &[],
     },
     Page {
+        name: "schema",
+        usage: &["<COMMAND>"],
+        notes: &[
+            "JSON Schema, draft 2020-12. Outputs may grow: fields that a schema does not name are allowed, those that it \
+            requires stay.",
+        ],
+        examples: &[
+            ("", "tailsight schema diagnose > diagnose.schema.json"),
+            ("every field of a cause, in words", "tailsight schema diagnose | jq '.\"$defs\".Cause.properties'"),
+        ],
+        exits: &[DONE, FAILED, USAGE],
+        files: &[],
+        environment: &[],
+    },
+    Page {
         name: "completions",
         usage: &["<SHELL>"],
         notes: &[],

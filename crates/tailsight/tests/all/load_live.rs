@@ -53,6 +53,7 @@ pub fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
 /// What holds for every measurement that was printed as JSON, number or N/A.
 pub fn adds_up(output: &Output) -> serde_json::Value {
     let report = json(output);
+    crate::schemas::holds("load", &report);
     let code = output.status.code();
     match report["verdict"]["verdict"].as_str() {
         Some("number") => {

@@ -19,6 +19,7 @@ mod outputs;
 mod privileges_live;
 mod reference;
 mod runtimes_live;
+mod schemas;
 mod sent_live;
 mod support;
 mod torture;

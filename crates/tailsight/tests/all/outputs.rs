@@ -110,13 +110,13 @@ fn no_text_of_a_run_reaches_the_terminal_with_an_escape() {
     ] {
         let output = run(words);
         assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "{words:?}");
-        assert_eq!(hostile(&output), [], "{words:?}: {:?}", shown(&output));
+        assert_eq!(hostile(&output), [] as [char; 0], "{words:?}: {:?}", shown(&output));
     }
     std::fs::remove_dir_all(dir.path().join("run/events")).unwrap();
     std::fs::create_dir(dir.path().join("run/events")).unwrap();
     let output = run(&["diagnose", &run_of]);
     assert!(shown(&output).contains("no message of x?[2J"), "{}", shown(&output));
-    assert_eq!(hostile(&output), []);
+    assert_eq!(hostile(&output), [] as [char; 0]);
 }
 
 /// The name of a process that is being recorded.
@@ -139,6 +139,26 @@ fn a_target_named_by_a_stranger_is_recorded_and_its_name_is_clean() {
     for output in [by_id, by_name] {
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
         assert!(shown(&output).contains(r"target: a\x1b[2J\xe3\x82\x0a\xff (pid"), "{}", shown(&output));
-        assert_eq!(hostile(&output), []);
+        assert_eq!(hostile(&output), [] as [char; 0]);
     }
+}
+
+/// Blocks where the terminal has Unicode, none with `--ascii`, and no line of it is wider than 60 columns.
+#[test]
+fn the_distribution_is_drawn_in_unicode_only_and_fits() {
+    for columns in ["60", "100", "140"] {
+        let said = shell(&format!("COLUMNS={columns} $T diagnose {}", golden()));
+        let text = String::from_utf8(said.stdout).expect("UTF-8");
+        let (_, after) = text.split_once("Distribution of the latencies, log axes:\n").expect("a distribution");
+        let rows: Vec<&str> = after.lines().take(5).collect();
+        for (row, leg) in rows.iter().zip(["receive", "service", "transmit", "total"]) {
+            assert!(row.trim_start().starts_with(leg) && row.contains('█'), "{row}");
+        }
+        assert!(rows[4].ends_with("ms"), "the axis ends at the slowest: {rows:?}");
+        let most: usize = columns.parse().expect("a number");
+        assert!(rows.iter().all(|row| row.chars().count() <= most), "{columns}: {rows:?}");
+    }
+    let said = shell(&format!("$T --ascii diagnose {}", golden()));
+    assert!(said.stdout.is_ascii() && !said.stdout.is_empty());
+    assert!(!String::from_utf8_lossy(&said.stdout).contains("Distribution of the latencies"));
 }

@@ -20,12 +20,28 @@ fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
+/// The least that runs vite and playwright-core as web/package-lock.json has them, as in scripts/lib.sh.
+const NODE_LEAST: (u32, u32) = (20, 19);
+
+/// Why nothing of web/ can run here: node, and what `npm ci` installs.
+fn lacks_node() -> Option<String> {
+    if let Some(lacking) = tailsight_testing::lacks_program("node") {
+        return Some(lacking);
+    }
+    let said = Command::new("node").arg("--version").output().expect("node starts").stdout;
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    let mut parts = said.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0));
+    if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < NODE_LEAST {
+        return Some(format!("node is {said}, {}.{} or newer runs this", NODE_LEAST.0, NODE_LEAST.1));
+    }
+    // npm writes this file last.
+    let there = web().join("node_modules/.package-lock.json").is_file();
+    (!there).then(|| "web/node_modules is not installed: `npm ci` in web/ (scripts/setup.sh does it)".to_owned())
+}
+
 /// Why no browser test can run here.
 fn lacks(browser: &str) -> Option<String> {
-    tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program(browser)).or_else(|| {
-        let there = web().join("node_modules/playwright-core").is_dir();
-        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
-    })
+    lacks_node().or_else(|| tailsight_testing::lacks_program(browser))
 }
 
 /// Runs a script of web/test, which must succeed.
@@ -188,11 +204,7 @@ fn the_server_in_chromium_opens_any_message_and_asks_again() {
 /// The committed page is what web/ builds: whoever changes one without the other is told.
 #[test]
 fn the_committed_page_is_built_from_its_source() {
-    let lacking =
-        tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("npm")).or_else(|| {
-            let there = web().join("node_modules/vite").is_dir();
-            (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
-        });
+    let lacking = lacks_node().or_else(|| tailsight_testing::lacks_program("npm"));
     if let Some(reason) = lacking {
         return tailsight_testing::skip(reason);
     }

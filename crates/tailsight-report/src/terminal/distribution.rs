@@ -1,0 +1,91 @@
+//! The distribution of each leg as a line of blocks, for terminals with Unicode.
+//!
+//! In: the messages and a [`Diagnosis`], which says which leg is explained. Out: a title, a line a leg and the axis, all of one
+//! logarithmic axis of latency; nothing where there are too few messages. The height of a block is the logarithm of its messages: one
+//! message is seen, and a bulk of a million beside it.
+
+use tailsight_diagnose::Diagnosis;
+use tailsight_lifetime::{Leg, Message};
+
+use super::text::{paint, width};
+use super::{Style, leg_name, units};
+
+/// Fewer complete messages have no shape.
+const LEAST: usize = 20;
+/// Blocks in a line at most.
+const MOST_BLOCKS: usize = 64;
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The lines, with an empty one before them.
+pub fn distribution(messages: &[Message], d: &Diagnosis, style: &Style) -> String {
+    let legs: Vec<(Leg, Vec<u64>)> = Leg::ALL
+        .into_iter()
+        .map(|leg| (leg, messages.iter().filter_map(|m| m.latency(leg)).map(|ns| ns.max(1)).collect::<Vec<_>>()))
+        .filter(|(_, values)| values.len() >= LEAST)
+        .collect();
+    let all = || legs.iter().flat_map(|(_, values)| values);
+    let (Some(&from), Some(&to)) = (all().min(), all().max()) else { return String::new() };
+    let name = |leg: Leg| leg_name(d, leg);
+    let name_w = legs.iter().map(|(leg, _)| name(*leg).len()).max().unwrap_or(0) + 3;
+    let blocks = (style.columns() - name_w).min(MOST_BLOCKS);
+    let mut out = format!("\n{}\n", paint(style, "1", "Distribution of the latencies, log axes:"));
+    for (leg, values) in &legs {
+        let row = format!("{:name_w$}{}", format!("  {}", name(*leg)), sparkline(values, from, to, blocks));
+        out += row.trim_end();
+        out.push('\n');
+    }
+    let (low, high) = (units::duration(from), units::duration(to));
+    let gap = (blocks).saturating_sub(width(&low) + width(&high));
+    out += &paint(style, "2", &format!("{:name_w$}{low}{:gap$}{high}", "", ""));
+    out.push('\n');
+    out
+}
+
+/// A block for each slice of the logarithmic axis from `from` to `to`, ns; a space where there is no message.
+fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
+    let mut counts = vec![0_u64; blocks];
+    let span = (to as f64 / from as f64).ln().max(f64::MIN_POSITIVE);
+    for &ns in values {
+        let at = (ns as f64 / from as f64).ln() / span * blocks as f64;
+        counts[(at as usize).min(blocks - 1)] += 1;
+    }
+    let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let block = |n: u64| match n {
+        0 => ' ',
+        n => {
+            let height = (1.0 + n as f64).ln() / (1.0 + most).ln() * BLOCKS.len() as f64;
+            BLOCKS[(height.ceil() as usize).clamp(1, BLOCKS.len()) - 1]
+        }
+    };
+    counts.into_iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_slow_message_is_seen_beside_a_million() {
+        let mut values = vec![1_000; 1_000_000];
+        values.push(1_000_000);
+        assert_eq!(sparkline(&values, 1_000, 1_000_000, 10), "█        ▁");
+    }
+
+    #[test]
+    fn the_axis_is_logarithmic() {
+        assert_eq!(sparkline(&[1, 10, 100, 1_000], 1, 1_000, 6), "█ █ ██");
+        assert_eq!(sparkline(&[7, 7], 7, 7, 4), "█   ");
+    }
+
+    #[test]
+    fn blocks_rise_with_the_messages() {
+        let mut values = vec![1_u64; 1_000];
+        values.extend([10; 100]);
+        values.extend([100; 10]);
+        let heights: Vec<usize> = sparkline(&values, 1, 1_000, 3)
+            .chars()
+            .map(|c| BLOCKS.iter().position(|b| *b == c).expect("a block"))
+            .collect();
+        assert!(heights[0] > heights[1] && heights[1] > heights[2], "{heights:?}");
+    }
+}

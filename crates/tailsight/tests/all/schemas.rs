@@ -1,0 +1,149 @@
+//! What `--json` prints is as `tailsight schema` says.
+//!
+//! The schemas allow fields that they do not name, since outputs may grow; here they do not, so that a field that is added to an output
+//! without its schema is told.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
+use serde_json::{Map, Value};
+
+use crate::support::{json, run, shown};
+
+/// The schema with every object closed: no field but those that it names.
+fn closed(schema: &Value) -> Value {
+    match schema {
+        Value::Object(of) => {
+            let mut out: Map<String, Value> = of.iter().map(|(key, value)| (key.clone(), closed(value))).collect();
+            let open = !of.contains_key("additionalProperties") && of.get("properties").is_some_and(Value::is_object);
+            if of.get("type") == Some(&Value::from("object")) && open {
+                let word = if of.contains_key("allOf") { "unevaluatedProperties" } else { "additionalProperties" };
+                out.insert(word.to_owned(), Value::Bool(false));
+            }
+            Value::Object(out)
+        }
+        Value::Array(of) => Value::Array(of.iter().map(closed).collect()),
+        other => other.clone(),
+    }
+}
+
+/// What is wrong with what a command printed.
+fn wrong(command: &str, printed: &Value) -> Vec<String> {
+    let schema = json(&run(&["schema", command]));
+    let validator = jsonschema::draft202012::new(&closed(&schema)).expect("a schema");
+    validator.iter_errors(printed).map(|error| format!("{}: {:.300}", error.instance_path, error.to_string())).collect()
+}
+
+/// Holds what a command printed against its schema.
+pub fn holds(command: &str, printed: &Value) {
+    let found = wrong(command, printed);
+    assert!(found.is_empty(), "{command} --json is not as its schema says (crates/tailsight/schema): {found:#?}");
+}
+
+fn golden(name: &str) -> String {
+    format!("{}/../tailsight-lifetime/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+const GOLDEN: [&str; 6] =
+    ["memcached-requests", "memcached-tcp", "memcached-udp", "nginx-2-workers", "redis-ipv6", "redis-requests"];
+
+#[test]
+fn the_json_of_golden_runs_is_as_the_schemas_say() {
+    for name in GOLDEN {
+        let of = golden(name);
+        for more in [&[][..], &["--more"], &["--leg", "receive"], &["--focus", "p50..p100"]] {
+            holds("diagnose", &json(&run(&[&["diagnose", &of, "--json"], more].concat())));
+        }
+        let diagnosis = json(&run(&["diagnose", &of, "--json"]));
+        for id in [0, diagnosis["slowest"][0]["id"].as_u64().expect("an id")] {
+            holds("show", &json(&run(&["show", &of, &id.to_string(), "--json"])));
+        }
+        holds("ideal", &json(&run(&["ideal", &of, "--json"])));
+        let fixes = run(&["fix", &of, "--json"]);
+        if !fixes.stdout.is_empty() {
+            holds("fix", &json(&fixes));
+        }
+        // An older run lacks what came later, and has nothing else.
+        let meta = std::fs::read(format!("{of}/run.json")).expect("a run");
+        let meta: Value = serde_json::from_slice(&meta).expect("JSON");
+        let mut found = wrong("record", &meta);
+        found.retain(|text| !text.ends_with("is a required property"));
+        assert!(found.is_empty(), "{name}: {found:#?}");
+    }
+    let against = run(&["diagnose", &golden("memcached-requests"), "--against", &golden("memcached-tcp"), "--json"]);
+    holds("diagnose", &json(&against));
+    holds("ideal", &json(&run(&["ideal", "--model", "M/M/1 70%", "--json"])));
+    holds("ideal", &json(&run(&["ideal", &golden("memcached-requests"), "--slo", "p50<50ms", "--json"])));
+    holds("doctor", &json(&run(&["doctor", "--json"])));
+    holds("fix", &json(&run(&["fix", "--status", "--json"])));
+}
+
+/// A schema that allows everything would hold everything.
+#[test]
+fn an_output_with_another_field_or_another_type_is_not_as_its_schema_says() {
+    let good = json(&run(&["diagnose", &golden("memcached-requests"), "--json"]));
+    assert!(wrong("diagnose", &good).is_empty());
+    for (pointer, value) in [
+        ("/causes/0/share", Value::from("much")),
+        ("/causes/0/category", Value::from("bad-luck")),
+        ("/leg", Value::from("arm")),
+        ("/loss", Value::Null),
+        ("/focus/messages", Value::from(-1)),
+    ] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
+        assert!(!wrong("diagnose", &bad).is_empty(), "{pointer}");
+    }
+    for at in ["", "/causes/0", "/overhead"] {
+        let mut bad = good.clone();
+        let object = bad.pointer_mut(at).and_then(Value::as_object_mut).expect("an object");
+        object.insert("unheard_of".to_owned(), Value::from(1));
+        assert!(!wrong("diagnose", &bad).is_empty(), "{at:?} with a field of its own");
+    }
+    let mut bad = good.clone();
+    bad.as_object_mut().expect("an object").remove("coverage");
+    assert!(!wrong("diagnose", &bad).is_empty());
+}
+
+/// Answers every line of HTTP with an empty page.
+fn http_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut writer = stream.try_clone().expect("a handle");
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    if line.is_empty() && writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn the_json_of_a_recording_is_as_the_schema_says() {
+    if let Some(reason) = tailsight_testing::lacks_root() {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("run").display().to_string();
+    let output = run(&["record", "-d", "300ms", "--json", "-o", &out, "--", "sleep", "30"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    holds("record", &json(&output));
+}
+
+/// N/A or a number: both have a schema, and a measurement this short is the one or the other.
+#[test]
+fn the_json_of_a_load_and_of_a_sweep_is_as_the_schemas_say() {
+    let target = http_server();
+    let output = run(&["load", &target, "--rate", "500", "--max-time", "4s", "--ci", "p50:5ms", "--json"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    holds("load", &json(&output));
+    let output = run(&["sweep", &target, "--rates", "300,600", "--max-time", "3s", "--ci", "p50:5ms", "--json"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    holds("sweep", &json(&output));
+}
