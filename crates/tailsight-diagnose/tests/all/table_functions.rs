@@ -128,7 +128,7 @@ fn sleeps_on_pages() {
         ),
         (
             "change_pte_range change_protection change_prot_numa task_numa_work task_work_run exit_to_user_mode_loop",
-            "paging/mmap by change_pte_range",
+            "paging/numa-balancing by change_pte_range",
         ),
         ("change_prot_numa task_numa_work task_work_run", "paging/numa-balancing by change_prot_numa"),
         (

@@ -118,6 +118,23 @@ fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it()
     let mut seen = Vec::new();
     analysis.on_cores(&[THREAD], |_, span, owner| seen.push((span.from_ns, owner.path(symbols))));
     let seen: Vec<(u64, &str)> = seen.iter().map(|(ns, path)| (*ns, path.as_str())).collect();
-    let (call, receive) = ("ahead/function:do_syscall_64", "ahead/function:do_syscall_64/function:tcp_recvmsg");
-    assert_eq!(seen, [(1000, "ahead"), (1010, call), (1020, receive),]);
+    let call = "own/function:do_syscall_64";
+    let (receive, softirq) = (format!("{call}/function:tcp_recvmsg"), "softirq:net_rx");
+    let in_softirq = format!("{receive}/{softirq}");
+    let poll = format!("{in_softirq}/function:net_rx_action");
+    let packet = format!("{poll}/function:ip_rcv");
+    let expected: [(u64, &str); 11] = [
+        (1000, "own"),
+        (1010, call),
+        (1020, &receive),
+        (1030, &in_softirq),
+        (1040, &poll),
+        (1050, &packet),
+        (1060, &poll),
+        (1070, &in_softirq),
+        (1080, &receive),
+        (1090, call),
+        (1100, "own"),
+    ];
+    assert_eq!(seen, expected);
 }
