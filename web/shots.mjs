@@ -9,7 +9,7 @@ const [file, folder] = process.argv.slice(2), url = pathToFileURL(resolve(file))
   const { browser, page } = await open();
   await visit(page, url);
   await page.addStyleTag({ content: ".topbar { position: static !important; }" });
-  for (const view of ["legs-section", "inherent", "causes", "balloon", "boxes", "message", "compare", "distribution", "typical", "functions", "pervasive", "queue", "cores"]) {
+  for (const view of ["legs-section", "inherent", "causes", "balloon", "boxes", "message", "compare", "distribution", "functions", "pervasive", "queue", "cores"]) {
     const part = page.locator("#" + view);
     if (await part.count()) await part.screenshot({ path: join(folder, `report-${view.replace("-section", "")}.png`) });
   }

@@ -31,7 +31,11 @@ fn closed(schema: &Value) -> Value {
 fn wrong(command: &str, printed: &Value) -> Vec<String> {
     let schema = json(&run(&["schema", command]));
     let validator = jsonschema::draft202012::new(&closed(&schema)).expect("a schema");
-    validator.iter_errors(printed).map(|error| format!("{}: {:.300}", error.instance_path, error.to_string())).collect()
+    let text = |error: jsonschema::ValidationError| {
+        let (place, what) = (error.instance_path.to_string(), error.to_string());
+        format!("{place}: {what:.300}")
+    };
+    validator.iter_errors(printed).map(text).collect()
 }
 
 /// Holds what a command printed against its schema.
