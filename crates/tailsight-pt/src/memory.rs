@@ -147,7 +147,7 @@ impl Memory {
         // By module: functions and their numbers by name.
         let mut by_module: Vec<FxHashMap<String, u64>> = Vec::new();
         let mut all: Vec<TextFunction> = functions.collect();
-        all.sort_by(|a, b| (a.pid, a.range.start).cmp(&(b.pid, b.range.start)));
+        all.sort_by_key(|f| (f.pid, f.range.start));
         for f in all {
             let kernel = f.pid.is_none();
             let module = *modules.entry((kernel, f.file.clone())).or_insert_with(|| {

@@ -335,8 +335,10 @@ fn rows_of_table_1_are_found_by_function() {
     };
     let net_rx = net_rx(false);
     let timer = Frame::Vector { which: 0 };
+    /// Where, inside what, the call path, whose core; the row, and what refines it.
+    type Row<'a> = (Context, &'a [Frame], &'a str, Role, &'a str, &'a str);
     #[rustfmt::skip]
-    let rows: &[(Context, &[Frame], &str, Role, &str, &str)] = &[
+    let rows: &[Row<'_>] = &[
         // Application interference (A), OS threads (A): whoever it is, and not what it did there.
         (foreign("nginx"), &[], "do_syscall_64 __x64_sys_recvfrom tcp_recvmsg", Role::A, "interference nginx", ""),
         (kthread("kworker/0:1"), &[], "worker_thread process_one_work", Role::A, "os-threads kworker", ""),
