@@ -72,12 +72,8 @@ impl State {
         if text.trim().is_empty() {
             return Ok(State::default());
         }
-        let state: State = toml::from_str(text).map_err(|e| {
-            format!(
-                "is not in the format that tailsight writes: \
-         {e}"
-            )
-        })?;
+        let state: State =
+            toml::from_str(text).map_err(|e| format!("is not in the format that tailsight writes: {e}"))?;
         match state.version {
             VERSION => Ok(state),
             other => {
@@ -168,6 +164,6 @@ now = "3"
     fn other_texts_are_refused_with_the_reason() {
         assert_eq!(State::parse(" \n"), Ok(State::default()));
         assert!(State::parse("version = 2").unwrap_err().contains("version 2"));
-        assert!(State::parse("nonsense").unwrap_err().contains("not as tailsight writes it"));
+        assert!(State::parse("nonsense").unwrap_err().contains("not in the format that tailsight writes"));
     }
 }

@@ -7,6 +7,9 @@ use crate::{Fact, HostError, Root, syscall};
 use serde::{Deserialize, Serialize};
 use std::io;
 
+/// Why a fact of a device is not known: its driver has no such function (`EOPNOTSUPP`).
+pub(crate) const UNSUPPORTED: &str = "the driver does not support it";
+
 /// Time stamping abilities (`ETHTOOL_GET_TS_INFO`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeStamping {
@@ -110,7 +113,7 @@ fn ask<T>(root: &Root, name: &str, call: &'static str, f: impl Fn(&str) -> io::R
     }
     match f(name) {
         Ok(v) => Fact::Known(v),
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Fact::unknown("the driver does not support it"),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Fact::unknown(UNSUPPORTED),
         Err(e) => Fact::unknown(format!("ioctl({call}) on {name} failed with {}: {e}", syscall::errno_name(&e))),
     }
 }

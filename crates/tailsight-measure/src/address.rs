@@ -126,7 +126,7 @@ mod tests {
             assert!(error.contains("memcached"), "{bad}: {error}");
         }
         let error = Address::parse("redis://h", Some(Protocol::Echo)).unwrap_err().to_string();
-        assert!(error.contains("leave one out"), "{error}");
+        assert!(error.contains("remove one"), "{error}");
     }
 
     proptest::proptest! {

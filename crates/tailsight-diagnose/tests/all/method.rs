@@ -102,7 +102,10 @@ fn what_is_rare_but_large_has_a_note() {
     let disk = d.not_significant.iter().find(|c| c.category.as_str() == "disk-wait").unwrap();
     assert_eq!((disk.messages, (100.0 * disk.share).round()), (1, 43.0), "{disk:?}");
     let note = d.notes.iter().find(|n| n.contains("43 % of the deviation")).expect("a note");
-    assert!(note.contains("in 1 of 80 messages, most in message 2000: too uneven to tell it from chance"), "{note}");
+    assert!(
+        note.contains("in 1 of 80 messages, most in message 2000: which varies too much to be told from chance"),
+        "{note}"
+    );
     // What is not large has none.
     let d = service(&busy(|i| if i == 2000 { vec![a(2, 500_000), a(4, 90_000)] } else { vec![a(2, 500_000)] }), false);
     assert!(!d.notes.iter().any(|n| n.contains("chance")), "{:?}", d.notes);
@@ -131,7 +134,7 @@ fn page_faults_are_inferred() {
     assert_eq!((faults.name.as_str(), faults.inferred, faults.paths.len()), ("page faults", true, 1));
     // 200 faults more of 700 ns; the slope is within a tenth, for the 60 us of others' making lie on the same line.
     assert!((faults.deviation_ns - 140_000).abs() < 20_000, "{faults:?}");
-    assert!(faults.explanation.contains("inferred"), "{}", faults.explanation);
+    assert!(faults.explanation.contains("estimated from"), "{}", faults.explanation);
     assert!(d.notes.iter().any(|n| n.contains("inferred, not measured")), "{:?}", d.notes);
     let own: i64 = d.causes.iter().filter(|c| c.category.as_str() == "app-processing").map(|c| c.deviation_ns).sum();
     assert!(own >= 0, "never more than the deviation of the own time");

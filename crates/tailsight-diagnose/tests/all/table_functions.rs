@@ -456,7 +456,7 @@ fn errors_name_file_entry_and_field() {
         ("[[functions]]\ncategory='steal'\nnames=['y']\n", "functions.sub", "missing"),
         ("[[functions]]\ncategory='steal'\nsub='x'\n", "functions.names", "missing"),
         ("[[functions]]\ncategory='mine'\nsub='x'\nnames=['y']\n", "functions.category", "not one of interference"),
-        ("[[functions]]\ncategory='steal'\nsub='x'\nnames=['y','y']\n", "functions.names", "y is there twice"),
+        ("[[functions]]\ncategory='steal'\nsub='x'\nnames=['y','y']\n", "functions.names", "y is defined twice"),
         ("[[functions]]\ncategory='steal'\nsub='x'\nnames=3\n", "functions.names", "a list of texts"),
         ("[[functions]]\ncategory='steal'\nsub='x'\nnames=['y']\nuntil='new'\n", "functions.until", "no version"),
         ("[[functions]]\ncategory='steal'\nsub='x'\nnames=['y']\nasleep='yes'\n", "functions.asleep", "true or false"),

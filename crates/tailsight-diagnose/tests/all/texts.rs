@@ -54,7 +54,7 @@ fn explanations_are_plain_sentences_with_numbers() {
     );
     assert_eq!(
         d.causes[1].explanation,
-        "memcached was still busy with messages that came before (memcached, in sendmsg): 100 us of the 2.02 ms, \
+        "memcached was still busy with earlier messages (memcached, in sendmsg): 100 us of the 2.02 ms, \
          in 50 of 50 slow messages (10.0 messages ahead on average, usually 0.0)"
     );
     let receive = d.causes.iter().find(|c| c.category.as_str() == "receive-processing").unwrap();
@@ -100,9 +100,8 @@ fn fixes_are_filled_in_with_their_undo() {
         )
     };
     let d = diagnosis(&options(), &facts());
-    let step = "if nginx has a real-time priority itself (chrt -ap of its process), take that away: no other fix than \
-     another \
-                core helps against it";
+    let step = "if nginx has a real-time priority (chrt -ap of its process), remove it: otherwise only moving it to \
+                another core helps";
     assert_eq!(
         d.causes[0].fix,
         [pin("0,2-3") + unpin, first("41") + &unfirst("41"), first("42") + &unfirst("42"), step.to_owned()]
@@ -161,7 +160,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
 
 #[test]
 fn notes_say_what_limits_the_diagnosis() {
-    assert_eq!(diagnosis(&options(), &facts()).notes, ["the focus holds only 50 messages: the intervals are wide"]);
+    assert_eq!(diagnosis(&options(), &facts()).notes, ["the focus has only 50 messages: the intervals are wide"]);
     let bad = RecordingFacts {
         lost_events: 10,
         clock_error_ns: 2_000,

@@ -182,7 +182,7 @@ fn settings_of_another_network_namespace() {
     // A veth holds no interrupts back: that is said, not guessed.
     let coalescing = [Change::Coalescing { device: "tsfix0".into(), netns: Some(pid) }];
     let error = plan(&Live, &coalescing, &known).unwrap_err().to_string();
-    assert_eq!(error, "adaptive-rx of tsfix0: the driver has no such setting");
+    assert_eq!(error, "adaptive-rx of tsfix0: the driver does not have this setting");
 
     // Another process in the namespace, and the first one ends.
     let second = Command::new("nsenter").args(["-t", &pid.to_string(), "-n", "sleep", "60"]).spawn().expect("nsenter");

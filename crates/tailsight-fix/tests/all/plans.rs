@@ -173,7 +173,7 @@ fn a_host_without_the_setting_says_so() {
     fake.files.retain(|path, _| !path.contains("cpuidle"));
     fake.device.clear();
     let refused = |change| plan(&fake, &[change], &fake.known()).expect_err("refused").to_string();
-    assert!(refused(Change::IdleStates { slower_than_us: 10 }).contains("no idle states"));
+    assert!(refused(Change::IdleStates { slower_than_us: 10 }).contains("does not control idle states"));
     assert!(refused(Change::Coalescing { device: "eth0".into(), netns: None }).contains("adaptive-rx of eth0"));
     let file = Change::File { path: "/sys/kernel/mm/ksm/run".into(), value: "0".into() };
     assert!(refused(file).contains("/sys/kernel/mm/ksm/run is not there"));
@@ -318,7 +318,7 @@ fn a_refused_write_takes_back_what_was_done() {
     let changes = [Change::Sysctl { key: "vm.swappiness".into(), value: "1".into(), netns: None }];
     let made = plan(&fake, &changes, &known).unwrap();
     let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err().to_string();
-    assert!(error.contains("made 7 of it"), "{error}");
+    assert!(error.contains("reads back as 7"), "{error}");
 
     // What was shown is what is changed.
     let mut fake = Fake::host();

@@ -181,7 +181,7 @@ mod tests {
     fn a_nic_that_is_not_set_to_stamp_says_how_it_would_be() {
         for (tx, rx) in [(0, 0), (1, 0), (0, 1), (1, 12), (1, 2), (1, 15)] {
             let reason = judged(can(), tx, rx).unwrap_err();
-            assert_eq!(reason.why, "eth7 can stamp packets and is not set to");
+            assert_eq!(reason.why, "eth7 has packet time stamps, but they are off");
             assert_eq!(reason.hint.as_deref(), Some("hwtstamp_ctl -i eth7 -t 1 -r 1"));
         }
     }
@@ -190,11 +190,11 @@ mod tests {
     fn a_nic_that_cannot_stamp_says_why_and_nothing_would_help() {
         let fails = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for (result, why) in [
-            (judged(TsInfo { so_timestamping: 0x1a, ..can() }, 1, 1), "eth7 stamps no packets"),
-            (judged(TsInfo { phc_index: -1, ..can() }, 0, 0), "eth7 stamps by a clock that cannot be read"),
-            (judged(TsInfo { rx_filters: 1 | 1 << 12, ..can() }, 0, 0), "eth7 can stamp packets of PTP only"),
-            (judge("eth7".into(), Err(fails()), || Ok((1, 1))), "eth7 does not say what it can stamp"),
-            (judge("eth7".into(), Ok(can()), || Err(fails())), "eth7 does not say whether it is set to stamp"),
+            (judged(TsInfo { so_timestamping: 0x1a, ..can() }, 1, 1), "eth7 has no packet time stamps"),
+            (judged(TsInfo { phc_index: -1, ..can() }, 0, 0), "eth7 has time stamps of a clock that cannot be read"),
+            (judged(TsInfo { rx_filters: 1 | 1 << 12, ..can() }, 0, 0), "eth7 has time stamps for PTP packets only"),
+            (judge("eth7".into(), Err(fails()), || Ok((1, 1))), "cannot read the time stamping capabilities of eth7"),
+            (judge("eth7".into(), Ok(can()), || Err(fails())), "cannot read whether time stamps of eth7 are on"),
         ] {
             let reason = result.unwrap_err();
             assert!(reason.why.starts_with(why) && reason.hint.is_none(), "{reason:?}");
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(ends(socket.as_raw_fd()), None, "not connected");
         // Test-Net-1 is nobody's address; 127.0.0.1 is one of this host's.
         let (nobodys, own) = ("192.0.2.77".parse().unwrap(), "127.0.0.1".parse().unwrap());
-        assert!(of_connection(nobodys, own).unwrap_err().why.contains("is of this host"));
+        assert!(of_connection(nobodys, own).unwrap_err().why.contains("is on this host"));
         let why = of_connection(nobodys, "192.0.2.78".parse().unwrap()).unwrap_err().why;
         assert_eq!(why, "no interface has the address 192.0.2.77");
     }
@@ -263,7 +263,7 @@ mod tests {
                 socket.connect(other).unwrap();
                 let (local, peer) = ends(socket.as_raw_fd()).unwrap();
                 let reason = of_connection(local, peer).unwrap_err();
-                assert_eq!(reason, Reason { why: "tsv0 stamps no packets".into(), hint: None });
+                assert_eq!(reason, Reason { why: "tsv0 has no packet time stamps".into(), hint: None });
             }
         });
         tested.join().unwrap();

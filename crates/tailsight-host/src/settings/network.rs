@@ -57,7 +57,7 @@ fn coalescing(nic: &Nic) -> Setting {
     let title = format!("Interrupt coalescing, {}", nic.name);
     let Some(c) = nic.coalescing.known() else {
         let reason = nic.coalescing.reason().unwrap_or_default();
-        return if reason.contains("does not offer") {
+        return if reason == crate::nic::UNSUPPORTED {
             Setting::absent(&id, &title, "the driver has no interrupt coalescing to set")
         } else {
             Setting::unknown(&id, &title, "unreadable", reason)

@@ -278,7 +278,7 @@ fn cgroup_v1_limits_are_found_behind_a_container_mount() {
 
 #[test]
 fn coalescing_is_judged_and_restored() {
-    let mut nic = Nic { coalescing: Fact::unknown("the driver does not support it"), ..bad_nic() };
+    let mut nic = Nic { coalescing: Fact::unknown(crate::nic::UNSUPPORTED), ..bad_nic() };
     let judge = |nic: &Nic| {
         let root = Root::at("/nonexistent");
         let kernel = Kernel::collect(&root);

@@ -88,7 +88,7 @@ pub enum Incomplete {
     #[serde(rename = "on a flow that the target never read")]
     NeverRead,
     /// It was on its way in a stretch in which events were lost.
-    #[serde(rename = "in flight while events were lost")]
+    #[serde(rename = "on its way while events were lost")]
     EventsLost,
     /// Nearly all messages have the NIC's stamp, at which legs begin or end, and it has none.
     #[serde(rename = "without the NIC's time stamp that the others have")]
@@ -123,7 +123,7 @@ impl Incomplete {
             Incomplete::RecordingEnded => "not received before the recording ended",
             Incomplete::ConnectionEnded => "not read before the connection ended",
             Incomplete::NeverRead => "on a flow that the target never read",
-            Incomplete::EventsLost => "in flight while events were lost",
+            Incomplete::EventsLost => "on its way while events were lost",
             Incomplete::NotStamped => "without the NIC's time stamp that the others have",
         }
     }
@@ -355,7 +355,7 @@ mod tests {
         let said: Vec<String> = Incomplete::ALL.iter().map(|r| format!("{:?}", r.text())).collect();
         assert_eq!(texts, said);
         assert!(texts.is_sorted() && Incomplete::ALL.is_sorted(), "the JSON has them by text, whoever sorts them");
-        assert_eq!(Incomplete::EventsLost.text(), "in flight while events were lost");
+        assert_eq!(Incomplete::EventsLost.text(), "on its way while events were lost");
         assert_eq!(Incomplete::Dropped.text(), "dropped");
     }
 }

@@ -287,7 +287,7 @@ fn a_preparation_ends_when_it_is_told_to() {
     let short = Plan { patience_ns: 300_000_000, ..plan(address, Protocol::Resp) };
     let error = run(short, &AtomicBool::new(false), |_| {}).unwrap_err();
     assert!(
-        error.to_string().contains("no answer in 0.3 s") || error.to_string().contains("no answer in 0.4 s"),
+        error.to_string().contains("no reply in 0.3 s") || error.to_string().contains("no reply in 0.4 s"),
         "{error}"
     );
     let long = Plan { patience_ns: 60_000_000_000, ..plan(address, Protocol::Resp) };

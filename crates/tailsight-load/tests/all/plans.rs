@@ -355,7 +355,11 @@ fn samples_without_room_are_counted() {
     plan.sampling = 0.999_999;
     let outcome = run_checked(plan);
     assert!(outcome.samples.len() < 100);
-    assert!(outcome.complaints.iter().any(|c| c.to_string().contains("no room")), "{:?}", outcome.complaints);
+    assert!(
+        outcome.complaints.iter().any(|c| c.to_string().contains("samples were dropped")),
+        "{:?}",
+        outcome.complaints
+    );
 }
 
 /// Regression: a core that there is not was left out without a word, and the thread ran anywhere.

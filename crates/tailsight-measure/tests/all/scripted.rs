@@ -363,5 +363,5 @@ fn a_late_client_polls_from_the_first_restart_on() {
     let m = measure(&mut load, &question, &AtomicBool::new(false), &mut |_| {}).unwrap();
     assert!(m.report.is_number(), "{:#?}", m.report.verdict);
     assert_eq!(m.report.restarts.len(), 1);
-    assert!(m.report.steps.iter().any(|step| step.what.contains("polls and does not sleep")), "{:?}", m.report.steps);
+    assert!(m.report.steps.iter().any(|step| step.what.contains("polls instead of sleeping")), "{:?}", m.report.steps);
 }

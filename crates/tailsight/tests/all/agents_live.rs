@@ -195,7 +195,7 @@ fn what_an_agent_refuses_is_said_before_any_load() {
     let nobody = format!("127.0.0.1:{}#{}", free_port(), "0".repeat(64));
     with(&["--agent", &nobody, "--agent-token-file", &token], 1, &["is the agent running"]);
     let roles = ["--agent", &agent.name, "--agent-token-file", &token, "--agent-role", "latency"];
-    with(&roles, 2, &["only latency agents"]);
+    with(&roles, 2, &["all agents are latency agents"]);
     let fast = ["--agent", &agent.name, "--agent-token-file", &token];
     let output = run(&[&["load", &target, "--rate", "5k", "--max-time", "3s"], &fast[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));

@@ -92,7 +92,7 @@ fn missing_targets_are_named() {
     fails(&["record", "-p", "4194303"], 1, &["no process has pid 4194303", "pgrep"]);
     fails(&["record", "-p", "2"], 1, &["kernel thread"]);
     fails(&["record", "--comm", "no-such-server"], 1, &["--comm no-such-server", "command name"]);
-    fails(&["record", "--port", "1"], 1, &["--port 1", "nobody listens"]);
+    fails(&["record", "--port", "1"], 1, &["--port 1", "no process listens on that port"]);
     fails(&["record", "--cgroup", "/no/such"], 1, &["not a cgroup directory"]);
     fails(&["record", "--port", "1", "--with-hook", "nonsense"], 2, &["no hook named \"nonsense\""]);
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn few_messages_widen_the_default_focus_and_only_that() {
         d["focus"]
     );
     let notes = d["notes"].to_string();
-    assert!(notes.contains(&format!("of {n} complete messages")) && notes.contains("explained is p"), "{notes}");
+    assert!(notes.contains(&format!("of {n} complete messages")) && notes.contains("is explained instead"), "{notes}");
 
     // Asked for: N/A, exit 3, with all that can be said, on the terminal, as JSON and on the page.
     let output = run(&["diagnose", &run_of, "--focus", "p99..p100"]);
@@ -230,7 +230,7 @@ fn one_message_is_shown() {
     assert!(["driver", "handoff", "recv", "xmit"].iter().all(|s| marks.contains(s)), "{marks:?}");
     let text = String::from_utf8_lossy(&run(&["show", &run_of, &id]).stdout).into_owned();
     for word in
-        [&format!("message {id}"), "Its way:", "received", "reply handed to the driver", "more than usual", "core"]
+        [&format!("message {id}"), "Its way:", "received", "reply handed to the driver", "longer than usual", "core"]
     {
         assert!(text.contains(word), "{word} in {text}");
     }

@@ -255,7 +255,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     let before = (cores(), policy());
     let list = fixer.call(&[&["fix", out.as_str()], question.as_slice()].concat());
     assert_eq!(list.status.code(), Some(0), "{}", shown(&list));
-    assert!(shown(&list).contains("can be made now") && shown(&list).contains("By hand:"), "{}", shown(&list));
+    assert!(shown(&list).contains("can be applied now") && shown(&list).contains("By hand:"), "{}", shown(&list));
     assert_eq!((cores(), policy()), before);
     let in_shell = fixer.fix(&pin, &["--shell"]);
     assert!(shown(&in_shell).contains("taskset -acp") && shown(&in_shell).contains("; undo: "), "{}", shown(&in_shell));

@@ -155,7 +155,7 @@ fn a_cause_is_peeled_off_by_name() {
         3,
         &["no cause interference:nobody"],
     );
-    fails(&["diagnose", &run_dir, "--without", "hol-blocking"], 3, &["could be taken out"]);
+    fails(&["diagnose", &run_dir, "--without", "hol-blocking"], 3, &["can be subtracted"]);
     fails(&["diagnose", &run_dir, "--without", "nonsense"], 2, &["nonsense", "interference"]);
     fails(&["diagnose", &run_dir, "--without", "steal", "--against", &run_dir], 2, &["cannot be used with"]);
 }
@@ -222,8 +222,8 @@ fn service_times_come_from_a_file() {
     // Pollaczek and Khinchine: 1 + 0.5 / 0.5 x second moment / 2 = 1 + 10.9 / 3.61 / 2.
     assert!((mean("exact") - (1.0 + 10.9 / 3.61 / 2.0)).abs() < 1e-6, "{said}");
     assert!((mean("in_service_times") / mean("exact") - 1.0).abs() < 0.03, "{said}");
-    fails(&[&model[..], &[&file("none", "")]].concat(), 1, &["no times"]);
-    fails(&[&model[..], &[&file("below", "0.1\n-0.1\n")]].concat(), 1, &["is not a duration"]);
+    fails(&[&model[..], &[&file("none", "")]].concat(), 2, &["no times"]);
+    fails(&[&model[..], &[&file("below", "0.1\n-0.1\n")]].concat(), 2, &["is not a duration"]);
     fails(&[&model[..], &[&file("zero", "0\n0\n")]].concat(), 2, &["no service times"]);
     fails(&model[..5], 2, &["--service-times"]);
     fails(&["ideal", "--model", "M/D/1 50%", "--service-times", &times], 2, &["M/empirical/4"]);
@@ -239,7 +239,11 @@ fn a_calibration_is_read_or_refused_by_name() {
         &["cannot read the calibration", "peak.json"],
     );
     std::fs::write(&path, "{}").unwrap();
-    fails(&["ideal", &golden("memcached-tcp"), "--calibration", &path], 1, &["no calibration", "--calibrate TARGET"]);
+    fails(
+        &["ideal", &golden("memcached-tcp"), "--calibration", &path],
+        1,
+        &["is not a calibration", "--calibrate TARGET"],
+    );
 }
 
 /// An HTTP server of a thread a connection that sleeps 2 ms for each request, all of them one after the other if it is `one`.

@@ -263,7 +263,7 @@ fn a_low_rate_is_recorded_until_there_is_enough() {
     let id = d["slowest"][0]["id"].as_u64().unwrap().to_string();
     let output = run(&["show", &out, &id]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    assert!(shown(&output).contains("What of it is more than usual"), "{}", shown(&output));
+    assert!(shown(&output).contains("longer than usual"), "{}", shown(&output));
 }
 
 /// Through a symlink of another name the recorder was not known, and any task called tailsight was taken for it.
