@@ -370,7 +370,7 @@ mod tests {
     fn a_port_without_listener_lists_others() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let e = processes(&Selector::Port(1)).unwrap_err().to_string();
-        assert!(e.contains("nobody listens"), "{e}");
+        assert!(e.contains("no process listens"), "{e}");
         drop(listener);
     }
 

@@ -323,10 +323,10 @@ fn without_deviation_it_says_so() {
 fn what_causes_explain_and_what_has_an_owner_are_two_lines() {
     let mut d = example();
     let text = diagnosis(&d, &plain(140));
-    let line = "Explained: by the causes above, 90.2 % of the deviation (half of the messages 95.1 % or more, the \
-     least 72.0 %, message 4711)";
+    let line = "Explained: by the causes above, 90.2 % of the deviation (median message 95.1 %, lowest \
+     72.0 %, message 4711)";
     assert!(text.contains(line), "{text}");
-    let line = "Owner:     known of 98.8 % of the deviation (half of the messages 99.4 % or more, the least 81.0 %)";
+    let line = "Owner:     known of 98.8 % of the deviation (median message 99.4 %, lowest 81.0 %)";
     assert!(text.contains(line), "{text}");
     (d.owned.overall, d.owned.p50, d.owned.min) = (1.0, 1.0, 1.0);
     assert!(!diagnosis(&d, &plain(140)).contains("Owner:"));

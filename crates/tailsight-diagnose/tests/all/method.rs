@@ -135,7 +135,7 @@ fn page_faults_are_inferred() {
     // 200 faults more of 700 ns; the slope is within a tenth, for the 60 us of others' making lie on the same line.
     assert!((faults.deviation_ns - 140_000).abs() < 20_000, "{faults:?}");
     assert!(faults.explanation.contains("estimated from"), "{}", faults.explanation);
-    assert!(d.notes.iter().any(|n| n.contains("inferred, not measured")), "{:?}", d.notes);
+    assert!(d.notes.iter().any(|n| n.contains("estimated, not measured")), "{:?}", d.notes);
     let own: i64 = d.causes.iter().filter(|c| c.category.as_str() == "app-processing").map(|c| c.deviation_ns).sum();
     assert!(own >= 0, "never more than the deviation of the own time");
     assert!(faults.times[0] > 200.0 && faults.times[1] < 30.0, "{:?}", faults.times);

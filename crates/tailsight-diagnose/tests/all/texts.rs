@@ -176,7 +176,7 @@ fn notes_say_what_limits_the_diagnosis() {
             "the run is partial: killed while recording",
             "10 events were lost (0.99 % of all): near them, time may have the wrong owner",
             "without sched_waking and sched_wakeup, waiting for a wake-up and waiting for a core cannot be told apart",
-            "clock error up to 2.00 us: smaller differences mean nothing",
+            "clock error up to 2.00 us: ignore smaller differences",
             "focus p50..p100 and reference p45..p55 share messages: differences look smaller",
             "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",
         ]

@@ -176,7 +176,7 @@ fn a_host_without_the_setting_says_so() {
     assert!(refused(Change::IdleStates { slower_than_us: 10 }).contains("does not control idle states"));
     assert!(refused(Change::Coalescing { device: "eth0".into(), netns: None }).contains("adaptive-rx of eth0"));
     let file = Change::File { path: "/sys/kernel/mm/ksm/run".into(), value: "0".into() };
-    assert!(refused(file).contains("/sys/kernel/mm/ksm/run is not there"));
+    assert!(refused(file).contains("/sys/kernel/mm/ksm/run does not exist"));
     let queues = Change::Queues {
         device: "eth9".into(),
         direction: "rx".into(),
@@ -326,7 +326,7 @@ fn a_refused_write_takes_back_what_was_done() {
     fake.files.insert("/proc/sys/vm/swappiness".into(), "30".into());
     let mut journal = self::journal();
     let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err().to_string();
-    assert!(error.contains("was 60 when it was shown, and is 30 now"), "{error}");
+    assert!(error.contains("changed from 60 to 30 since the fix was shown"), "{error}");
     assert_eq!((fake.files["/proc/sys/vm/swappiness"].as_str(), journal.state), ("30", State::default()));
 }
 

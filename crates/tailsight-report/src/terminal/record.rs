@@ -24,7 +24,7 @@ pub fn record_summary(run: &RunMeta, style: &Style) -> String {
     if rest.len() > 3 {
         let more = rest.len() - 2;
         rest.truncate(2);
-        rest.push(format!("          … and {} more in run.json", units::counted(more as u64, "more remark")));
+        rest.push(format!("          … and {} in run.json", units::counted(more as u64, "more remark")));
     }
     lines.append(&mut rest);
     let mut out = String::new();
@@ -178,12 +178,12 @@ mod tests {
         let mut run = RunMeta { cpus: vec![cpu(0, 0), cpu(1, 0)], ..RunMeta::default() };
         run.hooks = vec![hook("sched_switch", 0), hook("contention_begin", 3)];
         let said = lost(&run);
-        assert!(said.starts_with("Lost:     3 events (0.3 % of 1,003) while their hook ran already"), "{said}");
+        assert!(said.starts_with("Lost:     3 events (0.3 % of 1,003) in a hook that was already running"), "{said}");
         assert!(said.ends_with("; contention_begin: 3") && !said.contains("buffers"), "{said}");
         run.cpus[1].lost = 7;
         let said = lost(&run);
         assert!(
-            said.contains("in full buffers; core 1: 7, while their hook ran already; contention_begin: 3"),
+            said.contains("in full buffers; core 1: 7, in a hook that was already running; contention_begin: 3"),
             "{said}"
         );
         run.hooks.clear();

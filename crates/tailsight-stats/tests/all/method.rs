@@ -391,7 +391,7 @@ fn stopping_early_gives_a_verdict_at_any_time() {
         }
         method.stop(Stop::OutOfTime);
         let Step::Done(verdict) = method.step() else { panic!("not done") };
-        assert!(refused(&verdict).reason.contains("time allowed"), "{verdict:?}");
+        assert!(refused(&verdict).reason.contains("time limit was reached"), "{verdict:?}");
         method.stop(Stop::Interrupted);
         assert_eq!(method.step(), Step::Done(verdict));
     }

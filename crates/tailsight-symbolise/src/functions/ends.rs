@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_is_said() {
-        assert!(ends(&[0x06]).unwrap_err().contains("not understood"));
-        assert!(ends(&[0x90]).unwrap_err().contains("no instruction"));
-        assert!(ends(&[0xc3; 100]).unwrap_err().contains("100 places"));
+        assert!(ends(&[0x06]).unwrap_err().contains("cannot be decoded"));
+        assert!(ends(&[0x90]).unwrap_err().contains("no return instruction"));
+        assert!(ends(&[0xc3; 100]).unwrap_err().contains("100 exits"));
         // jrcxz far away
-        assert!(ends(&[0xe3, 0x40, 0xc3]).unwrap_err().contains("counts"));
+        assert!(ends(&[0xe3, 0x40, 0xc3]).unwrap_err().contains("may be an exit"));
     }
 
     #[test]

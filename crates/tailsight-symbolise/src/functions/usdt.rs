@@ -157,7 +157,7 @@ mod tests {
         assert_eq!((pair("query"), pair("query__done")), (Ok(query.clone()), Ok(query.clone())));
         assert_eq!(pair("function").unwrap().1, "function-return");
         assert_eq!(pair("a,b").unwrap(), ("a".into(), "b".into()));
-        assert!(pair("hit").unwrap_err().contains("point in time"));
+        assert!(pair("hit").unwrap_err().contains("a span needs two"));
         assert!(pair("a,c").unwrap_err().contains("db:c"));
         assert!(super::pair(&all, "web", "x").unwrap_err().contains("those of db"));
         assert_eq!(stem(&query.0, &query.1), "query");

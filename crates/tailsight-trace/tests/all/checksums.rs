@@ -99,7 +99,7 @@ fn swapped_added_and_cut_files_are_seen_and_not_used() {
     assert!(answer.events.iter().all(|(cpu, events)| *cpu == 1 || events.len() <= 60));
     let (answer, said) = swap("events/cpu-0.arrow", "events/cpu-5.arrow");
     assert_eq!(answer.events.len(), 2);
-    assert_eq!(said, ["events/cpu-5.arrow is not of this run and is not read"]);
+    assert_eq!(said, ["events/cpu-5.arrow does not belong to this run and is not read"]);
     let path = dir.path().join("events/cpu-1.arrow");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
@@ -146,7 +146,7 @@ fn counts_and_files_that_no_recorder_writes_are_limited() {
         let mut run = Run::open(dir.path()).unwrap();
         assert!(run.meta.host.cpus <= 1024 && run.meta.cpus.iter().all(|c| c.cpu < 1024));
         assert_eq!(run.events().unwrap().len(), 2, "version {version}");
-        for words in ["4294967295 cores", "some of which there cannot be", "cpu-2.arrow is not of this run"] {
+        for words in ["4294967295 cores", "some with impossible numbers", "cpu-2.arrow does not belong to this run"] {
             assert!(run.partial.iter().any(|p| p.contains(words)), "{words}: {:?}", run.partial);
         }
     }
@@ -159,5 +159,5 @@ fn an_old_run_opens_with_a_note() {
     fs::remove_file(dir.path().join("checksums")).unwrap();
     let (answer, said) = read(dir.path()).unwrap();
     assert_eq!(answer.events.len(), 2);
-    assert_eq!(said, ["this run has format version 1 and no checksums: damage may not be seen"]);
+    assert_eq!(said, ["this run has format version 1 and no checksums: damage cannot be detected"]);
 }

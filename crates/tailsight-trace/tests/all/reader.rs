@@ -45,8 +45,8 @@ fn what_is_not_a_run_is_named() {
         ("{", "not JSON"),
         ("[]", "does not say"),
         ("{\"format\":\"other\"}", "does not say"),
-        ("{\"format\":\"tailsight-run\",\"version\":1,\"cpus\":7}", "not understood"),
-        ("{\"format\":\"tailsight-run\",\"version\":1,\"state\":\"no such\"}", "not understood"),
+        ("{\"format\":\"tailsight-run\",\"version\":1,\"cpus\":7}", "cannot be decoded"),
+        ("{\"format\":\"tailsight-run\",\"version\":1,\"state\":\"no such\"}", "cannot be decoded"),
     ] {
         fs::write(dir.path().join("run.json"), json).unwrap();
         let text = open(dir.path());

@@ -99,7 +99,7 @@ fn missing_targets_are_named() {
     std::fs::write(dir.path().join("precious"), "x").unwrap();
     let out = dir.path().display().to_string();
     let me = std::process::id().to_string();
-    fails(&["record", "-p", &me, "-o", &out], 1, &["not a previous run", "another -o"]);
+    fails(&["record", "-p", &me, "-o", &out], 1, &["is not a run of tailsight", "another -o"]);
     assert!(dir.path().join("precious").exists());
     fails(
         &["record", "-d", "100ms", "-o", &dir.path().join("r").display().to_string(), "--", "/no/such/program"],

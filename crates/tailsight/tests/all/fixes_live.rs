@@ -206,7 +206,7 @@ impl Fixer<'_> {
         assert!(status.status.success() && shown(&status).contains(", before "), "{}", shown(&status));
         let twice = self.fix(words, &["--yes"]);
         assert_eq!(
-            (twice.status.code(), stderr(&twice).contains("it is so already")),
+            (twice.status.code(), stderr(&twice).contains("the value is already set")),
             (Some(3), true),
             "{}",
             shown(&twice)
@@ -325,7 +325,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     neighbour.wait().unwrap();
     result.unwrap();
     let undone = fixer.call(&["fix", "--undo"]);
-    assert!(undone.status.success() && shown(&undone).contains("has ended"), "{}", shown(&undone));
+    assert!(undone.status.success() && shown(&undone).contains("no longer exists"), "{}", shown(&undone));
     let nothing = fixer.call(&["fix", "--undo"]);
     assert_eq!(nothing.status.code(), Some(3), "{}", shown(&nothing));
 
@@ -334,7 +334,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     shell(&format!("taskset -acp 0-1 {pid}"));
     let others = fixer.call(&["fix", "--undo"]);
     assert_eq!(
-        (others.status.code(), shown(&others).contains("somebody set it to 0-1")),
+        (others.status.code(), shown(&others).contains("changed to 0-1")),
         (Some(1), true),
         "{}",
         shown(&others)
