@@ -386,7 +386,7 @@ fn refusals(fixer: &Fixer<'_>, pin: &[String], (pid, cores): (u32, &dyn Fn() -> 
         }
         Ok(output) => {
             assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
-            assert!(stderr(&output).contains("by root only: sudo tailsight fix"), "{}", shown(&output));
+            assert!(stderr(&output).contains("only root can set the cores of"), "{}", shown(&output));
         }
         Err(error) => skip_part("another user", format!("setpriv: {error}")),
     }
