@@ -22,6 +22,21 @@ export async function visit(page, url) {
   return +drawn;
 }
 
+/** Gives the window a width and waits until nothing is wider: charts are drawn anew a moment after it. */
+export async function fits(page, width, what) {
+  await page.setViewportSize({ width, height: 900 });
+  await page.waitForFunction((width) => document.documentElement.scrollWidth <= width, width, { timeout: 10_000 }).catch(() => {});
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(wide <= width, `${what} is ${wide} wide in a window of ${width}`);
+}
+
+/** Waits until an element has a text. */
+export async function shows(page, selector, text, what) {
+  const has = ([selector, text]) => document.querySelector(selector)?.textContent.includes(text);
+  await page.waitForFunction(has, [selector, text], { timeout: 10_000 }).catch(() => {});
+  check((await page.textContent(selector)).includes(text), what);
+}
+
 export function check(truth, what) { if (!truth) throw new Error(what); }
 export function same(found, expected, what) {
   const [a, b] = [JSON.stringify(found), JSON.stringify(expected)];

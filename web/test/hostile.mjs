@@ -1,7 +1,7 @@
 // A report with hostile names in Chromium: `node hostile.mjs PAGE.html NAME`. The name is shown as text, and nothing of it is markup.
 import { pathToFileURL } from "node:url";
 import { resolve } from "node:path";
-import { check, open, same, visit } from "./browser.mjs";
+import { check, fits, open, same, shows, visit } from "./browser.mjs";
 
 const [file, name] = process.argv.slice(2), { browser, page, wrong, requests } = await open();
 try {
@@ -14,10 +14,8 @@ try {
   same(await page.evaluate(() => document.documentElement.dataset.alerted ?? "no"), "no", "scripts of the name");
   const found = name.slice(0, 12);
   await page.fill("#search", found);
-  check((await page.textContent("#found")).includes(found), "the search does not show the name as text");
-  await page.setViewportSize({ width: 400, height: 900 });
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  check(wide <= 400, `a long name makes the page ${wide} wide in a window of 400`);
+  await shows(page, "#found", found, "the search does not show the name as text");
+  await fits(page, 400, "the page with a long name");
   same(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")), [], "requests");
   same(wrong, [], "errors");
 } finally {

@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { resolve } from "node:path";
-import { check, open, same, visit } from "./browser.mjs";
+import { check, fits, open, same, shows, visit } from "./browser.mjs";
 
 const [file, factsFile] = process.argv.slice(2);
 const url = pathToFileURL(resolve(file)).href, { diagnosis, shown } = JSON.parse(readFileSync(factsFile, "utf8"));
@@ -41,6 +41,7 @@ try {
   await page.waitForSelector(".chips button");
   check((await page.textContent(".chips")).includes("cause:"), "the address did not restore the cause");
   await page.click(".chips button");
+  await page.waitForSelector(".chips", { state: "detached", timeout: 10_000 }).catch(() => {});
   check(await page.locator(".chips").count() === 0, "the cause is still chosen");
 
   // A message by its id: its table sums to its latency and is show's, row by row.
@@ -53,6 +54,7 @@ try {
   const rows = await page.$$eval("#message-rows tr[data-usual]", (all) => all.map((e) => [Number(e.dataset.ns), Number(e.dataset.usual)]));
   same(rows.sort(), shown.rows.map((r) => [r.ns, r.reference_ns]).sort(), "the rows of message " + shown.id);
   await page.click("#message .around button:nth-child(2)");
+  await page.waitForFunction((id) => !location.hash.includes("message=" + id + "&"), shown.id, { timeout: 10_000 }).catch(() => {});
   check(!(await page.evaluate(() => location.hash)).includes("message=" + shown.id + "&"), "no faster message was opened");
 
   // By keyboard: the slowest message of the plot.
@@ -67,14 +69,11 @@ try {
 
   // What is not there is said.
   await page.fill("#search", "no such thing in this run");
-  check((await page.textContent("#found")).includes("nothing of that name"), "a search without a result says nothing");
+  await shows(page, "#found", "nothing of that name", "a search without a result says nothing");
   await page.fill("#search", "");
 
   for (const width of [400, 1280, 2560]) {
-    await page.setViewportSize({ width, height: 900 });
-    await page.waitForTimeout(150);
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    check(wide <= width, `at a width of ${width} the page is ${wide} wide`);
+    await fits(page, width, "the page");
   }
   await page.emulateMedia({ colorScheme: "dark" });
   same(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")), [], "requests");

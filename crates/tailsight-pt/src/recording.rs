@@ -158,6 +158,17 @@ impl Recording {
         let mut summary = Summary::default();
         loop {
             self.fill(&file, &mut streams, &mut summary)?;
+            for stream in &mut streams {
+                // A gap begins, and what is open ends, at its core's last event: now, before later ones of other cores. Also where
+                // the last pieces of a core hold nothing, or are not wanted.
+                if let Some(why) = stream.gap.take() {
+                    stacks.gap(&mut stream.core, 0, why);
+                }
+                if stream.is_over() && !stream.finished {
+                    stacks.finish(&mut stream.core, stream.switches);
+                    stream.finished = true;
+                }
+            }
             // The core where something happens the earliest; it goes on until another one's turn is, or until it needs more.
             let next = (0..streams.len()).filter_map(|i| Some((streams[i].next_ns(self.clock)?, i))).min();
             let Some((_, i)) = next else { break };
@@ -170,24 +181,13 @@ impl Recording {
                     stacks.switch(&mut stream.core, stream.switches, ns);
                     continue;
                 };
-                if let Some(why) = stream.gap.take() {
-                    stacks.gap(&mut stream.core, 0, why);
-                }
                 stacks.step(&mut stream.core, stream.switches, ns, &step);
                 stream.at += 1;
-            }
-            if stream.is_over() {
-                // What is still open ends with its core's last event, before later ones of other cores.
-                stacks.finish(&mut stream.core, stream.switches);
-                stream.finished = true;
             }
             give(&mut stacks, &mut summary, each);
             if let (Some(transfer), Some(of)) = (&mut transfer, &mut stacks.transfers) {
                 of.drain(..).for_each(|one| transfer(&one));
             }
-        }
-        for stream in streams.iter_mut().filter(|stream| !stream.finished) {
-            stacks.finish(&mut stream.core, stream.switches);
         }
         give(&mut stacks, &mut summary, each);
         summary.functions = names(&self.memory, &stacks.names.places);

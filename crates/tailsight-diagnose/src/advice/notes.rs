@@ -57,7 +57,10 @@ fn lost(facts: &RecordingFacts) -> Option<String> {
     } else {
         String::new()
     };
-    let says = || format!("{} events were lost{of}: near them, time may have the wrong owner", facts.lost_events);
+    let says = || match facts.lost_events {
+        1 => format!("1 event was lost{of}: near it, time may have the wrong owner"),
+        n => format!("{n} events were lost{of}: near them, time may have the wrong owner"),
+    };
     (facts.lost_events > 0).then(says)
 }
 
