@@ -173,7 +173,7 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
     };
     let mut text = format!(
         "{repeat} runs a scenario; {not_run} runs not possible here; {disturbed} disturbed by other work on the machine, \
-         by the raw events alone ([rule](lab.md#how-a-run-is-judged)).\n\n\
+         by the raw events alone ([rule](../lab.md#how-a-run-is-judged)).\n\n\
          | | undisturbed | disturbed | all |\n|---|---|---|---|\n"
     );
     let fault: fn(&ScenarioResult) -> bool = |o| o.may.is_none();
