@@ -243,6 +243,8 @@ impl<'a> Stacks<'a> {
         while let Some(switch) = switches.get(core.next_switch).filter(|s| s.time_ns <= ns) {
             core.next_switch += 1;
             if switch.tid == core.tid && core.next_switch > 1 {
+                // Nothing new, but other cores may have gone on to this time: what ends on this one does not end before it.
+                core.last_ns = core.last_ns.max(switch.time_ns);
                 continue;
             }
             (core.pid, core.tid) = (switch.pid, switch.tid);
@@ -257,6 +259,8 @@ impl<'a> Stacks<'a> {
     pub fn step(&mut self, core: &mut Core, switches: &[Switch], ns: u64, step: &Step) {
         self.switch(core, switches, ns);
         let ns = ns.max(core.last_ns);
+        // Also of a step that is no event: what is open on this core did not end before it.
+        core.last_ns = ns;
         match step.op {
             Op::End { tracing } => core.goes_on = tracing,
             Op::Gap(why) => self.gap(core, ns, why),

@@ -41,9 +41,13 @@ struct End {
     err: String,
 }
 
-/// The most memory that a process had so far, KiB. (What wait4 tells is also that of the process from which it was started.)
+/// The most memory that a process had so far, KiB. (What wait4 tells is also that of the process from which it was started, and so is
+/// what this file tells for an instant: a parent is woken before the memory of its child is the new program's.)
 fn peak_kib(pid: u32) -> Option<i64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    if !status.starts_with("Name:\ttailsight\n") {
+        return None;
+    }
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
