@@ -1,4 +1,4 @@
-//! The diagnosis from end to end: the steps of the crate's page in order.
+//! The diagnosis from end to end: the steps of the crate's documentation in order.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;

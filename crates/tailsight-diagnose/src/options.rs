@@ -1,4 +1,4 @@
-//! What a diagnosis is asked for, and what it must know about the recording.
+//! What the caller asks of a diagnosis, and the facts about the recording that it needs.
 
 use tailsight_lifetime::Leg;
 

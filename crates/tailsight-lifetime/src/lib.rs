@@ -1,9 +1,8 @@
 //! From a run to its messages and their exact lifetimes.
 //!
-//! The folders are the way that a message goes: [`input`] gives the events in time order; [`scan`] goes over them once and builds
-//! the [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines;
-//! [`partition`] sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in
-//! [`tables`].
+//! The modules, in the order of the data: [`input`] gives the events in time order; [`scan`] reads them once and builds the
+//! [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines; [`partition`]
+//! sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
 pub mod input;
 pub mod messages;

@@ -1,8 +1,8 @@
-//! What each message had of each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
+//! The part of each message in each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
 //!
-//! In: the rows, and the two cohorts. Out: per row the focus messages it hit; per focus message how much of its own deviation
-//! is explained, and which row has most of it. One pass over the parts of both cohorts, and one over the focus once it is
-//! known which rows are causes; all times in ns.
+//! In: the rows, and the two cohorts. Out: for each row the focus messages that it hit; for each focus message how much of its own
+//! deviation is explained, and which row has most of it. One pass over the parts of both cohorts, and one over the focus when the
+//! causes are known. All times in ns.
 
 use std::cmp::Reverse;
 

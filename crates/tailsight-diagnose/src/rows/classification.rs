@@ -1,7 +1,7 @@
-//! What the category table says of each owner: asked once for a leg and a role, and before anything is estimated.
+//! The category of each owner, looked up once for each leg and role, before anything is estimated.
 //!
 //! In: lifetimes, the category table. Out: a [`CategoryMatch`] by slot (as in [`super::profile`]). A run has tens of thousands of
-//! slots and its cohorts meet a part of them, so each is looked at when it is first asked for.
+//! slots, of which its cohorts use a part, so each is looked up on first use.
 
 use std::cell::OnceCell;
 

@@ -1,13 +1,13 @@
-//! Anomalies inside an anomaly: which frames of a group's call tree are rows of their own (NSight §4.2, §5.2).
+//! Anomalies inside an anomaly: which frames of a group's call tree become rows (NSight §4.2, §5.2).
 //!
-//! In: the leaves of one group, each a path of nested frames (outermost first) with its deviation, in any one unit. Out: a
-//! partition of the leaves into [`Part`]s, each named by the path of a frame. A leaf is the time that its innermost frame
-//! had for itself, so that a frame's deviation is exactly the sum of the leaves at it and below it.
+//! In: the leaves of one group, each a path of nested frames (outermost first) with its deviation, in any one unit. Out: a partition of
+//! the leaves into [`Part`]s, each named by the path of a frame. A leaf is the own time of its innermost frame, so a frame's deviation
+//! is exactly the sum of the leaves at and below it.
 //!
-//! The rule, level by level and to any depth: of a frame, the frames right inside it that deviate by the granularity or more
-//! are anomalies. When *together* they explain at least the fraction `nesting` of its deviation, they replace it: each is
-//! looked at in its turn, and what they leave (the frame's own time, and what is nested in it and does not deviate) stays as a
-//! row of the frame. When they do not, the frame stays, with all that is in it.
+//! The rule, level by level and to any depth: the frames directly inside a frame that deviate by the granularity or more are its
+//! anomalies. If *together* they explain at least the fraction `nesting` of its deviation, they replace it, and each is examined in
+//! turn; the rest (the frame's own time, and nested time that does not deviate) stays as a row of the frame. If not, the frame stays,
+//! with everything in it.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
 //! Mean profiles of two cohorts and their difference (docs/diagnosis.md; NSight §5.2 on means, so that rows add up).
 //!
-//! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of
-//! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way. Behind the slots of owners come
-//! those of [`Derived`] time: what [`crate::estimate`] moves from one slot to another, message by message and to the ns, so
-//! that all sums stay what they were.
+//! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of both
+//! cohorts in ns and counts, in flat vectors indexed by slot. After the slots of owners come those of [`Derived`] time: what
+//! [`crate::estimate`] moves from one slot to another, message by message and to the ns, so that all sums stay the same.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Part, Role};

@@ -1,8 +1,8 @@
-//! Who a cause was: the process with its threads, and where it belongs.
+//! The process that a cause is, with its threads and where it belongs.
 //!
-//! In: the slots of a row, and which task each of their owners was. Out: [`model::Who`](crate::model::Who): processes and threads
-//! counted, threads by name, the control group with the unit of systemd and the container in it. And threads of an
-//! application whose names differ in a number only get one name. All times in ns.
+//! In: the slots of a row, and the task of each of their owners. Out: [`model::Who`](crate::model::Who): numbers of processes and
+//! threads, threads by name, the cgroup with the systemd unit and the container in it. Threads of an application whose names differ
+//! only in a number get one name. All times in ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! The stages that follow from the thread timelines: when the thread was woken, when it got its core, and how many
-//! messages it took in between.
+//! Stages from the thread timelines: when the thread was woken, when it got its core, and how many messages it received in between.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

@@ -1,7 +1,7 @@
 //! The exact partition: each leg's time by role and owner.
 //!
-//! Short pieces of a path are walked and summed; long waits for a busy thread or core are read off a [`PrefixSums`]. Messages
-//! are worked on in chunks, on all cores.
+//! Short pieces of a path are walked and summed; for long waits for a busy thread or core the sums come from a [`PrefixSums`]. Messages
+//! are processed in chunks, on all cores.
 
 pub mod prefix_sums;
 

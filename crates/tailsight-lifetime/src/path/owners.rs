@@ -1,6 +1,6 @@
-//! The owners that walks meet: each is made once and has a number.
+//! The owners of time that walks find: each is created once and has a number.
 //!
-//! In: nodes of the core timelines, sleeps, waits. Out: [`OwnerId`]s, and the list that they are indices of.
+//! In: nodes of the core timelines, sleeps, waits. Out: [`OwnerId`]s, and the list that they index.
 
 use rustc_hash::FxHashMap;
 

@@ -1,4 +1,4 @@
-//! The pieces of a leg: where a message was bound to a core, where to a thread, and where it waited for neither.
+//! The pieces of a leg: when a message was on a core, when it followed a thread, and when it waited without either.
 //!
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 

@@ -1,4 +1,4 @@
-//! Walks pieces of a message's path and hands out their steps.
+//! Walks the pieces of a message's path and returns their steps.
 //!
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 

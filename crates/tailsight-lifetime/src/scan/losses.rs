@@ -1,4 +1,4 @@
-//! Stretches of time in which events of a core were lost, and the messages that were on their way then.
+//! Intervals in which events of a core were lost, and the messages that were under way then.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::event::Kind;

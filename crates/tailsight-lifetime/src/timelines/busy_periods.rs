@@ -1,9 +1,9 @@
 //! Busy periods: when each thread worked for messages, so that others' wait for it is head-of-line blocking.
 //!
-//! In: receive calls, send calls and sleeps of the target's threads, in time order. Out: [`BusyPeriod`]s by thread. A period
-//! begins with a receive call that returned messages and ends with the next such call or when the thread waits for more work.
-//! When the thread did other things for long before that (garbage collection, timers, its log), it ends with the last send:
-//! no message is ahead then.
+//! In: receive calls, send calls and sleeps of the target's threads, in time order. Out: [`BusyPeriod`]s by thread. A period begins with
+//! a receive call that returned messages and ends with the next such call or when the thread waits for more work. If the thread did
+//! other things for long before that (garbage collection, timers, its log), the period ends with the last send, because then it was not
+//! busy with a message.
 
 use rustc_hash::FxHashMap;
 use tailsight_kernel::RECEIVE_WAITS;

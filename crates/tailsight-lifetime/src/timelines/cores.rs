@@ -1,7 +1,7 @@
 //! Core timelines: what ran on each core at each nanosecond, as nested spans.
 //!
-//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries
-//! the thread that was current, so that a timeline heals after lost events.
+//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries the current thread,
+//! so that a timeline is right again after lost events.
 
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, function_flags};
