@@ -11,7 +11,7 @@ use super::profile::{Slot, owner_of, slot_of};
 use super::who::TaskNames;
 use crate::categories::{CategoryMatch, CategoryTable};
 
-/// The verdicts of one run.
+/// The category matches of one run.
 pub struct Classification<'a> {
     lifetimes: &'a Lifetimes,
     table: &'a CategoryTable,
@@ -20,13 +20,13 @@ pub struct Classification<'a> {
 }
 
 impl<'a> Classification<'a> {
-    /// Of every owner of the run, tasks by the names of their processes.
+    /// Every owner of the run, tasks by the names of their processes.
     pub fn new(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
         let verdicts = vec![OnceCell::new(); LEGS.len() * 2 * lifetimes.owners.len()];
         Classification { lifetimes, table, tasks: TaskNames::new(lifetimes), verdicts }
     }
 
-    /// What a slot of an owner counts to.
+    /// The match of an owner's slot.
     pub fn of(&self, slot: Slot) -> &CategoryMatch {
         self.verdicts[slot].get_or_init(|| {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
@@ -36,7 +36,7 @@ impl<'a> Classification<'a> {
         })
     }
 
-    /// What the time of an owner in the leg `LEGS[segment]` counts to.
+    /// The match of an owner in the leg `LEGS[segment]`.
     pub fn at(&self, segment: usize, role: Role, owner: u32) -> &CategoryMatch {
         self.of(slot_of(self.lifetimes.owners.len(), segment, role, owner))
     }

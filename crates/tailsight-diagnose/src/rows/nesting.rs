@@ -29,7 +29,7 @@ pub struct Part {
     pub leaves: Vec<usize>,
 }
 
-/// Splits a group. `noise`: deviations below it are none. The parts are in the order of their paths and hold every leaf once.
+/// Splits a group. Deviations below `noise` are ignored. The parts are in the order of their paths and contain every leaf once.
 pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
     let mut out = vec![];
     let mut open = vec![(0, (0..leaves.len()).collect::<Vec<usize>>())];
@@ -51,7 +51,7 @@ pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
             if rest.is_empty() {
                 continue;
             }
-            // Whatever is left is of the frame itself, which the first of the anomalies names as well as any.
+            // The rest belongs to the frame itself, which is in the path of each anomaly: the first one is used.
             let path = anomalies[0].first().map_or_else(Vec::new, |&i| leaves[i].path[..depth].to_vec());
             out.push(Part { path, leaves: rest });
         } else {
@@ -63,7 +63,7 @@ pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
     out
 }
 
-/// Whether a part of a deviation, in its direction, is at least this fraction of it. Of no deviation there is none.
+/// Whether a part of a deviation, in its direction, is at least this fraction of it. Never for a deviation of 0.
 fn explains(part: i128, whole: i128, nesting: f64) -> bool {
     whole != 0 && part as f64 / whole as f64 >= nesting
 }
