@@ -63,7 +63,7 @@ pub struct Report {
     pub warm_up_ns: Option<u64>,
     /// What the method did, in order.
     pub steps: Vec<StepTaken>,
-    /// Why the measurement began anew, each time that it did.
+    /// Why the measurement started again, each time that it did.
     pub restarts: Vec<String>,
     /// What was wrong with the client or the server besides, in words and as data.
     pub complaints: Vec<Remark>,
@@ -76,7 +76,7 @@ pub struct Report {
     pub against: Option<Against>,
     /// Whether an objective is met at this rate, where one was asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub objective: Option<Met>,
+    pub objective: Option<ObjectiveResult>,
 }
 
 /// A comparison with an earlier run.
@@ -112,7 +112,7 @@ pub struct Against {
 
 /// Whether an objective is met.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Met {
+pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
     /// Confidence that the percentile is below the limit; absent where the samples do not bear it.

@@ -39,7 +39,7 @@ const AROUND: f64 = 2.0;
 pub struct Base {
     measured: Vec<u64>,
     replayed: Vec<u64>,
-    /// The stretch without idling that each was served in.
+    /// The busy period that each was served in.
     periods: Vec<u32>,
     /// Percentiles that the messages carry, each with how far the replay is off.
     percentiles: Vec<(f64, f64)>,
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(base.merged(&[100, 90, 60, 0]), [100, 99, 60, 0]);
     }
 
-    /// Served in one stretch, the first arrival last: taken together the cause was nearly all, or hardly anything.
+    /// Served in one busy period, the first arrival last: taken together the cause was nearly all, or hardly anything.
     #[test]
     fn what_was_served_out_of_order_is_judged_with_its_stretch() {
         let base = Base::new(vec![1000, 100, 20], vec![100, 1000, 20], vec![1, 1, 2], &[], 1);

@@ -162,7 +162,7 @@ impl Replay {
         }
     }
 
-    /// In which stretch without idling a message was recorded: a number by message id; 0 of messages that are not in it.
+    /// In which busy period a message was recorded: a number by message id; 0 of messages that are not in it.
     #[must_use]
     pub fn periods(&self) -> Vec<u32> {
         let mut out = vec![0; self.place.len()];

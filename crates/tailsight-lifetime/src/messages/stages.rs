@@ -38,7 +38,7 @@ pub fn complete(scan: &mut Scan) {
     });
 }
 
-/// For each stretch, the last one up to it that a wake-up began.
+/// For each interval, the last one up to it that a wake-up began.
 fn last_wakes(intervals: &[ThreadInterval]) -> Vec<Option<u32>> {
     let mut last = None;
     (0u32..)

@@ -5,7 +5,7 @@ use tailsight_trace::event::Kind;
 
 use crate::model::Message;
 
-/// Stretches in which events of a core were lost.
+/// Intervals in which events of a core were lost.
 #[derive(Default)]
 pub(super) struct Losses {
     /// By core: since when, until its next event.
@@ -25,7 +25,7 @@ impl Losses {
         }
     }
 
-    /// The stretches in order, none inside another. The recording ended at `end_ns`.
+    /// The intervals in order, none inside another. The recording ended at `end_ns`.
     pub(super) fn finish(mut self, end_ns: u64) -> Vec<(u64, u64)> {
         self.closed.extend(self.open.values().map(|&from| (from, end_ns.max(from))));
         self.closed.sort_unstable();

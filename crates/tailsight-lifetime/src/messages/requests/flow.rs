@@ -265,7 +265,7 @@ impl Framed {
         let received = self.calls.back().map_or(self.called, |c| c.0);
         self.settle(received, found);
         for item in std::mem::take(&mut self.items) {
-            // Of a lost stretch, the segments that were received.
+            // Of a gap, the segments that were received.
             if let Item::Lost { from, why, .. } = item {
                 let whole = self.seen.iter().filter(|s| s.to <= received).map(|s| s.to).next_back().unwrap_or(0);
                 if why != Why::Unfinished && from < whole {
