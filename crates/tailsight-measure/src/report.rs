@@ -115,7 +115,7 @@ pub struct Against {
 pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
-    /// Confidence that the percentile is below the limit; absent where the samples do not bear it.
+    /// Confidence that the percentile is below the limit; absent if there are too few samples.
     pub confidence: Option<f64>,
     /// The confidence is at least [`crate::slo::LEVEL`].
     pub met: bool,
@@ -310,7 +310,7 @@ pub(crate) fn id_of(id: method::CheckId) -> String {
 /// A latency over the samples that bear the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Samples behind it; 0 where the run bears none.
+    /// Samples behind it; 0 if there are too few for it.
     pub n: usize,
     /// Their mean.
     pub mean: Option<f64>,
