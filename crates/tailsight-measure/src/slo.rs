@@ -38,7 +38,7 @@ const CLIENT_TRIES: usize = 2;
 /// Runs on their own for the answer.
 const CONFIRMATIONS: usize = 4;
 
-/// Confidence that a measurement's percentile is below the objective's limit; `None` where its samples do not bear it.
+/// Confidence that a measurement's percentile is below the objective's limit; `None` if it has too few samples.
 #[must_use]
 pub fn confidence(objective: Objective, measurement: &Measurement) -> Option<f64> {
     let accepted = measurement.accepted.as_ref()?;
