@@ -1,4 +1,4 @@
-//! The diagnosis from end to end: the steps of the crate's page in order.
+//! The diagnosis from end to end: the steps of the crate's documentation in order.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use crate::{Error, Options, RecordingFacts};
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
 
-/// Finds what the focus messages went through that the reference messages did not (NSight §5.2).
+/// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
 /// # Errors
 /// [`Error::Focus`] and [`Error::Option`] for options out of range, [`Error::NoMessages`] when no message has the leg
@@ -43,20 +43,20 @@ pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &RecordingFacts
 /// cohort met are absent.
 pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 
-/// What a diagnosis may look at beside the parts of the messages.
+/// What a diagnosis may use besides the parts of the messages.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
     /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
     pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
     /// Another run, by name: the same slice of its messages is the reference.
     pub against: Option<(&'a str, &'a Lifetimes)>,
-    /// The run's samples, for functions; they are asked for the run's own messages, so not with another run.
+    /// The run's samples, for functions. They are of the run's own messages, so not used with another run.
     pub samples: Option<&'a Samples>,
-    /// The messages at the times at which they were, when those that are diagnosed are not: the paths are of these.
+    /// The messages at their recorded times, if those that are diagnosed have others: paths are of these.
     pub at_their_times: Option<&'a [Message]>,
 }
 
-/// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
+/// As [`diagnose`], with more input, and also returns the cause of every owner in the cohorts, for drawing messages.
 ///
 /// # Errors
 /// As [`diagnose`].
@@ -99,7 +99,7 @@ pub fn diagnose_with(
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
-/// What can be said where causes cannot ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
+/// The diagnosis if there can be no causes ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
 /// slowest messages one by one; no focus and no causes.
 ///
 /// # Errors
@@ -118,7 +118,7 @@ pub fn overview(
     Ok(diagnosis)
 }
 
-/// What is said of a run's messages without comparing them.
+/// The results about a run's messages that need no comparison.
 struct Summary<'a> {
     lifetimes: &'a Lifetimes,
     mine: &'a [Message],
@@ -245,7 +245,7 @@ impl<'a> Analysis<'a> {
         self.rows.rows.len() - 1
     }
 
-    /// Whether a row is a cause, or `unexplained`: its interval does not hold 0.
+    /// Whether a row is a cause, or `unexplained`: its interval does not contain 0.
     fn is_cause(&self, row: usize) -> bool {
         let holds_0 = |all: &Vec<[i64; 2]>| all[row][0] <= 0 && 0 <= all[row][1];
         row == self.last() || !self.intervals.as_ref().is_some_and(holds_0)
@@ -257,13 +257,13 @@ impl<'a> Analysis<'a> {
         self.attribution.coverage(lifetimes, leg, &self.profile, &self.rows, &self.cohorts.focus, &is_reported)
     }
 
-    /// The causes in their order, then what is no cause as one row, then what has no owner; the rows that are no causes; and the
-    /// cause (index) that each row counts to.
+    /// The causes in their order, then one row for all that are no causes, then the row without an owner; the rows that are no
+    /// causes; and the cause (index) that each row counts to.
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
         let ahead = Ahead::new(mine);
-        // Of the whole focus, so the same for every row of head-of-line blocking.
+        // For the whole focus, so the same for every row of head-of-line blocking.
         let roots = LazyCell::new(|| {
             let (focus, reference) = self.cohorts.both();
             let granularity_ns = self.options.granularity_ns;
@@ -316,7 +316,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Of a gap that the focus has more of: what ran before it.
+    /// For a gap that is larger in the focus: what ran before it.
     fn before(&self, row: usize, cause: &Cause) -> Option<String> {
         let path = self.inputs.path.filter(|_| cause.how == Some(How::Gap) && cause.deviation_ns > 0)?;
         let row = &self.rows.rows[row];
@@ -352,7 +352,7 @@ impl<'a> Analysis<'a> {
         cause_of_row
     }
 
-    /// Divides the causes by functions, where the run has samples.
+    /// Divides the causes by functions, if the run has samples.
     fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize]) {
         let samples = self.inputs.samples.filter(|s| !s.is_empty() && self.inputs.against.is_none());
         let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
@@ -401,7 +401,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Of a row of head-of-line blocking: which messages were ahead of those of its evidence. `others`: with other threads.
+/// For a row of head-of-line blocking: the messages ahead of those of its evidence. `others`: also with other threads.
 fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: [f64; 2]) -> model::Ahead {
     let of = |id: u32| match (&mine[id as usize], others) {
         (m, true) => ahead.elsewhere(mine, m),
@@ -411,7 +411,7 @@ fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: 
     model::Ahead { focus: mean[0], reference: mean[1], ids }
 }
 
-/// Whether causes of the category are tasks; time in others may lie in a task's context without being its doing.
+/// Whether causes of the category are tasks. Time of other categories may be in a task's context without being caused by it.
 fn is_task(category: Category) -> bool {
     matches!(
         category,
@@ -466,7 +466,7 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
 /// The largest owner paths of a row.
 fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<OwnerPath> {
     let (nf, nr) = rows.cohorts;
-    // The same owner in several legs is one path.
+    // An owner in several legs is one path.
     let mut by_name: BTreeMap<String, (f64, Option<usize>)> = BTreeMap::new();
     for &slot in &rows.rows[row].slots {
         let ns = |of: &[Sum], n: f64| of[slot].ns as f64 / n;

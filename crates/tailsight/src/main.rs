@@ -1,4 +1,4 @@
-//! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
+//! The command line: parses arguments, calls the crates, prints, and sets the exit code.
 
 #[macro_use]
 mod terminal;

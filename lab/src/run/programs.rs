@@ -1,6 +1,6 @@
 //! Servers in other languages with known functions: how each is built and started, its log, and the scenarios on them.
 //!
-//! In: the sources of `lab/programs`, which are part of this program. Out: a built server in the run's folder, the stretches that
+//! In: the sources of `lab/programs`, which are part of this program. Out: a built server in the run's folder, the intervals that
 //! it logged, the scenarios `function-*`. What a scenario needs and the machine does not have (a compiler, a runtime, symbols) is a
 //! reason not to run.
 
@@ -122,7 +122,7 @@ pub fn build(program: &Program, run: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The stretches that a program logged, a line each: begin and end, CLOCK_MONOTONIC ns. `None` when it has no log. The last line may
+/// The intervals that a program logged, a line each: begin and end, CLOCK_MONOTONIC ns. `None` when it has no log. The last line may
 /// be cut: the program was killed.
 pub fn log(run: &Path) -> anyhow::Result<Option<Vec<Interval>>> {
     let file = run.join(LOG);

@@ -1,4 +1,4 @@
-//! One plain sentence a cause, with its numbers.
+//! One sentence for each cause, with its numbers.
 //!
 //! In: a [`Cause`], the paths of its owners. Out: text.
 

@@ -1,7 +1,7 @@
 //! Two runs as one set of lifetimes, so that the same slice of another run can be the reference (NSight §7.4).
 //!
-//! In: the lifetimes of both. Out: the first run's messages with their ids, then the second's; owners that are the same in
-//! both are one, whatever their numbers were. Times of the two runs are never compared, only durations.
+//! In: the lifetimes of both. Out: the first run's messages with their ids, then the second's. Owners that are the same in both are
+//! merged, whatever their numbers (pids, interrupts) were. Times of the two runs are never compared, only durations.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Flow, Frame, LEGS, Lifetimes, Message, Owner, OwnerId, Part, Who};

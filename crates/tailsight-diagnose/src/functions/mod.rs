@@ -1,9 +1,9 @@
-//! Functions under the causes: which code the focus spent more time in than the reference.
+//! Functions under the causes: the code in which the focus spent more time than the reference.
 //!
-//! In: the samples of the run, the rows, and the paths of the messages of both cohorts. Out: of each cause with samples enough, its
-//! [`FunctionPart`]s and its hot path. A row's time is known to the nanosecond; samples only say how it divides: a function's part is its
-//! share of the row's samples times the row's time, focus less reference, with an interval over resampled messages. Below the
-//! evidence the row stays whole, so that the parts and the rest are always the row.
+//! In: the samples of the run, the rows, and the paths of the messages of both cohorts. Out: for each cause with enough samples, its
+//! [`FunctionPart`]s and its hot path. A row's time is known to the nanosecond; samples only divide it. A function's part is its share
+//! of the row's samples times the row's time, focus minus reference, with an interval over resampled messages. With too little
+//! evidence the row stays whole. The parts and the rest always sum to the row.
 
 pub mod place;
 pub mod runtimes;

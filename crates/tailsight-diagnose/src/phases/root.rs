@@ -1,10 +1,10 @@
-//! The root of a queue: what held the messages that a message waited behind (NSight §5.2, phase 4, followed to its end).
+//! The root of a queue: what delayed the messages ahead of a message (NSight §5.2, phase 4, followed to its end).
 //!
-//! In: the focus messages that head-of-line blocking hit, all messages' parts. Out: [`Root`]s. From a message back to those that
-//! its thread took before it since its hand-off or still served then, from the first of them to those before that one, until
-//! one did not wait itself: this is the chain. What the messages of the chain had more of than ordinary messages, apart from
-//! waiting for each other, is what held them: the rows of the table over all three legs, without the receive core (a thread is
-//! held from the hand-off on).
+//! In: the focus messages that head-of-line blocking hit, all messages' parts. Out: [`Root`]s. The chain of a message is built
+//! backwards: from the message to those that its thread received before it since its hand-off or still served then, from the first of
+//! these to those before it, until one did not wait itself. What the messages of the chain had more of than ordinary messages, apart
+//! from waiting for each other, is the root: the rows of the table over all three legs, without the receive core (a thread is delayed
+//! from the hand-off on).
 
 use std::collections::BTreeMap;
 

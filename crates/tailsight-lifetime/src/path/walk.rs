@@ -1,4 +1,4 @@
-//! Walks pieces of a message's path and hands out their steps.
+//! Walks the pieces of a message's path and returns their steps.
 //!
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 
@@ -12,7 +12,7 @@ use crate::scan::Scan;
 use crate::timelines::busy_periods;
 use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
-/// How many wakers are followed from one sleep.
+/// The largest number of wakers that are followed from one sleep.
 const WAKER_DEPTH: u32 = 8;
 
 /// A part of a thread's sleep.
@@ -31,9 +31,9 @@ struct SleepPart {
 /// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What the owner had: nothing when the hooks took it all.
+    /// The owner's time; empty if the hooks took all of it.
     pub span: PathSpan,
-    /// The time before `span` that was the hooks', ns, on the same core and in the same role.
+    /// The hooks' time before `span`, ns, on the same core and in the same role.
     pub hooks_ns: u16,
 }
 
@@ -52,7 +52,7 @@ impl Step {
     }
 }
 
-/// Walks pieces and hands out their steps in order, without gap or overlap.
+/// Walks pieces and returns their steps in order, without gap or overlap.
 pub struct Walk<'a, F: FnMut(Step)> {
     /// The scanned run.
     pub scan: &'a Scan,
@@ -89,7 +89,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         }
     }
 
-    /// What ran on a core from `from` to `to`. `focus`: the thread that is on, or waits for, this core.
+    /// What ran on a core from `from` to `to`. `focus`: the thread that is on this core, or waits for it.
     fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(&Focus, bool)>) {
         if from >= to {
             return;
@@ -116,7 +116,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             }
             let segment = core.segments[i];
             let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
-            // The recorder's hooks ran here, too. By place, so that any part of a timeline has the same owners.
+            // The recorder's hooks have the beginning of each segment, so any part of a timeline gives the same owners.
             let hooks = (segment.from + u64::from(segment.hooks)).min(end);
             let mut hooks_ns = hooks.saturating_sub(at) as u16;
             at = at.max(hooks);
@@ -126,10 +126,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 None => Seen::Other,
                 Some((f, waiting)) => {
                     if scan.tree.task_of(segment.node) == f.tid {
-                        // The border between others' work and one's own may lie inside a segment.
-                        // A thread that was to hand the message on served others first.
+                        // The work for other messages may end inside a segment.
+                        // A thread that passes the message on serves others before that.
                         let others = f.followed && f.handoff.is_none() && f.because.is_none();
-                        // In a batch its period is this message's, too, and until the reply before it is others' all the same.
+                        // The messages of a batch share a busy period, but until the previous reply the thread works for others.
                         let border = f.own_from.max(f.answered);
                         let late = at < f.own_from || (at < border || others) && self.serves(f, f.tid, at);
                         let ahead = segment.serving && late;
@@ -190,7 +190,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             Some(i) => i,
             None => {
                 let begin = intervals.first().map_or(to, |s| s.from.min(to));
-                // Before a thread was made, its work was its maker's.
+                // The time before a thread was created belongs to the thread that created it.
                 match intervals.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
                     Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
                         let setup = focus.setup.then_some(Frame::ConnectionSetup);
@@ -206,7 +206,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 0
             }
         };
-        // Inside another thread's path its own work is what is being waited for.
+        // On the path of another thread, that thread's own work is what the message waits for.
         let focus = Focus { tid, ..focus };
         while at < to && i < intervals.len() {
             let end = intervals.get(i + 1).map_or(to, |s| s.from).min(to);
@@ -257,10 +257,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
             if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
-                // A thread that slept when the message came waited for work, which the other one hands it; one that
-                // fell asleep since waits for what the other one holds.
+                // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
+                // that fell asleep later waits for something that the other one holds.
                 let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts) && since >= focus.since && !focus.handed;
-                // In the receive leg the thread fell asleep with the message there: what it waits for is not this message's.
+                // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
                 let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
                 let origin = if looks { self.origin(waker.tid, from, ended, focus, depth) } else { None };
                 if let Some((at, owner)) = origin {
@@ -276,7 +276,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
             }
         }
-        // It waits for an answer that it needs for the messages before this one.
+        // It waits for another server's answer for an earlier message.
         let ahead = depth == 0
             && focus.because.is_none()
             && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
@@ -286,16 +286,16 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, by),
-            // A thread that others wait for sleeps itself.
+            // The thread for which the message waits sleeps, too.
             Some(because) => {
                 let serves = busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
                     && self.serves(&focus, focus.tid, since);
-                // File locks queue up: who comes later waits for the one before it in the queue, which waits for the same lock.
+                // Waiters of a file lock form a queue: each waits for the one before it, which waits for the same lock.
                 let queued = syscalls::locks_a_file(how.nr)
                     && matches!(by, Some(Frame::WokenBy { .. }))
                     && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
                 if queued || !serves && syscalls::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
-                    // Nobody holds a lock while it waits for whatever comes.
+                    // A thread that polls holds no lock.
                     self.owners.blocked(how, by)
                 } else {
                     self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
@@ -316,20 +316,20 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         !focus.mine.iter().any(mine)
     }
 
-    /// The server whose packet ended a sleep, when it may have been for this message.
+    /// The server whose packet ended a sleep, if the packet may have been for this message.
     fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
         let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
         let mine = ready.of == NOBODY || focus.message == NOBODY || ready.of == focus.message;
         mine.then_some(Frame::Peer { symbol: ready.peer })
     }
 
-    /// A thread slept from `from` to `to` and `tid` woke it. Unless that one served others or was busy all the while, it
-    /// slept itself, or waited for one that did, until a packet of another server or a timer came: then no lock was held.
-    /// Returns when that was and who has the time until then.
+    /// A thread slept from `from` to `to` and `tid` woke it. If `tid` itself slept meanwhile, or waited for a thread that did,
+    /// until a packet of another server or a timer ended that sleep, it held no lock. Returns the time of that wake-up and the
+    /// owner of the time before it; `None` if `tid` served other messages or was busy all the time.
     fn origin(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) -> Option<(u64, OwnerId)> {
         let thread = self.scan.threads.get(tid)?;
         let upto = thread.at(to)?;
-        // Its last sleep that was over by then.
+        // Its last sleep that had ended by then.
         let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
         let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
             State::Sleeping { how } => Some((i, how)),
