@@ -5,6 +5,7 @@
 //! that took it (or answered it): where that thread ran, what ran on the core that it waited for, and, while it slept, whom it
 //! waited for.
 
+mod holder;
 pub mod owners;
 pub mod pieces;
 pub mod walk;
