@@ -9,6 +9,7 @@
 //! Files of a process are opened through `/proc/PID`, so that those in containers are found, and those that were deleted. What
 //! they hold is not trusted: sizes are bounded, and what the libraries below do not stand is a frame without a name.
 
+pub mod debug_files;
 pub mod error;
 pub mod functions;
 pub mod maps;
