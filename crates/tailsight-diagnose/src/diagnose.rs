@@ -1,6 +1,6 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
@@ -10,10 +10,11 @@ use crate::advice::sentences::OwnerPath;
 use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How};
-use crate::cohorts::against::join;
+use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::{mean, percentiles};
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
 use crate::estimate::{Estimates, Known, estimate, later_arrivals};
+use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
 use crate::more::{Found, more};
@@ -47,11 +48,13 @@ pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
     /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
-    pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
+    pub path: Option<PathOf<'a>>,
     /// Another run, by name: the same slice of its messages is the reference.
     pub against: Option<(&'a str, &'a Lifetimes)>,
-    /// The run's samples, for functions. They are of the run's own messages, so not used with another run.
+    /// The run's samples, for functions.
     pub samples: Option<&'a Samples>,
+    /// Of the run that is compared with: its samples, and the path of a message of it.
+    pub against_samples: Option<(&'a Samples, PathOf<'a>)>,
     /// The messages at their recorded times, if those that are diagnosed have others: paths are of these.
     pub at_their_times: Option<&'a [Message]>,
 }
@@ -68,8 +71,9 @@ pub fn diagnose_with(
 ) -> Result<(Diagnosis, CauseOf), Error> {
     options.check()?;
     let first = lifetimes.messages.len();
-    let joined = inputs.against.map(|(_, other)| join(lifetimes, other));
-    let lifetimes = joined.as_ref().unwrap_or(lifetimes);
+    let stacks = inputs.samples.map_or(0, |samples| samples.stacks.len() as u32);
+    let joined = inputs.against.map(|(_, other)| join(lifetimes, other, stacks));
+    let lifetimes = joined.as_ref().map_or(lifetimes, |joined| &joined.lifetimes);
     let (mine, others) = lifetimes.messages.split_at(first);
     let summary = Summary::new(lifetimes, mine, options, facts)?;
     let others = inputs.against.map(|_| ranked(others, options.leg));
@@ -77,7 +81,7 @@ pub fn diagnose_with(
 
     let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
     let (mut causes, not_significant, cause_of_row) = analysis.causes(mine);
-    analysis.functions(&mut causes, &cause_of_row);
+    analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -95,6 +99,8 @@ pub fn diagnose_with(
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.notes.extend(functions::too_few(&diagnosis));
+    let both = inputs.samples.zip(inputs.against_samples);
+    diagnosis.notes.extend(both.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
@@ -199,6 +205,8 @@ struct Analysis<'a> {
     /// None when no intervals were asked for.
     draws: Option<Draws>,
     intervals: Option<Vec<[i64; 2]>>,
+    /// What held the messages ahead, once that was asked for: of the whole focus, so the same for every row of head-of-line blocking.
+    roots: OnceCell<Vec<root::Found>>,
 }
 
 impl<'a> Analysis<'a> {
@@ -237,6 +245,7 @@ impl<'a> Analysis<'a> {
             attribution,
             draws,
             intervals,
+            roots: OnceCell::new(),
         }
     }
 
@@ -264,11 +273,11 @@ impl<'a> Analysis<'a> {
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
         let ahead = Ahead::new(mine);
         // For the whole focus, so the same for every row of head-of-line blocking.
-        let roots = LazyCell::new(|| {
+        let roots = || {
             let (focus, reference) = self.cohorts.both();
             let granularity_ns = self.options.granularity_ns;
             root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, &focus.ids, reference)
-        });
+        };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in self.rows.rounded(total_ns).into_iter().enumerate() {
             let mut cause = self.cause(i, deviation_ns);
@@ -276,7 +285,7 @@ impl<'a> Analysis<'a> {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
                 cause.ahead = Some(ahead_of(&cause, mine, &ahead, others, advisor.ahead()));
                 if deviation_ns > 0 && !others {
-                    cause.root = roots.clone();
+                    cause.root = self.roots.get_or_init(roots).iter().map(|found| found.root.clone()).collect();
                 }
             }
             let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
@@ -353,9 +362,17 @@ impl<'a> Analysis<'a> {
     }
 
     /// Divides the causes by functions, if the run has samples.
-    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize]) {
-        let samples = self.inputs.samples.filter(|s| !s.is_empty() && self.inputs.against.is_none());
+    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize], joined: Option<&Joined>) {
+        let samples = self.inputs.samples.filter(|s| !s.is_empty());
         let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
+        let other = match (joined, self.inputs.against_samples) {
+            (None, _) => None,
+            (Some(Joined { owner_of, first, .. }), Some((samples, path))) if !samples.is_empty() => {
+                Some(Other { samples, path, owner_of, first: *first })
+            }
+            // What one run alone has is no comparison.
+            (Some(_), _) => return,
+        };
         let mut row_of = vec![None; causes.len()];
         for (row, &cause) in
             cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
@@ -369,10 +386,12 @@ impl<'a> Analysis<'a> {
             profile: &self.profile,
             rows: &self.rows,
             cohorts: self.cohorts.both(),
-            samples,
-            path,
+            sampled: Sampled::new(samples, path, other),
         };
         search.fill(causes, &row_of);
+        if let Some(roots) = self.roots.get() {
+            search.fill_roots(causes, roots, self.classification);
+        }
     }
 
     fn more(&self, cause_of_row: &[usize]) -> model::More {

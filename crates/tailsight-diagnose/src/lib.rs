@@ -43,6 +43,7 @@ pub use cause::names::Titled;
 pub use cohorts::focus::parse_focus;
 pub use diagnose::{CauseOf, Inputs, diagnose, diagnose_with, overview};
 pub use error::Error;
+pub use functions::sampled::PathOf;
 pub use model::Diagnosis;
 pub use options::{Options, RecordingFacts};
 

@@ -8,6 +8,7 @@
 //! Files of a process are opened through `/proc/PID`, which works for files in containers and for deleted files. Their content is not
 //! trusted: sizes are limited, and a frame that the libraries cannot handle has no name.
 
+pub mod debug_files;
 pub mod error;
 pub mod functions;
 pub mod maps;

@@ -2,6 +2,7 @@
 //!
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
+use super::holder::Held;
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, Leg, Message, Role, flags};
@@ -78,6 +79,11 @@ pub struct Focus {
     pub(super) followed: bool,
     /// The threads that are followed pass on what a packet or a timer brought; none of them holds a lock.
     pub(super) handed: bool,
+    /// Until then the thread worked for this message: the lock that it next sleeps in up to here is one that this message
+    /// needed. 0: not known.
+    pub(super) needs_until: u64,
+    /// While it waits for a core: who has the lock that it needs next.
+    pub(super) held: Option<Held>,
 }
 
 impl Focus {
@@ -95,6 +101,8 @@ impl Focus {
             answered: 0,
             followed: false,
             handed: false,
+            needs_until: 0,
+            held: None,
         }
     }
 }
@@ -128,7 +136,8 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let setup = m.flags & flags::FIRST != 0;
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
-            let focus = Focus { handoff: handed, setup, message: m.id, ..Focus::new(m.tid, own_from) };
+            let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
+            let focus = Focus { handoff: handed, setup, message: m.id, needs_until, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
                 // Until then the accepting thread had the connection, whatever the receiving one did.
@@ -147,6 +156,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 since,
                 until: to,
                 message: m.id,
+                needs_until: to,
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;

@@ -4,6 +4,7 @@
 
 use tailsight_kernel::syscalls;
 
+use super::holder;
 use super::owners::{Owners, Seen, sleep_frame};
 use super::pieces::{Focus, Piece};
 use crate::messages::backend_calls::NOBODY;
@@ -161,6 +162,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                         self.owners.waited(scan, segment.node, (*because, serves))
                     }
                 }
+                Some((Focus { held: Some(held), .. }, true))
+                    if seen == Seen::WakePending && held.since <= at && scan.tree.task_of(segment.node) == held.tid =>
+                {
+                    self.owners.waited(scan, segment.node, (held.because, false))
+                }
                 _ => self.owners.of_node(scan, segment.node, seen),
             };
             let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins };
@@ -216,7 +222,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     let owner = self.owners.single(Frame::Throttled);
                     self.emit(at, end, None, role, owner, true);
                 }
-                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((&focus, true))),
+                State::Runnable { cpu, .. } => {
+                    let asks = depth == 0 && focus.because.is_none() && end <= focus.needs_until;
+                    let held = if asks { holder::of_next_sleep(scan, tid, i, focus.needs_until) } else { None };
+                    self.core(cpu, at, end, role, Some((&Focus { held, ..focus }, true)));
+                }
                 State::Sleeping { how } => {
                     let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
                     let ended = next.map_or(end, |s| s.from.max(end));
@@ -259,10 +269,15 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
                 // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
                 // that fell asleep later waits for something that the other one holds.
-                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts) && since >= focus.since && !focus.handed;
+                let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
+                let waits = (fell_asleep_since || depth == 0 && self.needs_a_lock(focus, since, ended, how))
+                    && since >= focus.since
+                    && !focus.handed;
                 // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
                 let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
-                let origin = if looks { self.origin(waker.tid, from, ended, focus, depth) } else { None };
+                // Where the message's own thread was in the program, if that is known of a call in which servers wait for work.
+                let place = if syscalls::waits_for_work(how.nr) { how.place } else { 0 };
+                let origin = if looks { self.origin(waker.tid, (from, ended), place, focus, depth) } else { None };
                 if let Some((at, owner)) = origin {
                     self.emit(from, at.min(to), None, Role::A, owner, true);
                     let focus = Focus { handed: true, followed: true, until: ended, ..focus };
@@ -316,6 +331,15 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         !focus.mine.iter().any(mine)
     }
 
+    /// Whether a thread that slept before the message came waited for a lock that it needed for the messages before. It may also have
+    /// had nothing to do, as the threads of a pool: of them a busy period ends with their last reply when they rest for long.
+    fn needs_a_lock(&self, focus: Focus, since: u64, ended: u64, how: Sleep) -> bool {
+        ended - since >= busy_periods::CALL_NS
+            && holder::is_lock(how)
+            && busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
+            && self.serves(&focus, focus.tid, since)
+    }
+
     /// The server whose packet ended a sleep, if the packet may have been for this message.
     fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
         let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
@@ -325,8 +349,16 @@ impl<F: FnMut(Step)> Walk<'_, F> {
 
     /// A thread slept from `from` to `to` and `tid` woke it. If `tid` itself slept meanwhile, or waited for a thread that did,
     /// until a packet of another server or a timer ended that sleep, it held no lock. Returns the time of that wake-up and the
-    /// owner of the time before it; `None` if `tid` served other messages or was busy all the time.
-    fn origin(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) -> Option<(u64, OwnerId)> {
+    /// owner of the time before it; `None` if `tid` served other messages or was busy all the time. `place`: where in the
+    /// program the first sleeper was, 0: not known.
+    fn origin(
+        &mut self,
+        tid: u32,
+        (from, to): (u64, u64),
+        place: u32,
+        focus: Focus,
+        depth: u32,
+    ) -> Option<(u64, OwnerId)> {
         let thread = self.scan.threads.get(tid)?;
         let upto = thread.at(to)?;
         // Its last sleep that had ended by then.
@@ -341,12 +373,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
             return None;
         }
+        let how = if place == 0 { how } else { Sleep { place, ..how } };
         if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {
             return Some((until, self.owners.blocked(how, Some(peer))));
         }
         match waker {
             Some(w) if !w.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(w.tid) => {
-                self.origin(w.tid, from, until, focus, depth + 1)
+                self.origin(w.tid, (from, until), place, focus, depth + 1)
             }
             _ if syscalls::polls(how.nr) && !how.stopped => Some((until, self.owners.blocked(how, None))),
             _ => None,
