@@ -4,7 +4,8 @@
 //! which function was entered and left when, by which thread, and where nothing is known. The modules are the way that the trace
 //! goes: [`container`] takes the file apart, [`sideband`] says who ran and what was mapped, [`memory`] and [`symbols`] what code that
 //! was, [`index`] where decoding can begin, [`decode`] gives the control flow of a piece of trace, [`stacks`] the nested spans, and
-//! [`recording`] brings them together: all cores at once, in order of time, a bounded part of the trace in memory.
+//! [`recording`] brings them together: all cores at once, decoded ahead on all cores of this machine, in order of time, a bounded part of
+//! the trace in memory.
 //!
 //! [`script`] reads what `perf script` printed of a recording instead, and [`import`] makes a run of either.
 //!
@@ -14,6 +15,7 @@
 //! NSight (NSDI'22) §4.1 and §5.1 is what this is for. No machine with Intel PT has run this yet: it is proved on recordings made
 //! elsewhere, and on encoded executions whose time is assigned and not measured (docs/intel-pt.md).
 
+mod ahead;
 pub mod container;
 pub mod decode;
 pub mod error;

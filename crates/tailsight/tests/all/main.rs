@@ -12,6 +12,7 @@ mod hostile_live;
 mod ideal;
 mod live;
 mod load_live;
+mod intel_pt;
 mod lost_nothing;
 mod neighbours_live;
 mod nic_live;
