@@ -76,6 +76,9 @@ struct PtArgs {
     /// Bytes between two synchronisation points at least.
     #[arg(long, default_value_t = 1024)]
     psb_bytes: usize,
+    /// How often the execution is encoded, one time behind the other.
+    #[arg(long, default_value_t = 1)]
+    passes: usize,
 }
 
 fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
@@ -87,6 +90,7 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
         compress_returns: args.compress_returns,
         overflow_in: args.overflow_in,
         psb_bytes: args.psb_bytes,
+        passes: args.passes,
         ..Style::default()
     };
     let made = pt::make(&args.out, &style)?;

@@ -35,13 +35,15 @@ pub struct Style {
     pub compress_returns: bool,
     /// Bytes between two PSB packets at least.
     pub psb_bytes: usize,
+    /// How often the execution is encoded, one time behind the other.
+    pub passes: usize,
     /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { cycles: false, mtc: 3, compress_returns: false, psb_bytes: 1024, overflow_in: None }
+        Style { cycles: false, mtc: 3, compress_returns: false, psb_bytes: 1024, passes: 1, overflow_in: None }
     }
 }
 
@@ -128,7 +130,8 @@ pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encod
     let mut begun: BTreeMap<u32, u64> = BTreeMap::new();
     let long = |n: usize| execution.slices[n].ips.len() > 160;
     let overflow_in = style.overflow_in.and_then(|from| (from..execution.slices.len()).find(|&n| long(n)));
-    for (n, slice) in execution.slices.iter().enumerate() {
+    let passes = (0..style.passes).flat_map(|_| &execution.slices);
+    for (n, slice) in passes.enumerate() {
         out.switches.push(Switch { tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
         tick += BETWEEN;
         begun.entry(slice.tid).or_insert(tick);
