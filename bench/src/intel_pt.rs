@@ -69,16 +69,20 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     eprintln!("bench: stepping a program and encoding what it did as Intel PT");
     pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
     // To step as much as is encoded would take an hour.
-    let passes = if bench.quick { 10 } else { 100 };
+    let passes = if bench.quick { 5 } else { 40 };
     let style = Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, ..Style::default() };
     let made = pt::make(&folder, &style)?;
     let few: Vec<String> = few(&made.rounds).iter().map(|(from, to)| format!("{from}-{to}")).collect();
     let counted = counted(&ours(&made, &[])?)?;
     let of = |name: &str| counted[name].as_u64().unwrap_or(0);
     if (of("calls") + of("returns"), of("instructions")) != (made.transfers, made.instructions) {
-        bail!("we decoded {counted}, and the program made {} calls and returns in {} instructions", made.transfers, made.instructions);
+        bail!(
+            "we decoded {counted}, and the program made {} calls and returns in {} instructions",
+            made.transfers,
+            made.instructions
+        );
     }
-    let repeats = if bench.quick { 2 } else { 7 };
+    let repeats = if bench.quick { 2 } else { 5 };
     let (mut whole, mut windows, mut import, mut perf, mut lean) = (vec![], vec![], vec![], vec![], vec![]);
     eprintln!("bench: decoding {} instructions, beside perf script", thousands(made.instructions));
     for i in 0..repeats {
@@ -123,7 +127,12 @@ fn section(
             "calls and returns of it, nested and named: how much faster than `perf script --itrace=cr`",
             "≥ 20 ×",
             format!("{} × ({} ms; CPU {} ms)", faster.text(1), wall(0)?.text(0), cpu(0)?.text(0)),
-            format!("perf script: {} ms; with the fewest fields {} ms: {} ×", wall(3)?.text(0), wall(4)?.text(0), faster_lean.text(1)),
+            format!(
+                "perf script: {} ms; with the fewest fields {} ms: {} ×",
+                wall(3)?.text(0),
+                wall(4)?.text(0),
+                faster_lean.text(1)
+            ),
             faster.median >= 20.0,
         ),
         Row::fact("spans a second", format!("{} million", speed.text(2)), format!("{} spans", thousands(spans))),

@@ -42,8 +42,7 @@ pub enum Gap {
 
 impl Gap {
     /// All of them.
-    pub const ALL: [Gap; 6] =
-        [Gap::Overflow, Gap::NoCode, Gap::Damaged, Gap::Truncated, Gap::Partial, Gap::NotDecoded];
+    pub const ALL: [Gap; 6] = [Gap::Overflow, Gap::NoCode, Gap::Damaged, Gap::Truncated, Gap::Partial, Gap::NotDecoded];
 
     /// In words.
     pub fn text(self) -> &'static str {
@@ -558,7 +557,8 @@ impl Flow<'_> {
         let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
         // The first time: those of before are many, where this piece is far behind the beginning.
-        let first = if self.space.is_none() { switches.partition_point(|s| s.time_ns <= now).saturating_sub(1) } else { 0 };
+        let first =
+            if self.space.is_none() { switches.partition_point(|s| s.time_ns <= now).saturating_sub(1) } else { 0 };
         self.next_switch = self.next_switch.max(first);
         while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns <= now) {
             self.next_switch += 1;

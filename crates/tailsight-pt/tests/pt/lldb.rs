@@ -14,7 +14,9 @@ fn folder(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("TAILSIGHT_LLDB_TRACES").map(|dir| PathBuf::from(dir).join(name));
     let there = path.filter(|path| path.join("trace.json").is_file() || path.join("multi-file-no-ld.json").is_file());
     if there.is_none() {
-        tailsight_testing::skip(format!("TAILSIGHT_LLDB_TRACES names no folder with {name} (scripts/lldb-recordings.sh)"));
+        tailsight_testing::skip(format!(
+            "TAILSIGHT_LLDB_TRACES names no folder with {name} (scripts/lldb-recordings.sh)"
+        ));
     }
     there
 }
@@ -35,9 +37,22 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// TID and TIME, as lldb asks for them; a core is not in it.
+/// TID, TIME and CPU.
 fn sample_id(pid: u32, tid: u32, time: u64) -> Vec<u8> {
-    [halves(&[pid, tid]), words(&[time])].concat()
+    [halves(&[pid, tid]), words(&[time, 0])].concat()
+}
+
+/// The kernel's records of a core's context switches, which have TID and TIME as lldb asked for them, with the core behind.
+fn switches(dir: &Path, file: &str, cpu: u32) -> Vec<u8> {
+    let bytes = std::fs::read(dir.join(file)).unwrap();
+    let (mut at, mut out) = (0, Vec::new());
+    while let Some(head) = bytes.get(at..at + 8) {
+        let [misc, size] = [4, 6].map(|i| u16::from_le_bytes([head[i], head[i + 1]]));
+        let body = &bytes[at + 8..at + usize::from(size)];
+        out.extend(record(u32::from(head[0]), misc, &[body, &words(&[u64::from(cpu)])].concat()));
+        at += usize::from(size);
+    }
+    out
 }
 
 fn number(of: &Value) -> u64 {
@@ -84,7 +99,25 @@ fn perf_data(dir: &Path, description: &str) -> Vec<u8> {
     // Without a clock: ticks for nanoseconds.
     let (shift, mult) = clock.map_or((0, 1), |_| (of_clock("timeShift"), of_clock("timeMult")));
     let mut info = halves(&[1, 0]);
-    info.extend(words(&[8, shift, mult, of_clock("timeZero"), 1, 0x400, 0x800, 3, 0, 1, 0x200, 0x3c000, 0, 0, 2, 0, 0]));
+    info.extend(words(&[
+        8,
+        shift,
+        mult,
+        of_clock("timeZero"),
+        1,
+        0x400,
+        0x800,
+        3,
+        0,
+        1,
+        0x200,
+        0x3c000,
+        0,
+        0,
+        2,
+        0,
+        0,
+    ]));
     let mut records = record(70, 0, &info);
     let mut traces = Vec::new();
     for process in about["processes"].as_array().unwrap() {
@@ -100,6 +133,13 @@ fn perf_data(dir: &Path, description: &str) -> Vec<u8> {
             traces.extend(file.map(|file| trace(dir, file, [NO, tid])));
         }
     }
+    let none = Vec::new();
+    for core in about.get("cores").and_then(Value::as_array).unwrap_or(&none) {
+        let cpu = u32::try_from(number(&core["coreId"])).unwrap();
+        let file = |name: &str| core[name].as_str().unwrap();
+        records.extend(switches(dir, file("contextSwitchTrace"), cpu));
+        traces.push(trace(dir, file("traceBuffer"), [cpu, NO]));
+    }
     let traces = traces.concat();
     let family = [&about["cpuInfo"]["family"], &about["cpuInfo"]["model"], &about["cpuInfo"]["stepping"]].map(number);
     let mut cpuid = format!("GenuineIntel,{},{},{}", family[0], family[1], family[2]).into_bytes();
@@ -109,9 +149,9 @@ fn perf_data(dir: &Path, description: &str) -> Vec<u8> {
     let size = (records.len() + traces.len()) as u64;
     let mut out = b"PERFILE2".to_vec();
     out.extend(words(&[104, 128, attribute_at, 128, data_at, size, 0, 0, 1 << 9, 0, 0, 0]));
-    // Of the unit 8: TID and TIME, on all records; the kernel was not traced.
+    // Of the unit 8: TID, TIME and CPU, on all records; the kernel was not traced.
     let mut attribute = halves(&[8, 112]);
-    attribute.extend(words(&[0x2401, 1, 0x2 | 0x4, 0, 1 << 18 | 1 << 5]));
+    attribute.extend(words(&[0x2401, 1, 0x2 | 0x4 | 0x80, 0, 1 << 18 | 1 << 5]));
     attribute.resize(112, 0);
     attribute.extend(words(&[0, 0]));
     out.extend(attribute);
@@ -147,6 +187,19 @@ fn lldb_s_trace_through_libraries_has_its_45_instructions_and_the_gap_of_the_mis
     assert_eq!(summary.instructions.get(&815_455), Some(&45), "{:?} {:?}", summary.instructions, summary.errors);
     assert_eq!(summary.counts.gaps.get(&Gap::NoCode).map(|(n, _)| *n), Some(1), "{:?}", summary.counts.gaps);
     for name in ["main", "foo", "bar"] {
+        assert!(summary.functions.iter().any(|f| f.function.starts_with(name)), "{name}: {:?}", summary.functions);
+    }
+}
+
+/// TestTraceLoad.py: of thread 3497496 19,527 items, of which 5 are events and one an error: 19,521 instructions, the last at 400ba7 in
+/// `foo`.
+#[test]
+fn lldb_s_trace_of_two_cores_has_the_instructions_of_its_threads() {
+    let Some(dir) = folder("intelpt-multi-core-trace") else { return };
+    let summary = decoded(&dir, "trace.json");
+    println!("{:?} {:?} {:?}", summary.instructions, summary.errors, summary.counts.gaps);
+    assert_eq!(summary.instructions.get(&3_497_496), Some(&19_521));
+    for name in ["foo", "bar"] {
         assert!(summary.functions.iter().any(|f| f.function.starts_with(name)), "{name}: {:?}", summary.functions);
     }
 }

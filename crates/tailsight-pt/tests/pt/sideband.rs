@@ -144,9 +144,12 @@ fn trace_that_the_kernel_marks_as_lost_is_a_gap_and_nothing_goes_over_it() {
     // In the middle of the first core's trace.
     let len = Container::open(&whole).unwrap().queues[0].len() / 2;
     // PERF_AUX_FLAG_TRUNCATED, PARTIAL and COLLISION, and how perf's dump writes them.
-    for (flags, why, gaps, letters) in
-        [(1, Gap::Truncated, 1, "[T]"), (4, Gap::Partial, 2, "[P]"), (8, Gap::Partial, 2, "[C]"), (5, Gap::Truncated, 1, "[TP]")]
-    {
+    for (flags, why, gaps, letters) in [
+        (1, Gap::Truncated, 1, "[T]"),
+        (4, Gap::Partial, 2, "[P]"),
+        (8, Gap::Partial, 2, "[C]"),
+        (5, Gap::Truncated, 1, "[TP]"),
+    ] {
         let path = dir.path().join("perf.data");
         std::fs::write(&path, cut(flags, len)).unwrap();
         if tailsight_testing::lacks_program("perf").is_none() {
@@ -159,7 +162,12 @@ fn trace_that_the_kernel_marks_as_lost_is_a_gap_and_nothing_goes_over_it() {
         assert_eq!(summary.counts.gaps.get(&why).map(|(n, _)| *n), Some(gaps), "{flags}: {:?}", summary.counts.gaps);
         assert!(summary.errors.is_empty(), "{flags}: {:?}", summary.errors);
         // What is lost is what lies between the mark and the next synchronisation point: what is left is right.
-        assert!(transfers.len() < all.len() && transfers.len() * 10 > all.len() * 8, "{} of {}", transfers.len(), all.len());
+        assert!(
+            transfers.len() < all.len() && transfers.len() * 10 > all.len() * 8,
+            "{} of {}",
+            transfers.len(),
+            all.len()
+        );
         for tid in [1000, 1001, 1002] {
             let of = |all: &[(u32, bool, u64, u64)]| all.iter().filter(|t| t.0 == tid).copied().collect::<Vec<_>>();
             let (truth, found) = (of(&all), of(&transfers));

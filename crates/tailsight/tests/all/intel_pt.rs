@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use tailsight_pt::{Places, Recording};
-use tailsight_trace::clock_log::ClockChangeRow;
+use tailsight_trace::clock_log::{Clock, ClockChangeRow, ClockLog};
 use tailsight_trace::event::{Kind, switch_flags};
 use tailsight_trace::meta::{Cpu, RunMeta, State, Target};
 use tailsight_trace::tables::TaskRow;
@@ -39,7 +39,9 @@ struct Worker {
 fn events(recording: &Recording) -> (Vec<Vec<Event>>, usize) {
     let mut switches: Vec<(u64, usize, u32, bool)> = Vec::new();
     for (cpu, of) in &recording.sideband.switches {
-        switches.extend(of.iter().filter(|s| s.time_ns > 0).map(|s| (s.time_ns + AHEAD_NS, *cpu as usize, s.tid, s.preempted)));
+        switches.extend(
+            of.iter().filter(|s| s.time_ns > 0).map(|s| (s.time_ns + AHEAD_NS, *cpu as usize, s.tid, s.preempted)),
+        );
     }
     switches.sort_unstable();
     let mut out = vec![Vec::new(); 2];
@@ -57,7 +59,14 @@ fn events(recording: &Recording) -> (Vec<Vec<Event>>, usize) {
             let worker = &mut workers[i];
             worker.sent += 50;
             worker.serves = false;
-            push(&mut out, ns - EDGE_NS, Kind::Send, from, [1, ports(from) | worker.sent << 32, 50 | u64::from(from) << 32], 0);
+            push(
+                &mut out,
+                ns - EDGE_NS,
+                Kind::Send,
+                from,
+                [1, ports(from) | worker.sent << 32, 50 | u64::from(from) << 32],
+                0,
+            );
         }
         // Who comes for a new round was sent a message.
         let new = WORKERS.iter().position(|w| *w == tid).filter(|i| !workers[*i].serves);
@@ -67,12 +76,26 @@ fn events(recording: &Recording) -> (Vec<Vec<Event>>, usize) {
             messages += 1;
             push(&mut out, ns - 60, Kind::SoftirqEntry, from, [3, 0, 0], 0);
             push(&mut out, ns - 50, Kind::RxStack, from, [1, ports(tid) | before << 32, 50 | 2 << 32], 0);
-            push(&mut out, ns - 40, Kind::Handoff, from, [1, ports(tid) | workers[i].received << 32, u64::from(tid)], 0);
+            push(
+                &mut out,
+                ns - 40,
+                Kind::Handoff,
+                from,
+                [1, ports(tid) | workers[i].received << 32, u64::from(tid)],
+                0,
+            );
             push(&mut out, ns - 30, Kind::SchedWakeup, from, [u64::from(tid) | (cpu as u64) << 32, 0, 0], 0);
             push(&mut out, ns - 20, Kind::SoftirqExit, from, [3, 0, 0], 0);
         }
         let (aux, state) = if preempted { (switch_flags::PREEMPTED, 0) } else { (0, 1) };
-        push(&mut out, ns, Kind::SchedSwitch, from, [u64::from(from) | u64::from(tid) << 32, state | 120 << 32, 0], aux);
+        push(
+            &mut out,
+            ns,
+            Kind::SchedSwitch,
+            from,
+            [u64::from(from) | u64::from(tid) << 32, state | 120 << 32, 0],
+            aux,
+        );
         if let Some(i) = new {
             workers[i].serves = true;
             let at = workers[i].received;
@@ -130,15 +153,41 @@ fn functions_of_a_recording_are_in_the_lifetimes_and_name_the_cause() {
     assert!(messages > 200, "{messages}");
     let text = |path: &Path| path.display().to_string();
     let (recording, root) = (text(&perf_data), text(&fixture()));
-    let output = run(&["import", &recording, "--root", &root, "--with", &text(&of), "-o", &text(&both), "--all", "--json"]);
+    let output =
+        run(&["import", &recording, "--root", &root, "--with", &text(&of), "-o", &text(&both), "--all", "--json"]);
     assert!(output.status.success(), "{}", shown(&output));
     let imported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(imported["events_outside"], 0);
     assert_eq!(imported["clock_error_ns"], 1);
     // In the lifetimes.
     let output = run(&["diagnose", &text(&both), "--focus", "p85..p100", "--json"]);
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", shown(&output)));
+    let said: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", shown(&output)));
     println!("{}", serde_json::to_string_pretty(&said["causes"]).unwrap());
     let first = &said["causes"][0];
     assert!(first.to_string().contains("slow_path"), "{first}");
+}
+
+/// With its log of clock changes a run says when a counter was to the nanosecond; its own comparisons of the clocks agree.
+#[test]
+fn record_keeps_the_changes_of_the_clock_where_it_is_asked_to() {
+    if let Some(why) = tailsight_testing::lacks_root() {
+        return tailsight_testing::skip(why);
+    }
+    if let Err(why) = tailsight_host::vvar::Page::open() {
+        return tailsight_testing::skip(why);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run").display().to_string();
+    let output = run(&["record", "-d", "400ms", "--clock-log", "-o", &out, "--", "sleep", "30"]);
+    assert!(output.status.success(), "{}", shown(&output));
+    let run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
+    let log = ClockLog::new(run.clock_log.iter().copied());
+    assert!(log.rows().len() > 10, "{} changes", log.rows().len());
+    assert!(run.clocks.len() >= 2);
+    for row in &run.clocks {
+        let time = log.convert(Clock::Monotonic, row.tsc).unwrap();
+        let apart = time.ns.abs_diff(row.monotonic_ns);
+        assert!(apart <= row.bracket_ns + time.error_ns, "{apart} ns of {row:?}, {time:?}");
+    }
 }
