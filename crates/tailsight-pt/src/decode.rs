@@ -23,7 +23,7 @@ use crate::sideband::{Switch, TraceInfo, TscClock};
 /// No packet is longer, bytes.
 const LONGEST_PACKET: u64 = 16;
 
-/// Why a stretch of time has no control flow.
+/// Why an interval of time has no control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Gap {
     /// The processor could not write its trace in time (OVF).

@@ -37,7 +37,7 @@ pub struct Module {
 /// Code that the kernel generates is never this long.
 const MOST_GENERATED: u64 = 1 << 32;
 
-/// A mapped stretch of a module.
+/// A mapped part of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First address.

@@ -191,9 +191,9 @@ pub struct KernelSymbol {
     pub name: String,
 }
 
-/// A stretch of trace that the kernel gave out (`PERF_RECORD_AUX`).
+/// A section of trace that the kernel wrote (`PERF_RECORD_AUX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AuxStretch {
+pub struct AuxSection {
     /// When.
     pub time_ns: u64,
     /// The core, when it is known.
@@ -202,11 +202,11 @@ pub struct AuxStretch {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// `PERF_AUX_FLAG_*`: [`AuxStretch::TRUNCATED`] and so on; 2: of a snapshot.
+    /// `PERF_AUX_FLAG_*`: [`AuxSection::TRUNCATED`] and so on; 2: of a snapshot.
     pub flags: u64,
 }
 
-impl AuxStretch {
+impl AuxSection {
     /// The kernel's buffer was full: trace was lost behind it.
     pub const TRUNCATED: u64 = 1;
     /// Somewhere in it trace is missing.
@@ -217,8 +217,8 @@ impl AuxStretch {
     /// Why trace is missing in it or behind it; `None`: none is.
     pub fn lost(&self) -> Option<Gap> {
         match self.flags {
-            flags if flags & AuxStretch::TRUNCATED != 0 => Some(Gap::Truncated),
-            flags if flags & (AuxStretch::PARTIAL | AuxStretch::COLLISION) != 0 => Some(Gap::Partial),
+            flags if flags & AuxSection::TRUNCATED != 0 => Some(Gap::Truncated),
+            flags if flags & (AuxSection::PARTIAL | AuxSection::COLLISION) != 0 => Some(Gap::Partial),
             _ => None,
         }
     }
@@ -237,8 +237,8 @@ pub struct Sideband {
     pub changes: Vec<(u64, Change)>,
     /// Code that the kernel generated, in order of time.
     pub kernel_symbols: Vec<KernelSymbol>,
-    /// Stretches of trace.
-    pub aux: Vec<AuxStretch>,
+    /// Sections of trace.
+    pub aux: Vec<AuxSection>,
     /// Records that perf lost.
     pub lost: u64,
     /// Records of each type, by perf's number of the type.
@@ -412,7 +412,7 @@ impl Reader {
                 let data = record.data.as_slice();
                 let mut words = data.chunks_exact(8).map(word);
                 if let (Some(offset), Some(len), Some(flags)) = (words.next(), words.next(), words.next()) {
-                    self.out.aux.push(AuxStretch { time_ns, cpu: common.cpu, offset, len, flags });
+                    self.out.aux.push(AuxSection { time_ns, cpu: common.cpu, offset, len, flags });
                 }
             }
             RecordType::KSYMBOL => self.out.kernel_symbols.extend(kernel_symbol(&record.data.as_slice(), time_ns)),
