@@ -264,6 +264,9 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Of otlp: send the spans to this collector (OTLP over HTTP, such as http://127.0.0.1:4318) and write no file
+    #[arg(long, value_name = "URL", value_parser = crate::commands::collector::parse, conflicts_with = "out")]
+    pub to: Option<crate::commands::collector::Collector>,
     /// What is asked.
     #[command(flatten)]
     pub question: Question,

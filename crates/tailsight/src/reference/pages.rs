@@ -166,12 +166,13 @@ pub const PAGES: &[Page] = &[
             speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
             "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
             perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
-            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
-            csv: causes.csv, the causes of the diagnosis.",
+            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver; \
+            with --to they are sent to a collector instead. csv: causes.csv, the causes of the diagnosis.",
         ],
         examples: &[
             ("", "tailsight export tailsight-run"),
             ("", "tailsight export tailsight-run --format perfetto \\\n    --focus p99.9..p100"),
+            ("", "tailsight export tailsight-run --format otlp \\\n    --to http://127.0.0.1:4318"),
             (
                 "",
                 "duckdb -c \"select owner, sum(ns) from \\\n    'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"",
