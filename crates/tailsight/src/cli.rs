@@ -221,10 +221,10 @@ pub struct Diagnose {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The run directory
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// The HTML file [default: RUN/report.html]
+    /// The run directory; or files of `load -o FILE.parquet`, which are drawn on one page
+    #[arg(value_name = "RUN|FILE", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The HTML file [default: RUN/report.html, or the first FILE with the ending .html]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What is asked.

@@ -96,11 +96,15 @@ pub const PAGES: &[Page] = &[
     },
     Page {
         name: "report",
-        usage: &["[OPTIONS] <RUN>"],
-        notes: &[],
+        usage: &["[OPTIONS] <RUN>", "[OPTIONS] <FILE.parquet>..."],
+        notes: &[
+            "Of files that `tailsight load -o FILE.parquet` wrote, the page has every measurement's distribution and latency \
+            over time, one over the other; the options of a diagnosis do not apply to them.",
+        ],
         examples: &[
             ("", "tailsight report tailsight-run"),
             ("", "tailsight report tailsight-run -o why.html --leg service"),
+            ("three loads on one page", "tailsight report 10k.parquet 20k.parquet 40k.parquet -o loads.html"),
         ],
         exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
         files: &[RUN, ("RUN/report.html", "the page, unless --out names another file")],
