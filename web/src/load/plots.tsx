@@ -24,8 +24,8 @@ export function Distributions({ store }: { store: LoadStore }) {
   if (!there.length) return <Section id="ccdf" title="Distribution" lede="No request was answered.">{null}</Section>;
   const marked = single ? [{ known: numbers(one.report), color: "ink" }] : drawn.map((i) => ({ known: numbers(results[i]!.report), color: colorOf(i) }));
   const above = (u: uPlot) => { for (const m of marked) intervals(u, m.known, ink(m.color), single); };
-  const kept = drawn.filter((i) => !results[i]!.bears).map((i) => results[i]!.name);
-  const lede = (single ? plural(one.samples, "sample") + (one.bears ? ", those that the verdict is about; " : ", all that were kept, no result; ") + "the slowest hundred one by one. " : "The " + latencyOf(one.report) + " of each measurement, the slowest hundred one by one. " + (kept.length ? "Of " + kept.join(", ") + " all samples that were kept, no result. " : "")) +
+  const kept = drawn.filter((i) => !results[i]!.has_samples).map((i) => results[i]!.name);
+  const lede = (single ? plural(one.samples, "sample") + (one.has_samples ? ", those that the verdict is about; " : ", all that were kept, no result; ") + "the slowest hundred one by one. " : "The " + latencyOf(one.report) + " of each measurement, the slowest hundred one by one. " + (kept.length ? "Of " + kept.join(", ") + " all samples that were kept, no result. " : "")) +
     "Bars are the intervals of the percentiles that were asked for. Press a name to leave its curve out.";
   const of = drawn.join() + choice.chosen;
   return <Section id="ccdf" title="Distribution" lede={lede}>

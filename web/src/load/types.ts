@@ -21,7 +21,7 @@ export interface Report {
 export interface Instant { at: number; p50: number; p99: number | null; max: number; dropped: boolean }
 export interface Slice { at: number; target: number; sent: number; answered: number; late: number }
 export interface Result {
-  name: string; report: Report; headline: string; evidence: string[]; bears: boolean; samples: number;
+  name: string; report: Report; headline: string; evidence: string[]; has_samples: boolean; samples: number;
   response: [number, number][]; service: [number, number][]; over_time: Instant[]; load: Slice[];
 }
 export interface Sweep {

@@ -29,7 +29,7 @@ pub struct Drawn {
     headline: String,
     evidence: Vec<String>,
     /// Whether the curves are of what the verdict is about; else of all samples kept.
-    bears: bool,
+    has_samples: bool,
     samples: usize,
     /// (ns, share of the samples as slow or slower).
     response: Vec<(u64, f64)>,
@@ -84,8 +84,8 @@ impl Drawn {
     }
 
     fn of_rows(name: &str, report: &Report, rows: &[Row], start_ns: u64) -> Drawn {
-        let bears = report.response_ns.n > 0;
-        let chosen: Vec<&Row> = rows.iter().filter(|r| r.in_result || !bears).collect();
+        let has_samples = report.response_ns.n > 0;
+        let chosen: Vec<&Row> = rows.iter().filter(|r| r.in_result || !has_samples).collect();
         let of = |latency: fn(&Sample) -> Option<u64>| {
             let mut values: Vec<u64> = chosen.iter().filter_map(|r| latency(&r.sample)).collect();
             values.sort_unstable();
@@ -95,7 +95,7 @@ impl Drawn {
             name: name.to_owned(),
             headline: headline(report),
             evidence: report.checks.iter().map(terminal::evidence).collect(),
-            bears,
+            has_samples,
             samples: chosen.len(),
             response: of(Sample::response_ns),
             service: of(Sample::service_ns),

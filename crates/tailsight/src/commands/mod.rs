@@ -20,5 +20,6 @@ pub mod schema;
 pub mod show;
 pub mod source;
 pub mod sweep;
+pub mod symbolise;
 pub mod usage;
 pub mod view;
