@@ -229,7 +229,7 @@ const WHOLE: &str = "0/4294967295/0/18446744073709551615/all/0";
 #[test]
 fn the_server_has_the_points_of_every_part_of_the_plot() {
     let of = golden("memcached-requests");
-    let (few, all) = (Served::with(&of, &["--points", "300"]), Served::with(&of, &["--points", "10000000"]));
+    let (few, all) = (Served::with(&of, &["--points", "100"]), Served::with(&of, &["--points", "10000000"]));
     let (every, sight) = all.points(WHOLE);
     assert_eq!(every.len(), sight as usize);
     let diagnosis = stdout_json(&run(&["diagnose", &of, "--json"]));
@@ -239,10 +239,10 @@ fn the_server_has_the_points_of_every_part_of_the_plot() {
     assert_eq!(diagnosis["slowest"][0]["latency_ns"], json!(slowest.1));
 
     let (sample, of_all) = few.points(WHOLE);
-    assert!(sample.len() < 400 && of_all == sight && sample.contains(slowest), "{} of {of_all}", sample.len());
+    assert!(sample.len() < every.len() && of_all == sight && sample.contains(slowest), "{} of {of_all}", sample.len());
     assert!(sample.iter().all(|point| every.contains(point)));
-    let (part, of_part) = few.points("100/250/0/18446744073709551615/all/0");
-    let expected: Vec<_> = every.iter().filter(|(id, _)| (100..=250).contains(id)).copied().collect();
+    let (part, of_part) = few.points("20/90/0/18446744073709551615/all/0");
+    let expected: Vec<_> = every.iter().filter(|(id, _)| (20..=90).contains(id)).copied().collect();
     assert_eq!((part, of_part), (expected.clone(), expected.len() as u32));
     let limit =
         diagnosis["latency_ns"]["p99.9"].as_u64().or(diagnosis["latency_ns"]["p99"].as_u64()).expect("a number");
@@ -259,7 +259,7 @@ fn the_server_in_chromium_zooms_into_more_messages_than_the_page_holds() {
     let facts = dir.path().join("facts.json").display().to_string();
     let (every, _) = Served::of(&of).points(WHOLE);
     std::fs::write(&facts, json!({"latencies": every}).to_string()).expect("a file");
-    let served = Served::with(&of, &["--points", "300"]);
+    let served = Served::with(&of, &["--points", "100"]);
     node("zoom.mjs", &[&served.address, &facts]);
 }
 
