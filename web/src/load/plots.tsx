@@ -65,7 +65,7 @@ function gaps<T extends { at: number }>(of: T[]): (T | null)[] {
 }
 
 const together = (key: string): uPlot.Cursor => ({ sync: { key, scales: ["x", null] }, drag: { x: true, y: false } });
-const seconds = (): uPlot.Axis => ({ ...axis(), values: (_, v) => v.map((x) => +x.toPrecision(6) + " s") });
+const seconds = (): uPlot.Axis => ({ ...axis(), space: 72, values: (_, v) => v.map((x) => +x.toPrecision(6) + " s") });
 
 export function OverTime({ store }: { store: LoadStore }) {
   useChoice(store);
