@@ -227,10 +227,10 @@ pub struct Diagnose {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The run directory
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// The HTML file [default: RUN/report.html]
+    /// The run directory; or files of `load -o FILE.parquet`, which are drawn on one page
+    #[arg(value_name = "RUN|FILE", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The HTML file [default: RUN/report.html, or the first FILE with the ending .html]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What is asked.
@@ -270,6 +270,9 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Of otlp: send the spans to this collector (OTLP over HTTP, such as http://127.0.0.1:4318) and write no file
+    #[arg(long, value_name = "URL", value_parser = crate::commands::collector::parse, conflicts_with = "out")]
+    pub to: Option<crate::commands::collector::Collector>,
     /// What is asked.
     #[command(flatten)]
     pub question: Question,

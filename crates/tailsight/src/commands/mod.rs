@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub mod agent;
+pub mod collector;
 pub mod completions;
 pub mod demo;
 pub mod diagnose;
