@@ -11,6 +11,7 @@ pub mod model;
 pub mod partition;
 pub mod path;
 pub mod scan;
+#[cfg(feature = "tables")]
 pub mod tables;
 pub mod timelines;
 
