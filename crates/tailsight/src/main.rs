@@ -1,4 +1,4 @@
-//! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
+//! The command line: parses arguments, calls the crates, prints, and sets the exit code.
 
 // What only absent commands use.
 #![cfg_attr(not(all(feature = "export", feature = "intel-pt", feature = "load")), allow(dead_code))]
@@ -15,6 +15,7 @@ mod cli_ideal;
 mod cli_import;
 #[cfg(feature = "load")]
 mod cli_load;
+mod cli_symbolise;
 mod cli_view;
 mod commands;
 mod page;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Import(args) => commands::import::run(&args),
+        Command::Symbolise(args) => commands::symbolise::run(&args),
         Command::Ideal(args) => commands::ideal::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

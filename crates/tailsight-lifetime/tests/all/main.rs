@@ -5,6 +5,7 @@ mod by_hand;
 mod damage;
 mod framed;
 mod golden;
+mod locks;
 mod loops;
 mod nic;
 mod properties;

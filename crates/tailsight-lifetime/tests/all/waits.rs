@@ -10,25 +10,25 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::by_hand::{self, analysed, event, is, path, recv, send, switch};
 
-const ONE: u32 = 100;
-const TWO: u32 = 101;
+pub(super) const ONE: u32 = 100;
+pub(super) const TWO: u32 = 101;
 const THREE: u32 = 102;
 /// Of another application.
 const HOLDER: u32 = 103;
 /// Connections of clients, and one to a server behind.
-const A: u64 = 11211 << 16 | 4000;
-const B: u64 = 11211 << 16 | 4001;
+pub(super) const A: u64 = 11211 << 16 | 4000;
+pub(super) const B: u64 = 11211 << 16 | 4001;
 const C: u64 = 11211 << 16 | 4002;
 const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
 const PEER: &str = "peer:python3 (127.0.0.1:9101)";
 const RECVFROM: u64 = 45;
 const FLOCK: u64 = 73;
-const FUTEX: u64 = 202;
-const EPOLL: u64 = 281;
-const NANOSLEEP: u64 = 35;
+pub(super) const FUTEX: u64 = 202;
+pub(super) const EPOLL: u64 = 281;
+pub(super) const NANOSLEEP: u64 = 35;
 
-fn request(ts: u64, ports: u64) -> Vec<Event> {
+pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
     by_hand::request(ts, ports).to_vec()
 }
 fn ask(ts: u64, tid: u32) -> Event {
@@ -47,11 +47,11 @@ fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
     out.push(event(ts + 4, Kind::SoftirqExit, 0, 0, [3, 0, 0]));
     out
 }
-fn waking(ts: u64, by: u32, tid: u32) -> Event {
+pub(super) fn waking(ts: u64, by: u32, tid: u32) -> Event {
     event(ts, Kind::SchedWaking, 0, by, [u64::from(tid), u64::from(tid), 0])
 }
 
-fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
+pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let other = TaskRow { target: false, ..row(HOLDER, "holder") };
     let mut names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
@@ -68,7 +68,7 @@ fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     analysed(facts, cpus)
 }
 
-fn merged(mut events: Vec<Event>) -> Vec<Event> {
+pub(super) fn merged(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|e| e.ts);
     events
 }

@@ -13,6 +13,7 @@ pub mod record;
 pub mod report;
 pub mod schema;
 pub mod show;
+pub mod symbolise;
 pub mod usage;
 pub mod view;
 
