@@ -5,9 +5,8 @@ use tailsight_lifetime::Leg;
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
 
-use super::waits::{
-    A, B, EPOLL, FUTEX, NANOSLEEP, ONE, TWO, analyse, merged, path, recv, request, send, switch, waking,
-};
+use crate::by_hand::{path, recv, send, switch};
+use crate::waits::{A, B, EPOLL, FUTEX, NANOSLEEP, ONE, TWO, analyse, merged, request, waking};
 
 const HELD: &str = "sibling:two/sleep:futex";
 

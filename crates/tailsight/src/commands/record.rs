@@ -3,8 +3,6 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tailsight_pt::import::Output;
-use tailsight_pt::{Places, Recording};
 use tailsight_record::{Asked, HookChoice, Options, Payload, Progress, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
@@ -20,24 +18,9 @@ const MOST: Duration = Duration::from_secs(30);
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Exit> {
     match args.source.as_str() {
-        "intel-pt" => with_functions(args),
+        "intel-pt" => intel_pt::record(args, record),
         _ => record(args, &args.out),
     }
-}
-
-/// Records the messages while perf traces the cores, and puts both into one run.
-fn with_functions(args: &Record) -> anyhow::Result<Exit> {
-    intel_pt::check(std::path::Path::new("/"))?;
-    let (messages, trace) = (intel_pt::beside(&args.out, "messages"), intel_pt::beside(&args.out, "intel-pt"));
-    let perf = intel_pt::Perf::start(&trace)?;
-    let verdict = record(args, &messages)?;
-    let trace = perf.stop()?;
-    let recording = Recording::open(&trace, &Places::default())?;
-    let mut run = tailsight_trace::Run::open(&messages)?;
-    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
-    let imported = tailsight_pt::import::with(&recording, &mut run, None, output)?;
-    say!("functions: {} events put into {}", imported.events, args.out.display());
-    Ok(verdict)
 }
 
 fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
