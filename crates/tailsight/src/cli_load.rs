@@ -11,6 +11,8 @@ use tailsight_measure::objective::Objective;
 use tailsight_stats::method::Target;
 use tailsight_units::parse;
 
+use crate::cli_ideal::protocol;
+
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]
 pub struct Traffic {
@@ -217,11 +219,6 @@ pub struct Sweep {
     /// The server and what is asked.
     #[command(flatten)]
     pub traffic: Traffic,
-}
-
-pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
-    let names = || Protocol::ALL.map(Protocol::name).join(", ");
-    text.parse().map_err(|_| format!("`{text}` is not a protocol; allowed: {}", names()))
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {

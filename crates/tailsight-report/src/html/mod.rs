@@ -26,6 +26,7 @@ use tailsight_trace::samples::Samples;
 
 use crate::{terminal, words};
 use elements::Element;
+#[cfg(feature = "export")]
 pub(crate) use elements::gzip;
 pub use points::{Beside, Only, Part, Points};
 pub use timeline::{Bundle, Timelines};

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tailsight_load::{Arrivals, Plan, Rate, Target, Trust};
 use tailsight_measure::capacity::Calibration;
-use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
+use tailsight_measure::{
+    Address, Error, Latency, Measurement, Question, against, latencies, measure, report, samples, slo,
+};
 use tailsight_report::load::{self as shown, Drawn};
 
 use crate::cli_load::{Load, Traffic};
@@ -41,7 +43,7 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
     if let Some((path, stored)) = &baseline
         && measurement.report.is_number()
     {
-        let ours = samples::latencies(&measurement.rows, question.latency);
+        let ours = latencies::latencies(&measurement.rows, question.latency);
         let (q, seed) = (question.targets[0].quantile, question.plan.seed);
         let file = path.display().to_string();
         measurement.report.against = Some(against::compare(&ours, &stored.latencies(), q, args.worse_by, &file, seed)?);
