@@ -139,6 +139,10 @@ pub struct Record {
     /// sockets for the time of the recording
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
+    /// Also keep each change of the kernel's clock, for recordings of Intel PT made at the same time (`import --with`); without
+    /// this option where the machine has Intel PT
+    #[arg(long, help_heading = "What is recorded")]
+    pub clock_log: bool,
     /// Samples per second and core of the server's threads, for the functions under the causes, or
     /// `off` [default: 997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
@@ -236,10 +240,10 @@ pub struct Diagnose {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The run directory
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// The HTML file [default: RUN/report.html]
+    /// The run directory; or files of `load -o FILE.parquet`, which are drawn on one page
+    #[arg(value_name = "RUN|FILE", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The HTML file [default: RUN/report.html, or the first FILE with the ending .html]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What is asked.
@@ -280,6 +284,9 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Of otlp: send the spans to this collector (OTLP over HTTP, such as http://127.0.0.1:4318) and write no file
+    #[arg(long, value_name = "URL", value_parser = crate::commands::collector::parse, conflicts_with = "out")]
+    pub to: Option<crate::commands::collector::Collector>,
     /// What is asked.
     #[command(flatten)]
     pub question: Question,

@@ -165,7 +165,7 @@ pub struct Load {
     /// Keep every sample: a file, or a folder for load.parquet
     #[arg(short, long, value_name = "FILE.parquet|DIR")]
     pub out: Option<PathBuf>,
-    /// Write the page
+    /// Write the page; with --against it has the curves of both
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Compare with an earlier run's samples; exit 4 when this one is worse
@@ -213,6 +213,9 @@ pub struct Sweep {
     /// Keep every sample: a folder, a file a rate
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write the page: latency against rate, and the curves of every rate
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// The server and what is asked.
     #[command(flatten)]
     pub traffic: Traffic,

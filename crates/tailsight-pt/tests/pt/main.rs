@@ -3,5 +3,7 @@
 mod fuzzed;
 mod gate;
 mod import;
+mod lldb;
 mod real;
 mod script;
+mod sideband;

@@ -41,10 +41,13 @@ impl<'a> Prepared<'a> {
         let mut target = Target::resolve(&options.selector)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
+        // Beside the loading, for it takes a quarter of a second.
+        let first = target.pids.first().copied();
+        let settings = std::thread::spawn(move || describe::settings(first));
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
-        let meta = describe::first(options, &target.app, cpus, slots);
+        let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
         let samples = options.samples != SampleRate::Off && !options.hooks.empty;
@@ -69,6 +72,7 @@ impl<'a> Prepared<'a> {
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
+        meta.settings = settings.join().unwrap_or_default();
         // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;

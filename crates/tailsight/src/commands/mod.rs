@@ -20,6 +20,8 @@ pub mod view;
 #[cfg(not(feature = "export"))]
 pub use absent as export;
 #[cfg(feature = "export")]
+pub mod collector;
+#[cfg(feature = "export")]
 pub mod export;
 
 #[cfg(feature = "intel-pt")]
