@@ -75,8 +75,14 @@ pub fn compile(folder: &Path, scale: Scale) -> Result<PathBuf> {
     let out = folder.join(NAME);
     let flags = ["-O2", "-g0", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-no-pie"];
     let scale = [format!("-DROUNDS={}", scale.rounds), format!("-DREQUESTS={}", scale.requests)];
-    let done =
-        Command::new("cc").args(flags).args(scale).arg("-fno-asynchronous-unwind-tables").arg("-o").arg(&out).arg(&source).output();
+    let done = Command::new("cc")
+        .args(flags)
+        .args(scale)
+        .arg("-fno-asynchronous-unwind-tables")
+        .arg("-o")
+        .arg(&out)
+        .arg(&source)
+        .output();
     let done = done.map_err(|e| Error::io("run cc", e))?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();
