@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::memory::{KERNEL_HALF, Memory, Region};
 use crate::sideband::{Switch, TraceInfo, TscClock};
+use crate::stacks::LATEST_SWITCH;
 
 /// Why a stretch of time has no control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -404,6 +405,21 @@ impl Flow<'_> {
         }
         self.function = self.function_at(ip);
         self.step(op);
+        if self.setting.info.kernel && Some(ip) == self.setting.memory.switch_ip {
+            self.switches_here(spaces);
+        }
+    }
+
+    /// The kernel switches tasks here: what runs from here on is the next one's. Its memory is looked into from here on: where the kernel
+    /// returns to user space, the decoder needs it before it says that it is there.
+    fn switches_here(&mut self, spaces: &mut Spaces<'_>) {
+        let now = self.setting.clock.ns(self.tsc);
+        let near = |s: &&Switch| s.time_ns <= now.saturating_add(LATEST_SWITCH);
+        if let Some(switch) = self.setting.switches.get(self.next_switch).filter(near) {
+            self.next_switch += 1;
+            self.task = (switch.pid, switch.tid);
+            self.look_into(spaces, now);
+        }
     }
 
     fn event(&mut self, event: &Event, spaces: &mut Spaces<'_>) {
@@ -456,6 +472,11 @@ impl Flow<'_> {
             self.next_switch += 1;
             self.task = (switch.pid, switch.tid);
         }
+        self.look_into(spaces, now);
+    }
+
+    /// The task's memory is looked into.
+    fn look_into(&mut self, spaces: &mut Spaces<'_>, now: u64) {
         self.region = None;
         if let Ok(image) = spaces.of(self.task.0, now) {
             // SAFETY: the image lives as long as `spaces`, which outlives the decoder; the decoder has no other reference to it

@@ -5,3 +5,4 @@ mod gate;
 mod import;
 mod real;
 mod script;
+mod vm;
