@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check tarball book lint kernels torture bench accuracy clock-check setup clean
+.PHONY: help demo test build release deb deb-check tarball publish-check book lint kernels torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -48,6 +48,9 @@ deb-check: ## install it on fresh Debian 12, 13 and Ubuntu 24.04, use it, remove
 tarball: ## the program with man pages and completions, needing no library of the machine
 	@scripts/setup.sh build
 	@scripts/package.sh tarball
+
+publish-check: ## pack and build every library crate as a registry would get it; nothing is sent
+	@scripts/publish-check.sh
 
 book: ## the pages of docs/ as a book (target/book/html), with its links checked; needs mdbook
 	@scripts/book.sh

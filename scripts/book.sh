@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the book of docs/ with mdBook, and checks that every link of its pages leads to a page that is in it.
+# Builds the book of docs/ with mdBook, and checks that every link of its pages leads to a page and a heading that are in it.
 #
 # In: docs/, and the pages of the repository that it links. Out: target/book/html/index.html; exit 1 if a link is broken.
 # MDBOOK names another mdbook program than the one on the PATH.
@@ -44,13 +44,19 @@ printf '\n# Project\n\n- [Architecture](project/ARCHITECTURE.md)\n- [Contributin
 # shellcheck disable=SC2086 # MDBOOK may be a command with arguments.
 $mdbook build "$book" >&2
 
-# Every relative link of every page.
+# Every relative link of every page, and the heading that it names.
 broken=$(cd "$book/html" && find . -name '*.html' ! -name print.html ! -name toc.html | while read -r page; do
-    grep -o 'href="[^"#]*[^"]*"\|src="[^"]*"' "$page" | sed 's/^[a-z]*="//; s/"$//; s/#.*//; s/?.*//' | sort -u |
+    grep -o 'href="[^"]*"\|src="[^"]*"' "$page" | sed 's/^[a-z]*="//; s/"$//; s/?.*//' | sort -u |
         while read -r link; do
             # Scripts and styles are mdBook's own business.
-            case $link in '' | *:* | /* | *.js | *.css) continue ;; esac
-            [ -e "$(dirname "$page")/$link" ] || printf '%s: %s\n' "$page" "$link"
+            case $link in '' | '#' | *:* | /* | *.js | *.css) continue ;; esac
+            file=${link%%#*}
+            target=${file:+$(dirname "$page")/}${file:-$page}
+            if [ ! -e "$target" ]; then
+                printf '%s: %s\n' "$page" "$link"
+            elif [ "$link" != "$file" ] && ! grep -qF "id=\"${link#*#}\"" "$target"; then
+                printf '%s: %s, a heading that is not there\n' "$page" "$link"
+            fi
         done
 done)
 if [ -n "$broken" ]; then

@@ -1,12 +1,12 @@
-//! The lab's own servers, faults and truth, around the [testbed](tailsight_testbed): what a scenario is made of.
+//! The parts of the lab's scenarios, built on the [testbed](tailsight_testbed): servers, faults, and the truth about them.
 //!
-//! - [`servers`]: servers of our own whose service times are known; [`faults`]: programs that are a known cause;
+//! - [`servers`]: servers whose service times are known; [`faults`]: programs that are a known cause;
 //! - [`probe`]: a client that knows each of its requests; [`wire`], [`postgres`], [`schedule`], [`truth`]: what they share;
-//! - [`pt`]: Intel PT recordings of stepped programs;
-//! - [`generated`]: the part of a page of the docs that a program writes.
+//! - [`pt`]: Intel PT recordings of single-stepped programs;
+//! - [`generated`]: the sections of docs pages that a program writes.
 //!
-//! In: options. Out: servers and faults that log what they did and when, samples and truth in CLOCK_MONOTONIC ns. Linux
-//! only. Scenarios and their judgement are in the program (`src/run/`).
+//! In: options. Out: servers and faults that log what they did and when, samples and truth in CLOCK_MONOTONIC ns. Linux only. The
+//! scenarios and how they are judged are in the program (`src/run/`).
 
 pub mod clock;
 mod error;

@@ -1,6 +1,6 @@
-//! The diagnosis from end to end: the steps of the crate's page in order.
+//! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
@@ -10,10 +10,11 @@ use crate::advice::sentences::OwnerPath;
 use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How};
-use crate::cohorts::against::join;
+use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::{mean, percentiles};
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
 use crate::estimate::{Estimates, Known, estimate, later_arrivals};
+use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
 use crate::more::{Found, more};
@@ -30,7 +31,7 @@ use crate::{Error, Options, RecordingFacts};
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
 
-/// Finds what the focus messages went through that the reference messages did not (NSight §5.2).
+/// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
 /// # Errors
 /// [`Error::Focus`] and [`Error::Option`] for options out of range, [`Error::NoMessages`] when no message has the leg
@@ -43,20 +44,22 @@ pub fn diagnose(lifetimes: &Lifetimes, options: &Options, facts: &RecordingFacts
 /// cohort met are absent.
 pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 
-/// What a diagnosis may look at beside the parts of the messages.
+/// What a diagnosis may use besides the parts of the messages.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
     /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
-    pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
+    pub path: Option<PathOf<'a>>,
     /// Another run, by name: the same slice of its messages is the reference.
     pub against: Option<(&'a str, &'a Lifetimes)>,
-    /// The run's samples, for functions; they are asked for the run's own messages, so not with another run.
+    /// The run's samples, for functions.
     pub samples: Option<&'a Samples>,
-    /// The messages at the times at which they were, when those that are diagnosed are not: the paths are of these.
+    /// Of the run that is compared with: its samples, and the path of a message of it.
+    pub against_samples: Option<(&'a Samples, PathOf<'a>)>,
+    /// The messages at their recorded times, if those that are diagnosed have others: paths are of these.
     pub at_their_times: Option<&'a [Message]>,
 }
 
-/// As [`diagnose`], with what else is known, and the cause of every owner that the cohorts met, for drawing messages.
+/// As [`diagnose`], with more input, and also returns the cause of every owner in the cohorts, for drawing messages.
 ///
 /// # Errors
 /// As [`diagnose`].
@@ -68,8 +71,9 @@ pub fn diagnose_with(
 ) -> Result<(Diagnosis, CauseOf), Error> {
     options.check()?;
     let first = lifetimes.messages.len();
-    let joined = inputs.against.map(|(_, other)| join(lifetimes, other));
-    let lifetimes = joined.as_ref().unwrap_or(lifetimes);
+    let stacks = inputs.samples.map_or(0, |samples| samples.stacks.len() as u32);
+    let joined = inputs.against.map(|(_, other)| join(lifetimes, other, stacks));
+    let lifetimes = joined.as_ref().map_or(lifetimes, |joined| &joined.lifetimes);
     let (mine, others) = lifetimes.messages.split_at(first);
     let summary = Summary::new(lifetimes, mine, options, facts)?;
     let others = inputs.against.map(|_| ranked(others, options.leg));
@@ -77,7 +81,7 @@ pub fn diagnose_with(
 
     let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
     let (mut causes, not_significant, cause_of_row) = analysis.causes(mine);
-    analysis.functions(&mut causes, &cause_of_row);
+    analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -95,11 +99,13 @@ pub fn diagnose_with(
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.notes.extend(functions::too_few(&diagnosis));
+    let both = inputs.samples.zip(inputs.against_samples);
+    diagnosis.notes.extend(both.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
-/// What can be said where causes cannot ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
+/// The diagnosis if there can be no causes ([`Error::NotEnough`]): percentiles, where a median message spends its time, the
 /// slowest messages one by one; no focus and no causes.
 ///
 /// # Errors
@@ -118,7 +124,7 @@ pub fn overview(
     Ok(diagnosis)
 }
 
-/// What is said of a run's messages without comparing them.
+/// The results about a run's messages that need no comparison.
 struct Summary<'a> {
     lifetimes: &'a Lifetimes,
     mine: &'a [Message],
@@ -199,6 +205,8 @@ struct Analysis<'a> {
     /// None when no intervals were asked for.
     draws: Option<Draws>,
     intervals: Option<Vec<[i64; 2]>>,
+    /// What held the messages ahead, once that was asked for: of the whole focus, so the same for every row of head-of-line blocking.
+    roots: OnceCell<Vec<root::Found>>,
 }
 
 impl<'a> Analysis<'a> {
@@ -237,6 +245,7 @@ impl<'a> Analysis<'a> {
             attribution,
             draws,
             intervals,
+            roots: OnceCell::new(),
         }
     }
 
@@ -245,7 +254,7 @@ impl<'a> Analysis<'a> {
         self.rows.rows.len() - 1
     }
 
-    /// Whether a row is a cause, or `unexplained`: its interval does not hold 0.
+    /// Whether a row is a cause, or `unexplained`: its interval does not contain 0.
     fn is_cause(&self, row: usize) -> bool {
         let holds_0 = |all: &Vec<[i64; 2]>| all[row][0] <= 0 && 0 <= all[row][1];
         row == self.last() || !self.intervals.as_ref().is_some_and(holds_0)
@@ -257,18 +266,18 @@ impl<'a> Analysis<'a> {
         self.attribution.coverage(lifetimes, leg, &self.profile, &self.rows, &self.cohorts.focus, &is_reported)
     }
 
-    /// The causes in their order, then what is no cause as one row, then what has no owner; the rows that are no causes; and the
-    /// cause (index) that each row counts to.
+    /// The causes in their order, then one row for all that are no causes, then the row without an owner; the rows that are no
+    /// causes; and the cause (index) that each row counts to.
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
         let ahead = Ahead::new(mine);
-        // Of the whole focus, so the same for every row of head-of-line blocking.
-        let roots = LazyCell::new(|| {
+        // For the whole focus, so the same for every row of head-of-line blocking.
+        let roots = || {
             let (focus, reference) = self.cohorts.both();
             let granularity_ns = self.options.granularity_ns;
             root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, &focus.ids, reference)
-        });
+        };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in self.rows.rounded(total_ns).into_iter().enumerate() {
             let mut cause = self.cause(i, deviation_ns);
@@ -276,7 +285,7 @@ impl<'a> Analysis<'a> {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
                 cause.ahead = Some(ahead_of(&cause, mine, &ahead, others, advisor.ahead()));
                 if deviation_ns > 0 && !others {
-                    cause.root = roots.clone();
+                    cause.root = self.roots.get_or_init(roots).iter().map(|found| found.root.clone()).collect();
                 }
             }
             let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
@@ -316,7 +325,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Of a gap that the focus has more of: what ran before it.
+    /// For a gap that is larger in the focus: what ran before it.
     fn before(&self, row: usize, cause: &Cause) -> Option<String> {
         let path = self.inputs.path.filter(|_| cause.how == Some(How::Gap) && cause.deviation_ns > 0)?;
         let row = &self.rows.rows[row];
@@ -352,10 +361,18 @@ impl<'a> Analysis<'a> {
         cause_of_row
     }
 
-    /// Divides the causes by functions, where the run has samples.
-    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize]) {
-        let samples = self.inputs.samples.filter(|s| !s.is_empty() && self.inputs.against.is_none());
+    /// Divides the causes by functions, if the run has samples.
+    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize], joined: Option<&Joined>) {
+        let samples = self.inputs.samples.filter(|s| !s.is_empty());
         let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
+        let other = match (joined, self.inputs.against_samples) {
+            (None, _) => None,
+            (Some(Joined { owner_of, first, .. }), Some((samples, path))) if !samples.is_empty() => {
+                Some(Other { samples, path, owner_of, first: *first })
+            }
+            // What one run alone has is no comparison.
+            (Some(_), _) => return,
+        };
         let mut row_of = vec![None; causes.len()];
         for (row, &cause) in
             cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
@@ -369,10 +386,12 @@ impl<'a> Analysis<'a> {
             profile: &self.profile,
             rows: &self.rows,
             cohorts: self.cohorts.both(),
-            samples,
-            path,
+            sampled: Sampled::new(samples, path, other),
         };
         search.fill(causes, &row_of);
+        if let Some(roots) = self.roots.get() {
+            search.fill_roots(causes, roots, self.classification);
+        }
     }
 
     fn more(&self, cause_of_row: &[usize]) -> model::More {
@@ -401,7 +420,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Of a row of head-of-line blocking: which messages were ahead of those of its evidence. `others`: with other threads.
+/// For a row of head-of-line blocking: the messages ahead of those of its evidence. `others`: also with other threads.
 fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: [f64; 2]) -> model::Ahead {
     let of = |id: u32| match (&mine[id as usize], others) {
         (m, true) => ahead.elsewhere(mine, m),
@@ -411,7 +430,7 @@ fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: 
     model::Ahead { focus: mean[0], reference: mean[1], ids }
 }
 
-/// Whether causes of the category are tasks; time in others may lie in a task's context without being its doing.
+/// Whether causes of the category are tasks. Time of other categories may be in a task's context without being caused by it.
 fn is_task(category: Category) -> bool {
     matches!(
         category,
@@ -466,7 +485,7 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
 /// The largest owner paths of a row.
 fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<OwnerPath> {
     let (nf, nr) = rows.cohorts;
-    // The same owner in several legs is one path.
+    // An owner in several legs is one path.
     let mut by_name: BTreeMap<String, (f64, Option<usize>)> = BTreeMap::new();
     for &slot in &rows.rows[row].slots {
         let ns = |of: &[Sum], n: f64| of[slot].ns as f64 / n;

@@ -1,17 +1,21 @@
-//! From lifetimes to named causes (NSight §4.2 and §5.2), with numbers that add up.
+//! From lifetimes to named causes (NSight §4.2 and §5.2).
 //!
-//! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`] and [`RecordingFacts`] about the recording. Out: a [`Diagnosis`],
-//! the JSON contract. Pure computing, no I/O. All times are integer nanoseconds.
+//! In: [`Lifetimes`](tailsight_lifetime::Lifetimes), [`Options`], and [`RecordingFacts`] about the recording. Out: a [`Diagnosis`],
+//! the JSON contract. Pure computation, no I/O. All times are integer nanoseconds.
 //!
-//! The way: messages by rank of their latency → *focus* and *reference* ([`cohorts`]) → what each owner of time counts to, by the
-//! category table ([`categories`], asked once for each in [`rows::classification`]) → mean profiles per (leg, role, owner) and
-//! their difference, the *deviation* ([`rows::profile`]) → costs that no event measures are estimated ([`estimate`]) → rows: by
-//! category and name, anomalies inside anomalies by the nesting rule, small ones folded, exact rounding ([`rows`]) → hits,
-//! evidence, coverage and intervals by message ([`rows::attribution`], [`rows::bootstrap`]) → which phase found it and how
-//! ([`phases`]) → words and fixes ([`advice`]). A cause stays data ([`cause`]) until its name and sentences are made.
-//! Deviations are additive: the rows sum to the mean of the focus less the mean of the reference, and what has no owner is the
-//! row `unexplained`. Beside it, where a median message spends its time ([`typical`]), the
-//! stages of messages ([`stages`]), and single messages ([`show`]).
+//! The steps, in order ([`diagnose()`] runs them):
+//!
+//! 1. [`cohorts`] ranks the messages by latency and selects *focus* and *reference*.
+//! 2. [`rows::classification`] asks the category table ([`categories`]) once for each owner of time.
+//! 3. [`rows::profile`] computes the mean profile of both cohorts by (leg, role, owner), and their difference, the *deviation*.
+//! 4. [`estimate`] estimates costs that no event measures.
+//! 5. [`rows`] groups by category and name, applies the nesting rule, folds small rows and rounds exactly.
+//! 6. [`rows::attribution`] and [`rows::bootstrap`] compute hits, evidence, coverage and intervals.
+//! 7. [`phases`] determines which phase of the method found each cause, and how.
+//! 8. [`advice`] adds sentences and fixes. Until then a cause is data ([`cause`]).
+//!
+//! The rows sum to the mean of the focus minus the mean of the reference; time without an owner is the row `unexplained`. Also here:
+//! where a median message spends its time ([`typical`]), stages of messages ([`stages`]), and single messages ([`show`]).
 
 pub mod advice;
 pub mod categories;
@@ -39,6 +43,7 @@ pub use cause::names::Titled;
 pub use cohorts::focus::parse_focus;
 pub use diagnose::{CauseOf, Inputs, diagnose, diagnose_with, overview};
 pub use error::Error;
+pub use functions::sampled::PathOf;
 pub use model::Diagnosis;
 pub use options::{Options, RecordingFacts};
 

@@ -497,6 +497,15 @@ pub struct Root {
     pub share: f64,
     /// How many messages it held.
     pub messages: u64,
+    /// Samples in its time: of those messages, of the reference. Absent where the run has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<[u64; 2]>,
+    /// The functions that it was in, as those of a cause; shares are of what the messages had more of it than the reference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionPart>,
+    /// The call path through the first of them, as that of a cause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot_path: Vec<HotFrame>,
 }
 
 fn application_core() -> Role {

@@ -1,5 +1,5 @@
-//! What NSight §7.4 looks at beside the causes: which are most pervasive at every percentile (Figure 18), what was queued
-//! ahead of the messages by function (Figure 19), and what ran on each core meanwhile (Figure 20).
+//! What NSight §7.4 shows beside the causes: the most pervasive ones at every percentile (Figure 18), what was queued ahead of the
+//! messages by function (Figure 19), and what ran on each core meanwhile (Figure 20).
 //!
 //! In: lifetimes, cohorts, rows. Out: [`More`]. All times in ns.
 

@@ -1,4 +1,4 @@
-//! What a diagnosis is asked for, and what it must know about the recording.
+//! What the caller asks of a diagnosis, and the facts about the recording that it needs.
 
 use tailsight_lifetime::Leg;
 
@@ -18,15 +18,15 @@ pub struct Options {
     pub categories: CategoryTable,
     /// What functions of runtimes do.
     pub runtimes: Runtimes,
-    /// Anomalies inside an anomaly replace it when they explain together at least this fraction of it (NSight §5.2: 0.8).
+    /// Anomalies inside an anomaly replace it if together they explain at least this fraction of it (NSight §5.2: 0.8).
     pub nesting: f64,
     /// Differences of a message up to this are noise, ns (NSight §5.2 ignores up to 322 ns, Intel PT's batches).
     pub granularity_ns: u64,
     /// Rounds of the bootstrap, 0 for none.
     pub bootstrap_rounds: u32,
-    /// Whether to fill in [`crate::model::More`].
+    /// Whether to compute [`crate::model::More`].
     pub more: bool,
-    /// How the question came about, for the notes: a leg or a focus that was chosen and not asked for.
+    /// Notes about a leg or a focus that was selected automatically.
     pub remarks: Vec<String>,
     /// Seed of the bootstrap: the same seed gives the same intervals.
     pub seed: u64,
@@ -76,9 +76,9 @@ pub struct RecordingFacts {
     pub run: String,
     /// Events lost.
     pub lost_events: u64,
-    /// The most that an end of a leg can be wrong because it is a NIC's stamp, ns; 0 when none is.
+    /// The largest error of a leg's beginning or end that is a NIC's time stamp, ns; 0 if none is.
     pub clock_error_ns: u64,
-    /// What is to be known of the NICs' stamps.
+    /// Notes about the NICs' time stamps.
     pub stamps: Vec<String>,
     /// Mean cost of one event, ns.
     pub ns_per_event: f64,
@@ -102,7 +102,7 @@ pub struct RecordingFacts {
     pub device_netns: Option<u32>,
     /// Hooks that this recording did not have.
     pub hooks_off: Vec<String>,
-    /// The run does not say which process recorded it: whoever is called `tailsight` is taken for it.
+    /// The run does not name the process that recorded it: tasks named `tailsight` are assumed to be it.
     pub recorder_by_name: bool,
     /// Why the run is partial, when it is.
     pub partial: Vec<String>,

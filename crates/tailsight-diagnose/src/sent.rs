@@ -1,4 +1,4 @@
-//! The way out in words and numbers: where the transmit leg begins, what the application sent by itself, what was lost.
+//! The transmit side: where the transmit leg begins, what the application sent by itself, and what was lost.
 //!
 //! In: [`Lifetimes`]. Out: parts of the [`Diagnosis`], and notes.
 

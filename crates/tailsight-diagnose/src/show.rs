@@ -1,7 +1,7 @@
-//! One message: its stages, what happened on its way, and what of it is more than the median messages have.
+//! One message: its stages, what happened on its way, and what it has more of than the median messages.
 //!
 //! In: the lifetimes, a message's id, its path, and the diagnosis of the same run and leg. Out: a [`Shown`], the JSON of
-//! `tailsight show`. All times are integer ns; `at_ns` is from the first sight of the message.
+//! `tailsight show`. All times are integer ns; `at_ns` counts from the first sight of the message.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

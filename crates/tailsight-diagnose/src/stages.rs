@@ -1,4 +1,4 @@
-//! The stages of messages (Tales of the Tail §3.3.1, T1 to T6): how long each took, in the focus beside the reference.
+//! The stages of messages (Tales of the Tail §3.3.1, T1 to T6): how long each took, in focus and reference.
 //!
 //! In: messages, two cohorts. Out: a distribution for each stage, ns. The stages of a message sum to its total latency; messages
 //! without one are left out.

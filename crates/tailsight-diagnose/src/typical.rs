@@ -1,8 +1,8 @@
-//! Where messages spend their time, without comparing them: the mean profile of the median messages, and single messages.
+//! Where messages spend their time, without a comparison: the mean profile of the median messages, and of single messages.
 //!
-//! In: lifetimes, and the messages (by rank) or one of them. Out: rows by (leg, category, name, role) in ns, largest first, that
-//! sum to the latency; and advice where a known pathology is in a row. A tail is told by its difference from the median; what
-//! everybody waits for is in no difference.
+//! In: lifetimes, and the messages (by rank) or one of them. Out: rows by (leg, category, name, role) in ns, largest first, that sum
+//! to the latency; and advice if a row is a known problem. The causes of a tail are differences from the median, which cannot show
+//! what every message waits for.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! Fixes as changes to a running host: shown first, made when told to, put back to what was there before.
+//! Fixes: changes to a running host that are shown first, applied on request, and undone to the previous values.
 //!
-//! In: a [`Change`] in words of the diagnosis (pin these processes, this kernel parameter). The way: [`plan()`] looks at the host
-//! and gives a [`Plan`], each [`Place`] with its value now and the one to come → [`apply()`] keeps both in the [`State`]
-//! before it writes anything, writes, reads back, and takes everything back when one write fails → [`undo()`] puts back what
-//! is still changed, the last first. Out: changed settings, and a state file that a person can read ([`FileStore`]).
+//! In: a [`Change`] from the diagnosis (pin these processes, this kernel parameter). [`plan()`] reads the host and returns a
+//! [`Plan`]: each [`Place`] with its current and its new value. [`apply()`] saves both in the [`State`] before it writes anything,
+//! writes, reads back, and reverts everything if one write fails. [`undo()`] restores what is still changed, the last change first.
+//! Out: changed settings, and a state file that a person can read ([`FileStore`]).
 //!
-//! The host is behind [`System`]: [`Live`] is the running one. Nothing here is ever done without the caller's word
-//! (docs/principles.md); a process is touched only while it is the same one: its id, its start and its name.
+//! The host is behind [`System`]; [`Live`] is the running one. Nothing is changed without the caller's request
+//! (docs/principles.md). A process is changed only if its id, start time and name are still the same.
 
 mod apply;
 mod change;

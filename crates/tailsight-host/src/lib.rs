@@ -1,11 +1,11 @@
 //! Facts about the host for `tailsight doctor` and for the error messages of `tailsight record`.
 //!
-//! In: the `/proc`, `/sys` and `/dev` files under a [`Root`], and a few harmless system calls when that root is the
-//! live host. Out: a [`HostReport`], which serialises to stable JSON and prints itself as a table.
+//! In: the `/proc`, `/sys` and `/dev` files under a [`Root`], and a few harmless system calls if that root is the live host. Out: a
+//! [`HostReport`], which serialises to stable JSON and prints itself as a table.
 //!
-//! Computing is apart from I/O: each check reads through [`Root`], so the same code runs on a fixture tree. What
-//! needs a system call (`bpf`, `perf_event_open`, the ethtool ioctls, `adjtimex`) is asked only of the live host and
-//! is otherwise [`Fact::Unknown`] with that reason. A failed check never fails the report.
+//! Each check reads through [`Root`], so the same code runs on a fixture tree. Facts that need a system call (`bpf`,
+//! `perf_event_open`, the ethtool ioctls, `adjtimex`) are read from the live host only, and are otherwise [`Fact::Unknown`] with
+//! that reason. A failed check never fails the report.
 #![warn(missing_docs)]
 
 pub mod btf;

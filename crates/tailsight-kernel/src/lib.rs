@@ -1,6 +1,6 @@
-//! Facts about the Linux kernel that the recorder, the lifetimes and the diagnosis share: each stands here once.
+//! Facts about the Linux kernel that recorder, lifetimes and diagnosis share, each in one place.
 //!
-//! No I/O: what this machine's kernel is like is a question for `tailsight-host`.
+//! No I/O: facts about the kernel of this machine are in `tailsight-host`.
 
 pub mod syscalls;
 

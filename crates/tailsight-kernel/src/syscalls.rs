@@ -107,6 +107,11 @@ pub fn locks_a_file(nr: u32) -> bool {
     wait(nr) == Some(Wait::FileLock)
 }
 
+/// Whether a sleep in this call may be one for a lock that another thread holds.
+pub fn may_wait_for_a_lock(nr: u32) -> bool {
+    matches!(wait(nr), Some(Wait::Futex | Wait::FileLock))
+}
+
 /// The calls whose name alone says what a sleep in them waits for: a kernel stack would add nothing.
 pub fn told_by_name() -> impl Iterator<Item = u32> {
     numbered().filter(|(_, wait)| !matches!(wait, Wait::Descriptor | Wait::FileLock)).map(|(nr, _)| nr)
@@ -127,6 +132,8 @@ mod tests {
         assert!(polls(nr("ppoll")) && waits_for_data(nr("ppoll")));
         assert!(!polls(nr("read")) && waits_for_data(nr("read")));
         assert!(locks_a_file(nr("flock")) && !polls(nr("futex")));
+        assert!(may_wait_for_a_lock(nr("futex")) && may_wait_for_a_lock(nr("flock")));
+        assert!(!may_wait_for_a_lock(nr("recvfrom")) && !may_wait_for_a_lock(NO_SYSCALL));
         assert_eq!((wait(nr("write")), wait(NO_SYSCALL), wait(u32::MAX)), (None, None, None));
     }
 

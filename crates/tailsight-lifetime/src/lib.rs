@@ -1,9 +1,8 @@
 //! From a run to its messages and their exact lifetimes.
 //!
-//! The folders are the way that a message goes: [`input`] gives the events in time order; [`scan`] goes over them once and builds
-//! the [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines;
-//! [`partition`] sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in
-//! [`tables`].
+//! The modules, in the order of the data: [`input`] gives the events in time order; [`scan`] reads them once and builds the
+//! [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines; [`partition`]
+//! sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
 
 pub mod input;
 pub mod messages;
@@ -56,7 +55,7 @@ pub struct Lifetimes {
     pub incomplete: BTreeMap<Incomplete, u64>,
     /// Page faults by message: of the thread that answered it, while it worked for it. Empty when there were none.
     pub faults: Vec<u32>,
-    /// What the application sent unasked or asked of others, in the order of the send calls; no part of `messages`.
+    /// Pushes and requests to other servers, in the order of the send calls; not part of `messages`.
     pub sent: Vec<Sent>,
     /// Retransmissions and drops of what the target sent its clients.
     pub outgoing: messages::outgoing::Counts,
@@ -69,10 +68,10 @@ pub struct Lifetimes {
     pub overtaken: Vec<u64>,
     /// Classes of requests, by [`Message::class`]; empty without a protocol.
     pub classes: Vec<RequestClass>,
-    /// How far requests were framed; `None`: recorded without a protocol, messages are segments and replies are paired by
+    /// How many requests were parsed; `None`: recorded without a protocol, messages are segments and replies are paired by
     /// order on the flow.
     pub framing: Option<Framing>,
-    /// What the NICs' time stamps were good for.
+    /// How many of the NICs' time stamps could be used.
     pub nic: messages::nic::NicUse,
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
@@ -126,7 +125,7 @@ impl Lifetimes {
         self.classes.get(usize::from(message.class))
     }
 
-    /// Builds lifetimes from given parts, one `[receive, service, transmit]` a message (for tests of what comes after).
+    /// Builds lifetimes from given parts, one `[receive, service, transmit]` per message (for tests of later steps).
     pub fn from_parts(
         app: &str,
         messages: Vec<Message>,
@@ -236,7 +235,7 @@ impl Analysis {
         Analysis { lifetimes, scan }
     }
 
-    /// What serving cost: time on cores by thread and by core, over the whole recording.
+    /// The cost of serving: time on cores by thread and by core, over the whole recording.
     pub fn work(&self) -> timelines::work::Work {
         timelines::work::of(&self.scan, &self.lifetimes.messages)
     }

@@ -56,7 +56,7 @@ impl WallWatch {
         Self { offset: WallOffset::measure(50), steps: 0, largest_step_ns: 0 }
     }
 
-    /// Measures anew; takes the new difference when the clock was stepped.
+    /// Measures again; takes the new difference when the clock was stepped.
     pub(crate) fn check(&mut self) {
         self.note(WallOffset::measure(3));
     }

@@ -560,7 +560,7 @@ impl Connection {
         self.in_flight += 1;
     }
 
-    /// Starts anew on another socket; everything in flight must have been ended.
+    /// Starts again on another socket; everything in flight must have been ended.
     pub(crate) fn replace(&mut self, socket: Socket, replies: Replies) {
         (self.fd, self.tls, self.replies) = (socket.fd, socket.tls, replies);
         self.first_stream = self.next;

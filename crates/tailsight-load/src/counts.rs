@@ -31,7 +31,7 @@ pub struct Counts {
     pub blocked: u64,
     /// Replies that nobody had asked for, or asked for no more.
     pub unasked: u64,
-    /// Connections made anew.
+    /// Connections made again.
     pub reconnects: u64,
 }
 

@@ -29,8 +29,8 @@ const AHEAD: usize = 256;
 /// Requests sent in one turn before replies are looked at.
 const TURN: usize = 16;
 /// How often the thread looks up from its work: at stops, lost datagrams, closed connections, clocks, ns.
-const CHORES_NS: u64 = 10_000_000;
-/// Attempts to connect anew without a good reply, and the pause before each, ns.
+const MAINTENANCE_NS: u64 = 10_000_000;
+/// Attempts to connect again without a good reply, and the pause before each, ns.
 const ATTEMPTS: u32 = 20;
 const PAUSE_NS: u64 = 100_000_000;
 
@@ -42,7 +42,7 @@ struct Due {
     count: u32,
     ask: Ask,
     /// Random bits that decide whether it is in the sample.
-    lot: u32,
+    sampling: u32,
 }
 
 /// Why a thread ended before its time.
@@ -69,7 +69,7 @@ pub(crate) struct Engine {
     end_ns: u64,
     ahead: VecDeque<Due>,
     asks: Rng,
-    lots: Rng,
+    sampling_rng: Rng,
     dirty: Vec<u32>,
     /// Connections that were read for a while and have more.
     unfinished: VecDeque<u32>,
@@ -91,7 +91,7 @@ pub(crate) struct Engine {
     attempts: Vec<u32>,
     gone: Option<Ended>,
     /// When the thread looks up from its work next, ns.
-    chores_ns: u64,
+    maintenance_ns: u64,
     /// Until when replies are waited for, ns, once the last request is sent.
     drain: Option<u64>,
     /// Times in the schedule that were drawn for the interval at hand (replays have no rate).
@@ -139,7 +139,7 @@ impl Engine {
             end_ns: u64::MAX,
             ahead: VecDeque::with_capacity(AHEAD),
             asks: rngs.0,
-            lots: rngs.1,
+            sampling_rng: rngs.1,
             dirty: Vec::new(),
             unfinished: VecDeque::new(),
             awaiting_reply: VecDeque::new(),
@@ -153,7 +153,7 @@ impl Engine {
             pacer,
             attempts: Vec::new(),
             gone: None,
-            chores_ns: 0,
+            maintenance_ns: 0,
             drain: None,
             drawn: 0,
             row: (0, 0, 0, 0, 0),
@@ -186,7 +186,7 @@ impl Engine {
         self.log.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
         // Who is let go before the start does not wait for it.
-        self.chores_ns = start_ns.min(now_ns());
+        self.maintenance_ns = start_ns.min(now_ns());
         if let Some(outstanding) = self.plan.arrivals.outstanding()
             && !self.is_ended()
         {
@@ -209,7 +209,7 @@ impl Engine {
             if now >= until_ns {
                 return;
             }
-            sleep_until(until_ns.min(now + CHORES_NS));
+            sleep_until(until_ns.min(now + MAINTENANCE_NS));
         }
     }
 
@@ -217,8 +217,8 @@ impl Engine {
     /// at once. Gives why the load is over when it is.
     pub(crate) fn turn(&mut self) -> Option<Ended> {
         let now = now_ns();
-        if self.chores_are_due(now) {
-            self.chores_ns = now + CHORES_NS;
+        if self.maintenance_is_due(now) {
+            self.maintenance_ns = now + MAINTENANCE_NS;
             if self.log.control.punctual.load(Ordering::Relaxed) {
                 self.pacer.be_punctual();
             }
@@ -312,7 +312,7 @@ impl Engine {
     #[inline]
     fn offer(&mut self, i: usize, due: Due, flags: u32) {
         let control = &self.log.control;
-        let sampled = u64::from(due.lot) < control.threshold.load(Ordering::Relaxed);
+        let sampled = u64::from(due.sampling) < control.threshold.load(Ordering::Relaxed);
         let window = if sampled { control.window.load(Ordering::Relaxed) << Sample::WINDOW_SHIFT } else { 0 };
         let connection = &mut self.connections[i];
         connection.offer(&mut self.encoder, due.ask, due.intended_ns, flags | window, sampled);
@@ -330,7 +330,7 @@ impl Engine {
 
     /// Another request of a burst, with which `count` are left of it.
     fn next_of_burst(&mut self, before: Due, count: u32) -> Due {
-        Due { count, ask: self.encoder.draw(&mut self.asks), lot: self.lots.random(), ..before }
+        Due { count, ask: self.encoder.draw(&mut self.asks), sampling: self.sampling_rng.random(), ..before }
     }
 
     /// The other requests of a burst, on the same connection and in the same call as far as there is room.
@@ -363,7 +363,7 @@ impl Engine {
             let Some(at) = schedule.next() else { return };
             let ask = self.encoder.draw(&mut self.asks);
             let (intended_ns, count) = (self.start_ns + at, self.plan.burst);
-            self.ahead.push_back(Due { intended_ns, count, ask, lot: self.lots.random() });
+            self.ahead.push_back(Due { intended_ns, count, ask, sampling: self.sampling_rng.random() });
             self.drawn += u64::from(count);
         }
     }
@@ -445,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// Reads a connection; in a closed loop asks anew.
+    /// Reads a connection; in a closed loop asks again.
     fn receive(&mut self, i: usize) -> bool {
         let (replies, any) = self.attend(i, |connection, log| connection.receive(log));
         let connection = &mut self.connections[i];
@@ -470,7 +470,7 @@ impl Engine {
         }
         while self.connections[i].in_flight() < outstanding && self.connections[i].has_room(outstanding) {
             let ask = self.encoder.draw(&mut self.asks);
-            let due = Due { intended_ns: now, count: 1, ask, lot: self.lots.random() };
+            let due = Due { intended_ns: now, count: 1, ask, sampling: self.sampling_rng.random() };
             self.offer(i, due, 0);
         }
         self.flush_dirty();
@@ -535,7 +535,7 @@ impl Engine {
         self.drawn = 0;
     }
 
-    /// A connection broke: ends what was in flight, and connects anew unless that has failed too often.
+    /// A connection broke: ends what was in flight, and connects again unless that has failed too often.
     fn mend(&mut self, i: usize, broken: &Broken) {
         let connection = &mut self.connections[i];
         let before = connection.in_flight();

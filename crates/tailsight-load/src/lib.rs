@@ -1,4 +1,4 @@
-//! Load on a schedule and latency measured from kernel time stamps. In: a plan. Out: samples and counters, times in ns.
+//! Sends load on a schedule and measures latency from kernel time stamps. In: a plan. Out: samples and counters, times in ns.
 
 mod arena;
 mod arrivals;

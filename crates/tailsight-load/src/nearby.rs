@@ -23,7 +23,7 @@ fn another_namespace_has(ip: IpAddr) -> bool {
             continue;
         }
         let tables = process.path().join("net");
-        // The kernel numbers these files for each namespace anew, and shows that to everybody; the namespace itself it does not.
+        // The kernel numbers these files separately for each namespace, and shows that to everybody; the namespace itself it does not.
         let Ok(number) = std::fs::metadata(tables.join("dev")).map(|m| m.ino()) else { continue };
         if seen.insert(number) && has(&tables, ip) {
             return true;

@@ -61,7 +61,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_ADD, fd, token, writable)
     }
 
-    /// Changes whether writability is reported; reports anew what is the case now.
+    /// Changes whether writability is reported; reports again what is the case now.
     pub(crate) fn change(&self, fd: RawFd, token: usize, writable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, writable)
     }

@@ -19,7 +19,7 @@ use crate::{LoadError, Receive, Target};
 const SHAKING_HANDS: &str = "shaking hands";
 /// Stores in flight while keys are stored, over streams and as datagrams.
 const STORING: [u32; 2] = [64, 8];
-/// How often all keys are stored anew when datagrams were lost.
+/// How often all keys are stored again when datagrams were lost.
 const PASSES: u32 = 5;
 
 /// Prepares thread `thread` of the plan's.

@@ -310,7 +310,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
     endings.iter().flat_map(|e| &e.complaints).find_map(|complaint| {
         let text = complaint.to_string();
         let (reason, advice) = text.split_once("; ").unwrap_or((&text, ""));
-        let crowded = context.machine.shares_cores(plan.threads as usize);
+        let shares_cores = context.machine.shares_cores(plan.threads as usize);
         let (na, test, statistic, threshold) = match complaint {
             Complaint::ServerGone { garbage, .. } => {
                 let hint = if *garbage {
@@ -352,7 +352,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
         let hint = match na {
             Na::ClientStarved => hint::be_on_time(plan, context.machine),
             // More threads would take from the server what they lack.
-            Na::ClientCpu if crowded => hint::be_on_time(plan, context.machine),
+            Na::ClientCpu if shares_cores => hint::be_on_time(plan, context.machine),
             _ => advice.to_owned(),
         };
         Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))

@@ -1,9 +1,9 @@
-//! A latency measurement as a user asks for it (Lancet, ATC'19 §4): in, a source of load and a question; out, a [`Report`] with
-//! a number and its interval or N/A with the reason, and every sample. Times are CLOCK_MONOTONIC ns, rates requests/s.
+//! A latency measurement as a user asks for it (Lancet, ATC'19 §4). In: a source of load and a question. Out: a [`Report`] with a
+//! number and its interval, or N/A with the reason, and every sample. Times are CLOCK_MONOTONIC ns, rates requests/s.
 //!
-//! [`tailsight_stats::method`] decides (it does no I/O), [`tailsight_load`] sends; this crate is the loop between them
-//! ([`measure()`]), and what is made of measurements: files ([`samples`]), comparisons ([`against`]), sweeps over the rate
-//! ([`sweep`]) and the search for the highest rate that meets an objective ([`slo`]).
+//! [`tailsight_stats::method`] decides (without I/O), [`tailsight_load`] sends; this crate is the loop between them ([`measure()`])
+//! and the uses of measurements: files ([`samples`]), comparisons ([`against`]), sweeps over the rate ([`sweep`]), and the search
+//! for the highest rate that meets an objective ([`slo`]).
 
 mod account;
 mod address;

@@ -63,7 +63,7 @@ pub struct Report {
     pub warm_up_ns: Option<u64>,
     /// What the method did, in order.
     pub steps: Vec<StepTaken>,
-    /// Why the measurement began anew, each time that it did.
+    /// Why the measurement started again, each time that it did.
     pub restarts: Vec<String>,
     /// What was wrong with the client or the server besides, in words and as data.
     pub complaints: Vec<Remark>,
@@ -76,7 +76,7 @@ pub struct Report {
     pub against: Option<Against>,
     /// Whether an objective is met at this rate, where one was asked about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub objective: Option<Met>,
+    pub objective: Option<ObjectiveResult>,
 }
 
 /// A comparison with an earlier run.
@@ -112,10 +112,10 @@ pub struct Against {
 
 /// Whether an objective is met.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Met {
+pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
-    /// Confidence that the percentile is below the limit; absent where the samples do not bear it.
+    /// Confidence that the percentile is below the limit; absent if there are too few samples.
     pub confidence: Option<f64>,
     /// The confidence is at least [`crate::slo::LEVEL`].
     pub met: bool,
@@ -310,7 +310,7 @@ pub(crate) fn id_of(id: method::CheckId) -> String {
 /// A latency over the samples that bear the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Samples behind it; 0 where the run bears none.
+    /// Samples behind it; 0 if there are too few for it.
     pub n: usize,
     /// Their mean.
     pub mean: Option<f64>,

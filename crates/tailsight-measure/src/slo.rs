@@ -5,7 +5,7 @@
 //! Each try is noisy, so a plain bisection is led astray for good by one wrong answer. This one is probabilistic (Horstein 1963;
 //! Waeber, Frazier and Henderson 2013): a belief over the logarithm of the threshold rate is updated by Bayes' rule with each
 //! try's *confidence* that the percentile is below the limit ([`confidence_below`]), and the next try is at the belief's median.
-//! A try counts for at most 19 to 1 ([`DOUBT`]), for two runs differ by more than their samples show. A rate at which nothing can
+//! A try counts for at most 19 to 1 ([`TRY_UNCERTAINTY`]), for two runs differ by more than their samples show. A rate at which nothing can
 //! be known counts against it. The answer is not the luckiest try: the belief's lower end is measured once more, on its own, and
 //! the confidence of that run is the one that is reported. Rates are requests/s, latencies ns.
 
@@ -24,8 +24,8 @@ use crate::question::Question;
 use crate::report::Verdict;
 use crate::sweep::{Fate, fate};
 
-/// A single try never says more than this for or against a rate.
-pub const DOUBT: f64 = 0.05;
+/// The least probability that a single try is wrong: it counts for at most 19 to 1.
+pub const TRY_UNCERTAINTY: f64 = 0.05;
 /// Confidence that the answer's own run must reach.
 pub const LEVEL: f64 = 0.95;
 /// What a try without an answer counts for its rate.
@@ -38,7 +38,7 @@ const CLIENT_TRIES: usize = 2;
 /// Runs on their own for the answer.
 const CONFIRMATIONS: usize = 4;
 
-/// Confidence that a measurement's percentile is below the objective's limit; `None` where its samples do not bear it.
+/// Confidence that a measurement's percentile is below the objective's limit; `None` if it has too few samples.
 #[must_use]
 pub fn confidence(objective: Objective, measurement: &Measurement) -> Option<f64> {
     let accepted = measurement.accepted.as_ref()?;
@@ -125,7 +125,7 @@ impl Belief {
 
     /// A try at `rate` that is met with this confidence.
     pub fn update(&mut self, rate: f64, confidence: f64) {
-        let above = confidence.clamp(DOUBT, 1.0 - DOUBT);
+        let above = confidence.clamp(TRY_UNCERTAINTY, 1.0 - TRY_UNCERTAINTY);
         let at = (rate / self.low).ln() / self.step;
         for (i, weight) in self.weights.iter_mut().enumerate() {
             *weight *= if i as f64 + 0.5 > at { above } else { 1.0 - above };
@@ -180,7 +180,7 @@ pub fn highest(
         }
     }
     let Some(met) = met else {
-        // A try that the client spoiled says nothing of the server, nor of the objective.
+        // A try in which the client failed says nothing about the server or the objective.
         if let Some(reason) = hunt.client_reason() {
             return Ok(hunt.end("not-available", None, None, Some(reason)));
         }

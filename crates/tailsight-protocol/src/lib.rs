@@ -1,14 +1,14 @@
-//! Application protocols, without any I/O. In: bytes of streams and datagrams, cut anywhere. Out: requests written,
-//! replies with their ends and statuses, the requests and replies of a recorded flow as byte ranges.
+//! Application protocols, without I/O. In: bytes of streams and datagrams, split at any place. Out: encoded requests; replies with
+//! their ends and statuses; the requests and replies of a recorded flow as byte ranges.
 //!
-//! Two users, two faces, one set of grammars ([`Kind`]):
-//! - the load generator writes requests ([`wire`]) and parses replies as they come ([`reply`]): several in one read, one
-//!   over several reads, errors told from wrong answers, nothing allocated per request once the buffers have grown;
-//! - the lifetime builder frames recorded flows ([`frame`]): only the first bytes of each segment may be there, so a
-//!   stream goes on by the lengths that it announces, says where it lost track, and finds its feet again.
+//! It has two users and one set of grammars ([`Kind`]):
+//! - The load generator writes requests ([`wire`]) and parses replies as they arrive ([`reply`]): several in one read, one over
+//!   several reads, errors distinguished from wrong answers, no allocation per request once the buffers have grown.
+//! - The lifetime builder parses recorded flows ([`frame`]), of which only the first bytes of each segment may be present. It
+//!   continues by the lengths that the stream announces, reports where it lost track, and synchronises again.
 //!
-//! Sizes are bytes, offsets count bytes from the start of a stream, times are nanoseconds. Numbers on the wire are
-//! big-endian unless a format says otherwise.
+//! Sizes are bytes, offsets count bytes from the start of a stream, times are nanoseconds. Numbers on the wire are big-endian unless
+//! a format says otherwise.
 
 mod class;
 mod error;

@@ -28,7 +28,7 @@ const MOST_FEATURE: u64 = 64 << 20;
 /// Sideband larger than this is no recording that anybody made on purpose.
 const MOST_SIDEBAND: u64 = 4 << 30;
 
-/// A stretch of trace in the file.
+/// A section of trace in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Where it begins in the trace of its queue, bytes.
@@ -46,7 +46,7 @@ pub struct Queue {
     pub cpu: Option<u32>,
     /// The thread, where perf recorded by thread.
     pub tid: Option<u32>,
-    /// Its stretches, in order.
+    /// Its sections, in order.
     pub chunks: Vec<Chunk>,
 }
 
@@ -61,7 +61,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Reads `len` bytes from `from` on, counted over all stretches; fewer at the end.
+    /// Reads `len` bytes from `from` on, counted over all sections; fewer at the end.
     ///
     /// # Errors
     /// Those of reading.
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file with nothing but two stretches of trace of core 3, and one of core 1.
+    /// A file with nothing but two sections of trace of core 3, and one of core 1.
     fn image() -> Vec<u8> {
         let mut records = Vec::new();
         for (cpu, offset, trace) in [(3u32, 0u64, [1u8; 16]), (1, 0, [2; 16]), (3, 16, [3; 16])] {

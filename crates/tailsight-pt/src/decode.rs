@@ -19,7 +19,7 @@ use crate::memory::{KERNEL_HALF, Memory, Region};
 use crate::sideband::{Switch, TraceInfo, TscClock};
 use crate::stacks::LATEST_SWITCH;
 
-/// Why a stretch of time has no control flow.
+/// Why an interval of time has no control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Gap {
     /// The processor could not write its trace in time (OVF).

@@ -1,6 +1,6 @@
 //! Where decoding can begin: the synchronisation points (PSB packets) of a core's trace.
 //!
-//! In: the trace, read once in blocks. Out: [`Psb`]s with the time-stamp counter that stands behind each, and [`Piece`]s: stretches
+//! In: the trace, read once in blocks. Out: [`Psb`]s with the time-stamp counter that stands behind each, and [`Piece`]s: sections
 //! between two of them, each decoded by itself.
 
 use std::fs::File;
@@ -27,7 +27,7 @@ pub struct Psb {
     pub ip: Option<u64>,
 }
 
-/// A stretch of trace that begins with a PSB.
+/// A section of trace that begins with a PSB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// First byte.

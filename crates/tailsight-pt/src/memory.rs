@@ -34,7 +34,7 @@ pub struct Module {
     pub kernel: bool,
 }
 
-/// A mapped stretch of a module.
+/// A mapped part of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// First address.

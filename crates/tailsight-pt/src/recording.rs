@@ -18,7 +18,7 @@ use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
 use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 
-/// A stretch of perf's time, ns.
+/// An interval of perf's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First.

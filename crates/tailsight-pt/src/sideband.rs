@@ -151,9 +151,9 @@ pub struct Mapping {
     pub build_id: String,
 }
 
-/// A stretch of trace that the kernel gave out (`PERF_RECORD_AUX`).
+/// A section of trace that the kernel wrote (`PERF_RECORD_AUX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AuxStretch {
+pub struct AuxSection {
     /// When.
     pub time_ns: u64,
     /// The core, when it is known.
@@ -177,8 +177,8 @@ pub struct Sideband {
     pub switches: BTreeMap<u32, Vec<Switch>>,
     /// Changes of address spaces, in order of time.
     pub changes: Vec<(u64, Change)>,
-    /// Stretches of trace.
-    pub aux: Vec<AuxStretch>,
+    /// Sections of trace.
+    pub aux: Vec<AuxSection>,
     /// Records that perf lost.
     pub lost: u64,
     /// Records of each type, by perf's number of the type.
@@ -322,7 +322,7 @@ impl Reader {
                 let data = record.data.as_slice();
                 let mut words = data.chunks_exact(8).map(word);
                 if let (Some(offset), Some(len), Some(flags)) = (words.next(), words.next(), words.next()) {
-                    self.out.aux.push(AuxStretch { time_ns, cpu: common.cpu, offset, len, flags });
+                    self.out.aux.push(AuxSection { time_ns, cpu: common.cpu, offset, len, flags });
                 }
             }
             RecordType::ITRACE_START => {

@@ -1,10 +1,10 @@
-//! A server that is nothing but a queue, `A/S/c` in Kendall's notation: which latency it gives each request.
+//! Simulates a queue, `A/S/c` in Kendall's notation: the latency of each request.
 //!
-//! In: when requests arrive, how long each is served, how many workers take them in which order. Out: the latency of every
-//! request (waiting and service) and its percentiles. Times are integers in nanoseconds. Nothing here reads or writes
-//! anything, and a seed gives the same numbers on every machine.
+//! In: arrival times, service times, the number of workers, and the order in which they take requests. Out: the latency of every
+//! request (waiting and service) and its percentiles. Times are integers in nanoseconds. No I/O; a seed gives the same numbers on
+//! every machine.
 //!
-//! Start with [`Model`], the notation, and [`simulate`]. The processes in [`arrivals`] are those of the load generator too.
+//! Start with [`Model`], the notation, and [`simulate`]. The load generator uses the processes in [`arrivals`], too.
 
 pub mod arrivals;
 mod discipline;

@@ -27,8 +27,8 @@ pub fn scaled(arrivals: &[u64], mean_service_ns: f64, workers: usize, target: f6
     if let Some(i) = arrivals.windows(2).position(|pair| pair[1] < pair[0]) {
         return Err(QueueError::Unsorted { index: i + 1, back_ns: arrivals[i] - arrivals[i + 1] });
     }
-    let stretch = utilisation(arrivals, mean_service_ns, workers)? / stable(target)?;
-    Ok(arrivals.iter().map(|t| ((t - arrivals[0]) as f64 * stretch).round() as u64).collect())
+    let scale = utilisation(arrivals, mean_service_ns, workers)? / stable(target)?;
+    Ok(arrivals.iter().map(|t| ((t - arrivals[0]) as f64 * scale).round() as u64).collect())
 }
 
 /// A utilisation above 0 and below 1.

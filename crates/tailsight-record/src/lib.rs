@@ -1,7 +1,8 @@
-//! From sources to a run. The eBPF source: programs (`tp_btf`, and others where they see more) that write into memory-mapped, per-core arrays.
+//! From sources to a run. The eBPF source: programs (`tp_btf`, and other types if they see more) that write into memory-mapped,
+//! per-core arrays.
 //!
-//! [`session::record`] is the whole of it: it resolves the target, loads the probes, lets them write, and puts what
-//! they wrote into a run directory. The probes live one folder each in [`probes`], the C beside the Rust.
+//! [`session::record`] does all of it: it resolves the target, loads the probes, lets them run, and writes their events into a run
+//! directory. Each probe has a folder in [`probes`], with its C beside its Rust.
 
 mod attachable;
 pub mod buffer;

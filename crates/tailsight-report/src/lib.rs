@@ -1,11 +1,11 @@
 //! What a person reads: the diagnosis on the terminal, and the report as one HTML file.
 //!
-//! In: a run's description ([`tailsight_trace::RunMeta`]), its lifetimes and its diagnosis. Out: text. Nothing here
-//! does I/O and nothing here can fail, so the crate has no error type: whatever is missing in the input is said in the
-//! output. Numbers are shown in human units ([`units`]) and are never recomputed: they are the diagnosis's own.
+//! In: a run's description ([`tailsight_trace::RunMeta`]), its lifetimes and its diagnosis. Out: text. There is no I/O and no
+//! error: the output says what is missing in the input. Numbers are the diagnosis's, never computed again, and are shown in human
+//! units ([`units`]).
 //!
-//! Names of tasks and symbols are hostile input. The terminal replaces control characters ([`terminal`]); the page
-//! inserts every text as text and escapes the embedded data ([`html`]).
+//! Names of tasks and symbols are hostile input. The terminal replaces control characters ([`terminal`]); the page inserts every
+//! text as text and escapes the embedded data ([`html`]).
 
 #![warn(missing_docs)]
 

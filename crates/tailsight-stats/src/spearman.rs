@@ -72,7 +72,7 @@ impl Ranked {
         places
     }
 
-    /// The part of the series that `keep` marks, in time order, ranked anew without sorting.
+    /// The part of the series that `keep` marks, in time order, ranked again without sorting.
     pub fn filter(&self, keep: &[bool]) -> Self {
         let mut place = 0;
         let places: Vec<u32> = keep

@@ -1,9 +1,9 @@
-//! What the tests of every crate need in the same way: to say that they cannot run on this machine, and a copy of a program
-//! that can be started.
+//! Helpers for the tests of every crate: skipping where a test cannot run on this machine, and a copy of a program that can be
+//! started.
 //!
-//! In: a reason. Out: a line `SKIPPED <test>: <reason>` on the test's standard output, which `scripts/test.sh` lists at its
-//! end. A test asks what it needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and
-//! skips; once it has begun, whatever fails is a failure of the test.
+//! In: a reason. Out: a line `SKIPPED <test>: <reason>` on the test's standard output, which `scripts/test.sh` lists at its end. A
+//! test checks its needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and skips; once it has
+//! begun, any failure is a failure of the test.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
 

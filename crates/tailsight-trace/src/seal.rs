@@ -44,6 +44,20 @@ impl Sealer {
         Ok(Sealer { log, log_bytes: 0, log_digest: Context::new(&SHA256), files: BTreeMap::new() })
     }
 
+    /// Goes on with the log of a run that is whole. `files`: what the run lists.
+    pub fn resume(folder: &Folder, files: &[meta::RunFile]) -> io::Result<Sealer> {
+        let text = read_log(&folder.path().join(LOG))?;
+        // A new file in its place, so that the old one is there until this one is as long.
+        let temporary = format!("{LOG}.tmp");
+        let mut log = folder.create(&temporary)?;
+        log.write_all(text.as_bytes())?;
+        folder.rename(&temporary, LOG)?;
+        let mut log_digest = Context::new(&SHA256);
+        log_digest.update(text.as_bytes());
+        let files = files.iter().map(|file| (file.name.clone(), file.clone())).collect();
+        Ok(Sealer { log, log_bytes: text.len() as u64, log_digest, files })
+    }
+
     /// Says what is going to be written at `from` of a file.
     pub fn part(&mut self, name: &str, from: u64, bytes: &[u8]) -> io::Result<()> {
         let line = format!("{name} {from} {} {:08x}\n", from + bytes.len() as u64, crc32fast::hash(bytes));

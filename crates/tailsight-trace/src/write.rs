@@ -3,6 +3,8 @@
 //! Events go out in Arrow IPC streams, one a core, each batch flushed when it is written. `run.json` says `recording`
 //! until [`RunWriter::finish`]; a reader that finds it so knows that the run is partial.
 
+mod rewrite;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -44,6 +44,8 @@ pub enum Command {
     Export(Export),
     /// Import an Intel PT recording of perf as a run, or add its functions to a run
     Import(Box<crate::cli_import::Import>),
+    /// Name the functions of a run's samples by debug files that the recording did not have
+    Symbolise(crate::cli_symbolise::Symbolise),
     /// Compute the latency of an ideal server, for a run or for a queueing model
     Ideal(Box<crate::cli_ideal::Ideal>),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason

@@ -1,4 +1,4 @@
-//! The command line: glue only. Parses, calls the crates, prints, chooses the exit code.
+//! The command line: parses arguments, calls the crates, prints, and sets the exit code.
 
 #[macro_use]
 mod terminal;
@@ -9,6 +9,7 @@ mod cli_fix;
 mod cli_ideal;
 mod cli_import;
 mod cli_load;
+mod cli_symbolise;
 mod cli_view;
 mod commands;
 mod page;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Fix(args) => commands::fix::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Import(args) => commands::import::run(&args),
+        Command::Symbolise(args) => commands::symbolise::run(&args),
         Command::Ideal(args) => commands::ideal::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::ideal::Named;
-use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options};
+use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf};
 use tailsight_lifetime::{Analysis, Incomplete, Leg};
 use tailsight_trace::Run;
 
@@ -236,11 +236,14 @@ pub fn diagnose_against(
     }
     let paths = opened.analysis.to_paths();
     let path = |id| paths.of(id, options.leg);
+    let other_paths = against.map(|other| other.analysis.to_paths());
+    let other_path = |id| other_paths.as_ref().map_or_else(Vec::new, |paths| paths.of(id, options.leg));
     let name = against.map(|other| other.run.dir.display().to_string());
     let inputs = Inputs {
         path: Some(&path),
         against: name.as_deref().zip(against.map(|other| &other.analysis.lifetimes)),
         samples: Some(&opened.run.samples),
+        against_samples: against.map(|other| (&other.run.samples, &other_path as PathOf<'_>)),
         at_their_times: None,
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
@@ -283,6 +286,7 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
         path: Some(&path),
         against: None,
         samples: Some(&opened.run.samples),
+        against_samples: None,
         at_their_times: Some(&opened.analysis.lifetimes.messages),
     };
     let (peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;

@@ -293,7 +293,7 @@ fn wait(cores: &mut BTreeMap<u32, Core>, ready: &mut HashMap<u32, u32>, tid: u32
     }
 }
 
-/// When a core was given to somebody else: each amount just before the event that tells it, for its time within the stretch since
+/// When a core was given to somebody else: each amount just before the event that tells it, for its time within the interval since
 /// the one before is not known.
 fn steals(cores: &[CpuEvents], cpu: u32) -> Spans {
     let events = cores.iter().filter(|core| core.cpu == cpu).flat_map(|core| &core.events);

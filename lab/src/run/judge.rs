@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
 
-use super::scenario::{Cause, Function, How, Scenario};
+use super::scenario::{Cause, Function, How, Scenario, Truth};
 
 /// As in `diagnose --json`: over all focus messages, their median and least.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -52,6 +52,8 @@ pub struct Named {
     pub evidence: Vec<u32>,
     /// What held the messages in front, of a queue: category and name, the largest first.
     pub root: Vec<(String, String)>,
+    /// The same with their shares of what held those messages, and their functions.
+    pub roots: Vec<InQueue>,
     /// Of a cause that is a process, or several of one name: their pids.
     pub pids: Vec<u32>,
     /// Who or what it is, as data.
@@ -69,6 +71,19 @@ pub struct InFunction {
     pub name: String,
     /// Its part of the cause, 0 to 1.
     pub share: f64,
+}
+
+/// What held the messages in front.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct InQueue {
+    /// Its category.
+    pub category: String,
+    /// Its name.
+    pub name: String,
+    /// Its part of all that held them, 0 to 1.
+    pub share: f64,
+    /// The functions that samples put it into, the largest first.
+    pub functions: Vec<InFunction>,
 }
 
 /// Who or what a cause is, as `diagnose --json` has it.
@@ -132,13 +147,29 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
                 .flatten()
                 .map(|root| (text(root, "category"), text(root, "name")))
                 .collect(),
+            roots: cause["root"].as_array().into_iter().flatten().map(in_queue).collect(),
             pids: numbers(&cause["who"]["pids"]),
             subject: Subject::deserialize(&cause["subject"]).unwrap_or_default(),
             frames: cause["frames"].as_array().into_iter().flatten().map(|frame| text(frame, "kind")).collect(),
-            functions: cause["functions"].as_array().into_iter().flatten().map(in_function).collect(),
+            functions: in_functions(cause),
         })
         .filter(|cause| cause.category != "unexplained" && cause.category != "not-significant")
         .collect()
+}
+
+fn in_queue(root: &serde_json::Value) -> InQueue {
+    let text = |key: &str| root[key].as_str().unwrap_or_default().to_owned();
+    InQueue {
+        category: text("category"),
+        name: text("name"),
+        share: root["share"].as_f64().unwrap_or(0.0),
+        functions: in_functions(root),
+    }
+}
+
+/// The functions of a cause or of a root.
+fn in_functions(of: &serde_json::Value) -> Vec<InFunction> {
+    of["functions"].as_array().into_iter().flatten().map(in_function).collect()
 }
 
 fn in_function(part: &serde_json::Value) -> InFunction {
@@ -159,16 +190,28 @@ pub fn coverage(diagnosis: &serde_json::Value) -> (Option<Coverage>, Option<Cove
 }
 
 /// Whether the first cause is an expected one, with the expected root and the expected function first; `None` where nothing is wrong and none is expected.
+/// Where a function is expected, the first cause may be the queue behind it: then what held the messages ahead must be the expected
+/// cause with the expected function.
 pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
     let root = |first: &Named| {
         scenario.root.is_none_or(|root| first.root.first().is_some_and(|(category, name)| root.is(category, name)))
     };
     let function =
         |first: &Named| scenario.function.is_none_or(|f| first.functions.first().is_some_and(|part| f.is(&part.name)));
-    let right = |first: &Named| is_one_of(&scenario.expect, first) && root(first) && function(first);
+    let behind = |first: &Named| {
+        let held = |of: &InQueue, f: Function| {
+            let expected = scenario.expect.iter().any(|cause| cause.is(&of.category, &of.name));
+            expected && of.functions.first().is_some_and(|part| f.is(&part.name))
+        };
+        first.category == QUEUE && scenario.function.zip(first.roots.first()).is_some_and(|(f, of)| held(of, f))
+    };
+    let right = |first: &Named| is_one_of(&scenario.expect, first) && root(first) && function(first) || behind(first);
     let first = || causes.first().is_some_and(right);
     (!scenario.expect.is_empty()).then(first)
 }
+
+/// The category of waits behind other messages.
+const QUEUE: &str = "hol-blocking";
 
 /// A cause that is not permitted makes a clean run wrong from this share on. Caches that the machine's other work left cold make
 /// the application's own time vary too, which is true, small, and no answer; shares themselves are claimed within 15 points.
@@ -220,7 +263,12 @@ pub fn shares(
         let is = |named: &&Named| truth.causes.iter().any(|cause| cause.is(&named.category, &named.name));
         Some(Share {
             cause: truth.causes.first().map(|c| format!("{} {}", c.category, c.name).trim().to_owned())?,
-            named: causes.iter().filter(is).map(|cause| cause.share * part_in(cause, truth.functions)).sum(),
+            named: causes
+                .iter()
+                .map(|cause| {
+                    cause.share * if is(&cause) { part_in(cause, truth.functions) } else { behind(cause, truth) }
+                })
+                .sum(),
             truth: truth_share,
         })
     });
@@ -229,7 +277,19 @@ pub fn shares(
 
 /// The part of a cause that its functions of these names have, 0 to 1; all of it where none are asked for.
 fn part_in(cause: &Named, functions: Option<Function>) -> f64 {
-    functions.map_or(1.0, |f| cause.functions.iter().filter(|p| f.is(&p.name)).map(|p| p.share).sum())
+    functions.map_or(1.0, |f| in_these(&cause.functions, f))
+}
+
+fn in_these(functions: &[InFunction], names: Function) -> f64 {
+    functions.iter().filter(|p| names.is(&p.name)).map(|p| p.share).sum()
+}
+
+/// The part of a wait behind other messages that was for functions of these names in them. The overlap with the function's own log,
+/// which is the truth, has these waits, too.
+fn behind(cause: &Named, truth: &Truth) -> f64 {
+    let Some(names) = truth.functions.filter(|_| cause.category == QUEUE) else { return 0.0 };
+    let expected = |root: &&InQueue| truth.causes.iter().any(|cause| cause.is(&root.category, &root.name));
+    cause.roots.iter().filter(expected).map(|root| root.share * in_these(&root.functions, names)).sum()
 }
 
 /// The requests as the server's host sees them. Behind a relay one begins when the host first gets it, whatever became of
@@ -449,6 +509,33 @@ mod tests {
         assert_eq!(first_is_right(&scenario("cpu-hog"), &[]), Some(false));
         assert_eq!(first_is_right(&scenario("clean-low"), &named), None);
         assert!(causes(&json!({})).is_empty());
+    }
+
+    /// 3 % of requests sort, and most of the slow ones wait behind them: the queue is right where it says what held it.
+    #[test]
+    fn a_queue_is_right_where_what_held_it_is_the_expected_function() {
+        let sort = scenario("function-node-sort");
+        let queue = |category: &str, function: &str| {
+            let mut queue = cause("hol-blocking", "node", 0.8);
+            queue["root"] = json!([{
+                "category": category, "name": "user", "share": 0.5,
+                "functions": [{"name": function, "share": 0.9}, {"name": "sortTable", "share": 0.05}],
+            }]);
+            causes(&json!({"causes": [queue, cause("app-processing", "user", 0.1)]}))
+        };
+        assert_eq!(first_is_right(&sort, &queue("app-processing", "sortTable server.js")), Some(true));
+        assert_eq!(first_is_right(&sort, &queue("app-processing", "parse")), Some(false));
+        assert_eq!(first_is_right(&sort, &queue("paging", "sortTable")), Some(false));
+        assert_eq!(
+            first_is_right(&sort, &causes(&json!({"causes": [cause("hol-blocking", "node", 0.8)]}))),
+            Some(false)
+        );
+        // Without an expected function a queue is no answer to another fault.
+        assert_eq!(first_is_right(&scenario("fsync"), &queue("disk-wait", "sortTable")), Some(false));
+        let truth = sort.truth[0];
+        let part = behind(&queue("app-processing", "sortTable")[0], &truth);
+        assert!((part - 0.5 * 0.95).abs() < 1e-9, "{part}");
+        assert!(behind(&queue("paging", "sortTable")[0], &truth) == 0.0);
     }
 
     #[test]

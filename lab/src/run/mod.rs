@@ -10,6 +10,7 @@ mod check;
 mod disturbed;
 mod judge;
 mod outcome;
+mod peel;
 mod programs;
 mod scenario;
 mod stage;
@@ -177,8 +178,12 @@ fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: 
             return ScenarioResult::without(scenario, repeat, Score::Failed, format!("{error:#}"));
         }
     };
-    judge(scenario, repeat, &take)
-        .unwrap_or_else(|error| ScenarioResult::without(scenario, repeat, Score::Failed, format!("{error:#}")))
+    let judged = || {
+        let outcome = judge(scenario, repeat, &take)?;
+        let peeled = if take.diagnosis.is_some() { peel::peeled(lab, scenario, &take, folder)? } else { None };
+        anyhow::Ok(ScenarioResult { peeled, ..outcome })
+    };
+    judged().unwrap_or_else(|error| ScenarioResult::without(scenario, repeat, Score::Failed, format!("{error:#}")))
 }
 
 /// Judges what a run gave.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::disturbed::Disturbance;
 use super::judge::{Coverage, Named, Score, Share};
+use super::peel::Peeled;
 use super::scenario::{Cause, Scenario};
 
 /// The result of one run.
@@ -48,6 +49,8 @@ pub struct ScenarioResult {
     pub lost_events: u64,
     /// The client's latency, ns: p50, p99, max.
     pub client_ns: Option<[u64; 3]>,
+    /// Where there is a fault: whether the first cause of the total leg is right, with and without other work.
+    pub peeled: Option<Peeled>,
 }
 
 impl ScenarioResult {
@@ -93,6 +96,7 @@ impl ScenarioResult {
             breaks: 0,
             lost_events: 0,
             client_ns: None,
+            peeled: None,
         }
     }
 }

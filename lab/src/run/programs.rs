@@ -1,6 +1,6 @@
 //! Servers in other languages with known functions: how each is built and started, its log, and the scenarios on them.
 //!
-//! In: the sources of `lab/programs`, which are part of this program. Out: a built server in the run's folder, the stretches that
+//! In: the sources of `lab/programs`, which are part of this program. Out: a built server in the run's folder, the intervals that
 //! it logged, the scenarios `function-*`. What a scenario needs and the machine does not have (a compiler, a runtime, symbols) is a
 //! reason not to run.
 
@@ -29,6 +29,7 @@ const FUNCTIONS: Program = Program {
     build: &["cc", "-O2", "-fomit-frame-pointer", "-o", "functions", "functions.c"],
     run: &["./functions"],
     mode: "slow",
+    example: None,
     symbol: None,
 };
 const ALLOCATOR: Program = Program {
@@ -36,6 +37,7 @@ const ALLOCATOR: Program = Program {
     build: &["cc", "-O2", "-o", "allocator", "allocator.c"],
     run: &["./allocator"],
     mode: "-",
+    example: None,
     symbol: None,
 };
 const MUTEX: Program = Program {
@@ -43,6 +45,7 @@ const MUTEX: Program = Program {
     build: &["c++", "-O2", "-pthread", "-o", "mutex", "mutex.cc"],
     run: &["./mutex"],
     mode: "-",
+    example: None,
     symbol: None,
 };
 const GO: Program = Program {
@@ -50,6 +53,7 @@ const GO: Program = Program {
     build: &["go", "build", "-o", "heap", "heap.go"],
     run: &["./heap"],
     mode: "-",
+    example: None,
     symbol: None,
 };
 const JAVA: Program = Program {
@@ -57,6 +61,7 @@ const JAVA: Program = Program {
     build: &["javac", "Heap.java"],
     run: &["java", "-XX:+UseSerialGC", "-Xmx48m", "-Xmn8m", "-XX:+PreserveFramePointer", "-cp", ".", "Heap"],
     mode: "-",
+    example: None,
     symbol: None,
 };
 const PYTHON: Program = Program {
@@ -64,6 +69,7 @@ const PYTHON: Program = Program {
     build: &[],
     run: &["python3", "server.py"],
     mode: "collect",
+    example: None,
     symbol: Some("gc_collect_main"),
 };
 const NODE: Program = Program {
@@ -71,6 +77,16 @@ const NODE: Program = Program {
     build: &[],
     run: &["node", "--perf-basic-prof", "server.js"],
     mode: "json",
+    example: None,
+    symbol: None,
+};
+
+const TOKIO: Program = Program {
+    sources: &[],
+    build: &[],
+    run: &["./tokio_server"],
+    mode: "-",
+    example: Some("tokio_server"),
     symbol: None,
 };
 
@@ -81,6 +97,11 @@ pub fn check(program: &Program) -> Result<(), Stop> {
     for word in program.build.first().into_iter().chain(program.run.first()).filter(|word| !word.starts_with('.')) {
         installed(word)?;
     }
+    if let Some(example) = program.example
+        && !built(example)?.is_file()
+    {
+        return Err(Stop::NotRun(format!("{example} is not built: cargo build -p tailsight-lab --example {example}")));
+    }
     let Some(symbol) = program.symbol else { return Ok(()) };
     if has_symbol(program.run[0], symbol) {
         return Ok(());
@@ -89,6 +110,12 @@ pub fn check(program: &Program) -> Result<(), Stop> {
         "the {} of this machine has no symbol {symbol}: its functions have no names",
         program.run[0]
     )))
+}
+
+/// Where an example program of this workspace is: beside this program.
+fn built(example: &str) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe().context("cannot find this program")?;
+    Ok(here.with_file_name("examples").join(example))
 }
 
 /// Whether Python's interpreter has a symbol, in its program or in the library beside it.
@@ -109,6 +136,11 @@ pub fn build(program: &Program, run: &Path) -> anyhow::Result<PathBuf> {
     for (name, text) in program.sources {
         std::fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
     }
+    if let Some(example) = program.example {
+        let link = folder.join(example);
+        std::os::unix::fs::symlink(built(example)?, &link)
+            .with_context(|| format!("cannot make the link {}", link.display()))?;
+    }
     let Some((compiler, arguments)) = program.build.split_first() else { return Ok(folder) };
     let output = Command::new(compiler)
         .args(arguments)
@@ -122,7 +154,7 @@ pub fn build(program: &Program, run: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The stretches that a program logged, a line each: begin and end, CLOCK_MONOTONIC ns. `None` when it has no log. The last line may
+/// The intervals that a program logged, a line each: begin and end, CLOCK_MONOTONIC ns. `None` when it has no log. The last line may
 /// be cut: the program was killed.
 pub fn log(run: &Path) -> anyhow::Result<Option<Vec<Interval>>> {
     let file = run.join(LOG);
@@ -295,6 +327,12 @@ pub fn functions() -> Vec<Scenario> {
             "Node: 3 % of requests sort an array",
             Program { mode: "sort", ..NODE },
             &["sortTable", "ArrayTimSort", "ArrayPrototypeSort"],
+        ),
+        logged(
+            "function-tokio-blocking",
+            "Rust: in 3 % of requests a task calls a function that sleeps for 4 ms, on the only worker of tokio",
+            TOKIO,
+            &["fetch_profile"],
         ),
     ];
     all.extend(postgres());

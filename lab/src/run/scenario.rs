@@ -59,6 +59,8 @@ pub struct Program {
     pub run: &'static [&'static str],
     /// What it is to do.
     pub mode: &'static str,
+    /// An example program of the lab's own that is run; the sources are not needed then.
+    pub example: Option<&'static str>,
     /// A symbol without which the runtime's functions have no names: the program that is run must have it.
     pub symbol: Option<&'static str>,
 }

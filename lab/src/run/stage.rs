@@ -420,7 +420,7 @@ impl Rig<'_> {
                     sink.args(["serve", "sink", "--port", &SINK_PORT.to_string()]);
                     self.start(state, sink, CLIENT_CPU, "sink")?;
                     let addr = SocketAddr::new(SERVER_V4, SINK_PORT).to_string();
-                    // The namespace's closure belongs to the command: made anew from the client's side.
+                    // The namespace's closure belongs to the command: made again from the client's side.
                     let mut flood = self.pair.client.command(&self.lab.program);
                     flood.args(command.get_args()).args(["--addr", &addr]);
                     command = flood;

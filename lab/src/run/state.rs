@@ -161,7 +161,7 @@ impl State {
         self.save()
     }
 
-    /// Writes the file anew; a reader sees the old one or the new one.
+    /// Writes the file again; a reader sees the old one or the new one.
     fn save(&self) -> anyhow::Result<()> {
         let new = self.path.with_extension(UNNAMED);
         std::fs::write(&new, serde_json::to_vec(&self.made)?)

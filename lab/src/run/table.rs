@@ -11,6 +11,7 @@ use tailsight_lab::generated::GeneratedSection;
 use super::judge::Coverage;
 use super::judge::{Named, Score};
 use super::outcome::ScenarioResult;
+use super::peel::Peeled;
 use super::scenario::Scenario;
 
 /// The part of docs/results/accuracy.md that is written here.
@@ -193,6 +194,19 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
             of(&which, right),
         );
     }
+    let peeled = |is: &dyn Fn(&ScenarioResult) -> bool, right: fn(&Peeled) -> bool| {
+        let all: Vec<&Peeled> = outcomes.iter().filter(|o| is(o)).filter_map(|o| o.peeled.as_ref()).collect();
+        part(all.iter().filter(|peeled| right(peeled)).count(), all.len())
+    };
+    let rows: [(&str, fn(&Peeled) -> bool); 2] = [
+        ("right first cause of the total leg, scenarios with a fault", |of| of.recorded),
+        ("the same without stolen time and programs that are not the lab's (`diagnose --without`)", |of| of.without),
+    ];
+    for (what, right) in rows {
+        let [quiet, disturbed, all] =
+            [peeled(&|o| !o.disturbed, right), peeled(&|o| o.disturbed, right), peeled(&|_| true, right)];
+        let _ = writeln!(text, "| {what} | {quiet} | {disturbed} | {all} |");
+    }
     let share = |is: &dyn Fn(&ScenarioResult) -> bool| {
         let shares: Vec<_> = outcomes.iter().filter(|o| is(o)).flat_map(|o| &o.shares).collect();
         part(shares.iter().filter(|share| share.is_right()).count(), shares.len())
@@ -295,6 +309,21 @@ mod tests {
         let sum = "| right first cause, scenarios with a fault | 2 of 3 (66.7 %) | 1 of 3 (33.3 %) | 3 of 6 (50.0 %) |";
         assert!(page.contains(sum), "{page}");
         assert!(page.contains("3 disturbed by other work"), "{page}");
+    }
+
+    #[test]
+    fn without_other_work_runs_are_counted_beside_as_recorded() {
+        let hog: Vec<Scenario> = catalogue::all().into_iter().filter(|s| s.name == "cpu-hog").collect();
+        let run = |recorded, without, disturbed| ScenarioResult {
+            peeled: Some(Peeled { recorded, without }),
+            disturbed,
+            ..outcome("cpu-hog", Score::Right, vec![named("interference", "lab-hog")])
+        };
+        let all = [run(true, true, false), run(false, true, true), run(false, false, true)];
+        let page = page(&all, &hog, 3);
+        let recorded = "of the total leg, scenarios with a fault | 1 of 1 (100.0 %) | 0 of 2 (0.0 %) | 1 of 3 (33.3 %) |";
+        let without = "(`diagnose --without`) | 1 of 1 (100.0 %) | 1 of 2 (50.0 %) | 2 of 3 (66.7 %) |";
+        assert!(page.contains(recorded) && page.contains(without), "{page}");
     }
 
     #[test]

@@ -296,7 +296,7 @@ impl RemoteLoad {
         }
     }
 
-    /// Lays the agents' loads: stores the keys through the first agent (once), compares the clocks anew, gets all ready,
+    /// Prepares the load of the agents: stores the keys through the first one (once), compares the clocks again, gets all ready,
     /// and lets them begin at one instant.
     pub(crate) fn begin(&mut self, cancel: &Cancel<'_>) -> Result<(), AgentError> {
         for agent in &self.agents {

@@ -192,7 +192,7 @@ impl Remote {
         !boot.is_empty() && self.hello.boot_id == boot && self.hello.time_namespace == namespace
     }
 
-    /// Measures the offset anew.
+    /// Measures the offset again.
     pub(crate) async fn compare_clocks(&self) -> Result<Offset, AgentError> {
         let mut client = self.client.clone();
         let mut rounds = Vec::with_capacity(ROUNDS);

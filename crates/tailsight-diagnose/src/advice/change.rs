@@ -1,9 +1,9 @@
-//! Changes that are taken back to what was there before, whatever that was.
+//! Changes that are undone to whatever was there before.
 //!
-//! In: what a fix changes, as `data/advice.toml` says it. Out: the change as data for `tailsight fix` ([`tailsight_fix::Change`]),
-//! and the same in shell: a command and its undo, with placeholders ([`super::fill`]). The command keeps what it finds in
-//! /run, the undo writes that and removes it. Either may be run twice: what was kept first is what comes back. Shell of
-//! POSIX; where /proc says it, no other program's wording is relied on.
+//! In: what a fix changes, from `data/advice.toml`. Out: the change as data for `tailsight fix` ([`tailsight_fix::Change`]), and as
+//! shell: a command and its undo, with placeholders ([`super::fill`]). The command saves what it finds in /run; the undo writes that
+//! back and removes it. Either may be run twice: the first saved value is restored. POSIX shell; values are read from /proc where
+//! possible, not from the output of other programs.
 
 use serde::Deserialize;
 use tailsight_fix::Limit;

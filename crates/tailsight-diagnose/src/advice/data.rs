@@ -1,5 +1,5 @@
-//! What is known of each category: its sentence, its fixes, what makes it large in every message, and what a recording without
-//! some hook hides. In: `data/advice.toml`, which documents the fields.
+//! The knowledge about each category: its sentence, its fixes, what makes it large in every message, and what a recording without
+//! some hook cannot show. In: `data/advice.toml`, which documents the fields.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

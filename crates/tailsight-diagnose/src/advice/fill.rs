@@ -1,8 +1,7 @@
 //! Placeholders of the advice: values of this run, quoted for a shell.
 //!
-//! A task may be named anything by whoever started it, and these commands are there to be pasted as root: names are quoted,
-//! and a name with characters that cannot be shown fills nothing. A value that the run does not know is shown as a word in
-//! capitals, with how to find it.
+//! A task may have any name, and these commands are pasted as root. So names are quoted, and a name with unprintable characters is
+//! not filled in. A value that the run does not have is a word in capitals, with how to find it.
 
 use tailsight_units::name;
 

@@ -1,6 +1,6 @@
-//! Fixes: commands with their undo, steps, and what `tailsight fix` can make by itself.
+//! Fixes: commands with their undo, steps, and what `tailsight fix` can apply by itself.
 //!
-//! In: a [`Cause`], what is known of the run. Out: lines of shell and text, and [`Action`]s.
+//! In: a [`Cause`], facts about the run. Out: lines of shell and text, and [`Action`]s.
 
 use tailsight_lifetime::{FrameKind, Role};
 

@@ -1,4 +1,4 @@
-//! One plain sentence a cause, with its numbers.
+//! One sentence for each cause, with its numbers.
 //!
 //! In: a [`Cause`], the paths of its owners. Out: text.
 
@@ -142,11 +142,12 @@ fn held(root: &[Root]) -> String {
     format!("; what held those: {what}, {} more than usual in {messages}", human(first.mean_ns))
 }
 
-/// A root in words: what it is, then whose or where.
+/// A root in words: what it is, then whose or where, and its first function.
 pub fn root_words(root: &Root) -> String {
+    let function = root.functions.first().map_or(String::new(), |f| format!(" ▸ {}", f.name));
     match root.title() {
-        title if root.category.as_str() == title => title,
-        title => format!("{} ({title})", root.category),
+        title if root.category.as_str() == title => title + &function,
+        title => format!("{} ({title}{function})", root.category),
     }
 }
 

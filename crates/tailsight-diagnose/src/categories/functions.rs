@@ -1,10 +1,10 @@
-//! Call stacks to categories: which function of a stack says what its time, or its sleep, counts to (NSight §5.2).
+//! Call stacks to categories: which function of a stack determines what its time, or its sleep, counts to (NSight §5.2).
 //!
-//! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`StackClass`]. The
-//! first function that the table names decides. Functions that only wrap what their caller wants (`schedule`, the entry
-//! code) are passed over; functions that no entry names too, and then the verdict says that a neighbour in the call tree
-//! decided: a caller. The tables are `data/stacks.toml` (entries with conditions; it
-//! documents the fields) and `data/subsystems.txt` (patterns over names); a user's table goes before both.
+//! In: a kernel stack, innermost function first, as recorded at a context switch or by Intel PT. Out: a [`StackClass`]. The first
+//! function with an entry in the tables decides. Functions that only wrap what their caller wants (`schedule`, the entry code) are
+//! skipped. Functions without an entry are skipped, too, but then the result says that a caller decided. The tables are
+//! `data/stacks.toml` (entries with conditions; it documents the fields) and `data/subsystems.txt` (patterns over names). A user's
+//! table has priority over both.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,8 +1,8 @@
 //! The category table: owners of time to categories and names (NSight §5.2, "a user configurable file").
 //!
-//! In: an owner with the leg and role it was met in. Out: a [`CategoryMatch`]: category, subject, and where the frames begin that
-//! the nesting rule may refine the name with. The default table is `data/categories.toml`, which also documents the fields.
-//! Kernel functions, and stacks of them, are categorised by [`functions`].
+//! In: an owner with its leg and role. Out: a [`CategoryMatch`]: category, subject, and the index of the first frame with which the
+//! nesting rule may refine the name. The default table is `data/categories.toml`, which also documents the fields. [`functions`]
+//! categorises kernel functions and stacks of them.
 
 pub mod functions;
 mod layer;

@@ -1,8 +1,9 @@
-//! What runs in the kernel, by its functions (NSight §5.2, Table 1): of time that is known function by function, as from Intel PT.
+//! Categories of running kernel code by its functions (NSight §5.2, Table 1), for time that is known function by function, as from
+//! Intel PT.
 //!
-//! In: an owner whose frames include functions of the kernel. Out: a [`CategoryMatch`]. The other frames and the context say what they say
-//! without the functions; where they say no more than that the application's thread was in the kernel, the innermost function that
-//! the function table names decides. A foreign context is not looked into.
+//! In: an owner whose frames include kernel functions. Out: a [`CategoryMatch`]. The other frames and the context are matched as
+//! without functions. If they only show that the application's thread was in the kernel, the innermost function with an entry in the
+//! function table decides. Other tasks are not looked into.
 
 use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
 

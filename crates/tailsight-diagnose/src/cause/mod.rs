@@ -1,4 +1,4 @@
-//! A cause as data, and the one place that makes names of it.
+//! A cause as data, and the only place where its names are made.
 
 mod category;
 pub mod names;

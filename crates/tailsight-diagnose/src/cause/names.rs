@@ -1,9 +1,9 @@
-//! Names of causes: the one that scripts rely on, and the same as a reader understands it.
+//! Names of causes: the stable one for scripts, and the same in words for readers.
 //!
-//! In: who or what had the time ([`Subject`]), and the frames that the nesting rule added. Out: the name of the JSON
-//! (`lab-holder holds it/sleep:clock_nanosleep`), and the same in words (`held by lab-holder, which slept in
-//! clock_nanosleep`) for sentences, tables and pages. It is here and not in the report since the JSON's own sentences have
-//! the words, too. Nothing reads a name back: who wants to know more of a cause than its name looks at the structure.
+//! In: who or what had the time ([`Subject`]), and the frames that the nesting rule added. Out: the name in the JSON
+//! (`lab-holder holds it/sleep:clock_nanosleep`), and the words (`held by lab-holder, which slept in clock_nanosleep`) for
+//! sentences, tables and pages. It is here and not in the report because sentences in the JSON use the words, too. No code parses a
+//! name: the structure has everything.
 
 use tailsight_lifetime::{FrameKind, NamedFrame};
 

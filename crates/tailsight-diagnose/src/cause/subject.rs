@@ -1,4 +1,4 @@
-//! Who or what a cause is, as data. Its name and its words are made by [`crate::advice::names`], and nowhere read back.
+//! Who or what a cause is, as data. [`crate::cause::names`] makes its name and its words; no code parses these.
 
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::NamedFrame;

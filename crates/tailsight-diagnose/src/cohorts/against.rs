@@ -1,15 +1,25 @@
 //! Two runs as one set of lifetimes, so that the same slice of another run can be the reference (NSight §7.4).
 //!
-//! In: the lifetimes of both. Out: the first run's messages with their ids, then the second's; owners that are the same in
-//! both are one, whatever their numbers were. Times of the two runs are never compared, only durations.
+//! In: the lifetimes of both. Out: the first run's messages with their ids, then the second's. Owners that are the same in both are
+//! merged, whatever their numbers (pids, interrupts) were. Times of the two runs are never compared, only durations.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Flow, Frame, LEGS, Lifetimes, Message, Owner, OwnerId, Part, Who};
 
-/// The lifetimes of both runs; ids from `first.messages.len()` on are the second's.
-pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
+/// Two runs together.
+pub struct Joined {
+    /// The lifetimes of both; ids from `first` on are the second run's.
+    pub lifetimes: Lifetimes,
+    /// Messages and owners of the first run.
+    pub first: (usize, usize),
+    /// The second run's owners by their numbers, as they are in both.
+    pub owner_of: Vec<OwnerId>,
+}
+
+/// Both runs together. `stacks`: call stacks of the first run's samples; those of the second are numbered behind them.
+pub fn join(first: &Lifetimes, second: &Lifetimes, stacks: u32) -> Joined {
     let (symbols, symbol_of) = symbols(first, second);
-    let (owners, who, owner_of) = owners(first, second, &symbol_of);
+    let (owners, who, owner_of) = owners(first, second, &symbol_of, stacks);
 
     let (n, flows_before) = (first.messages.len() as u32, first.flows.len() as u32);
     let classes_before = first.classes.len() as u16;
@@ -33,7 +43,7 @@ pub fn join(first: &Lifetimes, second: &Lifetimes) -> Lifetimes {
     out.classes = first.classes.iter().chain(&second.classes).cloned().collect();
     out.faults = by_message(first, second, |l| &l.faults);
     out.overtaken = by_message(first, second, |l| &l.overtaken);
-    out
+    Joined { lifetimes: out, first: (first.messages.len(), first.owners.len()), owner_of }
 }
 
 /// The symbols of both runs, and which of them each of the second's is.
@@ -51,7 +61,12 @@ fn symbols(first: &Lifetimes, second: &Lifetimes) -> (Vec<String>, Vec<u32>) {
 }
 
 /// The owners of both runs and who they were, and which of them each of the second's is.
-fn owners(first: &Lifetimes, second: &Lifetimes, symbol_of: &[u32]) -> (Vec<Owner>, Vec<Who>, Vec<OwnerId>) {
+fn owners(
+    first: &Lifetimes,
+    second: &Lifetimes,
+    symbol_of: &[u32],
+    stacks: u32,
+) -> (Vec<Owner>, Vec<Who>, Vec<OwnerId>) {
     let mut owners: Vec<Owner> = first.owners.clone();
     let mut who: Vec<Who> = (0..owners.len()).map(|i| first.who(i).clone()).collect();
     // A task is the same in both runs by its names; its numbers are another run's.
@@ -59,7 +74,7 @@ fn owners(first: &Lifetimes, second: &Lifetimes, symbol_of: &[u32]) -> (Vec<Owne
     let mut ids: FxHashMap<(Owner, String, bool), OwnerId> =
         owners.iter().zip(&who).map(|(o, w)| key(o, w)).zip(0..).collect();
     let one = |(i, o): (usize, &Owner)| {
-        let frames = o.frames.iter().map(|f| frame(f, symbol_of)).collect();
+        let frames = o.frames.iter().map(|f| frame(f, symbol_of, stacks)).collect();
         let owner = Owner { context: o.context.clone(), frames };
         let task = Who { pid: 0, tid: 0, ..second.who(i).clone() };
         *ids.entry(key(&owner, &task)).or_insert_with(|| {
@@ -72,8 +87,8 @@ fn owners(first: &Lifetimes, second: &Lifetimes, symbol_of: &[u32]) -> (Vec<Owne
     (owners, who, owner_of)
 }
 
-/// A frame of the second run with the symbols of both.
-fn frame(of: &Frame, symbol_of: &[u32]) -> Frame {
+/// A frame of the second run with the symbols and stacks of both.
+fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
     let symbol = |s: u32| symbol_of.get(s as usize).copied().unwrap_or(s);
     match *of {
         Frame::Work { symbol: s } => Frame::Work { symbol: symbol(s) },
@@ -82,6 +97,7 @@ fn frame(of: &Frame, symbol_of: &[u32]) -> Frame {
         Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
         Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
         Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
+        Frame::Place { stack } => Frame::Place { stack: stack.saturating_add(stacks) },
         // 0: not known.
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,

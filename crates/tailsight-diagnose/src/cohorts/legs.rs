@@ -1,7 +1,7 @@
-//! The legs of a run beside each other, and the one that is explained when none was asked for.
+//! The percentiles of every leg of a run, and the leg that is explained by default.
 //!
-//! In: messages. Out: the percentiles of every leg (ns), and a [`Leg`]. Percentiles of legs do not add up: the message at
-//! p99 of one leg is another one than that at p99 of the next.
+//! In: messages. Out: the percentiles of every leg (ns), and a [`Leg`]. Percentiles of legs do not add up, because the message at p99
+//! of one leg is not the message at p99 of another.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Messages by rank of their latency, and the two slices that are compared: the focus and the reference.
+//! Messages ranked by latency, and the two slices that are compared: focus and reference.
 //!
-//! In: messages, [`Options`]. Out: [`Cohorts`], and how many messages there are and why some are not complete. All times in ns.
+//! In: messages, [`Options`]. Out: [`Cohorts`], the number of messages, and why some are not complete. All times in ns.
 
 pub mod against;
 pub mod focus;

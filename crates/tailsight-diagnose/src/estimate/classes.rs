@@ -1,10 +1,10 @@
-//! Cohorts by class: when the own work of ordinary messages depends on what they ask for, it is no anomaly that a message
-//! of a heavy class works longer; that there are more of them in the focus is the cause.
+//! Cohorts by class. If the own work of ordinary messages depends on what they request, a message of a heavy class that works
+//! longer is no anomaly; the cause is that the focus has more messages of that class.
 //!
-//! For every class the reference is the middle of the class's own latencies. A focus message's own work is compared with
-//! its class's reference, and the difference between that and the reference of all is moved to the row `class X`. The rest
-//! of the profile keeps the common reference: interference that hits one connection more than others stays interference.
-//! Candidates: the request's class (with `--protocol`), its size, its connection; the one that explains most is taken.
+//! The reference of a class is the middle of the class's own latencies. A focus message's own work is compared with that, and the
+//! difference between the class's reference and the common one moves to the row `class X`. The rest of the profile keeps the common
+//! reference: interference that hits one connection more than others stays interference. The candidates are the request's class (with
+//! `--protocol`), its size and its connection; the one that explains most is used.
 
 use std::collections::BTreeMap;
 

@@ -1,20 +1,20 @@
-//! Events without a duration, or with more of it than their hooks see: page faults, and interrupts around their handlers.
+//! Estimated costs of events without a duration (page faults), or that cost more than their hooks measure (interrupts around their
+//! handlers).
 //!
-//! No hook measures how long a page fault takes, nor what an interrupt costs before its handler begins and after it ends (on a
-//! virtual machine an exit to the hypervisor, many times the handler). So the cost is inferred from this run: own time against
-//! the number of events over messages of every number outside the focus (over all of them when those do not tell), by a robust
-//! slope (Theil and Sen's median of slopes over pairs, weighted by their distance) with a bootstrap interval. When the interval
-//! lies above 0, the slope times each message's events is moved from its own work to a row of its own: at most the own time of
-//! each message, and at most the deviation of the own time.
+//! No hook measures how long a page fault takes, or what an interrupt costs before and after its handler (on a virtual machine an
+//! exit to the hypervisor, many times the handler). The cost is estimated from the run: own time is regressed on the number of events,
+//! over messages outside the focus (over all messages if those do not suffice), by a robust slope (Theil-Sen, pairs weighted by their
+//! distance) with a bootstrap interval. If the interval lies above 0, the slope times each message's events moves from its own work
+//! to a separate row: at most the own time of each message, and at most the deviation of the own time.
 //!
-//! The focus holds the slowest messages, so its events cost more than the slope says. What a message's own time exceeds
-//! that of messages with as many events by is moved too, by the attributable fraction: how much more often they exceed their
-//! median by so much than messages without events do theirs. Noise that both have alike stays where it is ([`Excess`]).
+//! The focus holds the slowest messages, so its events cost more than the slope. The own time of a message beyond that of messages with
+//! as many events moves, too, by the attributable fraction: how much more often such messages exceed their median by so much than
+//! messages without events do. Noise that both have stays ([`Excess`]).
 //!
-//! A longer request meets more interrupts and migrations for being longer. Were that all, the slope would be the variance of own
-//! time over its mean, as messages without events have it. Where it is not more than twice that, only those messages count
-//! that met more events than the run's rate makes plausible. A request that works more and has more page faults for other
-//! reasons is still counted here: that is why the row says `inferred`.
+//! A longer request has more interrupts and migrations just because it is longer. If that were all, the slope would be the variance of
+//! own time over its mean, as in messages without events. Unless it is more than twice that, only messages count that had more events
+//! than the run's rate makes plausible. A request that works more and has more page faults for other reasons is still counted here:
+//! therefore the row says `inferred`.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
-//! Estimates of costs that no event measures: of page faults, of interrupts around their handlers, of migrations, and of another
-//! class of requests.
+//! Estimates of costs that no event measures: page faults, interrupts around their handlers, migrations, and another class of
+//! requests.
 //!
-//! In: the profile of two cohorts. Out: the same profile, in which part of the application's own time was moved to rows of
-//! its own, message by message and to the nanosecond: nothing is added, nothing is lost. Only time of the thread's own work
-//! is ever moved, and never more than its deviation.
+//! In: the profile of two cohorts. Out: the same profile, with part of the application's own time moved to separate rows, message by
+//! message and to the nanosecond: the sum does not change. Only the thread's own work is moved, and never more than its deviation.
 
 pub mod classes;
 pub mod counted;

@@ -1,12 +1,14 @@
-//! Functions under the causes: which code the focus spent more time in than the reference.
+//! Functions under the causes: the code in which the focus spent more time than the reference.
 //!
-//! In: the samples of the run, the rows, and the paths of the messages of both cohorts. Out: of each cause with samples enough, its
-//! [`FunctionPart`]s and its hot path. A row's time is known to the nanosecond; samples only say how it divides: a function's part is its
-//! share of the row's samples times the row's time, focus less reference, with an interval over resampled messages. Below the
-//! evidence the row stays whole, so that the parts and the rest are always the row.
+//! In: the samples of the run, the rows, and the paths of the messages of both cohorts. Out: for each cause with enough samples, its
+//! [`FunctionPart`]s and its hot path. A row's time is known to the nanosecond; samples only divide it. A function's part is its share
+//! of the row's samples times the row's time, focus minus reference, with an interval over resampled messages. With too little
+//! evidence the row stays whole. The parts and the rest always sum to the row.
 
 pub mod place;
+mod roots;
 pub mod runtimes;
+pub(crate) mod sampled;
 pub mod tree;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use crate::rows::Rows;
 use crate::rows::bootstrap::SplitMix;
 use crate::rows::profile::{Profile, slot_of};
 use place::ByCore;
+use sampled::Sampled;
 use tree::{Scale, Tree};
 
 /// The call stacks of both cohorts' time, outermost function first, each with ns of a mean message: focus, reference. `ids`: the messages
@@ -105,6 +108,16 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
     })
 }
 
+/// That one of two compared runs has no samples, so that causes are not divided by functions.
+pub(crate) fn only_one_sampled(own: &Samples, other: &Samples) -> Option<String> {
+    let which = match (own.is_empty(), other.is_empty()) {
+        (false, true) => "the run that it is compared with",
+        (true, false) => "this run",
+        _ => return None,
+    };
+    Some(format!("no functions: {which} has no samples; record both without --sample off"))
+}
+
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
     pub lifetimes: &'a Lifetimes,
@@ -114,8 +127,7 @@ pub(crate) struct Search<'a> {
     pub profile: &'a Profile,
     pub rows: &'a Rows,
     pub cohorts: (&'a Cohort, &'a Cohort),
-    pub samples: &'a Samples,
-    pub path: &'a dyn Fn(u32) -> Vec<PathSpan>,
+    pub sampled: Sampled<'a>,
 }
 
 /// A row in the messages of a cohort: ns of it, and the stacks that were sampled in it.
@@ -134,7 +146,7 @@ type InCohorts = [Vec<InMessage>; 2];
 impl Search<'_> {
     /// Divides the causes: `row_of` says which row each is, by place.
     pub fn fill(&self, causes: &mut [Cause], row_of: &[Option<usize>]) {
-        let function_of = by_function(&self.samples.frames);
+        let function_of = self.functions();
         let worth = |c: &Cause| c.category.is_named() && c.deviation_ns > 0;
         let of = |(i, row): (usize, &Option<usize>)| row.filter(|_| worth(&causes[i])).map(|row| (i, row));
         let wanted: Vec<(usize, usize)> = row_of.iter().enumerate().filter_map(of).take(MOST_CAUSES).collect();
@@ -144,12 +156,16 @@ impl Search<'_> {
         }
     }
 
+    /// Of each frame the first one in the same function.
+    fn functions(&self) -> Vec<u32> {
+        by_function(&self.sampled.samples.frames, self.sampled.of_two_runs())
+    }
+
     /// What each message has of these rows.
     fn collect(&self, wanted: &[usize]) -> Vec<InCohorts> {
         let mut out = vec![InCohorts::default(); wanted.len()];
         let mut place = vec![None; self.rows.rows.len()];
         wanted.iter().enumerate().for_each(|(i, &row)| place[row] = Some(i));
-        let by_core = ByCore::new(&self.samples.rows);
         let owners = &self.lifetimes.owners;
         for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
             let step = of.len().div_ceil(MOST_MESSAGES).max(1);
@@ -174,8 +190,8 @@ impl Search<'_> {
                     });
                 });
                 let message = &self.messages[id as usize];
-                let path = (self.path)(id);
-                by_core.on(&path, owners, |span, stack| {
+                let path = self.sampled.path(id);
+                self.sampled.on(id, &path, owners, |span, stack| {
                     let slot = segment(message, span, self.options.leg)
                         .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
                     // The walk of a single message may name owners that the partition never met.
@@ -210,7 +226,7 @@ impl Search<'_> {
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (cohort, of) in messages.iter().enumerate() {
             for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
-                let Some(frames) = self.samples.stacks.get(stack as usize) else { continue };
+                let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
                 let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
                 leaf_of.insert(stack, tree.add(functions, cohort, n));
             }
@@ -285,11 +301,13 @@ impl Search<'_> {
         }
         cause.functions = merged(found.into_iter().map(|(part, _)| part).collect());
         if let Some(first) = cause.functions.first() {
-            cause.explanation = sentence(&cause.explanation, first);
+            cause.explanation = sentence(&cause.explanation, "it", first);
             cause.fix.extend(first.runtime.as_ref().map(documented_fix));
         }
-        if let Some(runtime) = owner_of(cause, self.options.nesting) {
-            cause.category = Category::Runtime;
+        let owner = owner_of(cause, self.options.nesting).map(|runtime| (Category::Runtime, runtime));
+        let known = owner.or_else(|| waits_for(cause, self.options));
+        if let Some((category, runtime)) = known {
+            cause.category = category;
             let subject = Subject::Runtime { of: runtime.of.clone(), does: runtime.does.clone() };
             cause.name = names::base(&subject);
             cause.subject = Some(subject);
@@ -303,7 +321,7 @@ impl Search<'_> {
     }
 
     fn frame(&self, tree: &Tree, node: usize) -> Option<&FrameRow> {
-        self.samples.frames.get(tree.node(node).frame? as usize)
+        self.sampled.samples.frames.get(tree.node(node).frame? as usize)
     }
 
     fn hot_frame(&self, tree: &Tree, node: usize, all: u64) -> Option<HotFrame> {
@@ -327,7 +345,7 @@ impl Search<'_> {
             .iter()
             .copied()
             .chain(inside.filter_map(|&n| tree.node(n).frame))
-            .filter_map(|f| self.samples.frames.get(f as usize))
+            .filter_map(|f| self.sampled.samples.frames.get(f as usize))
             .collect();
         let known = |f: &FrameRow| self.options.runtimes.find(&f.function, &f.module);
         let runtime = all.iter().copied().find_map(|f| Some((f, known(f)?)));
@@ -369,12 +387,29 @@ fn owner_of(cause: &Cause, nesting: f64) -> Option<RuntimePart> {
     if !matches!(cause.category, Category::AppProcessing | Category::LockWait) {
         return None;
     }
-    let own = |f: &FunctionPart| f.runtime.clone().filter(|r| r.on_its_own_account).map(|r| (r, f.share));
+    most_of(cause, nesting, |_, r| r.on_its_own_account)
+}
+
+/// What a runtime is known to wait for, in a system call that does not say what for, in so much of a cause; and what such a wait is.
+fn waits_for(cause: &Cause, options: &Options) -> Option<(Category, RuntimePart)> {
+    if cause.category != Category::AppProcessing {
+        return None;
+    }
+    let is = |r: &RuntimePart| options.runtimes.wait_of(&r.of, &r.does);
+    let runtime = most_of(cause, options.nesting, |f, r| f.waits && is(r).is_some())?;
+    Some((is(&runtime)?, runtime))
+}
+
+/// The work of a runtime that is at least so much of a cause, of that which counts.
+fn most_of(cause: &Cause, nesting: f64, counts: impl Fn(&FunctionPart, &RuntimePart) -> bool) -> Option<RuntimePart> {
     let mut all: Vec<(RuntimePart, f64)> = vec![];
-    for (runtime, share) in cause.functions.iter().filter_map(own) {
+    for (f, runtime) in cause.functions.iter().filter_map(|f| Some((f, f.runtime.as_ref()?))) {
+        if !counts(f, runtime) {
+            continue;
+        }
         match all.iter_mut().find(|(r, _)| r.of == runtime.of && r.does == runtime.does) {
-            Some((_, sum)) => *sum += share,
-            None => all.push((runtime, share)),
+            Some((_, sum)) => *sum += f.share,
+            None => all.push((runtime.clone(), f.share)),
         }
     }
     all.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
@@ -386,14 +421,16 @@ fn documented_fix(runtime: &RuntimePart) -> String {
 }
 
 /// Of each frame the first one in the same function. A frame is a place in a function, and what calls it is another place: without
-/// this a function whose samples lie at many places would be many functions, each too small to be named.
-fn by_function(frames: &[FrameRow]) -> Vec<u32> {
+/// this a function whose samples lie at many places would be many functions, each too small to be named. `any_build`: functions of two
+/// builds of a program are the same by their names.
+fn by_function(frames: &[FrameRow], any_build: bool) -> Vec<u32> {
     let mut known: FxHashMap<(&str, &str, &str, bool, u64), u32> = FxHashMap::default();
     let mut out = Vec::with_capacity(frames.len());
     for (i, f) in frames.iter().enumerate() {
         // Without a name the offset is where the function begins.
         let begin = if f.function.is_empty() { f.offset } else { 0 };
-        out.push(*known.entry((&f.function, &f.module, &f.build_id, f.kernel, begin)).or_insert(i as u32));
+        let build_id = if any_build && !f.function.is_empty() { "" } else { f.build_id.as_str() };
+        out.push(*known.entry((&f.function, &f.module, build_id, f.kernel, begin)).or_insert(i as u32));
     }
     out
 }
@@ -425,8 +462,8 @@ fn merged(parts: Vec<FunctionPart>) -> Vec<FunctionPart> {
     out
 }
 
-/// A cause's sentence with what is known of its first function.
-fn sentence(before: &str, first: &FunctionPart) -> String {
+/// A cause's sentence with what is known of the first function of `of`.
+fn sentence(before: &str, of: &str, first: &FunctionPart) -> String {
     let share = (first.share * 100.0).round().clamp(0.0, 100.0);
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
     let inside = first.inside.as_ref().map_or(String::new(), |inside| format!(" (in {inside})"));
@@ -435,7 +472,7 @@ fn sentence(before: &str, first: &FunctionPart) -> String {
         FunctionHow::Unexpected => "which the reference never ran",
         FunctionHow::More => "more time than in the reference",
     };
-    let mut out = format!("{share:.0} % of it in {}{inside}{by}: {how}", first.name);
+    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", first.name);
     if let Some(r) = &first.runtime {
         out += &format!("; there {} is {}", r.of, r.does);
     }
@@ -552,7 +589,7 @@ mod tests {
         let mut frames = vec![frame("serve", 1), frame("serve", 2), frame("look_up", 3)];
         frames.extend((100..120).map(|at| frame("rebuild", at)));
         frames.extend([frame("", 7), frame("", 8), frame("", 7)]);
-        let function_of = by_function(&frames);
+        let function_of = by_function(&frames, false);
         assert_eq!((&function_of[..4], &function_of[23..]), (&[0, 0, 2, 3][..], &[23, 24, 23][..]));
         assert!(function_of[3..23].iter().all(|&f| f == 3));
         let split = |of: &dyn Fn(u32) -> u32| {

@@ -1,8 +1,8 @@
-//! Samples on the paths of messages: in whose nanoseconds each landed.
+//! Assigns samples to spans on the paths of messages.
 //!
-//! In: the samples of the clock, and a message's path. Out: of each sample that the message's time holds, the owner's span. A path
-//! has no overlap, so a sample has one span of a message or none. While one message is served others may wait behind it on the
-//! same core: then it is in the time of each of them, once.
+//! In: the samples of the clock, and a message's path. Out: for each sample in the message's time, the owner's span. A path has no
+//! overlap, so a sample is in one span of a message or in none. While one message is served others may wait behind it on the same
+//! core: the sample is then in the time of each of them, once.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Context, Frame, Owner, PathSpan};

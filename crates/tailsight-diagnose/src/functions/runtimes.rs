@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 
+use crate::cause::Category;
 use crate::{Error, glob};
 
 /// What functions do.
@@ -34,6 +35,9 @@ pub struct Runtime {
     /// Nobody asked for it: a collection, a wait for the interpreter's lock, compiling; unlike a lock that the program takes.
     #[serde(default)]
     pub on_its_own_account: bool,
+    /// The category of a sleep in them, where the system call that it sleeps in does not tell what it waits for.
+    #[serde(default)]
+    waits_are: Option<Category>,
 }
 
 impl Default for Runtimes {
@@ -58,6 +62,11 @@ impl Runtimes {
         self
     }
 
+    /// The category of a sleep in what a runtime does, where that is known.
+    pub fn wait_of(&self, of: &str, does: &str) -> Option<Category> {
+        self.runtime.iter().find(|r| r.of == of && r.does == does)?.waits_are
+    }
+
     /// What is done in a function.
     pub fn find(&self, function: &str, module: &str) -> Option<&Runtime> {
         let in_module = |r: &&Runtime| r.modules.is_empty() || glob::any(&r.modules, module);
@@ -80,6 +89,9 @@ mod tests {
         assert_eq!(does("G1YoungCollector::collect", "libjvm.so"), Some(("Java", "collecting garbage")));
         assert_eq!(does("rehashing", "memcached"), None);
         assert_eq!(does("main", "memcached"), None);
+        let (of, waits) = does("ProcSleep", "postgres").unwrap();
+        assert_eq!(runtimes.wait_of(of, waits), Some(Category::LockWait));
+        assert_eq!(runtimes.wait_of("Go", "collecting garbage"), None);
         for r in &runtimes.runtime {
             assert!(r.documented.starts_with("https://") || r.documented.starts_with("man "), "{r:?}");
             assert!(!r.fix.is_empty() && !r.functions.is_empty() && !r.does.is_empty(), "{r:?}");

@@ -1,11 +1,11 @@
 //! The call tree of a row: where in it the focus spent more than the reference.
 //!
-//! In: call stacks with how many samples of each cohort they had, and how many ns of a message a sample stands for. Out: [`Tree`], and
-//! the functions that the nesting rule makes of it ([`Tree::split`]).
+//! In: call stacks with the number of samples of each cohort, and the ns of a message that a sample stands for. Out: [`Tree`], and the
+//! functions that the nesting rule selects ([`Tree::split`]).
 //!
-//! The rule is NSight's (§5.2), on calls: going in from the outermost function, the callees that deviate replace their caller when
-//! together they explain at least the fraction `nesting` of it. It ends where a function is itself what is new: one that the
-//! reference never has, though it had samples enough to meet it, is named, and not what it calls.
+//! The rule is NSight's (§5.2), applied to calls: from the outermost function inwards, callees that deviate replace their caller if
+//! together they explain at least the fraction `nesting` of it. It stops at a function that the reference never has, although it had
+//! enough samples to contain it: that function is named, not what it calls.
 
 use std::collections::BTreeMap;
 

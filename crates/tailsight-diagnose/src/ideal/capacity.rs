@@ -1,9 +1,9 @@
-//! How much load an objective allows, of the ideal server and of the recorded one; and how many cores the packets need and how many the
-//! requests (Tales of the Tail §4.4).
+//! How much load an objective allows, for the ideal server and for the recorded one; and how many cores packets and requests need
+//! (Tales of the Tail §4.4).
 //!
-//! In: a run, the queue that fits its server, an objective such as p99 within 1 ms. Out: messages a second, and cores. The recorded
-//! messages are served again, closer to each other or further apart: by the ideal server, and by workers that are as slow and as
-//! often kept from working as the recorded ones were.
+//! In: a run, the queue that fits its server, an objective such as p99 within 1 ms. Out: messages per second, and cores. The recorded
+//! messages are served again with shorter or longer gaps: by the ideal server, and by workers that are as slow and as often delayed as
+//! the recorded ones.
 
 use std::fmt;
 use std::str::FromStr;

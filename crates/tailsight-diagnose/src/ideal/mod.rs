@@ -8,6 +8,7 @@
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
 mod answer;
+mod around;
 pub mod capacity;
 mod fit;
 mod of_diagnosis;

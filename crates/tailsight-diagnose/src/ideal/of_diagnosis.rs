@@ -1,9 +1,8 @@
-//! The ideal inside a diagnosis: which part of the focus's latency was inherent, and what the absence of each cause would buy.
+//! The ideal in a diagnosis: which part of the focus's latency was inherent, and what the latency would be without each cause.
 //!
-//! In: a diagnosis of the total leg, and the run it is of. Out: its fields `ideal_ns` and `ideal`. Times in ns.
+//! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`. Times in ns.
 //!
-//! Causes have no `what_if` from here, and no output but the JSON shows one: `lab what-if` does not confirm the predictions
-//! (docs/ideal.md).
+//! No cause has a `what_if`, and only the JSON shows one: `lab what-if` does not confirm the predictions (docs/ideal.md).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Peeling: the lifetimes that messages would have had without some causes, so that what was hidden behind these is found.
+//! Peeling: the lifetimes that messages would have had without some causes, to find what these hid.
 //!
-//! In: lifetimes, what is to be taken out of them, and the latencies that the replay predicts. Out: lifetimes with these latencies, to be
-//! diagnosed as any others. Times in ns.
+//! In: lifetimes, the causes to remove, and the latencies that the replay predicts. Out: lifetimes with these latencies, to be diagnosed
+//! like any others. Times in ns.
 
 use std::fmt;
 use std::str::FromStr;

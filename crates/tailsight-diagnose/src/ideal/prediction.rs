@@ -1,15 +1,14 @@
-//! From replayed latencies to percentiles that may be said: with what was measured, and how sure they are.
+//! From replayed latencies to percentiles with intervals.
 //!
-//! In: latencies as measured, as replayed with everything in place, and as replayed without some causes, ns, in order of arrival.
-//! Out: percentiles, ns, each with an interval.
+//! In: latencies as measured, as replayed with nothing removed, and as replayed without some causes, ns, in order of arrival. Out:
+//! percentiles, ns, each with an interval.
 //!
-//! A message that the causes hardly touched keeps its measured latency, scaled by what the replay says of it; one that they made
-//! more than twice as slow has that of the replay. Where the replay with everything in place and the measurement differ by more than
-//! twice, it was served in another order than that of arrival: then what the replay says of all that were served in one stretch
-//! decides. The interval is for what another recording of the same length would measure
-//! without the causes: from resampled blocks of consecutive messages (slow ones come in bursts), widened by the square root of two
-//! since that recording varies as much as this one, and by how far the replay is off with everything in place, as far as the messages at the percentile
-//! were replayed.
+//! A message that the causes hardly affected keeps its measured latency, scaled by the replay. One that they made more than twice as
+//! slow has the latency of the replay. If the replay with nothing removed and the measurement differ by more than a factor of two, the
+//! message was not served in order of arrival: then the replay's result for all messages served in one busy period decides. The
+//! interval is for what another recording of the same length would measure without the causes: from resampled blocks of consecutive
+//! messages (slow ones come in bursts), widened by the square root of two because that recording varies as much as this one, and by
+//! the error of the replay with nothing removed, to the extent that the messages at the percentile were replayed.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +39,7 @@ const AROUND: f64 = 2.0;
 pub struct Base {
     measured: Vec<u64>,
     replayed: Vec<u64>,
-    /// The stretch without idling that each was served in.
+    /// The busy period that each was served in.
     periods: Vec<u32>,
     /// Percentiles that the messages carry, each with how far the replay is off.
     percentiles: Vec<(f64, f64)>,
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(base.merged(&[100, 90, 60, 0]), [100, 99, 60, 0]);
     }
 
-    /// Served in one stretch, the first arrival last: taken together the cause was nearly all, or hardly anything.
+    /// Served in one busy period, the first arrival last: taken together the cause was nearly all, or hardly anything.
     #[test]
     fn what_was_served_out_of_order_is_judged_with_its_stretch() {
         let base = Base::new(vec![1000, 100, 20], vec![100, 1000, 20], vec![1, 1, 2], &[], 1);

@@ -3,12 +3,12 @@
 //! In: when each message arrived, was received and answered, on which worker; when each worker was kept from working, by which
 //! cause; what causes had of each message besides. Out: each message's latency, ns.
 //!
-//! Each worker serves in the order of arrival, whatever the recorded order was: a server that was held up takes what has piled up in
-//! some order of its own, which it would not have had to choose without the hold-up. A message needs its worker for what the
-//! recorded one took from its turn (it was ready and the reply before it was sent) to its answer, less what kept the worker
-//! from it. What kept the worker (other tasks, interrupts, the hypervisor) is at its place in time and holds up whatever message
-//! is there then; what a message waited for itself (a lock, a disk) is the message's. A message that finds its worker idle in the
-//! replay, and did not in the recording, has the way from readiness to the receive call of one that did, wake-up included.
+//! Each worker serves in order of arrival, whatever the recorded order was: a server that was held up takes the accumulated messages in
+//! an order that it would not have had to choose otherwise. A message needs its worker for the recorded time from its turn (it was
+//! ready and the previous reply was sent) to its answer, minus the time in which the worker was kept from working. What kept the
+//! worker (other tasks, interrupts, the hypervisor) stays at its place in time and delays whatever message is there then. What a
+//! message waited for itself (a lock, a disk) stays with the message. A message that finds its worker idle in the replay, but did not
+//! in the recording, gets the time from readiness to the receive call of one that did, including the wake-up.
 
 use std::cmp::Reverse;
 
@@ -162,7 +162,7 @@ impl Replay {
         }
     }
 
-    /// In which stretch without idling a message was recorded: a number by message id; 0 of messages that are not in it.
+    /// In which busy period a message was recorded: a number by message id; 0 of messages that are not in it.
     #[must_use]
     pub fn periods(&self) -> Vec<u32> {
         let mut out = vec![0; self.place.len()];

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Context, Frame, LEGS, Leg, Lifetimes, Message, Owner, OwnerId, Part, Role};
 
+use super::around::{self, Around};
 use super::peel::{self, Named};
 use super::prediction::{Base, Prediction};
 use super::replay::{Held, Recorded, Replay, Stall};
@@ -57,6 +58,7 @@ impl<'a> WhatIf<'a> {
             setup: wanted.iter().find(|i| causes[**i].category == Category::ConnectionSetup).map(|i| *i as u16),
             found: vec![None; LEGS.len() * 2 * lifetimes.owners.len()],
         };
+        let around = around::around(lifetimes, SEED, |owner| whose.of(1, Role::A, owner).cause);
         let workers = Workers::of(lifetimes, model);
         let stalls = stalls(analysis, &workers, &mut whose);
         let mut recorded = Vec::with_capacity(lifetimes.messages.len());
@@ -64,7 +66,7 @@ impl<'a> WhatIf<'a> {
         for m in &lifetimes.messages {
             let (Some(latency), Some(arrival)) = (m.latency(Leg::Total), arrival(m)) else { continue };
             let others = workers.answers_within(m);
-            let Ways { setup, away, own } = message(m, others, &mut whose, &mut held);
+            let Ways { setup, away, own } = message(m, others, &mut whose, &around, &mut held);
             let (queue, worker) = workers.place(m.tid, m.recv_cpu);
             let end = arrival + latency;
             let received = m.recv_ns.clamp(arrival, end);
@@ -282,13 +284,32 @@ struct Ways {
     own: u64,
 }
 
-/// The ways of a message; into `held` what causes had of it apart from stalls. `others`: its worker is free while it waits.
-fn message(m: &Message, others: bool, whose: &mut Whose<'_>, held: &mut Vec<(u16, u32, Held)>) -> Ways {
+/// The ways of a message; into `held` what causes had of it apart from stalls, and around these. `others`: its worker is free while it
+/// waits.
+fn message(
+    m: &Message,
+    others: bool,
+    whose: &mut Whose<'_>,
+    around: &Around,
+    held: &mut Vec<(u16, u32, Held)>,
+) -> Ways {
     let mut out = Ways::default();
     let lifetimes = whose.lifetimes;
     for (segment, leg) in LEGS.into_iter().enumerate() {
         for part in lifetimes.part_slice(m.id, leg) {
             let (found, ns) = (whose.of(segment, part.role, part.owner), part.ns);
+            if let Some(each) = found.cause.and_then(|cause| around.get(&cause))
+                && part.role == Role::A
+                && around::is_handler(lifetimes, part.owner)
+            {
+                let ns = each * u64::from(part.count);
+                let of = match leg {
+                    Leg::Receive => Held { taking: ns, ..Held::default() },
+                    Leg::Transmit => Held { after: ns, ..Held::default() },
+                    _ => Held { serving: ns, ..Held::default() },
+                };
+                held.extend(found.cause.map(|cause| (cause, m.id, of)));
+            }
             // The first of a connection also waits for its thread to be woken while the accepting one sets others up.
             let wakes = m.flags & flags::FIRST != 0 && found.category == Category::WakeupDelay;
             let is_setup = found.category == Category::ConnectionSetup || wakes;

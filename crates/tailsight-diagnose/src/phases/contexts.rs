@@ -1,5 +1,5 @@
-//! Phase 1 (NSight §5.2): program contexts that show up in a minority of the messages: other tasks, kernel threads, and
-//! interrupts. They are never looked into: what to do about them does not depend on what they did.
+//! Phase 1 (NSight §5.2): program contexts that a minority of the messages has: other tasks, kernel threads, and interrupts. They
+//! are not looked into, because the fix does not depend on what they did.
 
 use tailsight_lifetime::{Frame, Owner};
 

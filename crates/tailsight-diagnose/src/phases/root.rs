@@ -1,10 +1,10 @@
-//! The root of a queue: what held the messages that a message waited behind (NSight §5.2, phase 4, followed to its end).
+//! The root of a queue: what delayed the messages ahead of a message (NSight §5.2, phase 4, followed to its end).
 //!
-//! In: the focus messages that head-of-line blocking hit, all messages' parts. Out: [`Root`]s. From a message back to those that
-//! its thread took before it since its hand-off or still served then, from the first of them to those before that one, until
-//! one did not wait itself: this is the chain. What the messages of the chain had more of than ordinary messages, apart from
-//! waiting for each other, is what held them: the rows of the table over all three legs, without the receive core (a thread is
-//! held from the hand-off on).
+//! In: the focus messages that head-of-line blocking hit, all messages' parts. Out: [`Root`]s. The chain of a message is built
+//! backwards: from the message to those that its thread received before it since its hand-off or still served then, from the first of
+//! these to those before it, until one did not wait itself. What the messages of the chain had more of than ordinary messages, apart
+//! from waiting for each other, is the root: the rows of the table over all three legs, without the receive core (a thread is delayed
+//! from the hand-off on).
 
 use std::collections::BTreeMap;
 
@@ -80,6 +80,15 @@ impl Table<'_> {
     }
 }
 
+/// A root with the messages that it held.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What held them.
+    pub root: Root,
+    /// Their ids, in order.
+    pub held: Vec<u32>,
+}
+
 /// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones.
 pub fn roots(
     lifetimes: &Lifetimes,
@@ -89,7 +98,7 @@ pub fn roots(
     ahead: &Ahead,
     hit: &[u32],
     reference: &Cohort,
-) -> Vec<Root> {
+) -> Vec<Found> {
     let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
     let mut usual = vec![];
     for &id in &reference.ids {
@@ -111,7 +120,7 @@ pub fn roots(
 }
 
 /// The rows with the largest sums. `excess`: by message and row, ns.
-fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], granularity_ns: u64) -> Vec<Root> {
+fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], granularity_ns: u64) -> Vec<Found> {
     let positive: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
     let key = |row: RowId| (table.rows[row].0, &table.rows[row].1);
@@ -125,14 +134,20 @@ fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], 
         held.sort_unstable_by_key(|&(id, _)| id);
         let mean = held.iter().map(|(_, ns)| ns).sum::<f64>() / held.len() as f64;
         let (category, name, subject) = table.rows[row].clone();
-        (!held.is_empty()).then(|| Root {
-            category,
-            name,
-            subject: Some(subject),
-            role: Role::A,
-            mean_ns: mean.round() as i64,
-            share: share(ns),
-            messages: held.len() as u64,
+        (!held.is_empty()).then(|| Found {
+            root: Root {
+                category,
+                name,
+                subject: Some(subject),
+                role: Role::A,
+                mean_ns: mean.round() as i64,
+                share: share(ns),
+                messages: held.len() as u64,
+                samples: None,
+                functions: vec![],
+                hot_path: vec![],
+            },
+            held: held.into_iter().map(|(id, _)| id).collect(),
         })
     };
     found.into_iter().filter_map(root).take(ROOTS).collect()

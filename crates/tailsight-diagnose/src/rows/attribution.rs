@@ -1,8 +1,8 @@
-//! What each message had of each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
+//! The part of each message in each row: hits, evidence, coverage, dominant cause, and the blocks for the bootstrap.
 //!
-//! In: the rows, and the two cohorts. Out: per row the focus messages it hit; per focus message how much of its own deviation
-//! is explained, and which row has most of it. One pass over the parts of both cohorts, and one over the focus once it is
-//! known which rows are causes; all times in ns.
+//! In: the rows, and the two cohorts. Out: for each row the focus messages that it hit; for each focus message how much of its own
+//! deviation is explained, and which row has most of it. One pass over the parts of both cohorts, and one over the focus when the
+//! causes are known. All times in ns.
 
 use std::cmp::Reverse;
 
@@ -20,12 +20,12 @@ const EVIDENCE: usize = 5;
 /// Most messages of [`Coverage::least`].
 const LEAST: usize = 16;
 
-/// How often and how long the cohorts met a row.
+/// How often and how long the messages of the cohorts had a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occurrence {
-    /// Beginnings in a message, on average: focus, reference.
+    /// Occurrences per message, on average: focus, reference.
     pub times: [f64; 2],
-    /// Mean ns of a message: focus, reference.
+    /// Mean ns per message: focus, reference.
     pub mean_ns: [f64; 2],
     /// Fraction of the reference messages that have it above the granularity.
     pub usual: f64,
@@ -184,7 +184,7 @@ impl OfFocus {
             out.blocks.add(i, &ns);
             let deviation = latency as f64 - usual.latency;
             out.covered.push((id, covered_part(deviation, ns[last] as f64 - usual.mean[last])));
-            // Towards where the message deviates: of a fast one, what it has least of.
+            // In the direction of the message's deviation: for a fast message, the row of which it has least.
             let part = |row: usize| (ns[row] as f64 - usual.mean[row]) * if deviation < 0.0 { -1.0 } else { 1.0 };
             let top = (0..n).rev().max_by(|&a, &b| part(a).total_cmp(&part(b))).unwrap_or(last);
             out.dominant.push((top, latency as u64));
@@ -215,7 +215,7 @@ fn by_row(lifetimes: &Lifetimes, leg: Leg, profile: &Profile, rows: &Rows, id: u
     latency
 }
 
-/// Over the messages, none of which there must not be.
+/// Over the messages, of which there must be at least one.
 fn coverage_of(mut covered: Vec<(u32, f64)>, overall: f64) -> Coverage {
     covered.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
     let mean = covered.iter().map(|c| c.1).sum::<f64>() / covered.len() as f64;
@@ -225,9 +225,9 @@ fn coverage_of(mut covered: Vec<(u32, f64)>, overall: f64) -> Coverage {
     Coverage { overall, p50, min, mean, least: covered }
 }
 
-/// The fraction of a deviation that the rest leaves, from 0 to 1.
+/// The fraction of a deviation that is covered, given the rest that is not, from 0 to 1.
 ///
-/// Signed, so that what is left cannot hide behind rows that are smaller than usual, and more than all is not all.
+/// The rest is signed: rows that are smaller than usual cannot hide it, and covering more than the deviation is not full coverage.
 fn covered_part(deviation: f64, rest: f64) -> f64 {
     if rest == 0.0 {
         1.0
@@ -238,7 +238,7 @@ fn covered_part(deviation: f64, rest: f64) -> f64 {
     }
 }
 
-/// As [`covered_part`]; a deviation up to the granularity is noise (NSight §5.2), and covered when the rest is noise too.
+/// As [`covered_part`]; a deviation up to the granularity is noise (NSight §5.2), and covered if the rest is noise, too.
 fn covered_above(deviation: f64, rest: f64, granularity: f64) -> f64 {
     if deviation.abs() > granularity { covered_part(deviation, rest) } else { f64::from(rest.abs() <= granularity) }
 }

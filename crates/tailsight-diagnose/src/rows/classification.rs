@@ -1,7 +1,7 @@
-//! What the category table says of each owner: asked once for a leg and a role, and before anything is estimated.
+//! The category of each owner, looked up once for each leg and role, before anything is estimated.
 //!
 //! In: lifetimes, the category table. Out: a [`CategoryMatch`] by slot (as in [`super::profile`]). A run has tens of thousands of
-//! slots and its cohorts meet a part of them, so each is looked at when it is first asked for.
+//! slots, of which its cohorts use a part, so each is looked up on first use.
 
 use std::cell::OnceCell;
 
@@ -11,7 +11,7 @@ use super::profile::{Slot, owner_of, slot_of};
 use super::who::TaskNames;
 use crate::categories::{CategoryMatch, CategoryTable};
 
-/// The verdicts of one run.
+/// The category matches of one run.
 pub struct Classification<'a> {
     lifetimes: &'a Lifetimes,
     table: &'a CategoryTable,
@@ -20,13 +20,13 @@ pub struct Classification<'a> {
 }
 
 impl<'a> Classification<'a> {
-    /// Of every owner of the run, tasks by the names of their processes.
+    /// Every owner of the run, tasks by the names of their processes.
     pub fn new(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
         let verdicts = vec![OnceCell::new(); LEGS.len() * 2 * lifetimes.owners.len()];
         Classification { lifetimes, table, tasks: TaskNames::new(lifetimes), verdicts }
     }
 
-    /// What a slot of an owner counts to.
+    /// The match of an owner's slot.
     pub fn of(&self, slot: Slot) -> &CategoryMatch {
         self.verdicts[slot].get_or_init(|| {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
@@ -36,7 +36,7 @@ impl<'a> Classification<'a> {
         })
     }
 
-    /// What the time of an owner in the leg `LEGS[segment]` counts to.
+    /// The match of an owner in the leg `LEGS[segment]`.
     pub fn at(&self, segment: usize, role: Role, owner: u32) -> &CategoryMatch {
         self.of(slot_of(self.lifetimes.owners.len(), segment, role, owner))
     }

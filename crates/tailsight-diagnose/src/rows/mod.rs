@@ -24,7 +24,7 @@ use profile::{Profile, Slot, Source};
 /// No row.
 const NONE: u32 = u32::MAX;
 
-/// One row before words.
+/// One row, as data.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// It holds time that was estimated.
@@ -118,7 +118,7 @@ impl Rows {
             frames: vec![],
             name: names::base(&unexplained()),
             role: Role::A,
-            // What the parts leave out of the latency (nothing, when the partition is exact) has no owner either.
+            // Latency that the parts do not cover (none, if the partition is exact) has no owner either.
             scaled: total - rows.iter().map(|r| r.scaled).sum::<i128>(),
             slots: unowned,
             group: usize::MAX,
@@ -162,7 +162,7 @@ fn groups(classification: &Classification<'_>, profile: &Profile, (nf, nr): (i12
             Source::Derived(d) => ((d.category, names::base(&d.subject), d.role), &d.subject, 0),
             Source::Owner(_, role, _) => {
                 let verdict = classification.of(slot);
-                // Whatever it is that has no owner, it is one row.
+                // All time without an owner is one row.
                 let key = match verdict.category {
                     Category::Unexplained => (Category::Unexplained, String::new(), Role::A),
                     category => (category, verdict.name.clone(), role),
@@ -177,7 +177,7 @@ fn groups(classification: &Classification<'_>, profile: &Profile, (nf, nr): (i12
     groups
 }
 
-/// The rows that the nesting rule makes of a group, each like `row` but for its frames.
+/// The rows that the nesting rule makes of a group, each like `row` except for its frames.
 fn split(lifetimes: &Lifetimes, profile: &Profile, row: &Row, leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Row> {
     let whole: i128 = leaves.iter().map(|l| l.scaled).sum();
     let parts = if whole.abs() >= noise {
@@ -210,8 +210,8 @@ fn in_order(rows: Vec<Row>, total: i128, noise: i128, unexplained: Row) -> Vec<R
     rows
 }
 
-/// The rows that the nesting rule makes of a group: frames with the indices of their leaves. A frame that is called as the
-/// group is adds nothing.
+/// The rows that the nesting rule makes of a group: frames with the indices of their leaves. A frame with the name of the
+/// group adds nothing.
 fn nested(
     lifetimes: &Lifetimes,
     profile: &Profile,

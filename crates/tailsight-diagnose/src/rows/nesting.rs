@@ -1,13 +1,13 @@
-//! Anomalies inside an anomaly: which frames of a group's call tree are rows of their own (NSight §4.2, §5.2).
+//! Anomalies inside an anomaly: which frames of a group's call tree become rows (NSight §4.2, §5.2).
 //!
-//! In: the leaves of one group, each a path of nested frames (outermost first) with its deviation, in any one unit. Out: a
-//! partition of the leaves into [`Part`]s, each named by the path of a frame. A leaf is the time that its innermost frame
-//! had for itself, so that a frame's deviation is exactly the sum of the leaves at it and below it.
+//! In: the leaves of one group, each a path of nested frames (outermost first) with its deviation, in any one unit. Out: a partition of
+//! the leaves into [`Part`]s, each named by the path of a frame. A leaf is the own time of its innermost frame, so a frame's deviation
+//! is exactly the sum of the leaves at and below it.
 //!
-//! The rule, level by level and to any depth: of a frame, the frames right inside it that deviate by the granularity or more
-//! are anomalies. When *together* they explain at least the fraction `nesting` of its deviation, they replace it: each is
-//! looked at in its turn, and what they leave (the frame's own time, and what is nested in it and does not deviate) stays as a
-//! row of the frame. When they do not, the frame stays, with all that is in it.
+//! The rule, level by level and to any depth: the frames directly inside a frame that deviate by the granularity or more are its
+//! anomalies. If *together* they explain at least the fraction `nesting` of its deviation, they replace it, and each is examined in
+//! turn; the rest (the frame's own time, and nested time that does not deviate) stays as a row of the frame. If not, the frame stays,
+//! with everything in it.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Part {
     pub leaves: Vec<usize>,
 }
 
-/// Splits a group. `noise`: deviations below it are none. The parts are in the order of their paths and hold every leaf once.
+/// Splits a group. Deviations below `noise` are ignored. The parts are in the order of their paths and contain every leaf once.
 pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
     let mut out = vec![];
     let mut open = vec![(0, (0..leaves.len()).collect::<Vec<usize>>())];
@@ -51,7 +51,7 @@ pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
             if rest.is_empty() {
                 continue;
             }
-            // Whatever is left is of the frame itself, which the first of the anomalies names as well as any.
+            // The rest belongs to the frame itself, which is in the path of each anomaly: the first one is used.
             let path = anomalies[0].first().map_or_else(Vec::new, |&i| leaves[i].path[..depth].to_vec());
             out.push(Part { path, leaves: rest });
         } else {
@@ -63,7 +63,7 @@ pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
     out
 }
 
-/// Whether a part of a deviation, in its direction, is at least this fraction of it. Of no deviation there is none.
+/// Whether a part of a deviation, in its direction, is at least this fraction of it. Never for a deviation of 0.
 fn explains(part: i128, whole: i128, nesting: f64) -> bool {
     whole != 0 && part as f64 / whole as f64 >= nesting
 }

@@ -1,9 +1,8 @@
 //! Mean profiles of two cohorts and their difference (docs/diagnosis.md; NSight §5.2 on means, so that rows add up).
 //!
-//! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of
-//! both cohorts in ns and counts. Flat vectors indexed by slot: no hashing on the way. Behind the slots of owners come
-//! those of [`Derived`] time: what [`crate::estimate`] moves from one slot to another, message by message and to the ns, so
-//! that all sums stay what they were.
+//! In: the ids of the focus and the reference messages. Out: for each *slot*, a (leg, role, owner) triple, the exact sums of both
+//! cohorts in ns and counts, in flat vectors indexed by slot. After the slots of owners come those of [`Derived`] time: what
+//! [`crate::estimate`] moves from one slot to another, message by message and to the ns, so that all sums stay the same.
 
 use rustc_hash::FxHashMap;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Part, Role};
@@ -14,13 +13,13 @@ use crate::cohorts::Cohort;
 /// Sums of one cohort in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Nanoseconds; below 0 only where more was moved away than a class of messages had.
+    /// Nanoseconds; below 0 only if more was moved away than a class of messages had.
     pub ns: i64,
     /// How often it began.
     pub count: u64,
 }
 
-/// A row that no single owner stands for.
+/// A row without an owner of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
     /// Its category.
@@ -29,7 +28,7 @@ pub struct Derived {
     pub subject: Subject,
     /// Whose side.
     pub role: Role,
-    /// What stands in the place of an owner path.
+    /// Used in place of an owner path.
     pub path: String,
     /// Inferred, not measured.
     pub inferred: bool,
@@ -42,7 +41,7 @@ pub struct Move {
     pub from: Slot,
     /// To this one.
     pub to: Slot,
-    /// So many ns.
+    /// The time, ns.
     pub ns: i64,
 }
 
@@ -55,7 +54,7 @@ pub struct Profile {
     pub focus: Vec<Sum>,
     /// Sums of the reference.
     pub reference: Vec<Sum>,
-    /// Slots that a message of either has a part in, also where all of its time was moved away since.
+    /// Slots of which a message of either cohort has a part, even if all of its time was moved away.
     met: Vec<bool>,
     derived: Vec<Derived>,
     moves: FxHashMap<u32, Vec<Move>>,
@@ -111,7 +110,7 @@ impl Profile {
         Profile { owners, leg, focus, reference, met, derived: vec![], moves: FxHashMap::default() }
     }
 
-    /// Slots that either cohort met.
+    /// Slots in use by either cohort.
     pub fn occupied(&self) -> impl Iterator<Item = Slot> + '_ {
         (0..self.met.len()).filter(|&slot| self.met[slot])
     }
@@ -156,7 +155,7 @@ impl Profile {
         self.moves.entry(id).or_default().extend_from_slice(moves);
     }
 
-    /// Visits the time of a message by slot, as moved.
+    /// Visits the time of a message by slot, after moves.
     pub fn each(&self, lifetimes: &Lifetimes, id: u32, mut visit: impl FnMut(Slot, i64)) {
         each_part(lifetimes, id, self.leg, |segment, part| visit(slot(self.owners, segment, part), part.ns as i64));
         for m in self.moves.get(&id).into_iter().flatten() {

@@ -1,8 +1,8 @@
-//! Who a cause was: the process with its threads, and where it belongs.
+//! The process that a cause is, with its threads and where it belongs.
 //!
-//! In: the slots of a row, and which task each of their owners was. Out: [`model::Who`](crate::model::Who): processes and threads
-//! counted, threads by name, the control group with the unit of systemd and the container in it. And threads of an
-//! application whose names differ in a number only get one name. All times in ns.
+//! In: the slots of a row, and the task of each of their owners. Out: [`model::Who`](crate::model::Who): numbers of processes and
+//! threads, threads by name, the cgroup with the systemd unit and the container in it. Threads of an application whose names differ
+//! only in a number get one name. All times in ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::rows::profile::{Profile, Slot};
 /// Most names of threads of a cause, and most processes.
 const MOST: usize = 8;
 
-/// What one process or thread name has of a row.
+/// The part of one process or thread name in a row.
 #[derive(Default)]
 struct Part {
     tids: BTreeSet<u32>,
@@ -41,7 +41,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
         for part in [processes.entry(who.pid).or_default(), threads.entry(comm).or_default()] {
             part.deviation += focus as f64 / cohorts.0 - reference as f64 / cohorts.1;
             part.focus_ns += focus;
-            // A task that no focus message met did nothing to them.
+            // A task that no focus message met did not delay any.
             if focus > 0 {
                 part.tids.insert(who.tid);
             }
@@ -51,7 +51,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
     processes.retain(|_, p| p.focus_ns > 0);
     threads.retain(|_, p| p.focus_ns > 0);
     let most = |p: &Part| p.deviation;
-    // Of equals the first.
+    // If equal, the first.
     let (&pid, _) = processes.iter().rev().max_by(|a, b| most(a.1).total_cmp(&most(b.1)))?;
     let mut by_thread: Vec<ByThread> = threads
         .iter()
@@ -65,7 +65,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
     by_thread.truncate(MOST);
     let mut pids: Vec<u32> = processes.keys().copied().collect();
     pids.sort_by(|a, b| processes[b].deviation.total_cmp(&processes[a].deviation).then(a.cmp(b)));
-    // A group that only some of them are in is not theirs.
+    // Only a cgroup that contains all of them is named.
     let groups: BTreeSet<Option<&String>> = pids.iter().map(|pid| lifetimes.cgroups.get(pid)).collect();
     let cgroup = match groups.first() {
         Some(Some(group)) if groups.len() == 1 => Some(shown(group)),
@@ -99,7 +99,7 @@ pub fn container(cgroup: &str) -> Option<&str> {
     })
 }
 
-/// What the tasks of a run are called.
+/// The names of a run's tasks.
 #[derive(Clone, Debug)]
 pub struct TaskNames<'a> {
     lifetimes: &'a Lifetimes,
@@ -107,7 +107,7 @@ pub struct TaskNames<'a> {
 }
 
 impl<'a> TaskNames<'a> {
-    /// Looks at every owner.
+    /// Reads every owner.
     pub fn new(lifetimes: &'a Lifetimes) -> TaskNames<'a> {
         TaskNames { lifetimes, alike: alike((0..lifetimes.owners.len()).filter_map(|owner| sibling(lifetimes, owner))) }
     }

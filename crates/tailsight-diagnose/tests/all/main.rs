@@ -1,6 +1,7 @@
 //! Tests of the diagnosis from end to end, on built lifetimes.
 
 mod common;
+mod functions;
 mod ideal;
 mod method;
 mod nesting;

@@ -98,7 +98,7 @@ fn ksm(cx: &Context<'_>) -> Setting {
 fn swapping(cx: &Context<'_>) -> Setting {
     const ID: &str = "swap";
     const TITLE: &str = "Swap";
-    const GENTLE: u32 = 10;
+    const LOW_SWAPPINESS: u32 = 10;
     let areas = match cx.root.text("/proc/swaps") {
         Ok(t) => t.lines().skip(1).filter(|l| !l.trim().is_empty()).count(),
         Err(e) => return Setting::unread(ID, TITLE, &e),
@@ -111,7 +111,7 @@ fn swapping(cx: &Context<'_>) -> Setting {
         return Setting::good(ID, TITLE, "off", "no page of the server can be swapped out");
     }
     let value = format!("{areas} area{}, swappiness {swappiness}", if areas == 1 { "" } else { "s" });
-    if swappiness <= GENTLE {
+    if swappiness <= LOW_SWAPPINESS {
         return Setting::good(ID, TITLE, value, "pages are swapped out only when memory is nearly exhausted");
     }
     Setting::hurts(

@@ -1,8 +1,8 @@
-//! What the recorder's own hooks cost where they ran: measured nanoseconds by event.
+//! The measured cost of the recorder's own hooks, in ns per event.
 //!
-//! In: the hooks of run.json. Out: whole nanoseconds of the run that wrote an event. They are the mean over the runs of the
-//! hook while it was measured, also those that wrote nothing, less what an empty program costs; so what is taken from the
-//! server's time here is a lower bound.
+//! In: the hooks of run.json. Out: the whole nanoseconds of a hook's run that wrote an event: the mean over all runs of the hook while
+//! it was measured, including those that wrote nothing, minus the cost of an empty program. So the time taken from the server's is a
+//! lower bound.
 
 use tailsight_trace::Event;
 use tailsight_trace::event::{KINDS, Kind, VECTORS};

@@ -1,7 +1,7 @@
-//! Reads and unpacks the next events of each core on a thread of its own while the current ones are worked on.
+//! Reads and unpacks the next events of each core on a separate thread while the current ones are processed.
 //!
-//! In: the sources of a run. Out: the same chunks in the same order, from [`Ahead`], which is a source itself. One chunk a core
-//! is read ahead, so memory stays in proportion to the chunks.
+//! In: the sources of a run. Out: the same chunks in the same order, from [`Ahead`], which is a source itself. One chunk per core is
+//! read ahead, so memory is proportional to the chunks.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 

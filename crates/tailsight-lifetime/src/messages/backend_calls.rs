@@ -1,11 +1,11 @@
-//! Servers behind the target: for whose answer a message waited, and which sleeps a packet of such a server ended.
+//! Calls to servers behind the target: whose answer a message waited for, and which sleeps a packet of such a server ended.
 //!
-//! In: sends, data-ready and receive events of connections that the target made itself (Send with the flag client, PeerReady, PeerRecv), and
-//! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up that such a packet
-//! made. A *call* begins with a send on a connection that has no other call open, by a thread that works for a message, and
-//! ends with the last data-ready event before the answer is received. For whom an event loop asks, that has several messages at
-//! hand, [`crate::messages::call_owner`] tells. A connection on which a request of another message is
-//! sent before the answer came (pipelining) says nothing about calls; its packets still end sleeps. All times in ns.
+//! In: sends, data-ready and receive events of connections that the target opened (Send with the flag client, PeerReady, PeerRecv), and
+//! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up by such a packet. A *call*
+//! begins with a send on a connection without another open call, by a thread that works for a message, and ends with the last
+//! data-ready event before the answer is received. [`crate::messages::call_owner`] finds the message of a call if an event loop had
+//! several candidates. A connection on which a request of another message is sent before the answer came (pipelining) gives no calls;
+//! its packets still end sleeps. All times in ns.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;

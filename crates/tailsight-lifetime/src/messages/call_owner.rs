@@ -1,13 +1,13 @@
-//! Whose a call to another server is, where the thread that made it had several messages at hand.
+//! The message of a call to another server, if the calling thread had several candidates.
 //!
-//! In: the calls as [`crate::messages::backend_calls`] saw them, the messages with their replies, and when each thread waited for work. Out: the
-//! message of each call of a thread that serves its messages alone (an event loop), or that it is not known. All times in ns.
+//! In: the calls as [`crate::messages::backend_calls`] saw them, the messages with their replies, and when each thread waited for work.
+//! Out: the message of each call of a thread that serves its messages alone (an event loop), or that it is unknown. All times in ns.
 //!
-//! From one wait for work to the next (a *turn*) a loop receives messages and answers, and sends questions and replies. A message is
-//! *at hand* when it, or the answer to a question of it, was received in this turn. A question is of one that is at hand and
-//! that is not replied to before the answer came. Where these are several, what tells, in this order: what the loop does
-//! between the answer and its next wait; the client that the connection was always used for; the order in which this loop
-//! turns to its messages, where that was found right on the questions that the former decided.
+//! A *turn* of a loop is the time from one wait for work to the next: it receives messages and answers, and sends calls and replies. A
+//! message is *at hand* (a candidate) if it, or the answer to a call of it, was received in this turn. A call belongs to a message at
+//! hand whose reply was not sent before the answer came. If there are several, these rules decide in this order: what the loop does
+//! between the answer and its next wait; the client for which the connection was always used; the order in which this loop handles its
+//! messages, if that was right for the calls that the first two rules decided.
 
 use std::collections::VecDeque;
 

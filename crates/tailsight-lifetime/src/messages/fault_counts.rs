@@ -1,7 +1,7 @@
-//! Events without a duration: page faults, counted by message.
+//! Page faults, which have no duration, counted for each message.
 //!
-//! In: the events of the pass, in time order. Out: how many of them a thread had in a stretch of time. Their cost is not
-//! measured by any hook; what a diagnosis makes of the counts is an inference, and says so.
+//! In: the events of the pass, in time order. Out: how many of them a thread had in an interval. No hook measures their cost; what a
+//! diagnosis derives from the counts is an estimate, and is marked as one.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;

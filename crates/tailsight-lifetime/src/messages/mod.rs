@@ -1,8 +1,8 @@
 //! Finding messages: from packets to receive calls, and from receive calls to replies.
 //!
-//! TCP is matched exactly by flow and sequence range ([`tcp`]); UDP by a FIFO a socket ([`udp`]); replies by order on
-//! the flow ([`replies`], [`udp_replies`]). Where the run has payload, [`requests`] frames it. What is told of messages besides: the
-//! NICs' stamps ([`nic`]), the way out ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
+//! TCP is matched exactly by flow and sequence range ([`tcp`]), UDP by a FIFO per socket ([`udp`]), replies by order on the flow
+//! ([`replies`], [`udp_replies`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
+//! ([`nic`]), the transmit side ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
 //! [`call_owner`]), the order of service ([`overtaken`]), and what follows from the thread timelines ([`stages`]).
 
 pub mod backend_calls;

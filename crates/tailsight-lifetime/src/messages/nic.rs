@@ -1,10 +1,9 @@
-//! Time stamps of NICs on CLOCK_MONOTONIC. In: the comparisons of each NIC's clock (nic_clocks.arrow), stamps. Out: where a stamp
-//! lies, ns, with the most that it can be wrong, or why that is not known; and, over a whole run, whether legs begin and end at
-//! the NIC.
+//! NIC time stamps converted to CLOCK_MONOTONIC. In: the comparisons of each NIC's clock (nic_clocks.arrow), stamps. Out: the time of a
+//! stamp, ns, with its largest possible error, or why it is unknown; and, for a whole run, whether legs begin and end at the NIC.
 //!
-//! A NIC's clock drifts, is steered and may be set. Between two comparisons it is taken to run evenly, so a stamp between them
-//! is as wrong as they are, and by what the speed may have changed meanwhile times the distance to the nearer one. That is seen
-//! from the speeds before and after. An interval over which no such clock can have run was a step: its stamps have no place.
+//! A NIC's clock drifts, is adjusted and may be set. Between two comparisons it is assumed to run evenly. The error of a stamp is
+//! therefore that of the comparisons, plus the possible change of speed times the distance to the nearer one. The change of speed is
+//! estimated from the speeds before and after. An interval that no clock at a plausible speed fits was a step: its stamps are not used.
 
 use std::collections::BTreeMap;
 

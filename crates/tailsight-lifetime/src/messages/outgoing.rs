@@ -1,8 +1,8 @@
-//! What became of the target's bytes between its send calls and the driver: queueing disciplines, retransmissions, drops.
+//! What happened to the target's bytes between its send calls and the driver: queueing disciplines, retransmissions, drops.
 //!
-//! In: the events of packets on their way out, and the send calls, in time order. Out, beside each message that was
-//! answered: when its reply's last byte came to the queueing discipline, whether the connection was repairing a loss while
-//! the reply waited in its socket, and whether the reply was dropped on its way. All times in ns, CLOCK_MONOTONIC.
+//! In: the events of outgoing packets, and the send calls, in time order. Out, for each answered message: when its reply's last byte
+//! came to the queueing discipline, whether the connection was repairing a loss while the reply waited in its socket, and whether the
+//! reply was dropped. All times in ns, CLOCK_MONOTONIC.
 
 use std::collections::{BTreeMap, VecDeque};
 

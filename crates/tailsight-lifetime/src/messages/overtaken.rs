@@ -1,9 +1,9 @@
-//! Messages served out of order (Tales of the Tail §4.2): which ones a later arrival was received before, and how long their
-//! thread served such later arrivals while they waited.
+//! Messages served out of order (Tales of the Tail §4.2): which ones were received after a later arrival, and how long their thread
+//! served such later arrivals while they waited.
 //!
-//! In: messages in order of arrival, busy periods, thread timelines. Out: [`flags::OVERTAKEN`] on messages, and ns by message:
-//! the time that its own thread ran inside periods of messages that arrived later and were received earlier. All of that time is
-//! `ahead` on the message's path. In n log n steps, for a server that falls behind overtakes by the thousand.
+//! In: messages in order of arrival, busy periods, thread timelines. Out: [`flags::OVERTAKEN`] on messages, and ns by message: the
+//! time that its own thread ran inside periods of messages that arrived later and were received earlier. All of that time is `ahead`
+//! on the message's path. It takes n log n steps, because an overloaded server overtakes by the thousand.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Puts items into another order without a second copy of them: a run's messages are a good part of the memory that reading it takes.
+//! Reorders items in place: a run's messages are a large part of the memory that reading it takes.
 
 /// The items of these places, in this order; without a second copy of them when they are all there.
 pub fn gathered<T: Copy>(mut items: Vec<T>, order: &[u32]) -> Vec<T> {

@@ -1,6 +1,6 @@
-//! Replies, by order on the flow (protocol-less): the first send after a receive call answers the first message that it
-//! returned, the second the second, and so on. Fewer sends than messages: the last send is shared. No send before the
-//! next receive call: the messages wait for the sends after that one (a request over several segments, a thread pool).
+//! Replies without a protocol, by order on the flow: the first send after a receive call answers the first message that the call
+//! returned, the second send the second, and so on. If there are fewer sends than messages, the last send is shared. Messages without a
+//! send before the next receive call wait for the sends after it (a request over several segments, a thread pool).
 
 use std::collections::VecDeque;
 

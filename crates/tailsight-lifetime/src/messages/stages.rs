@@ -1,5 +1,4 @@
-//! The stages that follow from the thread timelines: when the thread was woken, when it got its core, and how many
-//! messages it took in between.
+//! Stages from the thread timelines: when the thread was woken, when it got its core, and how many messages it received in between.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -39,7 +38,7 @@ pub fn complete(scan: &mut Scan) {
     });
 }
 
-/// For each stretch, the last one up to it that a wake-up began.
+/// For each interval, the last one up to it that a wake-up began.
 fn last_wakes(intervals: &[ThreadInterval]) -> Vec<Option<u32>> {
     let mut last = None;
     (0u32..)

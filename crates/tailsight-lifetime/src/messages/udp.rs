@@ -1,7 +1,6 @@
-//! UDP: a message is a datagram. A datagram that is queued on a socket fires that socket's hand-off on the same core,
-//! right after its protocol processing; a socket's receive calls take datagrams in that order. A datagram without a
-//! hand-off was dropped (a full socket buffer, no socket). A reader that is already looking may take a datagram before
-//! its hand-off is announced.
+//! UDP: a message is a datagram. A datagram that is queued on a socket fires that socket's hand-off on the same core, right after its
+//! protocol processing; a socket's receive calls take datagrams in that order. A datagram without a hand-off was dropped (a full socket
+//! buffer, no socket). A thread that is already in its receive call may take a datagram before the hand-off event.
 
 use std::collections::VecDeque;
 

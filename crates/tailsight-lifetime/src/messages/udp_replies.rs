@@ -1,7 +1,7 @@
-//! Replies over UDP. A send call on a socket that serves everybody does not say to whom it sends; the packet that it gives
-//! to the driver does. So replies are paired by remote address: with the id that both carry where there is payload, else
-//! by order, first those that the sending thread received itself (with one request outstanding at a time, that is exact for
-//! thread pools, too). Without a packet inside the call, by order on the thread.
+//! Replies over UDP. A send call on a socket that is not connected does not show its destination; the packet that it gives to the driver
+//! does. So replies are paired by remote address: by the id that both carry if there is payload, otherwise by order, first those that
+//! the sending thread received itself (with one request outstanding at a time this is exact for thread pools, too). Without a packet
+//! inside the call, by order on the thread.
 
 use std::collections::VecDeque;
 

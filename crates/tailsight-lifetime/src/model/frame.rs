@@ -85,7 +85,7 @@ pub enum Frame {
     Serving,
     /// The thread had used the CPU quota of its cgroup up.
     Throttled,
-    /// The hypervisor ran somebody else on the core. The amount is exact; the place is the end of the stretch without
+    /// The hypervisor ran somebody else on the core. The amount is exact; the place is the end of the interval without
     /// events that holds it.
     Stolen,
     /// The thread reclaimed memory itself.

@@ -87,7 +87,7 @@ pub enum Incomplete {
     /// No thread of the target ever read from its flow: another process has it.
     #[serde(rename = "on a flow that the target never read")]
     NeverRead,
-    /// It was on its way in a stretch in which events were lost.
+    /// It was on its way in an interval in which events were lost.
     #[serde(rename = "on its way while events were lost")]
     EventsLost,
     /// Nearly all messages have the NIC's stamp, at which legs begin or end, and it has none.

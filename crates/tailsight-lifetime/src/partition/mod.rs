@@ -1,7 +1,7 @@
 //! The exact partition: each leg's time by role and owner.
 //!
-//! Short pieces of a path are walked and summed; long waits for a busy thread or core are read off a [`PrefixSums`]. Messages
-//! are worked on in chunks, on all cores.
+//! Short pieces of a path are walked and summed; for long waits for a busy thread or core the sums come from a [`PrefixSums`]. Messages
+//! are processed in chunks, on all cores.
 
 pub mod prefix_sums;
 
@@ -14,8 +14,8 @@ use crate::partition::prefix_sums::{Builder, PrefixSums};
 use crate::path::{self, LONG_NS, Owners, Piece, Step, Walk};
 use crate::scan::Scan;
 
-/// Messages that one core works on at a time. Their number does not depend on the machine, so that owners are met in the same
-/// order on every machine.
+/// Messages per chunk. The number does not depend on the machine, so that owners are found in the same order on every
+/// machine.
 const CHUNK: usize = 8192;
 
 /// Parts of messages, leg by leg (receive, service, transmit): message i owns `parts[offsets[i]..offsets[i + 1]]`.
@@ -43,7 +43,7 @@ impl Legs {
         let mut all = Legs::none();
         all.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
         all.parts.iter_mut().for_each(|parts| parts.reserve(scan.messages.len() * 6));
-        // Not all chunks at once: their parts would be there twice.
+        // Not all chunks at once, because their parts would be in memory twice.
         let together = chunk * 4 * rayon::current_num_threads();
         for (messages, extras) in scan.messages.chunks(together).zip(scan.extras.chunks(together)) {
             let chunks = messages.par_chunks(chunk).zip(extras.par_chunks(chunk));
@@ -142,7 +142,7 @@ impl Partition {
     }
 }
 
-/// Timelines summed ahead, each made when first needed.
+/// Prefix sums of timelines, each made on first use.
 struct Timelines {
     from_ns: u64,
     to_ns: u64,
@@ -168,12 +168,12 @@ fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> PrefixSums {
     line.finish()
 }
 
-/// Sums spans by (role, owner) without hashing: a stamp a slot says whether it belongs to the current leg.
+/// Sums spans by (role, owner) without hashing: the stamp of a slot shows whether it belongs to the current leg.
 #[derive(Default)]
 struct Sum {
     stamp: u32,
     slots: Vec<Slot>,
-    /// The recorder's hooks, by role (R, A): ns and how often. They are at nearly every step, so apart.
+    /// The recorder's hooks, by role (R, A): ns and how often. Kept apart because nearly every step has some.
     hooks: [(u64, u32); 2],
 }
 

@@ -1,9 +1,9 @@
-//! Sums over long stretches of a timeline without going through them.
+//! Prefix sums: time by owner over long parts of a timeline without walking them.
 //!
-//! A server that falls behind makes messages whose lifetimes span hundreds of milliseconds and overlap by the thousand:
-//! going through each one's every span would take time in the square of the load. A [`PrefixSums`] is a timeline walked
-//! once, with running totals by owner at checkpoints; the sum over any range is a difference of two checkpoints plus the
-//! steps at its ends. It gives the same parts as the walk, which a test compares.
+//! An overloaded server makes messages whose lifetimes span hundreds of milliseconds and overlap by the thousand: walking each one's
+//! every span would take time quadratic in the load. A [`PrefixSums`] is a timeline walked once, with running totals by owner at
+//! checkpoints. The sum over any range is the difference of two checkpoints plus the steps at its ends. A test compares it with the
+//! walk.
 
 use crate::model::{OwnerId, Role};
 use crate::path::Step;

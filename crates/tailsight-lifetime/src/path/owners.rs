@@ -1,6 +1,6 @@
-//! The owners that walks meet: each is made once and has a number.
+//! The owners of time that walks find: each is created once and has a number.
 //!
-//! In: nodes of the core timelines, sleeps, waits. Out: [`OwnerId`]s, and the list that they are indices of.
+//! In: nodes of the core timelines, sleeps, waits. Out: [`OwnerId`]s, and the list that they index.
 
 use rustc_hash::FxHashMap;
 
@@ -20,11 +20,11 @@ pub struct Owners {
     by_node: Vec<[OwnerId; 5]>,
     /// By sleep and who ended it.
     blocked: FxHashMap<(Sleep, Option<Frame>), OwnerId>,
-    /// Another thread's node, why it was waited for, and whether it served other messages.
+    /// By node of another thread, the reason for waiting for it, and whether it served other messages.
     waited: FxHashMap<(NodeId, Frame, bool), OwnerId>,
-    /// Waits that are no task's.
+    /// Waits without a task.
     singles: FxHashMap<Frame, OwnerId>,
-    /// Sleeps of a thread while it served others, by what they are as a message's own.
+    /// Sleeps of a thread while it served other messages, by the owner that they would be as a message's own.
     ahead_asleep: FxHashMap<OwnerId, OwnerId>,
     unknown: Option<OwnerId>,
     profiler: Option<OwnerId>,
@@ -39,7 +39,7 @@ pub(super) enum Seen {
     Own,
     /// The message's thread, working for others.
     Ahead,
-    /// Somebody else on the core that the message's thread waits for.
+    /// Another task on the core for which the message's thread waits.
     Other,
     /// The same, another thread of the application that serves other messages.
     Serving,
@@ -74,7 +74,7 @@ impl Owners {
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
         let mut frames = scan.tree.frames(node);
-        // The scheduler does not idle a core that has a runnable task: it was idle for as long as that one waited, however it
+        // The scheduler does not idle a core that has a runnable task: the core was idle as long as that task waited, however it
         // became so.
         if seen == Seen::WakePending {
             frames.retain(|f| *f != Frame::Unseen);
@@ -186,12 +186,12 @@ impl Owners {
         })
     }
 
-    /// An owner that a walk met.
+    /// An owner that a walk found.
     pub fn get(&self, id: OwnerId) -> &Owner {
         &self.list[id as usize]
     }
 
-    /// Takes over what another walk met, and gives their ids here, by their ids there.
+    /// Adds the owners of another walk, and returns their ids here, by their ids there.
     pub fn adopt(&mut self, other: Owners) -> Vec<OwnerId> {
         let (list, who) = other.into_lists();
         list.into_iter().zip(who).map(|(owner, who)| self.intern_task(owner, who)).collect()
@@ -209,7 +209,7 @@ impl Owners {
     }
 }
 
-/// Why another thread was waited for, and whether it served other messages meanwhile.
+/// The reason for waiting for another thread, and whether it served other messages meanwhile.
 fn why((because, serving): (Frame, bool)) -> impl Iterator<Item = Frame> {
     std::iter::once(because).chain(serving.then_some(Frame::Serving))
 }

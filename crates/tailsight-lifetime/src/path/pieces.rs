@@ -1,7 +1,8 @@
-//! The pieces of a leg: where a message was bound to a core, where to a thread, and where it waited for neither.
+//! The pieces of a leg: when a message was on a core, when it followed a thread, and when it waited without either.
 //!
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
+use super::holder::Held;
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, Leg, Message, Role, flags};
@@ -11,7 +12,7 @@ use crate::timelines::threads::State;
 /// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bound to a core: everything that ran there.
+    /// On a core: everything that ran there.
     Core {
         /// The core.
         cpu: u16,
@@ -20,7 +21,7 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
-    /// Bound to a thread.
+    /// Following a thread.
     Thread {
         /// Start, ns.
         from: u64,
@@ -29,7 +30,7 @@ pub enum Piece {
         /// Whose work is the message's.
         focus: Focus,
     },
-    /// Bound to a thread that only works for others meanwhile: the same for every message, so it can be summed ahead.
+    /// Following a thread that works only for other messages meanwhile: the same for every message, so prefix sums apply.
     Others {
         /// The thread.
         tid: u32,
@@ -38,7 +39,7 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
-    /// A wait that is no task's: for the NIC, for missing bytes, for another server's answer, for the turn of a reply.
+    /// A wait without a task: for the NIC, for missing bytes, for another server's answer, for the turn of a reply.
     Waits {
         /// For what.
         frame: Frame,
@@ -56,28 +57,33 @@ pub enum Piece {
 pub struct Focus {
     /// The thread whose own work counts as the message's.
     pub(super) tid: u32,
-    /// From here on the thread works for this message (until then, inside busy periods, for others).
+    /// From this time on the thread works for this message; before it, inside busy periods, for others.
     pub(super) own_from: u64,
-    /// The core and time of the hand-off: a sleep that its softirq ends is the end of receive processing.
+    /// The core and time of the hand-off. A sleep that its softirq ends is the end of receive processing.
     pub(super) handoff: Option<(u16, u64)>,
-    /// The message is a new connection's first: until its thread has it, others set the connection up.
+    /// The message is the first of a new connection: until its thread has it, other threads set the connection up.
     pub(super) setup: bool,
     /// Why another thread is followed: the sleep of the message's own thread that it ended.
     pub(super) because: Option<Frame>,
-    /// The threads that are known to have worked for this message besides, each with a time at which it did.
+    /// Other threads that are known to have worked for this message, each with a time at which it did.
     pub(super) mine: [(u32, u64); 2],
     /// A sleep of the thread that began before this was a wait for work.
     pub(super) since: u64,
-    /// Sleeps are known to end up to here, beyond the piece itself.
+    /// Ends of sleeps are looked up to this time, beyond the piece itself.
     pub(super) until: u64,
-    /// The message; [`NOBODY`]: whichever.
+    /// The message; [`NOBODY`]: any.
     pub(super) message: u32,
-    /// The answer of another server was received then, by this thread: until then it may serve others.
+    /// When this thread received the answer of another server; until then it may serve other messages.
     pub(super) answered: u64,
-    /// Not the message's own thread, but one that ended a sleep of it.
+    /// This is not the message's own thread, but one that ended a sleep of it.
     pub(super) followed: bool,
-    /// The threads followed hand on what a packet or a timer brought; none of them holds a lock.
+    /// The threads that are followed pass on what a packet or a timer brought; none of them holds a lock.
     pub(super) handed: bool,
+    /// Until then the thread worked for this message: the lock that it next sleeps in up to here is one that this message
+    /// needed. 0: not known.
+    pub(super) needs_until: u64,
+    /// While it waits for a core: who has the lock that it needs next.
+    pub(super) held: Option<Held>,
 }
 
 impl Focus {
@@ -95,14 +101,16 @@ impl Focus {
             answered: 0,
             followed: false,
             handed: false,
+            needs_until: 0,
+            held: None,
         }
     }
 }
 
-/// A wait for a busy thread shorter than this is walked; summing ahead pays for long ones.
+/// A wait for a busy thread shorter than this is walked; prefix sums are faster only for longer ones.
 pub const LONG_NS: u64 = 200_000;
 
-/// The pieces of one measured leg, in order; nothing when the leg was not seen.
+/// The pieces of one measured leg, in order; none if the leg was not seen.
 pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
     let Some((from, to)) = m.ends(leg) else { return };
     match leg {
@@ -128,10 +136,11 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let setup = m.flags & flags::FIRST != 0;
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
-            let focus = Focus { handoff: handed, setup, message: m.id, ..Focus::new(m.tid, own_from) };
+            let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
+            let focus = Focus { handoff: handed, setup, message: m.id, needs_until, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
-                // Until then the connection was the accepting thread's, whatever the receiving one did.
+                // Until then the accepting thread had the connection, whatever the receiving one did.
                 let because = Some(Frame::ConnectionSetup);
                 out.push(Piece::Thread { from: handoff, to: from, focus: Focus { because, ..Focus::new(giver, 0) } });
                 out.push(Piece::Thread { from, to, focus });
@@ -140,13 +149,14 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
         }
         Leg::Service => {
-            // A thread that answers what another one received, and slept since before, waited for work.
+            // A thread that answers what another one received, and that slept since before that, waited for work.
             let since = if extra.send_tid == m.tid { 0 } else { from };
             let mut focus = Focus {
                 mine: [(m.tid, m.recv_enter_ns), (0, 0)],
                 since,
                 until: to,
                 message: m.id,
+                needs_until: to,
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
@@ -156,7 +166,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 let frame = Frame::Peer { symbol: call.peer };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
-                // The answer is there; what the thread that takes it still does for others is ahead.
+                // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
                 focus.mine[1] = (call.tid, call.received);
                 if call.tid == focus.tid {
                     focus.answered = call.received.min(to);
@@ -179,8 +189,8 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     }
 }
 
-/// What a reply waited for from the end of its send call until its last byte was given to the driver: a repair of the
-/// connection or its turn in the socket, then the queueing discipline. What was dropped waits to be sent again.
+/// What a reply waited for from the end of its send call until its last byte was given to the driver: the repair of a loss or
+/// its turn in the socket, then the queueing discipline. A dropped packet waits to be sent again.
 fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
     let known = extra.queued_ns != 0;
     let queued = if known { extra.queued_ns.clamp(from, to) } else { to };
@@ -196,7 +206,7 @@ fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
     wait(Frame::TxQdisc, queued, to);
 }
 
-/// When and by whom a thread was given something by another thread of the application, at last between `from` and `to`.
+/// The last wake-up of a thread by another thread of the application between `from` and `to`: when, and by which thread.
 fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
     let thread = scan.threads.get(tid)?;
     let upto = thread.at(to)?;
@@ -206,15 +216,15 @@ fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
     given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
 }
 
-/// A thread's part of a leg: up to the end of the sleep that the message found it in, then until it turns to this
-/// message, then the rest.
+/// A thread's part of a leg, in three pieces: the sleep in which the message found it, its work for others, and the time
+/// from when it works for this message on.
 fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Piece>) {
     let mine = focus.own_from.min(to);
     if mine.saturating_sub(from) > LONG_NS
         && let Some(thread) = scan.threads.get(focus.tid)
         && thread.at(from).is_some()
     {
-        // The sleep at a time, if the thread sleeps then: a sleep is walked whole, for who ends it says what it was.
+        // The sleep at a time, if the thread sleeps then. A sleep is walked whole, because its end determines what it was.
         let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.intervals[i].state, State::Sleeping { .. }));
         // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
         let handed = focus.handoff.map_or(from, |(cpu, ts)| interrupt_end(scan, cpu, ts, to).max(from));

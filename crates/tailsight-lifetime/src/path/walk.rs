@@ -1,9 +1,10 @@
-//! Walks pieces of a message's path and hands out their steps.
+//! Walks the pieces of a message's path and returns their steps.
 //!
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 
 use tailsight_kernel::syscalls;
 
+use super::holder;
 use super::owners::{Owners, Seen, sleep_frame};
 use super::pieces::{Focus, Piece};
 use crate::messages::backend_calls::NOBODY;
@@ -12,7 +13,7 @@ use crate::scan::Scan;
 use crate::timelines::busy_periods;
 use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
-/// How many wakers are followed from one sleep.
+/// The largest number of wakers that are followed from one sleep.
 const WAKER_DEPTH: u32 = 8;
 
 /// A part of a thread's sleep.
@@ -31,9 +32,9 @@ struct SleepPart {
 /// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What the owner had: nothing when the hooks took it all.
+    /// The owner's time; empty if the hooks took all of it.
     pub span: PathSpan,
-    /// The time before `span` that was the hooks', ns, on the same core and in the same role.
+    /// The hooks' time before `span`, ns, on the same core and in the same role.
     pub hooks_ns: u16,
 }
 
@@ -52,7 +53,7 @@ impl Step {
     }
 }
 
-/// Walks pieces and hands out their steps in order, without gap or overlap.
+/// Walks pieces and returns their steps in order, without gap or overlap.
 pub struct Walk<'a, F: FnMut(Step)> {
     /// The scanned run.
     pub scan: &'a Scan,
@@ -89,7 +90,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         }
     }
 
-    /// What ran on a core from `from` to `to`. `focus`: the thread that is on, or waits for, this core.
+    /// What ran on a core from `from` to `to`. `focus`: the thread that is on this core, or waits for it.
     fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(&Focus, bool)>) {
         if from >= to {
             return;
@@ -116,7 +117,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             }
             let segment = core.segments[i];
             let end = core.segments.get(i + 1).map_or(to, |s| s.from).min(to);
-            // The recorder's hooks ran here, too. By place, so that any part of a timeline has the same owners.
+            // The recorder's hooks have the beginning of each segment, so any part of a timeline gives the same owners.
             let hooks = (segment.from + u64::from(segment.hooks)).min(end);
             let mut hooks_ns = hooks.saturating_sub(at) as u16;
             at = at.max(hooks);
@@ -126,10 +127,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 None => Seen::Other,
                 Some((f, waiting)) => {
                     if scan.tree.task_of(segment.node) == f.tid {
-                        // The border between others' work and one's own may lie inside a segment.
-                        // A thread that was to hand the message on served others first.
+                        // The work for other messages may end inside a segment.
+                        // A thread that passes the message on serves others before that.
                         let others = f.followed && f.handoff.is_none() && f.because.is_none();
-                        // In a batch its period is this message's, too, and until the reply before it is others' all the same.
+                        // The messages of a batch share a busy period, but until the previous reply the thread works for others.
                         let border = f.own_from.max(f.answered);
                         let late = at < f.own_from || (at < border || others) && self.serves(f, f.tid, at);
                         let ahead = segment.serving && late;
@@ -161,6 +162,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                         self.owners.waited(scan, segment.node, (*because, serves))
                     }
                 }
+                Some((Focus { held: Some(held), .. }, true))
+                    if seen == Seen::WakePending && held.since <= at && scan.tree.task_of(segment.node) == held.tid =>
+                {
+                    self.owners.waited(scan, segment.node, (held.because, false))
+                }
                 _ => self.owners.of_node(scan, segment.node, seen),
             };
             let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins };
@@ -190,7 +196,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             Some(i) => i,
             None => {
                 let begin = intervals.first().map_or(to, |s| s.from.min(to));
-                // Before a thread was made, its work was its maker's.
+                // The time before a thread was created belongs to the thread that created it.
                 match intervals.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
                     Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
                         let setup = focus.setup.then_some(Frame::ConnectionSetup);
@@ -206,7 +212,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 0
             }
         };
-        // Inside another thread's path its own work is what is being waited for.
+        // On the path of another thread, that thread's own work is what the message waits for.
         let focus = Focus { tid, ..focus };
         while at < to && i < intervals.len() {
             let end = intervals.get(i + 1).map_or(to, |s| s.from).min(to);
@@ -216,7 +222,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     let owner = self.owners.single(Frame::Throttled);
                     self.emit(at, end, None, role, owner, true);
                 }
-                State::Runnable { cpu, .. } => self.core(cpu, at, end, role, Some((&focus, true))),
+                State::Runnable { cpu, .. } => {
+                    let asks = depth == 0 && focus.because.is_none() && end <= focus.needs_until;
+                    let held = if asks { holder::of_next_sleep(scan, tid, i, focus.needs_until) } else { None };
+                    self.core(cpu, at, end, role, Some((&Focus { held, ..focus }, true)));
+                }
                 State::Sleeping { how } => {
                     let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
                     let ended = next.map_or(end, |s| s.from.max(end));
@@ -257,12 +267,17 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
             if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
-                // A thread that slept when the message came waited for work, which the other one hands it; one that
-                // fell asleep since waits for what the other one holds.
-                let waits = focus.handoff.is_none_or(|(_, ts)| since >= ts) && since >= focus.since && !focus.handed;
-                // In the receive leg the thread fell asleep with the message there: what it waits for is not this message's.
+                // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
+                // that fell asleep later waits for something that the other one holds.
+                let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
+                let waits = (fell_asleep_since || depth == 0 && self.needs_a_lock(focus, since, ended, how))
+                    && since >= focus.since
+                    && !focus.handed;
+                // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
                 let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
-                let origin = if looks { self.origin(waker.tid, from, ended, focus, depth) } else { None };
+                // Where the message's own thread was in the program, if that is known of a call in which servers wait for work.
+                let place = if syscalls::waits_for_work(how.nr) { how.place } else { 0 };
+                let origin = if looks { self.origin(waker.tid, (from, ended), place, focus, depth) } else { None };
                 if let Some((at, owner)) = origin {
                     self.emit(from, at.min(to), None, Role::A, owner, true);
                     let focus = Focus { handed: true, followed: true, until: ended, ..focus };
@@ -276,7 +291,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
             }
         }
-        // It waits for an answer that it needs for the messages before this one.
+        // It waits for another server's answer for an earlier message.
         let ahead = depth == 0
             && focus.because.is_none()
             && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
@@ -286,16 +301,16 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, by),
-            // A thread that others wait for sleeps itself.
+            // The thread for which the message waits sleeps, too.
             Some(because) => {
                 let serves = busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
                     && self.serves(&focus, focus.tid, since);
-                // File locks queue up: who comes later waits for the one before it in the queue, which waits for the same lock.
+                // Waiters of a file lock form a queue: each waits for the one before it, which waits for the same lock.
                 let queued = syscalls::locks_a_file(how.nr)
                     && matches!(by, Some(Frame::WokenBy { .. }))
                     && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
                 if queued || !serves && syscalls::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
-                    // Nobody holds a lock while it waits for whatever comes.
+                    // A thread that polls holds no lock.
                     self.owners.blocked(how, by)
                 } else {
                     self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
@@ -316,20 +331,37 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         !focus.mine.iter().any(mine)
     }
 
-    /// The server whose packet ended a sleep, when it may have been for this message.
+    /// Whether a thread that slept before the message came waited for a lock that it needed for the messages before. It may also have
+    /// had nothing to do, as the threads of a pool: of them a busy period ends with their last reply when they rest for long.
+    fn needs_a_lock(&self, focus: Focus, since: u64, ended: u64, how: Sleep) -> bool {
+        ended - since >= busy_periods::CALL_NS
+            && holder::is_lock(how)
+            && busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
+            && self.serves(&focus, focus.tid, since)
+    }
+
+    /// The server whose packet ended a sleep, if the packet may have been for this message.
     fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
         let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
         let mine = ready.of == NOBODY || focus.message == NOBODY || ready.of == focus.message;
         mine.then_some(Frame::Peer { symbol: ready.peer })
     }
 
-    /// A thread slept from `from` to `to` and `tid` woke it. Unless that one served others or was busy all the while, it
-    /// slept itself, or waited for one that did, until a packet of another server or a timer came: then no lock was held.
-    /// Returns when that was and who has the time until then.
-    fn origin(&mut self, tid: u32, from: u64, to: u64, focus: Focus, depth: u32) -> Option<(u64, OwnerId)> {
+    /// A thread slept from `from` to `to` and `tid` woke it. If `tid` itself slept meanwhile, or waited for a thread that did,
+    /// until a packet of another server or a timer ended that sleep, it held no lock. Returns the time of that wake-up and the
+    /// owner of the time before it; `None` if `tid` served other messages or was busy all the time. `place`: where in the
+    /// program the first sleeper was, 0: not known.
+    fn origin(
+        &mut self,
+        tid: u32,
+        (from, to): (u64, u64),
+        place: u32,
+        focus: Focus,
+        depth: u32,
+    ) -> Option<(u64, OwnerId)> {
         let thread = self.scan.threads.get(tid)?;
         let upto = thread.at(to)?;
-        // Its last sleep that was over by then.
+        // Its last sleep that had ended by then.
         let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
         let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
             State::Sleeping { how } => Some((i, how)),
@@ -341,12 +373,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
             return None;
         }
+        let how = if place == 0 { how } else { Sleep { place, ..how } };
         if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {
             return Some((until, self.owners.blocked(how, Some(peer))));
         }
         match waker {
             Some(w) if !w.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(w.tid) => {
-                self.origin(w.tid, from, until, focus, depth + 1)
+                self.origin(w.tid, (from, until), place, focus, depth + 1)
             }
             _ if syscalls::polls(how.nr) && !how.stopped => Some((until, self.owners.blocked(how, None))),
             _ => None,

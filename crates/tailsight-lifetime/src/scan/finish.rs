@@ -1,5 +1,4 @@
-//! The end of the pass: what is open is closed, messages are put in the order of their arrival, and what follows from complete
-//! timelines is filled in.
+//! The end of the pass: closes what is open, sorts messages by arrival, and fills in what follows from complete timelines.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
-//! Stretches of time in which events of a core were lost, and the messages that were on their way then.
+//! Intervals in which events of a core were lost, and the messages that were under way then.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::event::Kind;
 
 use crate::model::Message;
 
-/// Stretches in which events of a core were lost.
+/// Intervals in which events of a core were lost.
 #[derive(Default)]
 pub(super) struct Losses {
     /// By core: since when, until its next event.
@@ -25,7 +25,7 @@ impl Losses {
         }
     }
 
-    /// The stretches in order, none inside another. The recording ended at `end_ns`.
+    /// The intervals in order, none inside another. The recording ended at `end_ns`.
     pub(super) fn finish(mut self, end_ns: u64) -> Vec<(u64, u64)> {
         self.closed.extend(self.open.values().map(|&from| (from, end_ns.max(from))));
         self.closed.sort_unstable();

@@ -34,7 +34,7 @@ use crate::timelines::cores::Core;
 use crate::timelines::threads::Threads;
 use crate::timelines::tree::Tree;
 
-/// Everything the pass found.
+/// The result of the pass.
 #[derive(Debug)]
 pub struct Scan {
     /// Nodes of the core timelines.
@@ -45,7 +45,7 @@ pub struct Scan {
     pub threads: Threads,
     /// Busy periods, by thread, in order.
     pub busy_periods: FxHashMap<u32, Vec<BusyPeriod>>,
-    /// Messages in order of arrival, with what the walk needs.
+    /// Messages in order of arrival, with the fields that the walk needs.
     pub messages: Vec<Message>,
     /// Beside `messages`.
     pub extras: Vec<Extra>,
@@ -55,9 +55,9 @@ pub struct Scan {
     pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
     /// Page faults of each message's thread while it worked for it; empty when there were none.
     pub faults: Vec<u32>,
-    /// What the application sent unasked or asked of others, in the order of the send calls, with what the walk needs.
+    /// Pushes and requests to other servers, in the order of the send calls, with the fields that the walk needs.
     pub sent: Vec<(Sent, Extra)>,
-    /// Retransmissions and drops on the way out.
+    /// Retransmissions and drops of outgoing packets.
     pub outgoing: outgoing::Counts,
     /// How often NUMA balancing moved a thread of the target.
     pub numa_moves: u64,
@@ -69,9 +69,9 @@ pub struct Scan {
     pub peers: backend_calls::Found,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
-    /// How far requests were framed, with a protocol.
+    /// How many requests were parsed, with a protocol.
     pub framing: Option<Framing>,
-    /// What the NICs' time stamps were good for.
+    /// How many of the NICs' time stamps could be used.
     pub nic: NicUse,
     /// Time of the first event.
     pub start_ns: u64,
@@ -105,31 +105,31 @@ struct Scanner<'a> {
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
     found: Found,
-    /// When a thread ended its last send, if it has received nothing since: then it turned to other work.
+    /// When a thread ended its last send, if it has received nothing since: it then does other work.
     last_send: FxHashMap<u32, u64>,
-    /// Since when a thread is in a send call on TCP, where the kernel tells.
+    /// When a thread entered its send call on TCP, if the kernel shows that.
     sending: FxHashMap<u32, u64>,
-    /// Connections that the target opened to others, and what it asks there.
+    /// Connections that the target opened to other servers, and its calls on them.
     clients: FxHashMap<FlowKey, Replies>,
     outgoing: Outgoing,
-    /// When each thread last received a message or waited for work: it had turned to something else.
+    /// When each thread last received a message or waited for work.
     turned: FxHashMap<u32, u64>,
     numa_moves: u64,
     losses: Losses,
     faults: FaultCounts,
-    /// By core: the last packet that came in, until its stamp is met.
+    /// By core: the last packet received, until its time stamp comes.
     arrived: Vec<Option<Event>>,
     /// Stamps of replies: the message's flow and the sequence number after its last byte.
     sent_stamps: FxHashMap<(u32, u32), Vec<Stamp>>,
     nic: NicUse,
     peers: Peers,
-    /// By core: what was made readable last, until the softirq goes on to another packet or ends.
+    /// By core: what was made readable last, until the softirq processes another packet or ends.
     ready: Vec<u32>,
-    /// The target asks other servers: before the first answer is readable, `ready` is 0 everywhere.
+    /// The target calls other servers. Before the first answer is readable, `ready` is 0 everywhere.
     asks: bool,
 }
 
-/// Runs the pass. A source numbered beyond 16 bits is no core's.
+/// Runs the pass. A source with a number beyond 16 bits is not a core.
 ///
 /// # Errors
 /// Those of the sources.
@@ -206,7 +206,7 @@ impl Scanner<'_> {
             Kind::TcpRetransmit => self.outgoing.retransmitted(event),
             Kind::NumaMove => self.numa_moves += u64::from(self.facts.names.is_target(event.a_lo())),
             Kind::Recv => self.recv(cpu, event),
-            // Inside the copy loop: the first of a call is its begin.
+            // Inside the copy loop: the first event of a call is its start.
             Kind::SendBegin => {
                 self.sending.entry(event.tid).or_insert(event.ts);
             }

@@ -1,4 +1,4 @@
-//! Events of the way in: packets, stamps, receive calls, and threads that fall asleep.
+//! Receive-side events: packets, time stamps, receive calls, and threads that fall asleep.
 
 use tailsight_kernel::syscalls::waits_for_work;
 use tailsight_protocol::frame::memcached_datagram;

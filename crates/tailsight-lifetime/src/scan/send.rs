@@ -1,4 +1,4 @@
-//! Events of the way out: send calls, packets to the driver, stamps of replies, and the payload that frames them.
+//! Send-side events: send calls, packets to the driver, time stamps of replies, and the payload in which they are parsed.
 
 use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::memcached_datagram;

@@ -1,9 +1,9 @@
 //! Busy periods: when each thread worked for messages, so that others' wait for it is head-of-line blocking.
 //!
-//! In: receive calls, send calls and sleeps of the target's threads, in time order. Out: [`BusyPeriod`]s by thread. A period
-//! begins with a receive call that returned messages and ends with the next such call or when the thread waits for more work.
-//! When the thread did other things for long before that (garbage collection, timers, its log), it ends with the last send:
-//! no message is ahead then.
+//! In: receive calls, send calls and sleeps of the target's threads, in time order. Out: [`BusyPeriod`]s by thread. A period begins with
+//! a receive call that returned messages and ends with the next such call or when the thread waits for more work. If the thread did
+//! other things for long before that (garbage collection, timers, its log), the period ends with the last send, because then it was not
+//! busy with a message.
 
 use rustc_hash::FxHashMap;
 use tailsight_kernel::RECEIVE_WAITS;
@@ -15,14 +15,14 @@ use crate::model::Message;
 /// An interval of a thread's time in which it served messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
-    /// The receive call's entry. A thread that was handed the message: when it had it at the earliest.
+    /// The receive call's entry. For a thread that got the message from another one: the earliest time at which it had it.
     pub from: u64,
-    /// The next receive call's entry or the wait for more work, or the last reply's send when that was long before.
+    /// The next receive call's entry or the wait for more work, or the last reply's send if that was long before.
     pub to: u64,
 }
 
-/// Upper bound for a receive call that does not block, with the way to it. What a thread did for longer between its last
-/// reply and the end of its next receive call was other work as well.
+/// Upper bound for a receive call that does not block, including the time before it. If more time passes between a thread's last
+/// reply and the end of its next receive call, the thread did other work as well.
 pub const CALL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,8 @@ struct Open {
     from: u64,
     /// The end of its last send call.
     sent: Option<u64>,
-    /// Since when it sleeps, or slept, in a call that may be the wait for more work or a question to another server: what
-    /// the thread does next tells.
+    /// When it fell asleep in a call that may be the wait for more work or for another server's answer; what the thread does
+    /// next decides.
     uncertain_from: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ struct Open {
 pub struct BusyPeriods {
     open: FxHashMap<u32, Open>,
     closed: FxHashMap<u32, Vec<BusyPeriod>>,
-    /// What a sleep is, by system call and stack.
+    /// What a sleep waits for, by system call and stack.
     sleeps: FxHashMap<(u32, u32), Wait>,
 }
 
@@ -66,7 +66,7 @@ impl BusyPeriods {
     /// `same`: it is the one that it worked for.
     pub fn answered(&mut self, tid: u32, entered: u64, same: bool) {
         match self.open.get_mut(&tid).filter(|_| same) {
-            // It slept for that answer.
+            // The sleep was the wait for that answer.
             Some(open) => open.uncertain_from = None,
             None => self.received(tid, entered),
         }
@@ -76,19 +76,19 @@ impl BusyPeriods {
     pub fn sent(&mut self, tid: u32, at: u64) {
         if let Some(open) = self.open.get_mut(&tid) {
             open.sent = Some(at);
-            // It slept for something that it needed to go on.
+            // The sleep was a wait for something that the thread needed to continue.
             open.uncertain_from = None;
         }
     }
 
-    /// A thread entered a system call: one that asks for more work has finished what it had.
+    /// A thread entered a system call. If the call waits for more work, the thread has finished what it had.
     pub fn enters(&mut self, tid: u32, nr: u32, at: u64) {
         if waits_for_work(nr) && self.open.contains_key(&tid) {
             self.close(tid, at);
         }
     }
 
-    /// A thread fell asleep in a system call, with the index of its kernel stack and what that says. Whether it waits for
+    /// A thread fell asleep in a system call, with the index of its kernel stack and its text. Returns whether it waits for
     /// work.
     pub fn slept<'a>(
         &mut self,

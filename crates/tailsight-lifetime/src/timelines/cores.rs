@@ -1,7 +1,7 @@
 //! Core timelines: what ran on each core at each nanosecond, as nested spans.
 //!
-//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries
-//! the thread that was current, so that a timeline heals after lost events.
+//! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries the current thread,
+//! so that a timeline is right again after lost events.
 
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, function_flags};
@@ -38,13 +38,13 @@ pub struct Core {
     known: bool,
     after_interrupt: bool,
     last_ns: u64,
-    /// Stretches without events since the steal clock was last looked at, longest first.
+    /// Intervals without events since the steal clock was last looked at, longest first.
     quiet: Vec<(u64, u64)>,
 }
 
-/// Stolen time lies in stretches without events; shorter ones than this are no room for it.
+/// Stolen time lies in intervals without events; shorter ones than this are no room for it.
 const QUIET_NS: u64 = 1_000;
-/// How many such stretches are kept.
+/// How many such intervals are kept.
 const QUIET_KEPT: usize = 8;
 
 /// [`tailsight_trace::event::VECTORS`].
@@ -311,7 +311,7 @@ impl Core {
     }
 
     /// `ns` of this core were stolen since the steal clock was last looked at. While somebody else runs on a core nothing
-    /// happens there, so the time lies in stretches without events: the longest first, and at their ends, where the core
+    /// happens there, so the time lies in intervals without events: the longest first, and at their ends, where the core
     /// came back.
     fn stolen(&mut self, tree: &mut Tree, mut ns: u64) {
         for (from, to) in std::mem::take(&mut self.quiet) {

@@ -1,7 +1,8 @@
-//! What each core and each thread did, as one sequence of states each.
+//! What each core and each thread did, as a sequence of states.
 //!
-//! Core timelines ([`cores`]) have what was nested there ([`tree`]); thread timelines ([`threads`]) have running, waiting and
-//! sleeping. [`busy_periods`] are when a thread worked for messages. [`time_index`] finds the state at a time. [`work`] is what serving cost, by thread and by core.
+//! Core timelines ([`cores`]) have nested states ([`tree`]); thread timelines ([`threads`]) have running, waiting and sleeping.
+//! [`busy_periods`] are the times in which a thread worked for messages. [`time_index`] finds the state at a time. [`work`] is the cost
+//! of serving, by thread and by core.
 
 pub mod busy_periods;
 pub mod cores;

@@ -1,4 +1,4 @@
-//! Finding what holds at a time, in a timeline of millions of steps, without a binary search over all of it.
+//! Finds the state at a time in a timeline of millions of steps, without a binary search over all of it.
 
 /// Steps of a timeline by time: buckets of equal length, about [`PER_BUCKET`] steps each.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
-//! The tree of everything that was seen nested on a core: a node is a task with the frames on top of it.
+//! The tree of everything that was nested on a core: a node is a task with the frames on top of it.
 //!
-//! A core's state is then one number, and a segment of a core's timeline costs 16 bytes.
+//! A core's state is then one number, and a segment of a core's timeline takes 16 bytes.
 
 use rustc_hash::FxHashMap;
 

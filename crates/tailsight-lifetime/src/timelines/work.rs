@@ -1,7 +1,7 @@
-//! What serving costs: the time that the application's threads and its packets had on cores over a whole recording.
+//! The cost of serving: the time that the application's threads and its packets had on cores over a whole recording.
 //!
-//! In: the core timelines and the messages. Out: ns by thread and by core. What the recorder's hooks took and what the
-//! hypervisor took is left out, and so is what other tasks and other interrupts did.
+//! In: the core timelines and the messages. Out: ns by thread and by core, without the time of the recorder's hooks, the hypervisor,
+//! other tasks and other interrupts.
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,7 @@
 mod damage;
 mod framed;
 mod golden;
+mod locks;
 mod loops;
 mod nic;
 mod properties;

@@ -9,38 +9,38 @@ use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
-const ONE: u32 = 100;
-const TWO: u32 = 101;
+pub(super) const ONE: u32 = 100;
+pub(super) const TWO: u32 = 101;
 const THREE: u32 = 102;
 /// Of another application.
 const HOLDER: u32 = 103;
 /// Connections of clients, and one to a server behind.
-const A: u64 = 11211 << 16 | 4000;
-const B: u64 = 11211 << 16 | 4001;
+pub(super) const A: u64 = 11211 << 16 | 4000;
+pub(super) const B: u64 = 11211 << 16 | 4001;
 const C: u64 = 11211 << 16 | 4002;
 const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
 const PEER: &str = "peer:python3 (127.0.0.1:9101)";
 const RECVFROM: u64 = 45;
 const FLOCK: u64 = 73;
-const FUTEX: u64 = 202;
-const EPOLL: u64 = 281;
-const NANOSLEEP: u64 = 35;
+pub(super) const FUTEX: u64 = 202;
+pub(super) const EPOLL: u64 = 281;
+pub(super) const NANOSLEEP: u64 = 35;
 
 fn event(ts: u64, kind: Kind, tid: u32, [a, b, c]: [u64; 3]) -> Event {
     Event { ts, kind: kind as u8, generation: 0, aux: 0, tid, a, b, c }
 }
 /// A request of 50 bytes arrives and is announced 1 ns later.
-fn request(ts: u64, ports: u64) -> Vec<Event> {
+pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
     vec![
         event(ts, Kind::RxStack, 0, [1, ports | 100 << 32, 50 | 2 << 32]),
         event(ts + 1, Kind::Handoff, 0, [1, ports | 150 << 32, 9]),
     ]
 }
-fn recv(ts: u64, ports: u64, tid: u32) -> Event {
+pub(super) fn recv(ts: u64, ports: u64, tid: u32) -> Event {
     event(ts, Kind::Recv, tid, [1, ports | 150 << 32, 50 | 9 << 32])
 }
-fn send(ts: u64, ports: u64, tid: u32) -> Event {
+pub(super) fn send(ts: u64, ports: u64, tid: u32) -> Event {
     event(ts, Kind::Send, tid, [1, ports | 550 << 32, 50 | 9 << 32])
 }
 fn ask(ts: u64, tid: u32) -> Event {
@@ -59,16 +59,16 @@ fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
     out.push(event(ts + 4, Kind::SoftirqExit, 0, [3, 0, 0]));
     out
 }
-fn waking(ts: u64, by: u32, tid: u32) -> Event {
+pub(super) fn waking(ts: u64, by: u32, tid: u32) -> Event {
     event(ts, Kind::SchedWaking, by, [u64::from(tid), u64::from(tid), 0])
 }
 /// `call`: what the thread that leaves sleeps in; 0: it is preempted.
-fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
+pub(super) fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
     let (state, how) = if call == 0 { (0, 0) } else { (1, call + 1) };
     event(ts, Kind::SchedSwitch, from, [u64::from(from) | u64::from(to) << 32, state | 120 << 32, how])
 }
 
-fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
+pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let other = TaskRow { target: false, ..row(HOLDER, "holder") };
     let mut names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
@@ -89,7 +89,7 @@ fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
 }
 
 /// The path of the message that was received at `recv_ns`, neighbours of the same owner joined.
-fn path(analysis: &Analysis, recv_ns: u64, leg: Leg) -> Vec<(u64, u64, String)> {
+pub(super) fn path(analysis: &Analysis, recv_ns: u64, leg: Leg) -> Vec<(u64, u64, String)> {
     let lifetimes = &analysis.lifetimes;
     let id = lifetimes.messages.iter().find(|m| m.recv_ns == recv_ns).expect("the message").id;
     let mut out: Vec<(u64, u64, String)> = Vec::new();
@@ -107,7 +107,7 @@ fn is(expected: &[(u64, u64, &str)]) -> Vec<(u64, u64, String)> {
     expected.iter().map(|&(from, to, owner)| (from, to, owner.to_owned())).collect()
 }
 
-fn merged(mut events: Vec<Event>) -> Vec<Event> {
+pub(super) fn merged(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|e| e.ts);
     events
 }

@@ -13,19 +13,19 @@ use crate::poller::Ready;
 const LAZIEST_NS: u64 = 1_000_000;
 /// Reading a connection takes about so long, ns; housekeeping of all connections take longer.
 const READING_NS: u64 = 3_000;
-const CHORES_TAKE_NS: u64 = 30_000;
-/// Chores wait for a pause that is long enough, but not for longer than this, ns.
-const CHORES_WAIT_NS: u64 = 40_000_000;
+const MAINTENANCE_TAKES_NS: u64 = 30_000;
+/// Maintenance waits for a long enough pause, but at most this long, ns.
+const MAINTENANCE_WAITS_NS: u64 = 40_000_000;
 
 impl Engine {
     /// Whether it is time for housekeeping, and the next request is not due in their midst.
     #[inline]
-    pub(super) fn chores_are_due(&self, now: u64) -> bool {
-        now >= self.chores_ns
+    pub(super) fn maintenance_is_due(&self, now: u64) -> bool {
+        now >= self.maintenance_ns
             && (self.full
                 || self.drain.is_some()
-                || now >= self.chores_ns + CHORES_WAIT_NS
-                || self.ahead.front().is_none_or(|due| due.intended_ns > now + CHORES_TAKE_NS))
+                || now >= self.maintenance_ns + MAINTENANCE_WAITS_NS
+                || self.ahead.front().is_none_or(|due| due.intended_ns > now + MAINTENANCE_TAKES_NS))
     }
 
     /// Whether replies are left until the thread is awake to send: not when two requests on one connection would share a stamp,
@@ -50,10 +50,10 @@ impl Engine {
     #[inline]
     fn wait_for(&mut self, now: u64, next: u64) -> std::io::Result<()> {
         let margin = self.pacer.margin_ns();
-        // Chores that have to wait for a pause are no reason to wake up, but the end of their patience is.
-        let patience = if self.chores_ns > now { 0 } else { CHORES_WAIT_NS };
+        // Maintenance that waits for a pause does not wake the thread, but the end of its longest wait does.
+        let patience = if self.maintenance_ns > now { 0 } else { MAINTENANCE_WAITS_NS };
         let gathered = if next > now { next.max(now + self.pacer.gather_ns()) } else { next };
-        let until = gathered.min(self.chores_ns.saturating_add(patience));
+        let until = gathered.min(self.maintenance_ns.saturating_add(patience));
         self.log.idle_from_ns = u64::MAX;
         if !self.unfinished.is_empty() {
             return self.read_on();

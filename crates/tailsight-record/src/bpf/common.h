@@ -215,6 +215,15 @@ static __noinline int lose(__u32 cpu)
 	return 0;
 }
 
+/* Threads that received a message and have not sent since, each at the place of its id; of two at one place the later. */
+#define UNDER_WAY 4096
+__u32 under_way[UNDER_WAY];
+
+static __always_inline bool has_message(__u32 tid)
+{
+	return under_way[tid & (UNDER_WAY - 1)] == tid;
+}
+
 /* One event while thread `who` (its process in the high half) runs here, where there is room. */
 static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
@@ -232,10 +241,16 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 		tell_gap(cpu);
 	put(head, cpu, 0, who, kind, aux, a, b, c);
 	/* The kind is a constant here. Not atomic: a count for who watches, and calls seldom interrupt each other. */
-	if (kind == TS_RECV)
+	if (kind == TS_RECV) {
 		head->received++;
-	if (kind == TS_SEND)
+		under_way[(__u32)who & (UNDER_WAY - 1)] = who;
+	}
+	if (kind == TS_SEND) {
 		head->sent++;
+		/* What it asks another server for is not the answer. */
+		if (!(aux & TS_FLOW_CLIENT))
+			under_way[(__u32)who & (UNDER_WAY - 1)] = 0;
+	}
 }
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)

@@ -30,7 +30,7 @@ struct Page<'a> {
     headline: String,
     evidence: Vec<String>,
     /// Whether the curves are of what the verdict is about; else of all samples kept.
-    bears: bool,
+    has_samples: bool,
     samples: usize,
     response: Vec<(u64, f64)>,
     service: Vec<(u64, f64)>,
@@ -74,8 +74,8 @@ struct Load {
 /// The page.
 #[must_use]
 pub fn page(m: &Measurement) -> String {
-    let bears = m.report.response_ns.n > 0;
-    let chosen: Vec<&Row> = m.rows.iter().filter(|r| r.in_result || !bears).collect();
+    let has_samples = m.report.response_ns.n > 0;
+    let chosen: Vec<&Row> = m.rows.iter().filter(|r| r.in_result || !has_samples).collect();
     let of = |latency: fn(&Sample) -> Option<u64>| {
         let mut values: Vec<u64> = chosen.iter().filter_map(|r| latency(&r.sample)).collect();
         values.sort_unstable();
@@ -87,7 +87,7 @@ pub fn page(m: &Measurement) -> String {
         report: &m.report,
         headline: headline(&m.report),
         evidence: m.report.checks.iter().map(terminal::evidence).collect(),
-        bears,
+        has_samples,
         samples: chosen.len(),
         response: of(Sample::response_ns),
         service: of(Sample::service_ns),

@@ -24,7 +24,7 @@ function drawHead() {
 }
 
 function drawLatency() {
-  byId("latency-lede").textContent = number || data.bears ? "With 95 % intervals. N/A: the sample cannot support it." : "The run bears no percentiles.";
+  byId("latency-lede").textContent = number || data.has_samples ? "With 95 % intervals. N/A: the sample cannot support it." : "The run supports no percentiles.";
   const names = Object.keys(r.response_ns.percentiles).sort((a, b) => parseFloat(a.slice(1)) - parseFloat(b.slice(1)));
   const cell = (e) => (e ? el("td", { class: "num" }, duration(e.value), el("br"), el("small", {}, duration(e.lower) + " to " + duration(e.upper))) : el("td", { class: "num" }, "N/A"));
   const row = (name, what, s) => el("tr", {}, el("td", {}, name, el("br"), el("small", {}, what)), names.map((n) => cell(s.percentiles[n])), el("td", { class: "num" }, s.max === null ? "N/A" : duration(s.max)));
@@ -96,7 +96,7 @@ function hoverable(self, x, first, describe) {
 function drawCcdf() {
   const sets = [["response time", data.response, "c1"], ["service time", data.service, "c2"]].filter((s) => s[1].length);
   if (!sets.length) { byId("ccdf").textContent = "No request was answered."; return; }
-  byId("ccdf-lede").textContent = "Both axes are logarithmic. " + (data.bears ? "The samples that the verdict is about, " : "All samples kept, no result, ") + count(data.samples) + " of them; the slowest is at the right end.";
+  byId("ccdf-lede").textContent = "Both axes are logarithmic. " + (data.has_samples ? "The samples that the verdict is about, " : "All samples kept, no result, ") + count(data.samples) + " of them; the slowest is at the right end.";
   legend("ccdf-legend", sets.map((s) => [s[0], s[2]]));
   const all = sets.flatMap((s) => s[1]), from = Math.max(1, all.reduce((a, p) => Math.min(a, p[0]), Infinity)) * .9, to = all.reduce((a, p) => Math.max(a, p[0]), 2) * 1.15;
   const floor = all.reduce((a, p) => Math.min(a, p[1]), 1) / 1.6;

@@ -3,8 +3,8 @@
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
 
-use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::model::{FunctionHow, FunctionPart, HotFrame};
+use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
+use tailsight_diagnose::{Category, Diagnosis};
 
 use super::causes::is_named;
 use super::text::{clean, cut, paint};
@@ -18,25 +18,55 @@ const MORE: usize = 3;
 /// The lines.
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     // Of what others ran in the target's place there are no samples.
-    let sampled = d.causes.iter().find(|c| is_named(c) && c.share > 0.0 && !c.hot_path.is_empty());
-    let Some(cause) = sampled else { return vec![] };
-    let samples = cause.samples.unwrap_or_default()[0];
-    let waits = cause.functions.first().is_some_and(|f| f.waits);
-    let of = match waits {
+    let sampled = d.causes.iter().filter(|c| is_named(c) && c.share > 0.0).find_map(HotPath::of);
+    let Some(HotPath { of, path, functions, samples }) = sampled else { return vec![] };
+    let waits = functions.first().is_some_and(|f| f.waits);
+    let from = match waits {
         true => "where the threads slept".into(),
         false => format!("{} of its time", units::counted(samples, "sample")),
     };
-    let mut out = vec![paint(style, "1", &format!("Hot path of cause {} ({of}):", cause.rank))];
-    let (before, shown) = last(&cause.hot_path);
+    let mut out = vec![paint(style, "1", &format!("Hot path of {of} ({from}):"))];
+    let (before, shown) = last(path);
     for (depth, frame) in shown.iter().enumerate() {
         let skipped = if depth == 1 && before > 0 { format!("… {before} more ▸ ") } else { String::new() };
         out.push(line(frame, depth, &skipped, style));
     }
-    let most = cause.functions.len().min(MORE + 1);
-    for function in cause.functions.get(1..most).unwrap_or_default() {
+    let most = functions.len().min(MORE + 1);
+    for function in functions.get(1..most).unwrap_or_default() {
         out.push(cut(&beside(function), style.columns()));
     }
     out
+}
+
+/// A path with what it is of.
+struct HotPath<'a> {
+    of: String,
+    path: &'a [HotFrame],
+    functions: &'a [FunctionPart],
+    samples: u64,
+}
+
+impl HotPath<'_> {
+    /// Of a cause; of one that is a queue that of what held the messages ahead, where it is known.
+    fn of(cause: &Cause) -> Option<HotPath<'_>> {
+        let queue = cause.category == Category::HolBlocking;
+        let root = cause.root.first().filter(|root| queue && !root.hot_path.is_empty());
+        let path = match root {
+            Some(root) => HotPath {
+                of: format!("what held the messages ahead, cause {}", cause.rank),
+                path: &root.hot_path,
+                functions: &root.functions,
+                samples: root.samples.unwrap_or_default()[0],
+            },
+            None => HotPath {
+                of: format!("cause {}", cause.rank),
+                path: &cause.hot_path,
+                functions: &cause.functions,
+                samples: cause.samples.unwrap_or_default()[0],
+            },
+        };
+        (!path.path.is_empty()).then_some(path)
+    }
 }
 
 /// The outermost frame and the innermost ones; how many between them are left out.

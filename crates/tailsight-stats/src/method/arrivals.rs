@@ -3,7 +3,7 @@
 //! No client sends two requests at once, so the shortest gaps are never as specified, and with enough of them any test finds that.
 //! So most requests must be on time beside the gaps of the schedule ([`punctual`]), and of those that are not, all but the latest
 //! one in [`LATE`] are taken as sent when they were due, up to one gap. What lateness can do to the percentiles is not passed over:
-//! all of it is in the interval ([`super::system::reach`]). `strict_arrivals` tests the times sent as they are.
+//! all of it is in the interval ([`super::system::propagate_lateness`]). `strict_arrivals` tests the times sent as they are.
 //!
 //! In: windows of consecutive sends. Out: [`Check`]s for each agent and for the superposed stream, whose p-values are held
 //! against `alpha_arrivals` divided by their number. Gaps are ns.

@@ -11,7 +11,7 @@
 //!                                 │           │ yes
 //!                                 │           ▼
 //!                                 │        thin at random, 1 in 1, 2, 4 …, until independent
-//!                                 │           │ found                       │ none, or too dear
+//!                                 │           │ found                       │ none, or too many
 //!                                 │           ▼                             ▼
 //!                                 ├─ no ── order-statistic interval    interval for dependent samples (labelled)
 //!                                 │        as narrow as asked?         as narrow as asked?
@@ -19,7 +19,7 @@
 //!     rounds or requests spent: N/A           └──────────► a number ◄───────┘
 //! ```
 //!
-//! What the client was late by is inside every interval ([`system::reach`], [`samples::Ends`]). The samples are pooled over agents
+//! What the client was late by is inside every interval ([`system::propagate_lateness`], [`samples::Ends`]). The samples are pooled over agents
 //! and batches; nothing is averaged. A batch whose load or arrivals were wrong is never
 //! dropped alone: leaving out the bad minutes is how a measurement becomes too good. Everything is dropped, the restart is
 //! part of the verdict, and the last one is final. Times are ns.
@@ -203,8 +203,8 @@ impl Method {
         }
         let requests: u64 = batch.agents.iter().map(|a| a.requests).sum();
         self.requests += requests;
-        system::reach(&mut batch, &self.config);
-        // To begin anew takes time: where a third of the requests is sent, it comes too late.
+        system::propagate_lateness(&mut batch, &self.config);
+        // To start again takes time: where a third of the requests is sent, it comes too late.
         self.spare &= self.requests as f64 * PROJECTABLE <= self.config.max_requests as f64;
         self.system = self.check_system(&batch);
         // A client that cannot be made to be on time is endured: the interval says how much that matters.

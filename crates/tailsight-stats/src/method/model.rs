@@ -172,7 +172,7 @@ pub struct Config {
     /// and where no width is asked half of the percentile.
     pub max_lateness_ns: Option<f64>,
     /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
-    /// which it took more begins anew, once.
+    /// which it took more starts again, once.
     #[serde(rename = "client_spares")]
     pub client_sleeps: bool,
     /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
@@ -190,7 +190,7 @@ pub struct Config {
     pub max_samples: usize,
     /// Most batches before the verdict (Lancet §6.3: 10 tries).
     pub max_rounds: usize,
-    /// How often the measurement may begin anew after the load or the arrivals were wrong. All samples are dropped then.
+    /// How often the measurement may start again after the load or the arrivals were wrong. All samples are dropped then.
     pub max_restarts: usize,
     /// How much longer to measure for the sake of independent samples: when thinning would need more than so many times the
     /// requests sent so far, no sampling rate helps, and the interval for dependent samples is given, labelled.

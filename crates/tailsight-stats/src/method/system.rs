@@ -150,7 +150,7 @@ fn moved(as_is: &[f64], other: &[f64], target: &Target, config: &Config) -> Opti
 /// lateness have gone by, for what came due meanwhile comes at once and is served beside what comes then. Beside that stands the
 /// largest lateness of the last requests, as far back as the deepest percentile under study, for servers with several queues of
 /// which one is empty.
-pub fn reach(batch: &mut Batch, config: &Config) {
+pub fn propagate_lateness(batch: &mut Batch, config: &Config) {
     if config.arrivals == Arrivals::ClosedLoop || config.since != Since::Due {
         return;
     }

@@ -277,7 +277,7 @@ pub struct MethodResult {
     pub requests: u64,
     /// Batches measured.
     pub rounds: usize,
-    /// Why the measurement began anew, each time that it did.
+    /// Why the measurement started again, each time that it did.
     pub restarts: Vec<String>,
 }
 

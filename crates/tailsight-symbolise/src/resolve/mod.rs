@@ -44,6 +44,12 @@ impl Resolve {
         self.look_up(&source, Input::FileOffset(offsets), offsets.len(), false)
     }
 
+    /// The frames of addresses in a file's own address space, innermost first. Empty ones are not known.
+    pub fn addresses(&self, path: &Path, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
+        let source = Source::Elf(Elf::new(path));
+        self.look_up(&source, Input::VirtOffset(addresses), addresses.len(), false)
+    }
+
     /// The functions of kernel addresses.
     pub fn kernel(&self, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
         let kernel = Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() };

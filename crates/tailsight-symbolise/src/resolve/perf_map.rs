@@ -60,7 +60,7 @@ impl PerfMap {
 }
 
 /// V8 marks which compiler made the code (`JS:~f`, `JS:^f`, `JS:+f`, `JS:*f`): the function is the same one, and would else be new
-/// to the focus whenever it was compiled anew meanwhile.
+/// to the focus whenever it was compiled again meanwhile.
 fn of_any_tier(name: &str) -> Cow<'_, str> {
     let marked =
         ["JS:", "LazyCompile:", "Function:"].into_iter().find_map(|kind| Some((kind, name.strip_prefix(kind)?)));

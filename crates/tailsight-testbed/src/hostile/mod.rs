@@ -125,7 +125,7 @@ fn accept(listener: &TcpListener, script: &Script, books: &Arc<Books>) {
         match listener.accept() {
             Ok((socket, _)) => {
                 books.connections.fetch_add(1, Ordering::Relaxed);
-                // A client that connects anew and anew must not make threads without bound here.
+                // A client that connects again and again must not make threads without bound here.
                 threads.retain(|thread| !thread.is_finished());
                 if threads.len() >= 64 {
                     kept.push(socket);

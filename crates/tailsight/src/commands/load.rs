@@ -49,7 +49,7 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
     if let Some(objective) = args.slo {
         let confidence = slo::confidence(objective, &measurement).filter(|_| measurement.report.is_number());
         let met = confidence.is_some_and(|c| c >= slo::LEVEL);
-        measurement.report.objective = Some(report::Met { objective, confidence, met });
+        measurement.report.objective = Some(report::ObjectiveResult { objective, confidence, met });
     }
     if let Some(path) = &out {
         samples::write(&measurement, path)?;

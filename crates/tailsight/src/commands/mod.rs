@@ -19,5 +19,6 @@ pub mod schema;
 pub mod show;
 pub mod source;
 pub mod sweep;
+pub mod symbolise;
 pub mod usage;
 pub mod view;

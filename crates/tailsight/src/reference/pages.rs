@@ -198,6 +198,22 @@ pub const PAGES: &[Page] = &[
         environment: &[COLOR, COLUMNS],
     },
     Page {
+        name: "symbolise",
+        usage: &["[OPTIONS] <RUN>"],
+        notes: &[
+            "A recording names functions by the files that the server has mapped. Of a stripped program it keeps the build id and where \
+             each function begins; with the debug file, or the program as it was built, these get their names here, on any machine. \
+             Source lines and functions that the compiler put into others are added where they are missing.",
+        ],
+        examples: &[
+            ("with the debug packages of this machine", "tailsight symbolise tailsight-run"),
+            ("", "tailsight symbolise tailsight-run -d ~/builds/server-1.4"),
+        ],
+        exits: &[DONE, FAILED, USAGE],
+        files: &[RUN, ("RUN/sample_frames.arrow", "the names, replaced with the tables beside it")],
+        environment: &[],
+    },
+    Page {
         name: "ideal",
         usage: &["[OPTIONS] <RUN>", "[OPTIONS] --model MODEL", "[OPTIONS] --calibrate TARGET"],
         notes: &[

@@ -196,7 +196,7 @@ fn built(live: &Live) -> Option<String> {
 }
 
 /// With some of its lines changed, built with these arguments.
-fn changed(live: &Live, lines: &[(&str, &str)], args: &[&str]) -> Option<String> {
+pub(crate) fn changed(live: &Live, lines: &[(&str, &str)], args: &[&str]) -> Option<String> {
     let (source, program) = (live.path("server.c"), live.path("slow-server"));
     let text = lines.iter().fold(C_SERVER.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");

@@ -22,6 +22,7 @@ mod runtimes_live;
 mod schemas;
 mod sent_live;
 mod support;
+mod symbols_live;
 mod torture;
 mod view_pages;
 mod waits_live;

@@ -47,7 +47,7 @@ fn the_man_pages_are_files_that_groff_reads_without_a_warning() {
     }
 }
 
-/// bash's own parser, and what bash offers after `tailsight re`.
+/// What bash offers after `tailsight re` and other beginnings.
 #[test]
 fn bash_completes_commands_and_options() {
     let script = run(&["completions", "bash"]);
@@ -61,15 +61,76 @@ fn bash_completes_commands_and_options() {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.lines().any(|line| line == offers), "{first} {second}: {}", shown(&output));
     }
-    for shell in ["zsh", "fish"] {
+}
+
+/// What zsh makes of a line when Tab is pressed behind it: an interactive zsh on a terminal of its own. $1: the folder of the script, then
+/// lines.
+const ASK_ZSH: &str = r#"
+zmodload zsh/zpty
+setopt extendedglob
+folder=$1; shift
+for typed in "$@"; do
+    zpty z "zsh -f -i"
+    zpty -w z "PROMPT=; fpath=($folder \$fpath); autoload -Uz compinit; compinit -u -D
+        show() { zle -I; print -r -- \"<<\$BUFFER>>\"; BUFFER= }; zle -N show
+        bindkey '^I' complete-word; bindkey '^X' show; print REA''DY"
+    while zpty -r z line; do [[ $line == *READY* ]] && break; done
+    zpty -w -n z "$typed"$'\t\x18'
+    while zpty -r z line; do [[ $line == *'<<'*'>>'* ]] && [[ $line != *BUFFER* ]] && break; done
+    print -r -- "${${line##*<<}%%>>*}"
+    zpty -d z
+done
+"#;
+
+/// What the shells themselves offer, where they are installed.
+#[test]
+fn zsh_and_fish_complete_commands_options_and_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = |shell: &str, file: &str| {
         let script = run(&["completions", shell]);
         assert!(script.status.success(), "{}", shown(&script));
-        if let Some(reason) = tailsight_testing::lacks_program(shell) {
-            tailsight_testing::skip_part(format!("{shell}'s reading of it"), reason);
-            continue;
-        }
-        let output = fed(shell, &["-n"], &script.stdout);
-        assert!(output.status.success(), "{shell}: {}", shown(&output));
+        std::fs::write(dir.path().join(file), script.stdout).unwrap();
+    };
+    written("zsh", "_tailsight");
+    written("fish", "tailsight.fish");
+    if let Some(reason) = tailsight_testing::lacks_program("zsh") {
+        tailsight_testing::skip_part("zsh's completions", reason);
+    } else {
+        let lines = [
+            ("tailsight recor", "tailsight record "),
+            ("tailsight record --nic-t", "tailsight record --nic-tx-stamps "),
+            ("tailsight record --protocol mem", "tailsight record --protocol memcached "),
+            ("tailsight schema dia", "tailsight schema diagnose "),
+        ];
+        let output = Command::new("timeout")
+            .args(["60", "zsh", "-f", "-c", ASK_ZSH, "zsh"])
+            .arg(dir.path())
+            .args(lines.map(|(typed, _)| typed))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines.map(|(_, completed)| completed), "{}", shown(&output));
+    }
+    if let Some(reason) = tailsight_testing::lacks_program("fish") {
+        return tailsight_testing::skip_part("fish's completions", reason);
+    }
+    for (typed, offered) in [
+        ("tailsight recor", "record"),
+        ("tailsight record --nic-t", "--nic-tx-stamps"),
+        ("tailsight record --protocol mem", "memcached"),
+        ("tailsight schema dia", "diagnose"),
+        ("tailsight completions ba", "bash"),
+    ] {
+        let output = Command::new("fish")
+            .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
+            .arg(dir.path().join("tailsight.fish"))
+            .arg(typed)
+            // Files of the working directory are offered, too.
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.lines().any(|line| line.split('\t').next() == Some(offered)), "{typed}: {}", shown(&output));
     }
 }
 

@@ -1,10 +1,9 @@
-//! The replies of a framed flow: which send calls and which hand-overs to the driver are a request's. In: packets to the
-//! driver as framed, send calls. Out: send and hand-over times of messages in [`Found`].
+//! The replies of a parsed flow: which send calls and which hand-overs to the driver belong to a request. In: packets to the driver as
+//! parsed, send calls. Out: send and hand-over times of messages in [`Found`].
 //!
-//! A reply's sending begins with the send call of its first byte, and the reply is under way when the driver has its last.
-//! A packet is mostly given to the driver inside the send call, whose event comes at its end: a framed reply waits for it.
-//! Requests whose reply was not found (its bytes were not framed) share out the send calls that no reply claims, by
-//! order, as without a protocol.
+//! A reply begins with the send call of its first byte, and is sent when the driver has its last byte. Most packets are given to the
+//! driver inside the send call, whose event comes at its end, so a parsed reply waits for that event. Requests without a known reply
+//! (its bytes were not parsed) share the send calls that no reply uses, by order, as without a protocol.
 
 use std::collections::VecDeque;
 

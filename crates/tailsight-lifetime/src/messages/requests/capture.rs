@@ -1,9 +1,9 @@
-//! Payload pieces put together. In: packet events and the Payload events behind them, a core's in its order. Out: the first
-//! bytes of each packet, by a number that the packet's range carries until it is framed.
+//! Joins payload pieces. In: packet events and the Payload events after them, for each core in order. Out: the first bytes of each packet,
+//! by a number that the packet's range keeps until it is parsed.
 //!
-//! The pieces of a packet come right behind its event on its core, with nothing but interrupts between them. Each says
-//! its place, its direction and the low byte of the sequence number; one that does not fit (events were lost) ends the
-//! capture, for what comes after a hole is of no use to the framer.
+//! The pieces of a packet come directly after its event on its core, with nothing but interrupts between them. Each has its position,
+//! its direction and the low byte of the sequence number. A piece that does not match (events were lost) ends the capture, because the
+//! parser cannot use what comes after a gap.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Classes of requests: what a cohort is formed by. In: a request as framed. Out: an index into the run's classes.
+//! Classes of requests, by which cohorts are formed. In: a parsed request. Out: an index into the run's classes.
 
 use std::collections::hash_map::Entry;
 

@@ -1,9 +1,9 @@
-//! A TCP flow whose requests are messages. In: what each receive call returned, each packet to the driver, each send call,
-//! in the order of time. Out: messages in [`Found`].
+//! A TCP flow whose requests are messages. In: what each receive call returned, each packet to the driver, each send call, in time
+//! order. Out: messages in [`Found`].
 //!
-//! A segment is framed when a receive call first touches it: everything before it is there by then, in order, and no reply
-//! to it can have been sent. A request becomes a message with the receive call that returned its last byte. Where the
-//! framer lost track, the segments are messages, with the receive calls that they had.
+//! A segment is parsed when a receive call first touches it: by then everything before it has arrived, in order, and no reply to it
+//! can have been sent. A request becomes a message with the receive call that returned its last byte. Where the parser lost track, the
+//! segments are messages, with the receive calls that they had.
 
 use std::collections::VecDeque;
 
@@ -265,7 +265,7 @@ impl Framed {
         let received = self.calls.back().map_or(self.called, |c| c.0);
         self.settle(received, found);
         for item in std::mem::take(&mut self.items) {
-            // Of a lost stretch, the segments that were received.
+            // Of a gap, the segments that were received.
             if let Item::Lost { from, why, .. } = item {
                 let whole = self.seen.iter().filter(|s| s.to <= received).map(|s| s.to).next_back().unwrap_or(0);
                 if why != Why::Unfinished && from < whole {

@@ -29,11 +29,11 @@ pub struct Framing {
     /// Requests that should have a reply and for which none was found in the bytes sent (those at the end of the recording
     /// are among them); some have a send call by order all the same.
     pub unpaired: u64,
-    /// Stretches of either direction without known messages, by reason.
+    /// Intervals of either direction without known messages, by reason.
     pub why: BTreeMap<String, u64>,
 }
 
-/// Why a stretch has no messages, in words.
+/// Why an interval has no messages, in words.
 fn reason(why: Why) -> &'static str {
     match why {
         Why::NotABeginning => "does not begin like a message",

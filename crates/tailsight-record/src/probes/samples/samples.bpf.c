@@ -94,7 +94,8 @@ static __always_inline struct sample *begin_sample(__u64 who, __u16 kind)
  * its stack is copied once. Places are told apart by the words near the top of the stack that point into the program's code, for the
  * return addresses are among them; one that is left from an earlier call makes two numbers of a place, and the recorder one again. */
 const volatile __u32 sleep_places = 0;
-__u64 work_waits[16]; /* a bit a system call in which a sleep is a wait for work: no place */
+/* A bit a system call in which servers wait for work: no place, unless the thread has a message that it did not answer yet. */
+__u64 work_waits[16];
 __u32 places_known;
 __u64 places_full;    /* sleeps at places beyond the last number */
 
@@ -183,7 +184,7 @@ static __always_inline __u32 place_of_sleep(__u64 who)
 	__u64 ip = regs->ip;
 #endif
 	__u64 sp = regs->sp;
-	if (!sp || (nr < 1024 && work_waits[(nr >> 6) & 15] >> (nr & 63) & 1))
+	if (!sp || (nr < 1024 && work_waits[(nr >> 6) & 15] >> (nr & 63) & 1 && !has_message(who)))
 		return 0;
 	return sleep_place(who, ip, sp);
 }

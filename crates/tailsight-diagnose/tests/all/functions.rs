@@ -1,0 +1,175 @@
+//! Functions under the causes: of sleeps in a call that does not say what for, of what held a queue, and of two runs.
+
+use syscalls::Sysno;
+use tailsight_diagnose::functions::runtimes::Runtimes;
+use tailsight_diagnose::{Category, Diagnosis, Inputs, Options, RecordingFacts, diagnose_with};
+use tailsight_lifetime::{Context, Frame, LEGS, Lifetimes, Part, PathSpan, Role};
+use tailsight_trace::samples::{FrameRow, SampleRow, Samples, kind};
+
+use crate::common::{a, lifetimes, options, owner, receive};
+
+/// The core that the application runs on.
+const CORE: u16 = 1;
+
+/// A message's parts one after the other.
+fn path(of: &Lifetimes, id: u32) -> Vec<PathSpan> {
+    let mut at = of.messages[id as usize].driver_ns;
+    let parts = LEGS.into_iter().flat_map(|leg| of.part_slice(id, leg));
+    let span = |part: &Part| {
+        at += part.ns;
+        let asleep = of.owners[part.owner as usize].context == Context::Blocked;
+        let cpu = (!asleep).then_some(CORE);
+        PathSpan { from_ns: at - part.ns, to_ns: at, cpu, role: Role::A, owner: part.owner, begins: true }
+    };
+    parts.map(span).collect()
+}
+
+fn frame(function: &str, module: &str, build_id: &str) -> FrameRow {
+    FrameRow { function: function.into(), module: module.into(), build_id: build_id.into(), ..FrameRow::default() }
+}
+
+fn sample(ts_ns: u64, stack: u32) -> SampleRow {
+    SampleRow { ts_ns, cpu: CORE, stack, ..SampleRow::default() }
+}
+
+fn diagnosed(of: &Lifetimes, samples: &Samples, options: &Options) -> Diagnosis {
+    let path = |id| path(of, id);
+    let inputs = Inputs { path: Some(&path), samples: Some(samples), ..Inputs::default() };
+    diagnose_with(of, options, &RecordingFacts::default(), &inputs).unwrap().0
+}
+
+/// A backend of PostgreSQL waits for a row in the call in which it waits for its client: the place in the program tells which.
+#[test]
+fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
+    let epoll = Frame::SleepIn { nr: Sysno::epoll_wait as u32, uninterruptible: false, io: false };
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[epoll, Frame::Place { stack: 0 }])];
+    let parts = (0..5_000u64).map(|i| {
+        let mut service = vec![a(0, 10_000 + i % 100)];
+        service.extend((i % 100 == 0).then(|| a(1, 4_000_000)));
+        [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
+    });
+    let slow = lifetimes(owners, parts.collect());
+    let of = |module: &str| {
+        let names = ["epoll_wait", "WaitLatch", "ProcSleep", "heap_update", "main"];
+        let frames =
+            names.iter().map(|name| frame(name, if *name == "epoll_wait" { "libc.so.6" } else { module }, "1"));
+        let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
+        let samples = Samples { rows, stacks: vec![vec![0, 1, 2, 3, 4]], frames: frames.collect() };
+        diagnosed(&slow, &samples, &options()).causes.swap_remove(0)
+    };
+    let waits = "PostgreSQL waiting for a row or another heavyweight lock";
+    let cause = of("postgres");
+    assert_eq!((cause.category, cause.name.as_str()), (Category::LockWait, waits), "{cause:?}");
+    assert!(cause.functions[0].waits && cause.functions[0].name == "ProcSleep" && cause.functions[0].share > 0.99);
+    assert!(cause.fix.iter().all(|fix| fix.starts_with("PostgreSQL: ")) && cause.fix.len() == 1, "{:?}", cause.fix);
+    // A server of which that is not known waits for whatever it waits for.
+    let cause = of("nginx");
+    assert_eq!((cause.category, cause.name.as_str()), (Category::AppProcessing, "waits in epoll_wait"));
+    assert_eq!(cause.functions.len(), 1);
+    // A user's own table may say it of another server.
+    let own = "[[runtime]]\nof = \"mine\"\ndoes = \"locking\"\nfunctions = [\"ProcSleep\"]\nfix = \"x\"\n\
+               documented = \"https://x\"\nwaits_are = \"lock-wait\"\n";
+    let options = Options { runtimes: Runtimes::parse(own, "own").unwrap(), ..options() };
+    let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
+    let samples = Samples { rows, stacks: vec![vec![0]], frames: vec![frame("ProcSleep", "other", "")] };
+    assert_eq!(diagnosed(&slow, &samples, &options).causes[0].name, "mine locking");
+}
+
+/// Bursts of 100 messages to one thread; the first of each tenth burst sorts for 1 ms, and those after it wait.
+fn bursts() -> Lifetimes {
+    let place = |i: u64| (i / 100 % 10 == 0, i % 100);
+    let parts = (0..5_000u64).map(|i| {
+        let (held, place) = place(i);
+        let waits = if held && (1..=30).contains(&place) { 1_000_000 - place * 10_000 } else { 0 };
+        let mut receive = vec![a(0, 1_000)];
+        receive.extend((waits > 0).then(|| a(1, waits)));
+        let sorts = if held && place == 0 { 1_000_000 } else { 0 };
+        [receive, vec![a(0, 10_000 + sorts)], vec![a(0, 1_000)]]
+    });
+    let mut out = lifetimes(vec![owner(Context::Own, &[]), owner(Context::Ahead, &[])], parts.collect());
+    for (i, m) in (0..).zip(&mut out.messages) {
+        let (receive, service) = (m.recv_ns - m.driver_ns, m.send_ns - m.recv_ns);
+        m.tid = 7;
+        m.driver_ns = (i / 100 + 1) * 100_000_000 + place(i).1 * 20_000;
+        m.handoff_ns = m.driver_ns;
+        m.recv_ns = m.driver_ns + receive;
+        m.send_ns = m.recv_ns + service;
+        m.xmit_ns = m.send_ns + 1_000;
+        m.ahead = u32::from(receive > 1_000);
+    }
+    out
+}
+
+/// Most slow messages waited behind those that sort: the chain used to end at "the application's own time".
+#[test]
+fn what_held_a_queue_is_followed_to_its_function() {
+    let of = bursts();
+    let mut rows = vec![];
+    for m in &of.messages {
+        // Every message serves; those that sort are met sorting, ten times.
+        rows.push(sample(m.recv_ns + 1, 1));
+        let sorts = m.send_ns - m.recv_ns > 1_000_000;
+        rows.extend((1..=10).filter(|_| sorts).map(|n| sample(m.recv_ns + n * 100_000, 0)));
+    }
+    let frames = vec![frame("sortTable", "node", ""), frame("serve", "node", "")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
+    let d = diagnosed(&of, &samples, &options());
+    let first = &d.causes[0];
+    assert_eq!(first.category, Category::HolBlocking);
+    let root = &first.root[0];
+    assert_eq!((root.category, root.name.as_str(), root.messages), (Category::AppProcessing, "user", 5));
+    assert_eq!(root.functions[0].name, "sortTable");
+    assert_eq!(root.functions[0].caller.as_deref(), Some("serve"));
+    assert!(root.functions[0].share > 0.9, "{:?}", root.functions);
+    assert_eq!(root.hot_path.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["serve", "sortTable"]);
+    assert!(
+        first.explanation.contains(" % of what held those in sortTable, called by serve: "),
+        "{}",
+        first.explanation
+    );
+    // Without samples there is the root and nothing else.
+    let d = diagnosed(&of, &Samples::default(), &options());
+    assert_eq!((d.causes[0].root.len(), d.causes[0].root[0].functions.len()), (1, 0));
+}
+
+/// Of two builds of a server a function is the same by its name: what both spend alike is no difference.
+#[test]
+fn functions_of_two_runs_are_compared() {
+    let run = |own: u64, stacks: [u32; 4], frames: Vec<FrameRow>| {
+        let of = receive(vec![owner(Context::Own, &[])], (0..1_000).map(|i| vec![a(0, own + i % 10)]).collect());
+        let at = |driver_ns: u64| (1..).zip(stacks).map(move |(n, stack)| sample(driver_ns + n * 2_000, stack));
+        let rows = of.messages.iter().flat_map(|m| at(m.driver_ns)).collect();
+        let stacks = (0..frames.len() as u32 - 1).map(|top| vec![top, frames.len() as u32 - 1]).collect();
+        (of, Samples { rows, stacks, frames })
+    };
+    let frames = |names: &[&str], build| names.iter().map(|name| frame(name, "server", build)).collect();
+    let (after, new) = run(40_000, [0, 0, 0, 1], frames(&["parse", "render", "main"], "b"));
+    let (before, old) = run(10_000, [0; 4], frames(&["render", "main"], "a"));
+    let (path_of_new, path_of_old) = (|id| path(&after, id), |id| path(&before, id));
+    let compared = |old: &Samples| {
+        let inputs = Inputs {
+            path: Some(&path_of_new),
+            samples: Some(&new),
+            against: Some(("before", &before)),
+            against_samples: Some((old, &path_of_old)),
+            ..Inputs::default()
+        };
+        let options = Options { focus: (0.2, 0.3), ..options() };
+        diagnose_with(&after, &options, &RecordingFacts::default(), &inputs).unwrap().0
+    };
+    let d = compared(&old);
+    let first = &d.causes[0];
+    assert_eq!((first.category, first.deviation_ns), (Category::AppProcessing, 30_000));
+    let found: Vec<(&str, i64)> = first.functions.iter().map(|f| (f.name.as_str(), f.deviation_ns)).collect();
+    assert!(matches!(found[..], [("parse", 29_950..=30_050)]), "{found:?}");
+    assert_eq!(first.functions[0].caller.as_deref(), Some("main"));
+    assert_eq!(first.samples, Some([400, 400]));
+    // Of one run alone nothing is compared, and the reader is told.
+    let d = compared(&Samples::default());
+    assert!(d.causes.iter().all(|c| c.functions.is_empty()));
+    assert!(
+        d.notes.iter().any(|note| note.contains("the run that it is compared with has no samples")),
+        "{:?}",
+        d.notes
+    );
+}

@@ -1,0 +1,73 @@
+//! Locks whose holder has the core that a message's thread waits for.
+//!
+//! In: the timelines of threads, a thread that is runnable for a message, and until when it works for that one. Out: [`Held`], the
+//! holder of the lock that the message then sleeps in, and since when its time on the core is a wait for that lock.
+//!
+//! A thread and the holder of the lock that it needs may share a core. The thread then gets the core when the scheduler decides, asks
+//! for the lock, sleeps, and the holder goes on. Had the core been free earlier, the thread would have slept for as much longer: the
+//! holder's release ends the wait whatever comes first. When the holder took the lock no event tells. But when it lost the core
+//! did not depend on the lock: that it had the lock just then is a random look at how much of its stretch it has it. So all
+//! of its stretch counts where the look found the lock held and none of it elsewhere, which is right on average.
+
+use tailsight_kernel::syscalls;
+
+use super::owners::sleep_frame;
+use crate::model::Frame;
+use crate::scan::Scan;
+use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
+
+/// How many sleepers that wait for each other are followed.
+const DEPTH: u32 = 8;
+
+/// The holder of a lock that a message is going to sleep in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The holder.
+    pub tid: u32,
+    /// Since when it ran, or waited to, without a sleep; ns.
+    pub since: u64,
+    /// The message's sleep.
+    pub because: Frame,
+}
+
+/// Whether a thread may sleep so for a lock that another one of the application holds.
+pub fn is_lock(how: Sleep) -> bool {
+    !how.stopped && !how.io && syscalls::may_wait_for_a_lock(how.nr)
+}
+
+/// The thread `tid` waits for a core in interval `at`. The holder of the lock that it sleeps in next, when that begins before `until`
+/// and the holder had not slept since this thread got the core.
+pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Held> {
+    let intervals = &scan.threads.get(tid)?.intervals;
+    let awake = |s: &ThreadInterval| matches!(s.state, State::Running { .. } | State::Runnable { .. });
+    let ahead = || intervals.iter().enumerate().skip(at).take_while(|(_, s)| s.from < until);
+    let (_, runs) = ahead().find(|(_, s)| matches!(s.state, State::Running { .. }))?;
+    let (sleeps, sleep) = ahead().find(|(_, s)| !awake(s))?;
+    let (got, slept) = (runs.from, sleep.from);
+    let State::Sleeping { how } = sleep.state else { return None };
+    if slept < got || !is_lock(how) {
+        return None;
+    }
+    let holder = holder(scan, tid, intervals.get(sleeps + 1)?.waker, slept, 0)?;
+    let of_holder = scan.threads.get(holder)?;
+    let (first, last) = (of_holder.at(got)?, of_holder.at(slept)?);
+    if !of_holder.intervals[first..=last].iter().all(awake) {
+        return None;
+    }
+    let stretch = of_holder.intervals[..=first].iter().rev().take_while(|s| awake(s));
+    Some(Held { tid: holder, since: stretch.last()?.from, because: sleep_frame(how) })
+}
+
+/// Who was awake at `ts` of those that a sleep waited for: who ended it, or whom that one waited for in a lock itself.
+fn holder(scan: &Scan, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) -> Option<u32> {
+    let waker = waker.filter(|w| !w.interrupt && w.tid != sleeper && scan.threads.names().is_target(w.tid))?;
+    let thread = scan.threads.get(waker.tid)?;
+    let at = thread.at(ts)?;
+    match thread.intervals[at].state {
+        State::Running { .. } | State::Runnable { .. } => Some(waker.tid),
+        State::Sleeping { how } if is_lock(how) && depth < DEPTH => {
+            holder(scan, waker.tid, thread.intervals.get(at + 1)?.waker, ts, depth + 1)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! Locks whose holder shares the core with those who need it, and messages that queue behind the one that waits. TWO compacts and
+//! holds; ONE serves.
+
+use tailsight_lifetime::Leg;
+use tailsight_trace::Event;
+use tailsight_trace::event::Kind;
+
+use super::waits::{
+    A, B, EPOLL, FUTEX, NANOSLEEP, ONE, TWO, analyse, merged, path, recv, request, send, switch, waking,
+};
+
+const HELD: &str = "sibling:two/sleep:futex";
+
+/// A request of ONE arrives while TWO runs on the core, whose softirq wakes ONE.
+fn arrives(ts: u64) -> Vec<Event> {
+    let softirq = |ts, kind| Event { ts, kind: kind as u8, tid: TWO, a: 3, ..Event::default() };
+    let mut out = vec![softirq(ts - 1, Kind::SoftirqEntry)];
+    out.extend(request(ts, A).into_iter().map(|e| Event { tid: TWO, ..e }));
+    out.extend([waking(ts + 2, TWO, ONE), softirq(ts + 3, Kind::SoftirqExit)]);
+    out
+}
+
+fn time(path: &[(u64, u64, String)], owner: &str) -> u64 {
+    path.iter().filter(|s| s.2 == owner).map(|s| s.1 - s.0).sum()
+}
+
+/// ONE waits for the core, gets it when TWO is preempted, and sleeps in the lock at once: three fifths of the wait were called the other
+/// thread's work, though the lock would have made it wait as long on a core of its own.
+#[test]
+fn the_core_of_a_lock_s_holder_is_waited_for_as_the_lock() {
+    let core = merged(
+        [
+            vec![switch(5, 0, TWO, 0)],
+            arrives(100),
+            vec![
+                switch(2_000_000, TWO, ONE, 0),
+                recv(2_000_010, A, ONE),
+                switch(2_000_020, ONE, TWO, FUTEX),
+                waking(3_000_000, TWO, ONE),
+                switch(3_000_010, TWO, ONE, 0),
+                send(3_000_100, A, ONE),
+            ],
+        ]
+        .concat(),
+    );
+    let analysis = analyse(vec![core]);
+    let receive = path(&analysis, 2_000_010, Leg::Receive);
+    assert_eq!(time(&receive, HELD), 2_000_000 - 103, "{receive:?}");
+    let service = path(&analysis, 2_000_010, Leg::Service);
+    // From the release on ONE waits for the core and nothing else.
+    assert_eq!((time(&service, HELD), time(&service, "sibling:two")), (3_000_000 - 2_000_020, 10), "{service:?}");
+}
+
+/// The same, but TWO slept for a while after the request came: what it did before is another stretch of it, of which nothing tells that
+/// it held the lock.
+#[test]
+fn only_the_stretch_in_which_the_lock_was_found_held_counts() {
+    let core = merged(
+        [
+            vec![switch(5, 0, TWO, 0)],
+            arrives(100),
+            vec![
+                switch(500_000, TWO, 0, NANOSLEEP),
+                waking(600_000, 0, TWO),
+                switch(600_000, 0, TWO, 0),
+                switch(2_000_000, TWO, ONE, 0),
+                recv(2_000_010, A, ONE),
+                switch(2_000_020, ONE, TWO, FUTEX),
+                waking(3_000_000, TWO, ONE),
+                switch(3_000_010, TWO, ONE, 0),
+                send(3_000_100, A, ONE),
+            ],
+        ]
+        .concat(),
+    );
+    let analysis = analyse(vec![core]);
+    let receive = path(&analysis, 2_000_010, Leg::Receive);
+    assert_eq!((time(&receive, HELD), time(&receive, "sibling:two")), (1_400_000, 500_000 - 103), "{receive:?}");
+}
+
+/// ONE needs no lock: TWO had the core and nothing else. The same where it sleeps in one after it had answered.
+#[test]
+fn a_thread_that_has_the_core_and_no_lock_is_another_thread_s_work() {
+    let after = [vec![], vec![switch(2_000_200, ONE, TWO, FUTEX), waking(3_000_000, TWO, ONE)]];
+    for after in after {
+        let begins = vec![switch(5, 0, TWO, 0)];
+        let serves = vec![switch(2_000_000, TWO, ONE, 0), recv(2_000_010, A, ONE), send(2_000_100, A, ONE)];
+        let core = merged([begins, arrives(100), serves, after].concat());
+        let receive = path(&analyse(vec![core]), 2_000_010, Leg::Receive);
+        assert_eq!((time(&receive, HELD), time(&receive, "sibling:two")), (0, 2_000_000 - 103), "{receive:?}");
+    }
+}
+
+/// B's request comes while ONE sleeps in the lock for A's: it was taken for one that waited for work and was handed it.
+#[test]
+fn a_message_behind_the_one_that_waits_for_a_lock_waits_for_it_too() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(1_000_060, 0, ONE, 0),
+        send(1_000_100, A, ONE),
+        recv(1_000_110, B, ONE),
+        send(1_000_200, B, ONE),
+    ];
+    let holds = vec![switch(6, 0, TWO, 0), waking(1_000_050, TWO, ONE)];
+    let analysis = analyse(vec![working, holds, [request(10, A), request(400_000, B)].concat()]);
+    let receive = path(&analysis, 1_000_110, Leg::Receive);
+    assert!(receive.contains(&(400_001, 1_000_050, HELD.into())), "{receive:?}");
+    assert_eq!(time(&receive, "ahead"), 1_000_110 - 1_000_060, "{receive:?}");
+}
+
+/// A thread of a pool that answered all it had rests in a futex until another one hands it a message: no lock.
+#[test]
+fn a_thread_that_rests_between_messages_needs_no_lock() {
+    let rests = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, B, ONE),
+        send(40, B, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(1_000_060, 0, ONE, 0),
+        recv(1_000_070, A, ONE),
+        send(1_000_200, A, ONE),
+    ];
+    let hands = vec![switch(6, 0, TWO, 0), waking(1_000_050, TWO, ONE), switch(1_000_055, TWO, 0, EPOLL)];
+    let analysis = analyse(vec![rests, hands, [request(10, B), request(400_000, A)].concat()]);
+    let receive = path(&analysis, 1_000_070, Leg::Receive);
+    assert!(receive.iter().all(|s| !s.2.contains("futex")), "{receive:?}");
+}
