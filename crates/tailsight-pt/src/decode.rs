@@ -269,7 +269,7 @@ impl Flow<'_> {
             Ok(status) => status,
             Err(_) => return,
         };
-        self.turn(spaces);
+        self.turn(spaces, 0);
         loop {
             match self.follow(spaces, status) {
                 Ok(()) => break,
@@ -401,13 +401,18 @@ impl Flow<'_> {
             _ => Op::Jump { to: ip },
         };
         if from >= KERNEL_HALF && ip < KERNEL_HALF {
-            self.turn(spaces);
+            // Where the trace shows its switches, those are not guessed from time, which may be late behind an idle core.
+            self.turn(spaces, if self.shows_switches() { LATEST_SWITCH } else { 0 });
         }
         self.function = self.function_at(ip);
         self.step(op);
-        if self.setting.info.kernel && Some(ip) == self.setting.memory.switch_ip {
+        if self.shows_switches() && Some(ip) == self.setting.memory.switch_ip {
             self.switches_here(spaces);
         }
+    }
+
+    fn shows_switches(&self) -> bool {
+        self.setting.info.kernel && self.setting.memory.switch_ip.is_some()
     }
 
     /// The kernel switches tasks here: what runs from here on is the next one's. Its memory is looked into from here on: where the kernel
@@ -426,13 +431,13 @@ impl Flow<'_> {
         if event.status_update() {
             // The first thing that has a time behind a synchronisation point.
             if !self.tracing {
-                self.turn(spaces);
+                self.turn(spaces, 0);
             }
             return;
         }
         match event.event_type() {
             EventType::Enabled(e) => {
-                self.turn(spaces);
+                self.turn(spaces, 0);
                 (self.last, self.tracing, self.started) = (None, true, true);
                 self.function = self.function_at(e.ip());
                 self.step(Op::On { ip: e.ip() });
@@ -463,12 +468,12 @@ impl Flow<'_> {
         self.step(Op::Off { from });
     }
 
-    /// Whoever has the core by now: its memory is looked into.
-    fn turn(&mut self, spaces: &mut Spaces<'_>) {
+    /// Whoever has the core by now, of the switches that were at least so many ns ago: its memory is looked into.
+    fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
         let tsc = self.tsc.max(self.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
-        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns <= now) {
+        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns.saturating_add(ago) <= now) {
             self.next_switch += 1;
             self.task = (switch.pid, switch.tid);
         }

@@ -218,7 +218,8 @@ impl Recording {
             let switches = queue.cpu.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(none, Vec::as_slice);
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
-            let core = Core::new(queue.cpu, only).shows_switches(self.sideband.info.kernel && only.is_none());
+            let shows = self.sideband.info.kernel && self.memory.switch_ip.is_some() && only.is_none();
+            let core = Core::new(queue.cpu, only).shows_switches(shows);
             out.push(Stream {
                 queue,
                 switches,

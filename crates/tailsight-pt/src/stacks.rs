@@ -18,7 +18,7 @@ const DEEPEST_SEARCH: usize = 64;
 const DEEPEST: usize = 1024;
 /// perf is told of a context switch a little before and a little behind the place where it takes place. Where the kernel's trace shows
 /// that place, it is waited for as long as this, ns.
-pub(crate) const LATEST_SWITCH: u64 = 20_000;
+pub(crate) const LATEST_SWITCH: u64 = 100_000;
 
 /// Why a function was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
