@@ -30,10 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a program took.
 #[derive(Debug, Clone, Copy)]
-struct Usage {
-    wall_s: f64,
-    cpu_s: f64,
-    peak_bytes: u64,
+pub struct Usage {
+    /// Wall time.
+    pub wall_s: f64,
+    /// User and system time.
+    pub cpu_s: f64,
+    /// The most memory that it had.
+    pub peak_bytes: u64,
 }
 
 /// Measures.
@@ -208,7 +211,7 @@ fn perf_script(bench: &Bench, seconds: f64) -> anyhow::Result<(u64, Usage)> {
 }
 
 /// Runs a program with its output thrown away and gives what it took.
-fn usage(bench: &Bench, mut command: Command, cpu: Option<usize>, stderr: Stdio) -> anyhow::Result<Usage> {
+pub fn usage(bench: &Bench, mut command: Command, cpu: Option<usize>, stderr: Stdio) -> anyhow::Result<Usage> {
     bench.check()?;
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);

@@ -13,6 +13,7 @@ mod analysis;
 mod case_study;
 mod client;
 mod docs;
+mod intel_pt;
 mod machine;
 mod matched;
 mod peers;
@@ -55,6 +56,9 @@ enum Command {
     /// Be a test server until killed: the client's figures start this program as their ideal server.
     #[command(hide = true)]
     Serve(ServeArgs),
+    /// Decode an Intel PT recording and say what was counted: the figures measure this program's process.
+    #[command(hide = true)]
+    DecodePt(intel_pt::DecodeArgs),
     /// Be a fault until killed: the experiments start this program as their background process.
     #[command(hide = true)]
     Fault(FaultArgs),
@@ -109,6 +113,8 @@ enum Figure {
     Roundtrip,
     /// Speed and memory of the analysis.
     Analysis,
+    /// Decoding Intel PT beside perf script, and a few messages of it instead of all.
+    IntelPt,
     /// The load generator beside its peers: bias against known service times, CPU time a request.
     Client,
 }
@@ -141,6 +147,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Some(Command::CaseStudy(args)) => case_study::run(args),
         Some(Command::Tales(args)) => tales::run(args),
+        Some(Command::DecodePt(args)) => intel_pt::decode(args),
         Some(Command::Fault(args)) => faults::run(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Command::Serve(args)) => servers::serve(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         None => run(&cli.figures),
@@ -218,6 +225,9 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         }
         if wanted(Figure::Analysis) {
             sections.extend(analysis::measure(&bench)?);
+        }
+        if wanted(Figure::IntelPt) {
+            sections.extend(intel_pt::measure(&bench)?);
         }
         anyhow::Ok(())
     })();

@@ -4,7 +4,8 @@
 //! conversion parameters ([`Poller`]): a look each millisecond, no core burned. Afterwards each counter is converted by the log alone.
 //! In the order they were taken, times that were read and times that were converted must never go back. With `--slew` the
 //! clock's frequency is changed by up to 100 ppm meanwhile (adjtimex, as root) and put back, also after an error or Ctrl-C; the clock is
-//! never set. Out: a table. Exit 0: nothing out of order; 4: something was; 1: it could not be done.
+//! never set. Out: a table. Exit 0: nothing out of order, and the poller took at most 1 % of
+//! a core; 4: something was, or it took more; 1: it could not be done.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct ClockCheckArgs {
     slew: Option<u32>,
 }
 
+/// The poller may take so much of a core, %.
+const MOST_CPU: f64 = 1.0;
 /// How often the frequency is changed.
 const EACH_SLEW: Duration = Duration::from_millis(100);
 
@@ -104,12 +107,12 @@ pub fn run(args: &ClockCheckArgs) -> anyhow::Result<ExitCode> {
     println!("out of order               {out_of_order:>12}");
     println!("  by at most               {worst:>12} ns");
     println!("bound of the error         {bound:>12} ns");
-    println!("CPU of the poller          {cpu:>12.2} % of a core (NSight burns 100 %)");
+    println!("CPU of the poller          {cpu:>12.2} % of a core (goal: at most {MOST_CPU} %; NSight burns 100 %)");
     println!("time                       {:>12.1} s", begin.elapsed().as_secs_f64());
     if !enough {
         anyhow::bail!("not enough conversions or clock changes in {} s: nothing is said", args.seconds);
     }
-    Ok(if out_of_order == 0 { ExitCode::SUCCESS } else { ExitCode::from(4) })
+    Ok(if out_of_order == 0 && cpu <= MOST_CPU { ExitCode::SUCCESS } else { ExitCode::from(4) })
 }
 
 fn realtime_ns() -> u64 {

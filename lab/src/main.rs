@@ -70,16 +70,30 @@ struct PtArgs {
     /// An overflow in the first slice from this one on that is long enough.
     #[arg(long, value_name = "SLICE")]
     overflow_in: Option<usize>,
+    /// Rounds of each of the two workers.
+    #[arg(long, default_value_t = 20)]
+    rounds: u32,
+    /// Requests in each round.
+    #[arg(long, default_value_t = 1)]
+    requests: u32,
+    /// Bytes between two synchronisation points at least.
+    #[arg(long, default_value_t = 1024)]
+    psb_bytes: usize,
+    /// How often the execution is encoded, one time behind the other.
+    #[arg(long, default_value_t = 1)]
+    passes: usize,
 }
 
 fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
     use tailsight_lab::pt::{self, encode::Style};
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    pt::compile(&args.out)?;
+    pt::compile(&args.out, pt::Scale { rounds: args.rounds, requests: args.requests })?;
     let style = Style {
         cycles: args.cycles,
         compress_returns: args.compress_returns,
         overflow_in: args.overflow_in,
+        psb_bytes: args.psb_bytes,
+        passes: args.passes,
         ..Style::default()
     };
     let made = pt::make(&args.out, &style)?;

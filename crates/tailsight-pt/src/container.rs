@@ -61,6 +61,18 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Where in the trace a place is that the kernel tells by its own count of bytes.
+    pub fn place(&self, aux_offset: u64) -> Option<u64> {
+        let mut before = 0;
+        for chunk in &self.chunks {
+            match aux_offset.checked_sub(chunk.aux_offset) {
+                Some(within) if within <= chunk.len => return Some(before + within),
+                _ => before += chunk.len,
+            }
+        }
+        None
+    }
+
     /// Reads `len` bytes from `from` on, counted over all sections; fewer at the end.
     ///
     /// # Errors

@@ -3,13 +3,15 @@
 //! In: the bytes of a [`Piece`](crate::index::Piece), the memory that ran, the context switches of the core. Out: [`Op`]s. Packets and
 //! instructions are libipt's work (Intel's own decoder, block by block); which process's memory it looks into is decided here.
 
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 use libipt::block::{Block, BlockDecoder};
 use libipt::enc_dec_builder::{Cpu, EncoderDecoderBuilder, Frequency, PtEncoderDecoder};
 use libipt::error::{PtError, PtErrorCode};
 use libipt::event::{Event, EventType};
-use libipt::image::Image;
+use libipt::image::{Image, SectionCache};
 use libipt::insn::Class;
 use libipt::status::Status;
 use rustc_hash::FxHashMap;
@@ -18,6 +20,9 @@ use crate::Error;
 use crate::memory::{KERNEL_HALF, Memory, Region};
 use crate::sideband::{Switch, TraceInfo, TscClock};
 use crate::stacks::LATEST_SWITCH;
+
+/// No packet is longer, bytes.
+const LONGEST_PACKET: u64 = 16;
 
 /// Why an interval of time has no control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,13 +35,15 @@ pub enum Gap {
     Damaged,
     /// The kernel's buffer was full: trace was lost.
     Truncated,
+    /// The kernel marked a stretch of trace as incomplete.
+    Partial,
     /// It was not asked for.
     NotDecoded,
 }
 
 impl Gap {
     /// All of them.
-    pub const ALL: [Gap; 5] = [Gap::Overflow, Gap::NoCode, Gap::Damaged, Gap::Truncated, Gap::NotDecoded];
+    pub const ALL: [Gap; 6] = [Gap::Overflow, Gap::NoCode, Gap::Damaged, Gap::Truncated, Gap::Partial, Gap::NotDecoded];
 
     /// In words.
     pub fn text(self) -> &'static str {
@@ -45,6 +52,7 @@ impl Gap {
             Gap::NoCode => "the code that ran is in no file that was found",
             Gap::Damaged => "trace and code contradict each other",
             Gap::Truncated => "the kernel's trace buffer was full",
+            Gap::Partial => "the kernel marked the trace as incomplete there",
             Gap::NotDecoded => "not asked for",
         }
     }
@@ -118,8 +126,8 @@ pub enum Op {
 /// A step with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Time-stamp counter.
-    pub tsc: u64,
+    /// perf's time, ns.
+    pub ns: u64,
     /// What happened.
     pub op: Op,
 }
@@ -152,10 +160,17 @@ pub struct Setting<'a> {
 
 /// Decodes a piece. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
 /// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
+/// `cut`: the piece ends where trace was lost, maybe in the middle of a packet: an error there is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
 ///
 /// # Errors
 /// [`Error::Decoder`].
-pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> Result<Decoded, Error> {
+pub fn piece(
+    setting: Setting<'_>,
+    spaces: &mut Spaces<'_>,
+    mut bytes: Vec<u8>,
+    border: Option<u64>,
+    cut: bool,
+) -> Result<Decoded, Error> {
     let limit = bytes.len() as u64;
     if let Some(ip) = border {
         // FUP with the whole address, TIP.PGD without one.
@@ -164,8 +179,6 @@ pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> R
         bytes.push(0x01);
     }
     let failed = |e: PtError| Error::Decoder { why: e.msg().to_owned() };
-    // Declared before the decoder, which looks into them: dropped after it.
-    let mut spaces = Spaces { setting, images: FxHashMap::default() };
     let info = setting.info;
     let (family, model, stepping) = info.cpu;
     let (ctc, tsc) = info.tsc_ctc;
@@ -181,6 +194,7 @@ pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> R
     let mut flow = Flow {
         decoder,
         limit,
+        cut,
         setting,
         out: Decoded::default(),
         last: None,
@@ -189,46 +203,116 @@ pub fn piece(setting: Setting<'_>, mut bytes: Vec<u8>, border: Option<u64>) -> R
         tracing: false,
         next_switch: 0,
         task: setting.only.unwrap_or((0, 0)),
-        region: None,
-        classes: FxHashMap::default(),
+        space: None,
+        kernel: 0,
+        instructions: 0,
         tsc: 0,
+        ns: setting.clock.ns(0),
     };
-    flow.run(&mut spaces);
+    flow.run(spaces);
+    flow.count();
     Ok(flow.out)
 }
 
-/// The images of address spaces, as libipt reads them.
-struct Spaces<'a> {
-    setting: Setting<'a>,
-    images: FxHashMap<(u32, usize), NonNull<Image>>,
+/// The code of address spaces, as libipt reads it, and what was found out of it.
+///
+/// Of one thread at a time; reading a file and finding where the branches in it are is done once, not once a piece.
+pub struct Spaces<'a> {
+    memory: &'a Memory,
+    /// Files stay mapped in it, and with them libipt's cache of their branches, when control flow goes to another file.
+    sections: Option<Rc<SectionCache>>,
+    numbers: FxHashMap<(u32, usize), usize>,
+    all: Vec<Space>,
+    /// Functions of the kernel, by its version ([`Memory::kernel_version`]) and address.
+    kernel: FxHashMap<(usize, u64), Range<u64>>,
 }
 
-impl Spaces<'_> {
-    fn of(&mut self, pid: u32, time_ns: u64) -> Result<NonNull<Image>, PtError> {
-        let memory = self.setting.memory;
-        let key = (pid, memory.version(pid, time_ns));
-        if let Some(image) = self.images.get(&key) {
-            return Ok(*image);
+/// Virtual memory for files with code, and four times of it for the cache of their branches: only what is used of it is in memory.
+const MOST_MAPPED: u64 = 1 << 44;
+
+/// What is mapped in a process from one change of that to the next.
+struct Space {
+    pid: u32,
+    /// A time when it was.
+    ns: u64,
+    image: NonNull<Image>,
+    functions: FxHashMap<u64, Range<u64>>,
+    /// Classes of indirect jumps by address.
+    classes: FxHashMap<u64, Class>,
+}
+
+impl<'a> Spaces<'a> {
+    /// Of this memory; nothing is read yet.
+    pub fn new(memory: &'a Memory) -> Spaces<'a> {
+        let sections = SectionCache::new(None).ok().map(|mut cache| {
+            // A refusal costs time only.
+            let _ = cache.set_limit(MOST_MAPPED);
+            Rc::new(cache)
+        });
+        Spaces { memory, sections, numbers: FxHashMap::default(), all: Vec::new(), kernel: FxHashMap::default() }
+    }
+
+    /// The number of what was mapped in a process at a time.
+    fn of(&mut self, pid: u32, ns: u64) -> Result<usize, PtError> {
+        let key = (pid, self.memory.version(pid, ns));
+        if let Some(&number) = self.numbers.get(&key) {
+            return Ok(number);
         }
         let mut image = Image::new(None)?;
-        for region in memory.regions(pid, time_ns) {
-            let module = &memory.modules[region.module as usize];
-            if let Some(path) = module.path.as_deref().and_then(std::path::Path::to_str) {
-                // What the file does not have is missing there, and said when it ran.
-                let _ = image.add_file(path, region.at, region.end - region.start, None, region.start);
-            }
+        for region in self.memory.regions(pid, ns) {
+            let module = &self.memory.modules[region.module as usize];
+            let Some(path) = module.path.as_deref().and_then(std::path::Path::to_str) else { continue };
+            // What the file does not have is missing there, and said when it ran.
+            let _ = self.add(&mut image, path, region);
         }
         let image = NonNull::from(Box::leak(Box::new(image)));
-        self.images.insert(key, image);
-        Ok(image)
+        let (functions, classes) = (FxHashMap::default(), FxHashMap::default());
+        self.all.push(Space { pid, ns, image, functions, classes });
+        self.numbers.insert(key, self.all.len() - 1);
+        Ok(self.all.len() - 1)
+    }
+
+    fn add(&self, image: &mut Image, path: &str, region: &Region) -> Result<(), PtError> {
+        let (at, len, start) = (region.at, region.end - region.start, region.start);
+        if let Some(sections) = &self.sections {
+            // SAFETY: `Rc::get_mut` would refuse, as images hold the cache: they only keep it alive, and touch it while the decoder
+            // runs, which it does not here. `add_file` of it locks what it changes.
+            let cache = unsafe { &mut *Rc::as_ptr(sections).cast_mut() };
+            if let Ok(number) = cache.add_file(path, at, len, start) {
+                return image.add_cached(Rc::clone(sections), number, None);
+            }
+        }
+        image.add_file(path, at, len, None, start)
+    }
+
+    /// Where the function at an address of a space begins and ends; where no function is known, what lies between two that are.
+    /// `kernel`: the kernel's version, and a time when it was.
+    fn function(&mut self, space: Option<usize>, kernel: (usize, u64), ip: u64) -> Range<u64> {
+        let known = match space {
+            _ if ip >= KERNEL_HALF => self.kernel.get(&(kernel.0, ip)),
+            Some(space) => self.all[space].functions.get(&ip),
+            None => None,
+        };
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let (pid, ns) = space.map_or((0, kernel.1), |space| (self.all[space].pid, self.all[space].ns));
+        let found = self.memory.function(pid, ip, if ip >= KERNEL_HALF { kernel.1 } else { ns });
+        match space {
+            _ if ip >= KERNEL_HALF => drop(self.kernel.insert((kernel.0, ip), found.clone())),
+            Some(space) => drop(self.all[space].functions.insert(ip, found.clone())),
+            None => {}
+        }
+        found
     }
 }
 
 impl Drop for Spaces<'_> {
     fn drop(&mut self) {
-        for image in self.images.values() {
-            // SAFETY: each came from a Box that was leaked in `of`, is here once, and the decoder is gone.
-            drop(unsafe { Box::from_raw(image.as_ptr()) });
+        for space in &self.all {
+            // SAFETY: each came from a Box that was leaked in `of`, is here once, and no decoder has it: a decoder lives as long as
+            // `piece` runs, which borrows these.
+            drop(unsafe { Box::from_raw(space.image.as_ptr()) });
         }
     }
 }
@@ -236,22 +320,27 @@ impl Drop for Spaces<'_> {
 struct Flow<'a> {
     decoder: BlockDecoder<'a>,
     limit: u64,
+    cut: bool,
     setting: Setting<'a>,
     out: Decoded,
     /// The last block's class and last instruction, while control flow goes on from there.
     last: Option<(Class, u64)>,
     /// The function that runs.
-    function: std::ops::Range<u64>,
+    function: Range<u64>,
     /// The piece has told where it begins.
     started: bool,
     /// Control flow is known.
     tracing: bool,
     next_switch: usize,
     task: (u32, u32),
-    region: Option<Region>,
-    /// Classes of indirect jumps, by process (the kernel's: all) and address.
-    classes: FxHashMap<(u32, u64), Class>,
+    /// What is mapped: a number of [`Spaces`], and the kernel's version.
+    space: Option<usize>,
+    kernel: usize,
+    /// Of this task, not yet in `out`.
+    instructions: u64,
     tsc: u64,
+    /// perf's time of `tsc`.
+    ns: u64,
 }
 
 /// The class of a block's last instruction; `None`: an indirect jump of any kind, which libipt 2.1 tells and the class of its crate
@@ -274,6 +363,7 @@ impl Flow<'_> {
             match self.follow(spaces, status) {
                 Ok(()) => break,
                 Err(error) if error.code() == PtErrorCode::Eos => break,
+                Err(_) if self.cut && self.decoder.offset().is_ok_and(|at| at + LONGEST_PACKET >= self.limit) => break,
                 Err(error) => {
                     self.lost(error);
                     match self.decoder.sync_forward() {
@@ -313,7 +403,10 @@ impl Flow<'_> {
     fn now(&mut self, tsc: Option<u64>) {
         let tsc = tsc.or_else(|| self.time()).unwrap_or(0);
         // The decoder corrects its guess at some packets: time goes on all the same.
-        self.tsc = self.tsc.max(tsc);
+        if tsc > self.tsc {
+            self.tsc = tsc;
+            self.ns = self.setting.clock.ns(tsc);
+        }
     }
 
     /// The decoder's time; `None` before the first TSC packet, which libipt 2.1 says by a counter of all ones.
@@ -322,7 +415,19 @@ impl Flow<'_> {
     }
 
     fn step(&mut self, op: Op) {
-        self.out.steps.push(Step { tsc: self.tsc, op });
+        self.out.steps.push(Step { ns: self.ns, op });
+    }
+
+    /// The instructions until now are those of the task until now.
+    fn count(&mut self) {
+        let n = std::mem::take(&mut self.instructions);
+        if n > 0 {
+            *self.out.instructions.entry(self.task.1).or_default() += n;
+        }
+    }
+
+    fn function_at(&self, ip: u64, spaces: &mut Spaces<'_>) -> Range<u64> {
+        spaces.function(self.space, (self.kernel, self.ns), ip)
     }
 
     fn lost(&mut self, error: PtError) {
@@ -338,26 +443,25 @@ impl Flow<'_> {
         self.arrive(ip, spaces);
         if !self.function.contains(&end) {
             // It jumped on the way.
-            self.function = self.function_at(end);
+            self.function = self.function_at(end, spaces);
             self.step(Op::Jump { to: end });
         }
-        *self.out.instructions.entry(self.task.1).or_default() += u64::from(block.ninsn());
+        self.instructions += u64::from(block.ninsn());
         let class = match class_of(block) {
             Some(class) => class,
-            None => self.indirect(end),
+            None => self.indirect(end, spaces),
         };
         self.last = Some((class, end));
         self.now(None);
     }
 
     /// What an instruction is that libipt only calls indirect: a near jump, or one of those between user space and kernel.
-    fn indirect(&mut self, ip: u64) -> Class {
-        let space = if ip >= KERNEL_HALF { u32::MAX } else { self.task.0 };
-        if let Some(class) = self.classes.get(&(space, ip)) {
+    fn indirect(&self, ip: u64, spaces: &mut Spaces<'_>) -> Class {
+        let Some(space) = self.space else { return Class::Jump };
+        if let Some(class) = spaces.all[space].classes.get(&ip) {
             return *class;
         }
-        self.function_at(ip);
-        let bytes = self.region.and_then(|region| {
+        let bytes = self.setting.memory.find(self.task.0, ip, self.ns).and_then(|region| {
             let path = self.setting.memory.modules[region.module as usize].path.as_deref()?;
             let mut bytes = [0; 4];
             let file = std::fs::File::open(path).ok()?;
@@ -372,7 +476,7 @@ impl Flow<'_> {
             [0xcc | 0xcd, ..] => Class::FarCall,
             _ => Class::Jump,
         };
-        self.classes.insert((space, ip), class);
+        spaces.all[space].classes.insert(ip, class);
         class
     }
 
@@ -382,12 +486,12 @@ impl Flow<'_> {
             self.tracing = true;
             let op = if self.started { Op::On { ip } } else { Op::Start { ip } };
             self.started = true;
-            self.function = self.function_at(ip);
+            self.function = self.function_at(ip, spaces);
             return self.step(op);
         }
         let Some((class, from)) = self.last.take() else {
             if !self.function.contains(&ip) {
-                self.function = self.function_at(ip);
+                self.function = self.function_at(ip, spaces);
                 self.step(Op::Jump { to: ip });
             }
             return;
@@ -404,7 +508,7 @@ impl Flow<'_> {
             // Where the trace shows its switches, those are not guessed from time, which may be late behind an idle core.
             self.turn(spaces, if self.shows_switches() { LATEST_SWITCH } else { 0 });
         }
-        self.function = self.function_at(ip);
+        self.function = self.function_at(ip, spaces);
         self.step(op);
         if self.shows_switches() && Some(ip) == self.setting.memory.switch_ip {
             self.switches_here(spaces);
@@ -422,6 +526,7 @@ impl Flow<'_> {
         let near = |s: &&Switch| s.time_ns <= now.saturating_add(LATEST_SWITCH);
         if let Some(switch) = self.setting.switches.get(self.next_switch).filter(near) {
             self.next_switch += 1;
+            self.count();
             self.task = (switch.pid, switch.tid);
             self.look_into(spaces, now);
         }
@@ -439,7 +544,7 @@ impl Flow<'_> {
             EventType::Enabled(e) => {
                 self.turn(spaces, 0);
                 (self.last, self.tracing, self.started) = (None, true, true);
-                self.function = self.function_at(e.ip());
+                self.function = self.function_at(e.ip(), spaces);
                 self.step(Op::On { ip: e.ip() });
             }
             EventType::Disabled(_) => self.off(),
@@ -450,7 +555,7 @@ impl Flow<'_> {
             EventType::AsyncBranch(e) => {
                 self.arrive(e.from(), spaces);
                 self.last = None;
-                self.function = self.function_at(e.to());
+                self.function = self.function_at(e.to(), spaces);
                 self.step(Op::Interrupt { from: e.from(), to: e.to() });
             }
             EventType::Overflow(_) => {
@@ -473,8 +578,15 @@ impl Flow<'_> {
         let tsc = self.tsc.max(self.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
+        // The first time: those of before are many, where this piece is far behind the beginning.
+        let first =
+            if self.space.is_none() { switches.partition_point(|s| s.time_ns <= now).saturating_sub(1) } else { 0 };
+        self.next_switch = self.next_switch.max(first);
         while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns.saturating_add(ago) <= now) {
             self.next_switch += 1;
+            if self.task.1 != switch.tid {
+                self.count();
+            }
             self.task = (switch.pid, switch.tid);
         }
         self.look_into(spaces, now);
@@ -482,27 +594,12 @@ impl Flow<'_> {
 
     /// The task's memory is looked into.
     fn look_into(&mut self, spaces: &mut Spaces<'_>, now: u64) {
-        self.region = None;
-        if let Ok(image) = spaces.of(self.task.0, now) {
+        self.kernel = self.setting.memory.kernel_version(now);
+        let Ok(space) = spaces.of(self.task.0, now) else { return };
+        if self.space.replace(space) != Some(space) {
             // SAFETY: the image lives as long as `spaces`, which outlives the decoder; the decoder has no other reference to it
             // that it uses: the one before is replaced.
-            let _ = self.decoder.set_image(Some(unsafe { &mut *image.as_ptr() }));
+            let _ = self.decoder.set_image(Some(unsafe { &mut *spaces.all[space].image.as_ptr() }));
         }
-    }
-
-    /// The function at an address; where no function is known, what lies between two that are.
-    fn function_at(&mut self, ip: u64) -> std::ops::Range<u64> {
-        if !self.region.is_some_and(|r| (r.start..r.end).contains(&ip)) {
-            let now = self.setting.clock.ns(self.tsc);
-            self.region = self.setting.memory.find(self.task.0, ip, now);
-        }
-        let Some(region) = self.region else { return ip & !0xfff..(ip | 0xfff).saturating_add(1) };
-        let symbols = &self.setting.memory.modules[region.module as usize].symbols;
-        let around = symbols.around(region.place(ip));
-        let ip_of = |place: u64| place.wrapping_sub(region.place).wrapping_add(region.start);
-        let from = if around.start < region.place { region.start } else { ip_of(around.start) };
-        let length = region.end - region.start;
-        let to = if around.end > region.place.saturating_add(length) { region.end } else { ip_of(around.end) };
-        from..to
     }
 }

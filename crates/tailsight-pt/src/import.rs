@@ -193,6 +193,8 @@ pub struct Imported {
     pub clock_error_ns: u64,
     /// Files with code that were not found: name and why.
     pub missing: Vec<(String, String)>,
+    /// Records beside the trace that perf lost: of context switches, mappings.
+    pub lost_records: u64,
 }
 
 /// Where a run goes.
@@ -436,6 +438,7 @@ fn decode(
     };
     out.functions = summary.functions.iter().enumerate().map(of).collect();
     out.missing = recording.memory().missing().map(|(name, why)| (name.to_owned(), why.to_owned())).collect();
+    out.lost_records = recording.sideband().lost;
     out.summary = summary;
     Ok((out, sink.by_cpu))
 }
@@ -504,6 +507,12 @@ fn warnings(imported: &Imported) -> Vec<String> {
         if let Some((n, ns)) = counts.gaps.get(&gap).filter(|_| gap != crate::Gap::NotDecoded) {
             out.push(format!("intel-pt: {n} gaps, {ns} ns in all: {}", gap.text()));
         }
+    }
+    if imported.lost_records > 0 {
+        out.push(format!(
+            "intel-pt: perf lost {} records of context switches and mappings: functions may be told of a wrong thread",
+            imported.lost_records
+        ));
     }
     out.extend(imported.missing.iter().map(|(name, why)| format!("intel-pt: no code of {name}: {why}")));
     for (why, n) in &imported.summary.errors {

@@ -6,6 +6,7 @@
 use std::fs::File;
 
 use crate::container::Queue;
+use crate::decode::Gap;
 
 /// The packet.
 const PSB: [u8; 16] = [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
@@ -14,7 +15,7 @@ const BLOCK: usize = 4 << 20;
 /// The packets behind a PSB up to its end are shorter than this.
 const HEADER: usize = 256;
 /// What is decoded at once, and how much of the trace is in memory for it.
-pub const PIECE: u64 = 1 << 20;
+pub const PIECE: u64 = 1 << 18;
 
 /// A synchronisation point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,14 @@ pub struct Piece {
     pub to: u64,
     /// The counter at its beginning, or of the last PSB before that had one.
     pub tsc: u64,
-    /// Where control flow is at its end; `None`: tracing is off there, or it is the last.
+    /// Where control flow is at its end; `None`: tracing is off there, or it is not known to go on.
     pub border: Option<u64>,
+    /// Why trace was lost right before it.
+    pub lost: Option<Gap>,
+    /// Trace was lost right behind it: it may end in the middle of a packet.
+    pub cut: bool,
+    /// It is to be decoded.
+    pub wanted: bool,
 }
 
 /// Finds the synchronisation points of a queue.
@@ -68,20 +75,59 @@ pub fn find(queue: &Queue, file: &File) -> std::io::Result<Vec<Psb>> {
     Ok(out)
 }
 
-/// Cuts a trace of `len` bytes into pieces of about `size` bytes.
-pub fn pieces(psbs: &[Psb], len: u64, size: u64) -> Vec<Piece> {
+/// Cuts a trace of `len` bytes into pieces of about `size` bytes. `losses`: places, in order, at which trace was lost, and why: no piece goes
+/// over one. Where nothing follows a loss, the last piece is one of no bytes.
+pub fn pieces(psbs: &[Psb], len: u64, size: u64, losses: &[(u64, Gap)]) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::new();
     let mut tsc = psbs.iter().find_map(|p| p.tsc).unwrap_or(0);
+    let mut losses = losses.iter().copied().peekable();
+    let wanted = true;
     for psb in psbs {
         tsc = psb.tsc.unwrap_or(tsc);
+        let mut lost = None;
+        while let Some((at, why)) = losses.next_if(|(at, _)| *at <= psb.at) {
+            cut(&mut out, at);
+            lost = Some(why);
+        }
         match out.last_mut() {
-            Some(last) if psb.at - last.from < size => {}
+            Some(last) if lost.is_none() && psb.at - last.from < size => {}
             last => {
-                if let Some(last) = last {
+                if let Some(last) = last.filter(|_| lost.is_none()) {
                     (last.to, last.border) = (psb.at, psb.ip);
                 }
-                out.push(Piece { from: psb.at, to: len, tsc, border: None });
+                out.push(Piece { from: psb.at, to: len, tsc, border: None, lost, cut: false, wanted });
             }
+        }
+    }
+    for (at, why) in losses {
+        cut(&mut out, at);
+        out.push(Piece { from: len, to: len, tsc, border: None, lost: Some(why), cut: false, wanted });
+    }
+    out
+}
+
+/// The last piece ends there, at the latest.
+fn cut(out: &mut [Piece], at: u64) {
+    if let Some(last) = out.last_mut() {
+        last.to = last.to.min(at).max(last.from);
+        (last.border, last.cut) = (None, true);
+    }
+}
+
+/// Joins wanted pieces that follow each other, to about `size` bytes, and those that are not wanted.
+pub fn join(pieces: &[Piece], size: u64) -> Vec<Piece> {
+    let mut out: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        match out.last_mut() {
+            Some(last)
+                if last.to == piece.from
+                    && piece.lost.is_none()
+                    && last.wanted == piece.wanted
+                    && (!piece.wanted || piece.to - last.from <= size) =>
+            {
+                (last.to, last.border, last.cut) = (piece.to, piece.border, piece.cut);
+            }
+            _ => out.push(*piece),
         }
     }
     out
@@ -191,14 +237,26 @@ mod tests {
                 Psb { at: third, tsc: Some(base + 11), ip },
             ]
         );
-        let cut = pieces(&found, len, 1000);
+        let piece = |from, to, tsc| Piece { from, to, tsc, border: None, lost: None, cut: false, wanted: true };
+        let second = BLOCK as u64 - 5;
+        let whole = pieces(&found, len, 1000, &[]);
+        assert_eq!(whole, [piece(7, second, base + 9), piece(second, len, base + 9)]);
+        let fine = pieces(&found, len, 1, &[]);
+        assert_eq!(fine[1].border, ip);
+        assert_eq!(join(&fine, 1000), [whole[0], whole[1]]);
+        assert_eq!(join(&fine, u64::MAX), [piece(7, len, base + 9)]);
+        // Trace was lost within the first piece, at the beginning of the third, and at the end.
+        let losses = [(1000, Gap::Truncated), (third, Gap::Partial), (len, Gap::Truncated)];
+        let cut = |piece: Piece| Piece { cut: true, ..piece };
+        let lost = |lost, piece: Piece| Piece { lost: Some(lost), ..piece };
         assert_eq!(
-            cut,
+            pieces(&found, len, u64::MAX, &losses),
             [
-                Piece { from: 7, to: BLOCK as u64 - 5, tsc: base + 9, border: None },
-                Piece { from: BLOCK as u64 - 5, to: len, tsc: base + 9, border: None },
+                cut(piece(7, 1000, base + 9)),
+                cut(lost(Gap::Truncated, piece(second, third, base + 9))),
+                cut(lost(Gap::Partial, piece(third, len, base + 11))),
+                lost(Gap::Truncated, piece(len, len, base + 11)),
             ]
         );
-        assert_eq!(pieces(&found, len, 1)[1].border, ip);
     }
 }

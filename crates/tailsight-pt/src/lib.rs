@@ -4,7 +4,8 @@
 //! function was entered and left when, on each core, by which thread, and where nothing is known. The modules, in the order of the
 //! data: [`container`] parses the file; [`sideband`] knows which thread ran and what was mapped; [`memory`] and [`symbols`] know the
 //! code there; [`index`] finds where decoding can begin; [`decode`] gives the control flow of a piece of trace; [`stacks`] the nested
-//! spans; and [`recording`] combines them: all cores in parallel, in order of time, with a bounded part of the trace in memory.
+//! spans; and [`recording`] combines them in order of time; pieces are decoded ahead on all cores of this machine, with a bounded
+//! part of the trace in memory.
 //!
 //! [`script`] reads the output of `perf script` instead, and [`import`] makes a run of either.
 //!
@@ -14,6 +15,7 @@
 //! The method is that of NSight (NSDI'22) §4.1 and §5.1. It has not run on a machine with Intel PT: it was tested on recordings
 //! made elsewhere, and on encoded executions whose time is assigned and not measured (docs/intel-pt.md).
 
+mod ahead;
 pub mod container;
 pub mod decode;
 pub mod error;

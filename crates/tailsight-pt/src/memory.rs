@@ -34,6 +34,9 @@ pub struct Module {
     pub kernel: bool,
 }
 
+/// Code that the kernel generates is never this long.
+const MOST_GENERATED: u64 = 1 << 32;
+
 /// A mapped part of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -84,6 +87,10 @@ pub struct Memory {
     /// The function of the kernel whose first instruction is the next task's.
     pub switch_ip: Option<u64>,
     kernel: Vec<Region>,
+    /// Code that the kernel generated: from when, until when, where.
+    generated: Vec<(u64, u64, Region)>,
+    /// When any of it came or went, after the beginning, in order.
+    generated_changes: Vec<u64>,
     spaces: BTreeMap<u32, Vec<(u64, Entry)>>,
 }
 
@@ -113,6 +120,7 @@ impl Memory {
             _ => None,
         });
         memory.add_kernel(text, places)?;
+        memory.add_generated(sideband);
         for (time, change) in &sideband.changes {
             match change {
                 Change::Map(mapping) if mapping.pid.is_some() => {
@@ -213,6 +221,34 @@ impl Memory {
         Ok(())
     }
 
+    /// BPF programs and trampolines: an address in one of them has its name. Their code is known only where the copy of the kernel's has it.
+    fn add_generated(&mut self, sideband: &Sideband) {
+        let mut live: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut modules: FxHashMap<String, u32> = FxHashMap::default();
+        for symbol in &sideband.kernel_symbols {
+            // It is gone, or something else is put in its place.
+            if let Some(before) = live.remove(&symbol.start) {
+                self.generated[before].1 = symbol.time_ns;
+            }
+            if symbol.unregistered || symbol.start < KERNEL_HALF || symbol.len == 0 {
+                continue;
+            }
+            let end = symbol.start.saturating_add(u64::from(symbol.len));
+            let module = *modules.entry(symbol.name.clone()).or_insert_with(|| {
+                let function = Function { range: 0..MOST_GENERATED, name: symbol.name.clone() };
+                let (name, symbols) = (symbol.kind.module().to_owned(), Symbols::new(vec![function]));
+                self.modules.push(Module { name, symbols, kernel: true, ..Module::default() });
+                self.modules.len() as u32 - 1
+            });
+            let region = Region { start: symbol.start, end, module, at: 0, place: 0 };
+            live.insert(symbol.start, self.generated.len());
+            self.generated.push((symbol.time_ns, u64::MAX, region));
+        }
+        let times = self.generated.iter().flat_map(|(from, to, _)| [*from, *to]);
+        self.generated_changes = times.filter(|at| *at != 0 && *at != u64::MAX).collect();
+        self.generated_changes.sort_unstable();
+    }
+
     /// How often an address space changed until a time: two equal numbers are the same space.
     pub fn version(&self, pid: u32, time_ns: u64) -> usize {
         self.spaces.get(&pid).map_or(0, |space| space.partition_point(|(at, _)| *at <= time_ns))
@@ -225,13 +261,38 @@ impl Memory {
             Entry::Region(region) => Some(region),
             Entry::Clear => None,
         });
-        self.kernel.iter().chain(own)
+        let there = move |(from, to, _): &&(u64, u64, Region)| (*from..*to).contains(&time_ns);
+        let generated = self.generated.iter().filter(there).map(|(.., region)| region);
+        self.kernel.iter().chain(generated).chain(own)
     }
 
     /// What an address of a process was at a time.
     pub fn find(&self, pid: u32, ip: u64, time_ns: u64) -> Option<Region> {
         // The last mapping counts.
         self.regions(pid, time_ns).filter(|r| (r.start..r.end).contains(&ip)).last().copied()
+    }
+
+    /// The addresses of the function at an address of a process at a time; where no function is known, of what lies between two that are.
+    pub fn function(&self, pid: u32, ip: u64, time_ns: u64) -> Range<u64> {
+        let Some(region) = self.find(pid, ip, time_ns) else { return ip & !0xfff..(ip | 0xfff).saturating_add(1) };
+        let around = self.modules[region.module as usize].symbols.around(region.place(ip));
+        let ip_of = |place: u64| place.wrapping_sub(region.place).wrapping_add(region.start);
+        let from = if around.start < region.place { region.start } else { ip_of(around.start) };
+        let length = region.end - region.start;
+        let to = if around.end > region.place.saturating_add(length) { region.end } else { ip_of(around.end) };
+        from..to
+    }
+
+    /// How often the kernel's generated code changed until a time.
+    pub fn kernel_version(&self, time_ns: u64) -> usize {
+        self.generated_changes.partition_point(|at| *at <= time_ns)
+    }
+
+    /// The version of [`Memory::version`], and until when it is that one.
+    pub fn version_until(&self, pid: u32, time_ns: u64) -> (usize, u64) {
+        let Some(space) = self.spaces.get(&pid) else { return (0, u64::MAX) };
+        let version = space.partition_point(|(at, _)| *at <= time_ns);
+        (version, space.get(version).map_or(u64::MAX, |(at, _)| *at))
     }
 
     /// Files that were mapped and not found: name and why.
@@ -310,6 +371,39 @@ mod tests {
         assert_eq!([name(2, 0x1900, 6), name(2, 0x1900, 20), name(3, 0x1900, 20)], [None, Some("b"), None]);
         assert_eq!(memory.find(1, 0x1010, 4).unwrap().place(0x1010), 0x2010);
         assert_eq!(memory.missing().count(), 3);
+    }
+
+    #[test]
+    fn generated_code_has_its_name_while_it_is_there() {
+        use crate::sideband::{Generated, KernelSymbol};
+        let start = KERNEL_HALF + 0x1000;
+        let symbol = |time_ns, start, name: &str, unregistered| KernelSymbol {
+            time_ns,
+            start,
+            len: 0x100,
+            kind: Generated::Bpf,
+            unregistered,
+            name: name.into(),
+        };
+        let kernel_symbols = vec![
+            symbol(0, start, "bpf_prog_1", false),
+            symbol(10, start + 0x100, "bpf_prog_2", false),
+            symbol(20, start, "bpf_prog_1", true),
+            // Another one in the same place.
+            symbol(30, start, "bpf_prog_3", false),
+        ];
+        let memory = Memory::of(&Sideband { kernel_symbols, ..Sideband::default() }, &Places::default()).unwrap();
+        let name = |ip, time| {
+            let region = memory.find(7, ip, time)?;
+            let module = &memory.modules[region.module as usize];
+            Some((module.name.as_str(), module.symbols.at(region.place(ip))?.name.as_str(), module.kernel))
+        };
+        let bpf = |name| Some(("[bpf]", name, true));
+        assert_eq!([name(start + 0xff, 0), name(start + 0xff, 20)], [bpf("bpf_prog_1"), None]);
+        assert_eq!([name(start, 29), name(start, 30)], [None, bpf("bpf_prog_3")]);
+        assert_eq!([name(start + 0x100, 9), name(start + 0x100, 99)], [None, bpf("bpf_prog_2")]);
+        assert_eq!([0, 9, 10, 25, 30].map(|ns| memory.kernel_version(ns)), [0, 0, 1, 2, 3]);
+        assert_eq!(memory.function(7, start + 0x10, 0), start..start + 0x100);
     }
 
     /// Processes that fork each other held twice as much with each fork.

@@ -1,7 +1,7 @@
 //! A recording as a whole: every core's trace, decoded at once and given out in order of time.
 //!
 //! In: a perf.data file, where its programs are, and the windows of time that matter. Out: [`Event`]s through a callback, then the
-//! names of the functions and a [`Summary`]. Each core has a piece or two in memory at a time, whatever the size of the file.
+//! names of the functions and a [`Summary`]. A few pieces of trace are in memory at a time, whatever the size of the file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,8 +11,9 @@ use rayon::prelude::*;
 use tailsight_symbolise::resolve::Resolve;
 
 use crate::Error;
+use crate::ahead::{Ahead, Job, Stop};
 use crate::container::{Container, Queue};
-use crate::decode::{self, Decoded, Gap, Setting, Step};
+use crate::decode::{Decoded, Gap, Setting, Spaces, Step};
 use crate::index::{self, PIECE, Piece};
 use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
@@ -70,40 +71,60 @@ pub struct Summary {
     pub span_ns: Option<(u64, u64)>,
 }
 
+/// What is next on a core, where nothing is decoded.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// Nothing is known.
+    Gap(Gap),
+    /// A piece, and the time that it begins at the earliest: of [`Ahead::jobs`].
+    Piece(usize, u64),
+}
+
 /// A core's trace on its way.
 struct Stream<'a> {
-    queue: &'a Queue,
     switches: &'a [Switch],
-    only: Option<(u32, u32)>,
-    pieces: Vec<(Piece, bool)>,
+    parts: Vec<Part>,
     next: usize,
-    decoded: Option<Decoded>,
+    decoded: Decoded,
     /// The next step of it.
     at: usize,
     core: Core,
-    gap: Option<Gap>,
     finished: bool,
 }
 
 impl Stream<'_> {
-    /// Nothing more comes on it.
-    fn is_over(&self) -> bool {
-        self.next >= self.pieces.len() && self.step().is_none() && self.core.next_switch(self.switches).is_none()
+    fn step(&self) -> Option<&Step> {
+        self.decoded.steps.get(self.at)
     }
 
-    fn step(&self) -> Option<Step> {
-        self.decoded.as_ref()?.steps.get(self.at).copied()
-    }
-
-    /// When the next thing happens on it: a step or a switch. `None`: more must be decoded first, or it is over.
-    fn next_ns(&self, clock: TscClock) -> Option<u64> {
-        let step = self.step().map(|step| clock.ns(step.tsc));
-        if step.is_none() && self.next < self.pieces.len() {
-            return None;
-        }
-        let switch = self.core.next_switch(self.switches);
-        let next = step.into_iter().chain(switch).min()?;
+    /// When the next thing happens on it: a step, a switch, or the beginning of a piece that is not decoded yet.
+    fn due(&self) -> Option<u64> {
+        let step = self.step().map(|step| step.ns);
+        let next = step.or_else(|| match self.parts.get(self.next) {
+            Some(Part::Piece(_, ns)) => Some(*ns),
+            _ => None,
+        });
+        let next = next.into_iter().chain(self.core.next_switch(self.switches)).min()?;
         Some(self.core.not_before(next))
+    }
+
+    /// Where all that was decoded is told: gaps begin, and what is open at the end of the trace ends, now, before later events of other
+    /// cores. `reached`: how far those are.
+    fn settle(&mut self, stacks: &mut Stacks<'_>, reached: u64) {
+        if self.step().is_some() || self.finished {
+            return;
+        }
+        self.decoded.steps = Vec::new();
+        while let Some(Part::Gap(why)) = self.parts.get(self.next) {
+            self.next += 1;
+            self.core.hold(reached);
+            stacks.gap(&mut self.core, 0, *why);
+        }
+        if self.next >= self.parts.len() && self.core.next_switch(self.switches).is_none() {
+            self.core.hold(reached);
+            stacks.finish(&mut self.core, self.switches);
+            self.finished = true;
+        }
     }
 }
 
@@ -152,40 +173,65 @@ impl Recording {
     ) -> Result<Summary, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let file = File::open(&self.container.path).map_err(read)?;
-        let mut streams = self.streams(&file, windows, piece)?;
+        let (mut streams, jobs) = self.streams(&file, windows, piece)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let ahead = Ahead::new(jobs, &file, &self.container.path, 2 * cores);
+        std::thread::scope(|scope| {
+            let _stop = Stop(&ahead);
+            // This thread decodes, too, where it would wait.
+            for _ in 0..(cores - 1).min(ahead.jobs.len()) {
+                scope.spawn(|| ahead.work(&mut Spaces::new(&self.memory)));
+            }
+            self.merge(&mut streams, &ahead, each, &mut transfer)
+        })
+    }
+
+    /// Gives out what happened on all cores in order of time.
+    fn merge(
+        &self,
+        streams: &mut [Stream<'_>],
+        ahead: &Ahead<'_>,
+        each: &mut dyn FnMut(&Event),
+        transfer: &mut Option<&mut dyn FnMut(&Transfer)>,
+    ) -> Result<Summary, Error> {
+        let mut spaces = Spaces::new(&self.memory);
         let mut stacks = Stacks::new(&self.memory);
         stacks.transfers = transfer.is_some().then(Vec::new);
-        let mut summary = Summary::default();
-        loop {
-            self.fill(&file, &mut streams, &mut summary)?;
-            for stream in &mut streams {
-                // A gap begins, and what is open ends, at its core's last event: now, before later ones of other cores. Also where
-                // the last pieces of a core hold nothing, or are not wanted.
-                if let Some(why) = stream.gap.take() {
-                    stacks.gap(&mut stream.core, 0, why);
-                }
-                if stream.is_over() && !stream.finished {
-                    stacks.finish(&mut stream.core, stream.switches);
-                    stream.finished = true;
-                }
-            }
-            // The core where something happens the earliest; it goes on until another one's turn is, or until it needs more.
-            let next = (0..streams.len()).filter_map(|i| Some((streams[i].next_ns(self.clock)?, i))).min();
-            let Some((_, i)) = next else { break };
-            let others = (0..streams.len()).filter(|&o| o != i).filter_map(|o| streams[o].next_ns(self.clock)).min();
-            let until = others.unwrap_or(u64::MAX);
+        let trace_bytes = self.container.queues.iter().map(Queue::len).sum();
+        let mut summary = Summary { trace_bytes, ..Summary::default() };
+        let mut reached = 0;
+        streams.iter_mut().for_each(|stream| stream.settle(&mut stacks, reached));
+        let mut dues: Vec<Option<u64>> = streams.iter().map(Stream::due).collect();
+        // The core where something happens the earliest; it goes on until another one's turn is.
+        while let Some((first, i)) = earliest(&dues, usize::MAX) {
+            let until = earliest(&dues, i).map_or(u64::MAX, |(ns, _)| ns);
             let stream = &mut streams[i];
-            while let Some(ns) = stream.next_ns(self.clock).filter(|ns| *ns <= until) {
-                let due = |step: &Step| stream.core.not_before(self.clock.ns(step.tsc)) <= ns;
-                let Some(step) = stream.step().filter(due) else {
-                    stacks.switch(&mut stream.core, stream.switches, ns);
-                    continue;
-                };
-                stacks.step(&mut stream.core, stream.switches, ns, &step);
-                stream.at += 1;
+            let mut due = Some(first);
+            while let Some(ns) = due.filter(|ns| *ns <= until) {
+                reached = reached.max(ns);
+                match (stream.step().copied(), stream.parts.get(stream.next)) {
+                    (Some(step), _) if stream.core.not_before(step.ns) <= ns => {
+                        stacks.step(&mut stream.core, stream.switches, ns, &step);
+                        stream.at += 1;
+                    }
+                    (None, Some(Part::Piece(number, from_ns))) if stream.core.not_before(*from_ns) <= ns => {
+                        // Damaged trace may say that it is earlier than its beginning.
+                        stream.core.hold(reached);
+                        (stream.decoded, stream.at) = (ahead.take(*number, &mut spaces)?, 0);
+                        stream.next += 1;
+                        let piece = ahead.jobs[*number].piece;
+                        summary.add(piece.to - piece.from, &stream.decoded);
+                    }
+                    _ => stacks.switch(&mut stream.core, stream.switches, ns),
+                }
+                if stream.step().is_none() {
+                    stream.settle(&mut stacks, reached);
+                }
+                due = stream.due();
             }
+            dues[i] = due;
             give(&mut stacks, &mut summary, each);
-            if let (Some(transfer), Some(of)) = (&mut transfer, &mut stacks.transfers) {
+            if let (Some(transfer), Some(of)) = (transfer.as_mut(), &mut stacks.transfers) {
                 of.drain(..).for_each(|one| transfer(&one));
             }
         }
@@ -195,92 +241,102 @@ impl Recording {
         Ok(summary)
     }
 
-    /// Each queue's pieces, and which of them are wanted.
-    fn streams(&self, file: &File, windows: Option<&[Window]>, piece: u64) -> Result<Vec<Stream<'_>>, Error> {
+    /// Each queue's parts, and the pieces of them that are wanted, in order of time.
+    fn streams(
+        &self,
+        file: &File,
+        windows: Option<&[Window]>,
+        piece: u64,
+    ) -> Result<(Vec<Stream<'_>>, Vec<Job<'_>>), Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
+        let windows = windows.map(Window::apart);
         // Windows are cut finely, so that little is decoded in vain.
         let size = if windows.is_some() { 1 } else { piece };
-        let indexed: Result<Vec<_>, _> = self
+        let indexed: Result<Vec<Vec<Piece>>, std::io::Error> = self
             .container
             .queues
             .par_iter()
-            .map(|queue| index::find(queue, file).map(|psbs| index::pieces(&psbs, queue.len(), size)))
+            .map(|queue| {
+                let psbs = index::find(queue, file)?;
+                Ok(index::pieces(&psbs, queue.len(), size, &self.sideband.losses(queue)))
+            })
             .collect();
         let none: &[Switch] = &[];
-        let mut out = Vec::new();
-        for (queue, pieces) in self.container.queues.iter().zip(indexed.map_err(read)?) {
-            let wanted = |i: usize| {
-                let from = self.clock.ns(pieces[i].tsc);
-                let to = pieces.get(i + 1).map_or(u64::MAX, |next| self.clock.ns(next.tsc));
-                windows.is_none_or(|all| all.iter().any(|w| w.from_ns <= to && from < w.to_ns))
-            };
-            let pieces = (0..pieces.len()).map(|i| (pieces[i], wanted(i))).collect();
+        let (mut out, mut jobs) = (Vec::new(), Vec::new());
+        for (queue, mut pieces) in self.container.queues.iter().zip(indexed.map_err(read)?) {
+            if let Some(windows) = &windows {
+                let ends: Vec<u64> = pieces.iter().skip(1).map(|next| self.clock.ns(next.tsc)).collect();
+                let wanted = |i: usize, piece: &Piece| {
+                    let (from, to) = (self.clock.ns(piece.tsc), ends.get(i).copied().unwrap_or(u64::MAX));
+                    let first = windows.partition_point(|w| w.to_ns <= from);
+                    windows.get(first).is_some_and(|w| w.from_ns <= to)
+                };
+                for (i, piece) in pieces.iter_mut().enumerate() {
+                    piece.wanted = wanted(i, piece);
+                }
+                pieces = index::join(&pieces, PIECE);
+            }
             let switches = queue.cpu.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(none, Vec::as_slice);
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
+            let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
+            let setting = Setting { info, clock, memory, switches, only };
+            let mut parts = Vec::new();
+            for piece in pieces {
+                parts.extend(piece.lost.map(Part::Gap));
+                match (piece.to > piece.from, piece.wanted) {
+                    (false, _) => {}
+                    (true, false) => parts.push(Part::Gap(Gap::NotDecoded)),
+                    (true, true) => {
+                        let ns = self.clock.ns(piece.tsc);
+                        parts.push(Part::Piece(jobs.len(), ns));
+                        jobs.push((out.len(), parts.len() - 1, Job { ns, piece, queue, setting }));
+                    }
+                }
+            }
             let shows = self.sideband.info.kernel && self.memory.switch_ip.is_some() && only.is_none();
             let core = Core::new(queue.cpu, only).shows_switches(shows);
-            out.push(Stream {
-                queue,
-                switches,
-                only,
-                pieces,
-                next: 0,
-                decoded: None,
-                at: 0,
-                core,
-                gap: None,
-                finished: false,
-            });
+            let decoded = Decoded::default();
+            out.push(Stream { switches, parts, next: 0, decoded, at: 0, core, finished: false });
         }
-        Ok(out)
+        jobs.sort_by_key(|(.., job)| job.ns);
+        for (number, (stream, part, job)) in jobs.iter().enumerate() {
+            out[*stream].parts[*part] = Part::Piece(number, job.ns);
+        }
+        Ok((out, jobs.into_iter().map(|(.., job)| job).collect()))
     }
+}
 
-    /// Decodes the next piece of each core that has none, all of them at once.
-    fn fill(&self, file: &File, streams: &mut [Stream<'_>], summary: &mut Summary) -> Result<(), Error> {
-        let fill = |stream: &mut Stream<'_>| -> Result<u64, Error> {
-            if stream.decoded.as_ref().is_some_and(|d| stream.at < d.steps.len()) {
-                return Ok(0);
-            }
-            stream.decoded = None;
-            let mut bytes_decoded = 0;
-            while let Some(&(piece, wanted)) = stream.pieces.get(stream.next) {
-                stream.next += 1;
-                if !wanted {
-                    stream.gap = Some(Gap::NotDecoded);
-                    continue;
-                }
-                let len = piece.to - piece.from;
-                let take = usize::try_from(len).unwrap_or(usize::MAX);
-                let read = |source| Error::Read { path: self.container.path.clone(), source };
-                let bytes = stream.queue.read(file, piece.from, take).map_err(read)?;
-                let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
-                let setting = Setting { info, clock, memory, switches: stream.switches, only: stream.only };
-                let decoded = decode::piece(setting, bytes, piece.border)?;
-                bytes_decoded += len;
-                let empty = decoded.steps.is_empty();
-                (stream.decoded, stream.at) = (Some(decoded), 0);
-                if !empty {
-                    break;
-                }
-            }
-            Ok(bytes_decoded)
-        };
-        let filled: Vec<Result<u64, Error>> = streams.par_iter_mut().map(fill).collect();
-        for (stream, bytes) in streams.iter().zip(filled) {
-            let bytes = bytes?;
-            summary.decoded_bytes += bytes;
-            if let Some(decoded) = stream.decoded.as_ref().filter(|_| bytes > 0) {
-                for (tid, n) in &decoded.instructions {
-                    *summary.instructions.entry(*tid).or_default() += n;
-                }
-                for (why, n) in &decoded.errors {
-                    *summary.errors.entry(why).or_default() += n;
-                }
+/// The earliest of these, but for one of them.
+fn earliest(dues: &[Option<u64>], but: usize) -> Option<(u64, usize)> {
+    dues.iter().enumerate().filter(|(i, _)| *i != but).filter_map(|(i, due)| Some(((*due)?, i))).min()
+}
+
+impl Window {
+    /// The same time in windows that do not overlap, in order.
+    fn apart(windows: &[Window]) -> Vec<Window> {
+        let mut sorted = windows.to_vec();
+        sorted.sort_unstable_by_key(|w| w.from_ns);
+        let mut out: Vec<Window> = Vec::new();
+        for window in sorted {
+            match out.last_mut() {
+                Some(last) if window.from_ns <= last.to_ns => last.to_ns = last.to_ns.max(window.to_ns),
+                _ => out.push(window),
             }
         }
-        summary.trace_bytes = streams.iter().map(|s| s.queue.len()).sum();
-        Ok(())
+        out
+    }
+}
+
+impl Summary {
+    fn add(&mut self, bytes: u64, of: &Decoded) {
+        self.decoded_bytes += bytes;
+        for (tid, n) in &of.instructions {
+            *self.instructions.entry(*tid).or_default() += n;
+        }
+        for (why, n) in &of.errors {
+            *self.errors.entry(why).or_default() += n;
+        }
     }
 }
 

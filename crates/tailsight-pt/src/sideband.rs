@@ -12,7 +12,8 @@ use linux_perf_data::linux_perf_event_reader::{
 use linux_perf_data::{PerfFile, PerfFileRecord, UserRecordType};
 
 use crate::Error;
-use crate::container::Container;
+use crate::container::{Container, Queue};
+use crate::decode::Gap;
 
 /// What `AUXTRACE_INFO` calls Intel PT.
 const INTEL_PT: u32 = 1;
@@ -151,6 +152,45 @@ pub struct Mapping {
     pub build_id: String,
 }
 
+/// What kind of code the kernel generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generated {
+    /// A BPF program, or a trampoline or dispatcher for some.
+    Bpf,
+    /// Code for a traced function out of its place: trampolines of ftrace, slots of kprobes.
+    OutOfLine,
+    /// Of a kind that perf did not know either.
+    Unknown,
+}
+
+impl Generated {
+    /// What stands for a file's name.
+    pub fn module(self) -> &'static str {
+        match self {
+            Generated::Bpf => "[bpf]",
+            Generated::OutOfLine => "[out of line]",
+            Generated::Unknown => "[generated]",
+        }
+    }
+}
+
+/// The kernel generated code or gave it up (`PERF_RECORD_KSYMBOL`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol {
+    /// When; 0: it was there before the recording.
+    pub time_ns: u64,
+    /// Its first address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Of what kind.
+    pub kind: Generated,
+    /// It is gone from here on.
+    pub unregistered: bool,
+    /// Its name.
+    pub name: String,
+}
+
 /// A section of trace that the kernel wrote (`PERF_RECORD_AUX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxSection {
@@ -162,8 +202,26 @@ pub struct AuxSection {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// `PERF_AUX_FLAG_*`: 1 truncated (trace was lost behind it), 2 overwritten, 4 partial.
+    /// `PERF_AUX_FLAG_*`: [`AuxSection::TRUNCATED`] and so on; 2: of a snapshot.
     pub flags: u64,
+}
+
+impl AuxSection {
+    /// The kernel's buffer was full: trace was lost behind it.
+    pub const TRUNCATED: u64 = 1;
+    /// Somewhere in it trace is missing.
+    pub const PARTIAL: u64 = 4;
+    /// Somebody else used the unit: trace is missing.
+    pub const COLLISION: u64 = 8;
+
+    /// Why trace is missing in it or behind it; `None`: none is.
+    pub fn lost(&self) -> Option<Gap> {
+        match self.flags {
+            flags if flags & AuxSection::TRUNCATED != 0 => Some(Gap::Truncated),
+            flags if flags & (AuxSection::PARTIAL | AuxSection::COLLISION) != 0 => Some(Gap::Partial),
+            _ => None,
+        }
+    }
 }
 
 /// Everything beside the trace.
@@ -177,6 +235,8 @@ pub struct Sideband {
     pub switches: BTreeMap<u32, Vec<Switch>>,
     /// Changes of address spaces, in order of time.
     pub changes: Vec<(u64, Change)>,
+    /// Code that the kernel generated, in order of time.
+    pub kernel_symbols: Vec<KernelSymbol>,
     /// Sections of trace.
     pub aux: Vec<AuxSection>,
     /// Records that perf lost.
@@ -195,11 +255,45 @@ impl Sideband {
     /// # Errors
     /// [`Error::NoTrace`] without `AUXTRACE_INFO` of Intel PT, [`Error::Damaged`].
     pub fn of(container: &Container) -> Result<Sideband, Error> {
+        let no = |why| Error::NoTrace { path: container.path.clone(), why };
+        let (out, traced) = Sideband::records(container)?;
+        if !traced {
+            return Err(no("it has no AUXTRACE_INFO of Intel PT"));
+        }
+        if container.queues.iter().all(crate::container::Queue::is_empty) {
+            return Err(no("it has AUXTRACE_INFO, but no AUXTRACE with trace behind it"));
+        }
+        Ok(out)
+    }
+
+    /// What the records say, whether they are of a trace or not; and whether they are (`AUXTRACE_INFO` of Intel PT).
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn records(container: &Container) -> Result<(Sideband, bool), Error> {
         let damaged =
             || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
         // The parser's own checks of what it is given are assertions in places.
         let read = || read(container);
         catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
+    }
+
+    /// Where in a queue's trace some was lost, and why, in order: behind a stretch that was truncated, around one that is incomplete. Of
+    /// queues of cores; of those of threads the kernel does not say which it means.
+    pub fn losses(&self, queue: &Queue) -> Vec<(u64, Gap)> {
+        let Some(cpu) = queue.cpu else { return Vec::new() };
+        let mut out = Vec::new();
+        for stretch in self.aux.iter().filter(|aux| aux.cpu == Some(cpu)) {
+            let Some(why) = stretch.lost() else { continue };
+            let begin = stretch.offset;
+            let end = begin.saturating_add(stretch.len);
+            if why == Gap::Partial {
+                out.extend(queue.place(begin).map(|at| (at, why)));
+            }
+            out.extend(queue.place(end).map(|at| (at, why)));
+        }
+        out.sort_by_key(|(at, _)| *at);
+        out
     }
 
     /// perf's clock.
@@ -221,22 +315,18 @@ struct Reader {
     time_conv: Option<TscClock>,
 }
 
-fn read(container: &Container) -> Result<Sideband, Error> {
+fn read(container: &Container) -> Result<(Sideband, bool), Error> {
     let mut reader = Reader::default();
     let file = container.records(|record| reader.take(record))?;
-    let no = |why| Error::NoTrace { path: container.path.clone(), why };
-    let words = reader.info.take().ok_or_else(|| no("it has no AUXTRACE_INFO of Intel PT"))?;
+    let words = reader.info.take();
     let mut out = reader.out;
-    out.info = trace_info(&words);
+    out.info = trace_info(words.as_deref().unwrap_or_default());
     out.info.clock = out.info.clock.or(reader.time_conv);
     of_header(&mut out, &file);
     for (cpu, moves) in reader.moves {
         out.switches.insert(cpu, switches(&moves));
     }
-    if container.queues.iter().all(crate::container::Queue::is_empty) {
-        return Err(no("it has AUXTRACE_INFO, but no AUXTRACE with trace behind it"));
-    }
-    Ok(out)
+    Ok((out, words.is_some()))
 }
 
 fn trace_info(words: &[u64]) -> TraceInfo {
@@ -325,6 +415,7 @@ impl Reader {
                     self.out.aux.push(AuxSection { time_ns, cpu: common.cpu, offset, len, flags });
                 }
             }
+            RecordType::KSYMBOL => self.out.kernel_symbols.extend(kernel_symbol(&record.data.as_slice(), time_ns)),
             RecordType::ITRACE_START => {
                 let data = record.data.as_slice();
                 if let (Some(cpu), Some(w)) = (common.cpu, data.first_chunk::<8>()) {
@@ -430,6 +521,22 @@ fn mmap2(record: &RawEventRecord<'_>) -> Option<Mapping> {
         path: String::from_utf8_lossy(path).into_owned(),
         build_id,
     })
+}
+
+/// `PERF_RECORD_KSYMBOL`: address, length, kind, flags, name.
+fn kernel_symbol(data: &[u8], time_ns: u64) -> Option<KernelSymbol> {
+    const UNREGISTER: u16 = 1;
+    let (start, more) = (word(data.get(..8)?), data.get(8..16)?);
+    let len = u32::from_le_bytes(*more.first_chunk::<4>()?);
+    let (kind, flags) = (u16::from_le_bytes([more[4], more[5]]), u16::from_le_bytes([more[6], more[7]]));
+    let name = data.get(16..)?;
+    let kind = match kind {
+        1 => Generated::Bpf,
+        2 => Generated::OutOfLine,
+        _ => Generated::Unknown,
+    };
+    let name = tailsight_units::name::from_bytes(&name[..name.iter().position(|&b| b == 0)?]);
+    Some(KernelSymbol { time_ns, start, len, kind, unregistered: flags & UNREGISTER != 0, name })
 }
 
 fn word(bytes: &[u8]) -> u64 {

@@ -186,6 +186,13 @@ pub struct Core {
     stepped: Option<u64>,
     /// The trace shows where a context switch takes place.
     shows_switches: bool,
+    /// The stack of the thread that has it, once it is looked up.
+    stack: Option<usize>,
+    /// What is mapped in the process that has it, by a number of its own, and until when it is that.
+    space: Option<(u32, u64)>,
+    /// Near calls and returns of the thread that has it, not counted yet.
+    calls: u64,
+    returns: u64,
 }
 
 impl Core {
@@ -211,6 +218,11 @@ impl Core {
         ns.max(self.last_ns)
     }
 
+    /// Other cores have gone on to this time already: what is still to come on this one does not come before it.
+    pub fn hold(&mut self, ns: u64) {
+        self.last_ns = self.last_ns.max(ns);
+    }
+
     /// When the next context switch is; where the trace shows it, at the latest.
     pub fn next_switch(&self, switches: &[Switch]) -> Option<u64> {
         switches.get(self.next_switch).map(|s| self.latest(s))
@@ -221,7 +233,9 @@ impl Core {
 #[derive(Debug)]
 pub struct Stacks<'a> {
     memory: &'a Memory,
-    threads: FxHashMap<(u32, u32), Vec<Frame>>,
+    /// By thread, which of the stacks is its.
+    threads: FxHashMap<(u32, u32), usize>,
+    stacks: Vec<Vec<Frame>>,
     /// The functions met.
     pub names: Names,
     /// What was counted.
@@ -232,8 +246,14 @@ pub struct Stacks<'a> {
     pub transfers: Option<Vec<Transfer>>,
     unnamed: Vec<bool>,
     kernel: Vec<bool>,
-    found: FxHashMap<(u32, u64), u32>,
+    /// Address spaces by number: process and version of what is mapped in it; of the kernel, [`KERNEL`] and its version.
+    spaces: FxHashMap<(u32, usize), u32>,
+    /// The function at an address of a space, and whether that is its beginning.
+    found: FxHashMap<(u32, u64), (u32, bool)>,
 }
+
+/// Stands for the kernel where a process is told by its number.
+const KERNEL: u32 = u32::MAX;
 
 impl<'a> Stacks<'a> {
     /// Nothing is open.
@@ -241,19 +261,42 @@ impl<'a> Stacks<'a> {
         Stacks {
             memory,
             threads: FxHashMap::default(),
+            stacks: Vec::new(),
             names: Names::default(),
             counts: Counts::default(),
             events: Vec::new(),
             transfers: None,
             unnamed: Vec::new(),
             kernel: Vec::new(),
+            spaces: FxHashMap::default(),
             found: FxHashMap::default(),
         }
     }
 
-    /// Threads share the idle task's number 0: there is one on each core.
-    fn key(core: &Core) -> (u32, u32) {
-        (core.tid, if core.tid == 0 { core.number } else { 0 })
+    /// The stack of the thread that has a core. Threads share the idle task's number 0: there is one on each core.
+    fn stack(&mut self, core: &mut Core) -> usize {
+        if let Some(stack) = core.stack {
+            return stack;
+        }
+        let key = (core.tid, if core.tid == 0 { core.number } else { 0 });
+        let stacks = &mut self.stacks;
+        let stack = *self.threads.entry(key).or_insert_with(|| {
+            stacks.push(Vec::new());
+            stacks.len() - 1
+        });
+        core.stack = Some(stack);
+        stack
+    }
+
+    /// Calls and returns until now are those of the thread that has the core until now.
+    fn count(&mut self, core: &mut Core) {
+        let (calls, returns) = (std::mem::take(&mut core.calls), std::mem::take(&mut core.returns));
+        if calls > 0 {
+            *self.counts.calls.entry(core.tid).or_default() += calls;
+        }
+        if returns > 0 {
+            *self.counts.returns.entry(core.tid).or_default() += returns;
+        }
     }
 
     /// Context switches of a core up to a time.
@@ -279,8 +322,9 @@ impl<'a> Stacks<'a> {
             core.last_ns = core.last_ns.max(at);
             return;
         }
+        self.count(core);
         (core.pid, core.tid) = (switch.pid, switch.tid);
-        core.stepped = None;
+        (core.stepped, core.stack, core.space) = (None, None, None);
         let what = What::Switch { pid: switch.pid, preempted: switch.preempted };
         self.emit(core, at, what);
     }
@@ -349,6 +393,7 @@ impl<'a> Stacks<'a> {
             self.counts.gaps.entry(why).or_default().1 += ns.saturating_sub(since);
         }
         self.unwind(core, ns, 0);
+        self.count(core);
     }
 
     /// Control flow is known at `ns`.
@@ -370,12 +415,12 @@ impl<'a> Stacks<'a> {
         match op {
             Op::Call { from, to } => {
                 self.transfer(core, true, from, to);
-                *self.counts.calls.entry(core.tid).or_default() += 1;
+                core.calls += 1;
                 self.push(core, ns, to, Entry::Call, from);
             }
             Op::Return { from, to } => {
                 self.transfer(core, false, from, to);
-                *self.counts.returns.entry(core.tid).or_default() += 1;
+                core.returns += 1;
                 self.pop(core, ns, to);
             }
             Op::Jump { to } => self.tail(core, ns, to),
@@ -393,11 +438,12 @@ impl<'a> Stacks<'a> {
     }
 
     fn push(&mut self, core: &mut Core, ns: u64, ip: u64, entry: Entry, from: u64) {
-        let function = self.function(core, ns, ip);
-        if self.threads.get(&Self::key(core)).is_some_and(|stack| stack.len() >= DEEPEST) {
+        let (function, _) = self.function(core, ns, ip);
+        let stack = self.stack(core);
+        if self.stacks[stack].len() >= DEEPEST {
             self.unwind(core, ns, 0);
         }
-        self.threads.entry(Self::key(core)).or_default().push(Frame { function, entry, from });
+        self.stacks[stack].push(Frame { function, entry, from });
         self.counts.spans += 1;
         self.counts.unnamed += u64::from(self.unnamed[function as usize]);
         self.emit(core, ns, What::Enter(function, entry));
@@ -405,8 +451,14 @@ impl<'a> Stacks<'a> {
 
     /// A return to `to`.
     fn pop(&mut self, core: &mut Core, ns: u64, to: u64) {
-        let stack = self.threads.entry(Self::key(core)).or_default();
+        let number = self.stack(core);
+        let stack = &self.stacks[number];
         let called = |f: &Frame| f.entry == Entry::Call && to > f.from && to - f.from <= LONGEST_CALL;
+        // Nearly every time it is the innermost.
+        if stack.last().is_some_and(called) {
+            let keep = stack.len() - 1;
+            return self.unwind(core, ns, keep);
+        }
         let limit = stack.len().saturating_sub(DEEPEST_SEARCH);
         // An interrupted function's calls are not an interrupt handler's to return from.
         let border = stack.iter().rposition(|f| matches!(f.entry, Entry::Interrupt | Entry::SystemCall)).unwrap_or(0);
@@ -427,22 +479,20 @@ impl<'a> Stacks<'a> {
 
     /// Control flow is in another function without a call: that one is on the stack, or it takes the innermost one's place.
     fn tail(&mut self, core: &mut Core, ns: u64, ip: u64) {
-        let function = self.function(core, ns, ip);
-        let stack = self.threads.entry(Self::key(core)).or_default();
+        let (function, starts) = self.function(core, ns, ip);
+        let number = self.stack(core);
+        let stack = &self.stacks[number];
         let Some(top) = stack.last().copied() else {
             return self.sync(core, ns, ip, Entry::Known);
         };
         if top.function == function {
             return;
         }
-        let starts = self.names.places[function as usize].1 == self.place(core, ns, ip);
-        let stack = self.threads.entry(Self::key(core)).or_default();
         // Back into the middle of a function that was left: what is on top of it ended.
         if !starts && stack.iter().any(|f| f.function == function) {
             return self.sync(core, ns, ip, Entry::Known);
         }
         // A thunk calls itself to change where it returns to.
-        let stack = self.threads.entry(Self::key(core)).or_default();
         let mut keep = stack.len() - 1;
         while keep > 0 && stack[keep].entry == Entry::Call && stack[keep - 1].function == top.function {
             keep -= 1;
@@ -454,14 +504,14 @@ impl<'a> Stacks<'a> {
 
     /// The return from the kernel or from an interrupt.
     fn leave(&mut self, core: &mut Core, ns: u64, to: u64) {
-        let stack = self.threads.entry(Self::key(core)).or_default();
+        let number = self.stack(core);
         let kernel = to >= KERNEL_HALF;
         let ended = |f: &Frame| match f.entry {
             Entry::Interrupt => kernel == (f.from >= KERNEL_HALF),
             Entry::SystemCall => !kernel,
             _ => false,
         };
-        match stack.iter().rposition(ended) {
+        match self.stacks[number].iter().rposition(ended) {
             Some(keep) => self.unwind(core, ns, keep),
             None if !kernel => self.unwind(core, ns, 0),
             None => {}
@@ -471,9 +521,9 @@ impl<'a> Stacks<'a> {
 
     /// The innermost function is the one at `ip`: what is on top of it on the stack ends; one that is not there is entered.
     fn sync(&mut self, core: &mut Core, ns: u64, ip: u64, entry: Entry) {
-        let function = self.function(core, ns, ip);
-        let stack = self.threads.entry(Self::key(core)).or_default();
-        match stack.iter().rposition(|f| f.function == function) {
+        let (function, _) = self.function(core, ns, ip);
+        let number = self.stack(core);
+        match self.stacks[number].iter().rposition(|f| f.function == function) {
             Some(i) => {
                 let keep = i + 1;
                 self.unwind(core, ns, keep);
@@ -483,9 +533,11 @@ impl<'a> Stacks<'a> {
     }
 
     fn unwind(&mut self, core: &mut Core, ns: u64, keep: usize) {
-        let key = Self::key(core);
-        while let Some(frame) = self.threads.get_mut(&key).filter(|s| s.len() > keep).and_then(Vec::pop) {
-            self.emit(core, ns, What::Leave(frame.function));
+        let number = self.stack(core);
+        while self.stacks[number].len() > keep {
+            if let Some(frame) = self.stacks[number].pop() {
+                self.emit(core, ns, What::Leave(frame.function));
+            }
         }
     }
 
@@ -498,23 +550,41 @@ impl<'a> Stacks<'a> {
         self.events.push(Event { ns, cpu: core.number, tid: core.tid, kernel, what });
     }
 
-    fn place(&self, core: &Core, ns: u64, ip: u64) -> u64 {
-        self.memory.find(core.pid, ip, ns).map_or(ip, |r| r.place(ip))
+    /// The number of what is mapped for an address.
+    fn space(&mut self, core: &mut Core, ns: u64, ip: u64) -> u32 {
+        let key = if ip >= KERNEL_HALF {
+            (KERNEL, self.memory.kernel_version(ns))
+        } else {
+            if let Some((space, until)) = core.space
+                && ns < until
+            {
+                return space;
+            }
+            let (version, until) = self.memory.version_until(core.pid, ns);
+            core.space = Some((0, until));
+            (core.pid, version)
+        };
+        let next = self.spaces.len() as u32;
+        let space = *self.spaces.entry(key).or_insert(next);
+        if let (false, Some((of, _))) = (ip >= KERNEL_HALF, &mut core.space) {
+            *of = space;
+        }
+        space
     }
 
-    fn function(&mut self, core: &Core, ns: u64, ip: u64) -> u32 {
-        let version = self.memory.version(core.pid, ns);
-        let space = if ip >= KERNEL_HALF { u32::MAX } else { core.pid ^ (version as u32) << 22 };
-        if let Some(&function) = self.found.get(&(space, ip)) {
-            return function;
+    /// The number of the function at an address, and whether that is its beginning.
+    fn function(&mut self, core: &mut Core, ns: u64, ip: u64) -> (u32, bool) {
+        let space = self.space(core, ns, ip);
+        if let Some(&found) = self.found.get(&(space, ip)) {
+            return found;
         }
         let region = self.memory.find(core.pid, ip, ns);
-        let (module, place, named) = match region {
-            None => (u32::MAX, ip, false),
+        let (module, place, at, named) = match region {
+            None => (u32::MAX, ip, ip, false),
             Some(region) => {
-                let place = region.place(ip);
-                let known = self.memory.modules[region.module as usize].symbols.at(place);
-                (region.module, known.map_or(place, |f| f.range.start), known.is_some())
+                let at = region.place(ip);
+                let known = self.memory.modules[region.module as usize].symbols.at(at);
+                (region.module, known.map_or(at, |f| f.range.start), at, known.is_some())
             }
         };
         let function = self.names.number(module, place);
@@ -522,8 +592,8 @@ impl<'a> Stacks<'a> {
             self.unnamed.push(!named);
             self.kernel.push(ip >= KERNEL_HALF);
         }
-        self.found.insert((space, ip), function);
-        function
+        self.found.insert((space, ip), (function, at == place));
+        (function, at == place)
     }
 }
 
@@ -539,7 +609,7 @@ mod tests {
         let switches = [Switch { time_ns: 0, pid: 7, tid: 7, preempted: false }];
         let mut core = Core::new(Some(0), None);
         for (ns, op) in ops {
-            stacks.step(&mut core, &switches, *ns, &Step { tsc: *ns, op: *op });
+            stacks.step(&mut core, &switches, *ns, &Step { ns: *ns, op: *op });
         }
         stacks.finish(&mut core, &switches);
         let name = |f: u32| format!("{:x}", stacks.names.places[f as usize].1);

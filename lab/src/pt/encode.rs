@@ -37,13 +37,23 @@ pub struct Style {
     pub compress_returns: bool,
     /// Bytes between two PSB packets at least.
     pub psb_bytes: usize,
+    /// How often the execution is encoded, one time behind the other.
+    pub passes: usize,
     /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
 }
 
 impl Default for Style {
     fn default() -> Style {
-        Style { cycles: false, tsc_ticks: None, mtc: 3, compress_returns: false, psb_bytes: 1024, overflow_in: None }
+        Style {
+            cycles: false,
+            tsc_ticks: None,
+            mtc: 3,
+            compress_returns: false,
+            psb_bytes: 1024,
+            passes: 1,
+            overflow_in: None,
+        }
     }
 }
 
@@ -100,6 +110,8 @@ pub struct Encoded {
     pub truth: BTreeMap<u32, Truth>,
     /// First and last tick.
     pub ticks: (u64, u64),
+    /// Of each thread, from one system call to the next: thread, first and last tick. A worker's are its rounds.
+    pub rounds: Vec<(u32, u64, u64)>,
 }
 
 /// One virtual CPU's packet generator.
@@ -125,11 +137,14 @@ pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encod
     let mut cpus: Vec<Generator<'_>> = (0..CPUS).map(|_| Generator::new(style)).collect();
     let mut out = Encoded { ticks: (FIRST_TICK, FIRST_TICK), ..Encoded::default() };
     let mut tick = FIRST_TICK + BETWEEN;
+    let mut begun: BTreeMap<u32, u64> = BTreeMap::new();
     let long = |n: usize| execution.slices[n].ips.len() > 160;
     let overflow_in = style.overflow_in.and_then(|from| (from..execution.slices.len()).find(|&n| long(n)));
-    for (n, slice) in execution.slices.iter().enumerate() {
+    let passes = (0..style.passes).flat_map(|_| &execution.slices);
+    for (n, slice) in passes.enumerate() {
         out.switches.push(Switch { tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
         tick += BETWEEN;
+        begun.entry(slice.tid).or_insert(tick);
         let cpu = &mut cpus[slice.cpu];
         let truth = out.truth.entry(slice.tid).or_default();
         cpu.enable(slice.ips[0], tick);
@@ -155,6 +170,10 @@ pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encod
             }
         }
         tick += TICKS;
+        if let (Ended::SystemCall, Some(from)) = (slice.ended, begun.get(&slice.tid)) {
+            out.rounds.push((slice.tid, *from, tick));
+            begun.remove(&slice.tid);
+        }
         match (slice.ended, slice.next) {
             (Ended::Interrupted, Some(next)) => cpu.interrupt(next, tick),
             _ => cpu.disable(tick),

@@ -27,6 +27,8 @@ use crate::{Error, Result};
 
 /// The source of the program.
 const PROGRAM: &str = include_str!("program.c");
+/// The thread that makes the others; it has no rounds.
+const LEADER: u32 = 1000;
 /// Its name in the file's records, below the folder that decoders are given as the root.
 pub const NAME: &str = "two-threads";
 
@@ -45,19 +47,45 @@ pub struct Made {
     pub switches: usize,
     /// Bytes of trace.
     pub trace_bytes: usize,
+    /// Calls and returns.
+    pub transfers: u64,
+    /// From one system call of a worker to the next: from and to, perf's time, ns.
+    pub rounds: Vec<(u64, u64)>,
+}
+
+/// How much the program does.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Rounds of each worker: a system call ends each.
+    pub rounds: u32,
+    /// Requests in each round.
+    pub requests: u32,
+}
+
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale { rounds: 20, requests: 1 }
+    }
 }
 
 /// Compiles the program into `folder`.
 ///
 /// # Errors
 /// [`Error::Io`] without a C compiler.
-pub fn compile(folder: &Path) -> Result<PathBuf> {
+pub fn compile(folder: &Path, scale: Scale) -> Result<PathBuf> {
     let source = folder.join("program.c");
     std::fs::write(&source, PROGRAM).map_err(|e| Error::io(format!("write {}", source.display()), e))?;
     let out = folder.join(NAME);
     let flags = ["-O2", "-g0", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-no-pie"];
-    let done =
-        Command::new("cc").args(flags).arg("-fno-asynchronous-unwind-tables").arg("-o").arg(&out).arg(&source).output();
+    let scale = [format!("-DROUNDS={}", scale.rounds), format!("-DREQUESTS={}", scale.requests)];
+    let done = Command::new("cc")
+        .args(flags)
+        .args(scale)
+        .arg("-fno-asynchronous-unwind-tables")
+        .arg("-o")
+        .arg(&out)
+        .arg(&source)
+        .output();
     let done = done.map_err(|e| Error::io("run cc", e))?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -101,5 +129,12 @@ pub fn make(folder: &Path, style: &Style) -> Result<Made> {
         instructions: encoded.truth.values().map(|t| t.instructions).sum(),
         switches: encoded.switches.len(),
         trace_bytes: encoded.cpus.iter().map(|c| c.trace.len()).sum(),
+        transfers: encoded.truth.values().map(|t| t.transfers.len() as u64).sum(),
+        rounds: encoded
+            .rounds
+            .iter()
+            .filter(|(tid, ..)| *tid != LEADER)
+            .map(|(_, from, to)| (perf_data::ns(*from), perf_data::ns(*to)))
+            .collect(),
     })
 }

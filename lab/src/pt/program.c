@@ -4,7 +4,13 @@
 typedef unsigned long u64;
 
 #define WORKERS 2
+#ifndef ROUNDS
 #define ROUNDS 20
+#endif
+/* In each round. */
+#ifndef REQUESTS
+#define REQUESTS 1
+#endif
 #define NOT_INLINED __attribute__((noinline, noclone))
 
 static volatile int done;
@@ -97,7 +103,8 @@ NOT_INLINED static u64 handle(u64 request)
 static void worker(void)
 {
 	for (u64 i = 0; i < ROUNDS; i++) {
-		sink += handle(i);
+		for (u64 j = 0; j < REQUESTS; j++)
+			sink += handle(i * REQUESTS + j);
 		system_call(SYS_SCHED_YIELD, 0);
 	}
 	__atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST);

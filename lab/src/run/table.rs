@@ -321,7 +321,8 @@ mod tests {
         };
         let all = [run(true, true, false), run(false, true, true), run(false, false, true)];
         let page = page(&all, &hog, 3);
-        let recorded = "of the total leg, scenarios with a fault | 1 of 1 (100.0 %) | 0 of 2 (0.0 %) | 1 of 3 (33.3 %) |";
+        let recorded =
+            "of the total leg, scenarios with a fault | 1 of 1 (100.0 %) | 0 of 2 (0.0 %) | 1 of 3 (33.3 %) |";
         let without = "(`diagnose --without`) | 1 of 1 (100.0 %) | 1 of 2 (50.0 %) | 2 of 3 (66.7 %) |";
         assert!(page.contains(recorded) && page.contains(without), "{page}");
     }

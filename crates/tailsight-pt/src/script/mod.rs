@@ -124,7 +124,7 @@ impl Script {
             let switches = self.switches(key);
             let core = cores.entry(key).or_insert_with(|| Core::new(cpu, cpu.is_none().then_some((pid, tid))));
             for op in ops {
-                stacks.step(core, switches, core.not_before(ns), &Step { tsc: ns, op: *op });
+                stacks.step(core, switches, core.not_before(ns), &Step { ns, op: *op });
             }
         };
         match *line {

@@ -3,6 +3,8 @@
 mod fuzzed;
 mod gate;
 mod import;
+mod lldb;
 mod real;
 mod script;
+mod sideband;
 mod vm;

@@ -96,6 +96,7 @@ fn as_json(of: &Imported) -> serde_json::Value {
         "decoded_bytes": of.summary.decoded_bytes,
         "granularity_ns": { "p50": counts.granularity.quantile(0.5), "p99": counts.granularity.quantile(0.99) },
         "gaps": gaps.iter().map(|(gap, (n, ns))| json!({ "why": gap.text(), "count": n, "ns": ns })).collect::<Vec<_>>(),
+        "lost_records": of.lost_records,
         "missing": of.missing.iter().map(|(file, why)| json!({ "file": file, "why": why })).collect::<Vec<_>>(),
         "functions": of.functions.iter().map(|f| json!({
             "function": f.function, "module": f.module, "kernel": f.kernel,
@@ -123,6 +124,9 @@ fn as_text(of: &Imported, args: &Import) -> String {
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());
+    }
+    if of.lost_records > 0 {
+        let _ = writeln!(out, "Lost:     {} records of context switches and mappings, by perf", of.lost_records);
     }
     for (file, why) in &of.missing {
         let _ = writeln!(out, "Missing:  {file}: {why}");

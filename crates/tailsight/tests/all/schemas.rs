@@ -8,7 +8,7 @@ use std::net::TcpListener;
 
 use serde_json::{Map, Value};
 
-use crate::support::{json, run, shown};
+use crate::support::{element, json, run, shown};
 
 /// The schema with every object closed: no field but those that it names.
 fn closed(schema: &Value) -> Value {
@@ -147,7 +147,17 @@ fn the_json_of_a_load_and_of_a_sweep_is_as_the_schemas_say() {
     let output = run(&["load", &target, "--rate", "500", "--max-time", "4s", "--ci", "p50:5ms", "--json"]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
     holds("load", &json(&output));
-    let output = run(&["sweep", &target, "--rates", "300,600", "--max-time", "3s", "--ci", "p50:5ms", "--json"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("sweep.html").display().to_string();
+    let words =
+        ["sweep", &target, "--rates", "300,600", "--max-time", "3s", "--ci", "p50:5ms", "--html", &page, "--json"];
+    let output = run(&words);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
     holds("sweep", &json(&output));
+    // The page has the sweep, and the measurement at each rate.
+    let drawn = element(&page, "load");
+    assert_eq!(drawn["sweep"], json(&output));
+    let names: Vec<&str> =
+        drawn["results"].as_array().expect("results").iter().filter_map(|r| r["name"].as_str()).collect();
+    assert_eq!(names, ["300/s", "600/s"]);
 }

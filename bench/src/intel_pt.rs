@@ -1,0 +1,206 @@
+//! Speed and memory of decoding Intel PT: calls and returns of one perf.data by `tailsight-pt` and by `perf script --itrace=cr`, and a few
+//! messages of it instead of all.
+//!
+//! In: a program that the lab steps here, encoded as an Intel PT recording: real control flow, assigned time, user space only. Out: a
+//! section. Ours is measured as a process of its own: this program as `bench decode-pt`, which decodes, nests and names, and prints what it
+//! counted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::json;
+use tailsight_lab::pt::{self, Made, Scale, encode::Style};
+use tailsight_pt::{Places, Recording, What, Window};
+
+use crate::Bench;
+use crate::analysis::{Usage, usage};
+use crate::table::{Row, Section, Spread, thousands};
+
+/// Bytes between two synchronisation points; what perf asks the processor for by default is 16 KiB, the least is 2 KiB.
+const PSB_BYTES: usize = 4096;
+/// Of so many messages one is decoded.
+const ONE_OF: usize = 100;
+
+/// `decode-pt`.
+#[derive(Debug, Args)]
+pub struct DecodeArgs {
+    /// The recording.
+    recording: PathBuf,
+    /// Where its program is.
+    root: PathBuf,
+    /// Only these stretches of time, ns: `FROM-TO`.
+    #[arg(long, value_delimiter = ',', value_parser = window)]
+    windows: Vec<Window>,
+}
+
+fn window(text: &str) -> Result<Window, String> {
+    let ends = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    let (from_ns, to_ns) = ends.ok_or_else(|| format!("'{text}' is not FROM-TO"))?;
+    Ok(Window { from_ns, to_ns })
+}
+
+/// Decodes and prints what was counted.
+pub fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
+    let places = Places { roots: vec![args.root.clone()], ..Places::default() };
+    let recording = Recording::open(&args.recording, &places)?;
+    let windows = (!args.windows.is_empty()).then_some(&args.windows[..]);
+    let (mut entered, mut left) = (0u64, 0u64);
+    let summary = recording.decode(windows, |event| match event.what {
+        What::Enter(..) => entered += 1,
+        What::Leave(_) => left += 1,
+        _ => {}
+    })?;
+    let counted = json!({
+        "calls": summary.counts.calls.values().sum::<u64>(), "returns": summary.counts.returns.values().sum::<u64>(),
+        "entered": entered, "left": left,
+        "instructions": summary.instructions.values().sum::<u64>(), "decoded_bytes": summary.decoded_bytes,
+        "functions": summary.functions.len(), "errors": summary.errors.values().sum::<u64>(),
+    });
+    println!("{counted}");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures.
+pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
+    let folder = bench.scratch.path().join("intel-pt");
+    std::fs::create_dir_all(&folder)?;
+    eprintln!("bench: stepping a program and encoding what it did as Intel PT");
+    pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
+    // To step as much as is encoded would take an hour.
+    let passes = if bench.quick { 5 } else { 40 };
+    let style = Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, ..Style::default() };
+    let made = pt::make(&folder, &style)?;
+    let few: Vec<String> = few(&made.rounds).iter().map(|(from, to)| format!("{from}-{to}")).collect();
+    let counted = counted(&ours(&made, &[])?)?;
+    let of = |name: &str| counted[name].as_u64().unwrap_or(0);
+    if (of("calls") + of("returns"), of("instructions")) != (made.transfers, made.instructions) {
+        bail!(
+            "we decoded {counted}, and the program made {} calls and returns in {} instructions",
+            made.transfers,
+            made.instructions
+        );
+    }
+    let repeats = if bench.quick { 2 } else { 5 };
+    let (mut whole, mut windows, mut import, mut perf, mut lean) = (vec![], vec![], vec![], vec![], vec![]);
+    eprintln!("bench: decoding {} instructions, beside perf script", thousands(made.instructions));
+    for i in 0..repeats {
+        whole.push(usage(bench, ours(&made, &[])?, None, Stdio::null())?);
+        windows.push(usage(bench, ours(&made, &few)?, None, Stdio::null())?);
+        import.push(usage(bench, imported(bench, &made, &folder.join(format!("run-{i}"))), None, Stdio::null())?);
+        perf.push(usage(bench, theirs(&made, &[]), None, Stdio::null())?);
+        lean.push(usage(bench, theirs(&made, &["-F", "tid,time,ip,addr"]), None, Stdio::null())?);
+    }
+    section(&made, &counted, few.len(), passes, &[whole, windows, import, perf, lean])
+}
+
+fn section(
+    made: &Made,
+    counted: &serde_json::Value,
+    few: usize,
+    passes: usize,
+    all: &[Vec<Usage>; 5],
+) -> anyhow::Result<Vec<Section>> {
+    let of = |values: &[Usage], f: &dyn Fn(&Usage) -> f64| {
+        Spread::of(&values.iter().map(f).collect::<Vec<_>>()).context("nothing was measured")
+    };
+    let wall = |i: usize| of(&all[i], &|u| 1e3 * u.wall_s);
+    let cpu = |i: usize| of(&all[i], &|u| 1e3 * u.cpu_s);
+    let memory = |i: usize| of(&all[i], &|u| u.peak_bytes as f64 / 1_048_576.0);
+    let times = |a: usize, b: usize| {
+        let ratios: Vec<f64> = all[a].iter().zip(&all[b]).map(|(a, b)| a.wall_s / b.wall_s).collect();
+        Spread::of(&ratios).context("nothing was measured")
+    };
+    let (faster, faster_lean, fewer, imported) = (times(3, 0)?, times(4, 0)?, times(0, 1)?, times(3, 2)?);
+    let spans = counted["entered"].as_u64().unwrap_or(0);
+    let speed = of(&all[0], &|u| spans as f64 / u.wall_s / 1e6)?;
+    let file = std::fs::metadata(&made.perf_data).map_or(0, |about| about.len());
+    let mib = |n: u64| n as f64 / 1_048_576.0;
+    let rows = vec![
+        Row::fact(
+            "the recording",
+            format!("{} instructions, {} calls and returns", thousands(made.instructions), thousands(made.transfers)),
+            format!("{:.1} MiB of trace, 2 cores, {} messages", mib(file), thousands(made.rounds.len() as u64)),
+        ),
+        Row::goal(
+            "calls and returns of it, nested and named: how much faster than `perf script --itrace=cr`",
+            "≥ 20 ×",
+            format!("{} × ({} ms; CPU {} ms)", faster.text(1), wall(0)?.text(0), cpu(0)?.text(0)),
+            format!(
+                "perf script: {} ms; with the fewest fields {} ms: {} ×",
+                wall(3)?.text(0),
+                wall(4)?.text(0),
+                faster_lean.text(1)
+            ),
+            faster.median >= 20.0,
+        ),
+        Row::fact("spans a second", format!("{} million", speed.text(2)), format!("{} spans", thousands(spans))),
+        Row::goal(
+            format!("1 % of the messages ({few}) instead of the whole"),
+            "≥ 10 × faster",
+            format!("{} × ({} ms)", fewer.text(1), wall(1)?.text(1)),
+            "",
+            fewer.median >= 10.0,
+        ),
+        Row::fact(
+            "`tailsight import` of it: a run is written, too",
+            format!("{} ms", wall(2)?.text(0)),
+            format!("{} × faster than perf script", imported.text(1)),
+        ),
+        Row::fact(
+            "peak memory: decoding the whole; 1 % of the messages; `tailsight import`",
+            format!("{}; {}; {} MiB", memory(0)?.text(0), memory(1)?.text(0), memory(2)?.text(0)),
+            format!("perf script: {} MiB", memory(3)?.text(0)),
+        ),
+    ];
+    let raw = |values: &Vec<Usage>| -> Vec<_> {
+        values.iter().map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s, "peak_bytes": u.peak_bytes})).collect()
+    };
+    let [whole, windows, import, perf, lean] = all;
+    let raw = json!({
+        "counted": counted, "trace_bytes": made.trace_bytes, "decode": raw(whole), "windows": raw(windows),
+        "import": raw(import), "perf_script": raw(perf), "perf_script_fewest_fields": raw(lean),
+    });
+    let notes = format!(
+        "A program of three threads that the lab steps here; what it did is encoded {passes} times, one behind the other, with cycle counts and compressed returns, a synchronisation point each \
+         {PSB_BYTES} bytes: real control flow, **assigned time**, user space only, all of its code in one file of a few KiB. Ours counts the \
+         same calls, returns and instructions as the execution's log. Both write to /dev/null, as whole processes, in turn.\n"
+    );
+    Ok(vec![Section { title: "Intel PT".into(), rows, notes, raw }])
+}
+
+/// Every hundredth message, from the middle of the first hundred on.
+fn few(rounds: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    rounds.iter().skip(ONE_OF.min(rounds.len()) / 2).step_by(ONE_OF).copied().collect()
+}
+
+fn ours(made: &Made, windows: &[String]) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.arg("decode-pt").arg(&made.perf_data).arg(&made.root);
+    if !windows.is_empty() {
+        command.arg("--windows").arg(windows.join(","));
+    }
+    Ok(command)
+}
+
+fn imported(bench: &Bench, made: &Made, to: &Path) -> Command {
+    let mut command = Command::new(&bench.tailsight);
+    command.arg("import").arg(&made.perf_data).arg("--root").arg(&made.root).arg("--out").arg(to);
+    command
+}
+
+fn theirs(made: &Made, more: &[&str]) -> Command {
+    let mut command = Command::new("perf");
+    command.args(["script", "--itrace=cr", "-i"]).arg(&made.perf_data).arg("--symfs").arg(&made.root).args(more);
+    command
+}
+
+fn counted(command: &Command) -> anyhow::Result<serde_json::Value> {
+    let mut again = Command::new(command.get_program());
+    let output = again.args(command.get_args()).output().context("cannot start this program again")?;
+    if !output.status.success() {
+        bail!("decoding failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("decoding printed something else than it should")
+}

@@ -1,0 +1,146 @@
+//! Decodes pieces of trace ahead of where they are needed, on all cores.
+//!
+//! In: pieces in the order in which they will be needed, about. Out: [`Ahead::take`]: a decoded piece. Threads of [`Ahead::work`] decode the
+//! next ones meanwhile; whoever takes one that nobody has begun decodes it himself. A bounded number of decoded pieces is in memory.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::Error;
+use crate::container::Queue;
+use crate::decode::{self, Decoded, Setting, Spaces};
+use crate::index::Piece;
+
+/// A piece to decode.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// It begins at this time, ns, or later.
+    pub ns: u64,
+    /// Where.
+    pub piece: Piece,
+    /// Whose trace.
+    pub queue: &'a Queue,
+    /// How it is decoded.
+    pub setting: Setting<'a>,
+}
+
+enum Slot {
+    Waiting,
+    Running,
+    Done(Result<Decoded, Error>),
+    Taken,
+}
+
+struct State {
+    slots: Vec<Slot>,
+    /// Before this one, in order, none waits.
+    next: usize,
+    /// Being decoded ahead, or decoded and not taken.
+    held: usize,
+    over: bool,
+}
+
+/// Pieces on their way.
+pub struct Ahead<'a> {
+    /// The pieces; [`Ahead::take`] takes their numbers in here.
+    pub jobs: Vec<Job<'a>>,
+    file: &'a File,
+    path: &'a std::path::Path,
+    state: Mutex<State>,
+    changed: Condvar,
+    most: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// At most `most` pieces are decoded ahead.
+    pub fn new(jobs: Vec<Job<'a>>, file: &'a File, path: &'a std::path::Path, most: usize) -> Ahead<'a> {
+        let slots = jobs.iter().map(|_| Slot::Waiting).collect();
+        let state = Mutex::new(State { slots, next: 0, held: 0, over: false });
+        Ahead { jobs, file, path, state, changed: Condvar::new(), most }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decodes what is next, until nothing is or [`Ahead::stop`] was called.
+    pub fn work(&self, spaces: &mut Spaces<'_>) {
+        let mut state = self.state();
+        loop {
+            while matches!(state.slots.get(state.next), Some(slot) if !matches!(slot, Slot::Waiting)) {
+                state.next += 1;
+            }
+            let number = state.next;
+            if state.over || number >= state.slots.len() {
+                return;
+            }
+            if state.held >= self.most {
+                state = self.wait(state);
+                continue;
+            }
+            state.slots[number] = Slot::Running;
+            state.held += 1;
+            drop(state);
+            let decoded = self.decode(number, spaces);
+            state = self.state();
+            state.slots[number] = Slot::Done(decoded);
+            self.changed.notify_all();
+        }
+    }
+
+    /// A decoded piece; each can be taken once.
+    ///
+    /// # Errors
+    /// [`Error::Read`], [`Error::Decoder`].
+    pub fn take(&self, number: usize, spaces: &mut Spaces<'_>) -> Result<Decoded, Error> {
+        let mut state = self.state();
+        while matches!(state.slots[number], Slot::Running) {
+            state = self.wait(state);
+        }
+        match std::mem::replace(&mut state.slots[number], Slot::Taken) {
+            Slot::Done(decoded) => {
+                state.held -= 1;
+                self.changed.notify_all();
+                decoded
+            }
+            Slot::Waiting => {
+                drop(state);
+                self.decode(number, spaces)
+            }
+            Slot::Running | Slot::Taken => Err(Error::Decoder { why: "a piece of trace was asked for twice".into() }),
+        }
+    }
+
+    /// Nothing more is needed.
+    pub fn stop(&self) {
+        self.state().over = true;
+        self.changed.notify_all();
+    }
+
+    fn decode(&self, number: usize, spaces: &mut Spaces<'_>) -> Result<Decoded, Error> {
+        let Job { piece, queue, setting, .. } = self.jobs[number];
+        let decode = || {
+            let len = usize::try_from(piece.to - piece.from).unwrap_or(usize::MAX);
+            let read = |source| Error::Read { path: self.path.to_owned(), source };
+            let bytes = queue.read(self.file, piece.from, len).map_err(read)?;
+            decode::piece(setting, spaces, bytes, piece.border, piece.cut)
+        };
+        // A thread that ended in a panic would be waited for.
+        let panicked = |_| Err(Error::Decoder { why: "it failed on a piece of trace".into() });
+        catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(panicked)
+    }
+}
+
+/// Stops the threads however the taking ends.
+pub struct Stop<'s, 'a>(pub &'s Ahead<'a>);
+
+impl Drop for Stop<'_, '_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
