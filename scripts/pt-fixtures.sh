@@ -8,12 +8,12 @@ set -eu
 cd "$REPO"
 fixtures=crates/tailsight-pt/tests/fixtures
 cargo build -q -p tailsight-lab
-rm -rf "$fixtures"
 mkdir -p "$fixtures"
 make_one() { # make_one NAME OPTION…
     name=$1
     shift
     work=$(mktemp -d)
+    rm -rf "${fixtures:?}/$name"
     target/debug/lab pt "$work" "$@"
     mkdir "$fixtures/$name"
     cp "$work/perf.data" "$work/log.txt" "$fixtures/$name/"

@@ -1,6 +1,10 @@
-// The page: unpacks its data and puts the views under each other. A view that fails says so and leaves the others alone.
+// The page: unpacks its data and puts the views under each other, of a run or, where the data are of `load`, of measurements. A view that
+// fails says so and leaves the others alone.
 import { Component, render, type ComponentChildren } from "preact";
-import { load } from "./data";
+import { has, json, load } from "./data";
+import { LoadPage } from "./load/page";
+import { LoadStore } from "./load/store";
+import type { LoadData } from "./load/types";
 import { Store } from "./store";
 import { TopBar } from "./views/bar";
 import { Balloon } from "./views/balloon";
@@ -38,10 +42,19 @@ function Page({ store }: { store: Store }) {
   </>;
 }
 
-load().then((data) => {
-  const store = new Store(data);
-  document.title = data.page.diagnosis.app + ": Tailsight report";
-  render(<Page store={store} />, document.getElementById("page")!);
+/** What is drawn: the title and the views. */
+async function content(): Promise<[string, ComponentChildren]> {
+  if (has("load")) {
+    const data = await json<LoadData>("load"), of = data.results[0]?.report.target ?? data.sweep?.target ?? "";
+    return [of + ": Tailsight " + (data.sweep ? "sweep" : "measurement"), <Guard><LoadPage store={new LoadStore(data)} /></Guard>];
+  }
+  const data = await load();
+  return [data.page.diagnosis.app + ": Tailsight report", <Page store={new Store(data)} />];
+}
+
+content().then(([title, views]) => {
+  document.title = title;
+  render(views, document.getElementById("page")!);
   // Two frames later the plots are on the screen.
   requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset["drawn"] = String(Math.round(performance.now())); }));
 }).catch((error: Error) => {

@@ -55,7 +55,7 @@ export class Looks {
   shape(i: number | null): string { return i !== null && this.coloured.has(i) ? SHAPES[this.coloured.get(i)!]! : "ring"; }
 }
 
-export function drawShape(g: CanvasRenderingContext2D, shape: string, x: number, y: number, r: number): void {
+export function drawShape(g: CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D, shape: string, x: number, y: number, r: number): void {
   g.beginPath();
   const poly = (points: number[][]) => { points.forEach(([a, b], i) => (i ? g.lineTo(x + a! * r, y + b! * r) : g.moveTo(x + a! * r, y + b! * r))); g.closePath(); };
   if (shape === "circle" || shape === "ring") g.arc(x, y, r, 0, 7);

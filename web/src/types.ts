@@ -46,11 +46,14 @@ export interface Meta {
   target: { selector: string; app: string; pids: number[]; ports: number[] };
   cpus: { cpu: number; events: number; lost: number }[]; hooks: Hook[]; warnings: string[];
   overhead: { recorder_cpu_ns: number };
+  settings?: Setting[];
   devices: { name: string; driver: string; rx_queues: number; tx_queues: number; irqs: number[]; here: boolean; packets: number }[];
   sampling?: { period_ns: number; samples: number; lost: number; notes: string[] } | null;
 }
+export interface Setting { id: string; title: string; value: string; verdict: "good" | "hurts" | "unknown" | "not_present"; why: string }
 export interface Columns {
-  count: number; latency_type: "u32" | "f64"; arrival_type: "u32" | "f64"; flow_type: "u16" | "u32"; thread_type: "u16" | "u32";
+  /** Messages of the run; complete ones; whether only some of them have rows. */
+  count: number; complete: number; sampled: boolean; latency_type: "u32" | "f64"; arrival_type: "u32" | "f64"; flow_type: "u16" | "u32"; thread_type: "u16" | "u32";
   flow_names: Record<string, string>; threads: number[]; classes: string[]; causes: number; reference_ns: number[] | null; against_reference: boolean;
 }
 export interface Curve { name: string; kind: "leg" | "stage"; messages: number; points: [number, number][] }
@@ -69,4 +72,6 @@ export interface Timeline {
   id: number; flow: string; bytes: number; tid: number; ahead: number; ahead_ids: number[]; length: number; class: string | null;
   pairing: string | null; reply_bytes: number; marks: [string, number][]; spans: number[]; samples: [number, number][];
 }
-export interface Bundle { owners: { names: string[]; gap: boolean }[]; slots: Slot[]; keys: RowKey[]; frames: string[]; stacks: number[][]; messages: Timeline[] }
+export interface Bundle { owners: { names: string[]; gap: boolean }[]; slots: Slot[]; keys: RowKey[]; frames: string[]; stacks: number[][]; messages: Timeline[]; beside?: Beside | null }
+/** Of a message that was asked for: its neighbours by latency, and how many are no slower. */
+export interface Beside { slower: number | null; faster: number | null; place: number }

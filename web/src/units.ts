@@ -10,7 +10,8 @@ export function durationParts(ns: number): [string, string] {
 export function duration(ns: number): string { return durationParts(ns).join(" "); }
 /** With a sign also where it is more. */
 export function more(ns: number): string { return (ns > 0 ? "+" : "") + duration(ns); }
-export function count(n: number): string { return Math.round(n).toLocaleString("en-US"); }
+const english = new Intl.NumberFormat("en-US");
+export function count(n: number): string { return english.format(Math.round(n)); }
 export function plural(n: number, noun: string): string { return count(n) + " " + noun + (n === 1 ? "" : "s"); }
 export function percent(f: number): string {
   return (f * 100).toFixed(1).replace(/^-0\.0$/, "0.0").replace(/^(-?\d+)\.0$/, (t, n) => (Math.abs(+n) >= 100 ? n : t)).replace("-", "−") + " %";

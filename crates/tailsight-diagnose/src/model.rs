@@ -546,6 +546,9 @@ pub struct More {
     pub queue: Vec<Queue>,
     /// What ran on each core while messages were in it (Figure 20): of the focus, then of the reference.
     pub cores: [Vec<CoreContexts>; 2],
+    /// Settings of the host that can lengthen the tail, as they were before the recording; absent of older runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<tailsight_trace::meta::Setting>,
 }
 
 /// The causes of one slice by how many messages they hit.

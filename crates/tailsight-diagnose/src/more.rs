@@ -49,7 +49,7 @@ pub struct Found<'a> {
     pub same_run: bool,
 }
 
-/// All three.
+/// All three; the settings of the host are in the run's description, which is not read here.
 pub fn more(found: &Found<'_>) -> More {
     let (focus, reference) = found.cohorts;
     let cores = |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, path));
@@ -57,6 +57,7 @@ pub fn more(found: &Found<'_>) -> More {
         pervasive: SLICES.windows(2).filter_map(|w| pervasive(found, (w[0], w[1]))).collect(),
         queue: queue(found),
         cores: [cores(focus), if found.same_run { cores(reference) } else { vec![] }],
+        settings: vec![],
     }
 }
 

@@ -57,6 +57,9 @@ pub struct Shown {
     /// The rows of the message beside the reference's, by how much more it has. They sum to `latency_ns` and, but for rounding,
     /// to the difference.
     pub rows: Vec<Row>,
+    /// Settings of the host that can lengthen the tail, as they were before the recording; absent of older runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<tailsight_trace::meta::Setting>,
 }
 
 /// A stage.
@@ -187,6 +190,7 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>
         marks: marks(of, from_ns, to_ns),
         rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(known, &spans)),
         spans,
+        settings: vec![],
     })
 }
 

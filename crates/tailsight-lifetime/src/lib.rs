@@ -10,6 +10,7 @@ pub mod model;
 pub mod partition;
 pub mod path;
 pub mod scan;
+#[cfg(feature = "tables")]
 pub mod tables;
 pub mod timelines;
 

@@ -34,6 +34,10 @@ mod sizes;
 mod stamps;
 mod target;
 mod thread_log;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 mod workload;
 

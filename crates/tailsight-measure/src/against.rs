@@ -14,8 +14,8 @@ use tailsight_stats::effective::batches;
 use tailsight_stats::quantile::{quantile, sorted};
 
 use crate::Error;
+use crate::latencies::Latencies;
 use crate::report::{Against, Report};
-use crate::samples::Latencies;
 
 /// False-alarm rate of "worse".
 pub const ALPHA: f64 = 0.01;

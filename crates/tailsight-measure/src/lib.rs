@@ -2,7 +2,7 @@
 //! number and its interval, or N/A with the reason, and every sample. Times are CLOCK_MONOTONIC ns, rates requests/s.
 //!
 //! [`tailsight_stats::method`] decides (without I/O), [`tailsight_load`] sends; this crate is the loop between them ([`measure()`])
-//! and the uses of measurements: files ([`samples`]), comparisons ([`against`]), sweeps over the rate ([`sweep`]), and the search
+//! and the uses of measurements: files (`samples`, a feature), comparisons ([`against`]), sweeps over the rate ([`sweep`]), and the search
 //! for the highest rate that meets an objective ([`slo`]).
 
 mod account;
@@ -13,6 +13,7 @@ pub mod capacity;
 mod conclude;
 mod error;
 pub mod hint;
+pub mod latencies;
 mod load;
 mod local;
 pub mod machine;
@@ -20,6 +21,7 @@ mod measure;
 pub mod objective;
 mod question;
 pub mod report;
+#[cfg(feature = "samples")]
 pub mod samples;
 pub mod slo;
 pub mod sweep;

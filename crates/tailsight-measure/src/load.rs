@@ -95,14 +95,14 @@ pub trait Load: Send {
     /// When an agent is gone.
     fn record(&mut self, sampling_rate: f64, samples: usize) -> Result<(), Error>;
 
-    /// How it stands, all agents together. `ended` when any of them sends no more: the duration or the replay is over, the
+    /// The progress of all agents together. `ended` if any of them has stopped sending: the duration or the replay is over, the
     /// server is gone, a thread failed.
     ///
     /// # Errors
     /// When an agent is gone.
     fn progress(&mut self) -> Result<Progress, Error>;
 
-    /// What was recorded since the last call, an element an agent, in the same order every time.
+    /// What was recorded since the last call, one element per agent, always in the same order.
     ///
     /// # Errors
     /// When an agent is gone.
@@ -120,13 +120,12 @@ pub trait Load: Send {
         false
     }
 
-    /// The client was late where it matters: from now on it spares no CPU to be on time, if it can. Gives whether that changes
-    /// anything.
+    /// The client's lateness mattered: from now on it polls to be on time, if it can. Returns whether that changes anything.
     fn be_punctual(&mut self) -> bool {
         false
     }
 
-    /// Whether all agents' times are one clock, so that their streams can be laid over each other.
+    /// Whether all agents use one clock, so that their streams can be superposed.
     fn one_clock(&self) -> bool;
 
     /// What is known of the agents on other machines; none where the load is made here.

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tailsight_trace::Event;
 
 use crate::error::Error;
-use crate::skel::types::head;
+use crate::object::types::head;
 
 /// Events in one chunk; the same as CHUNK in common.h.
 pub const CHUNK_SLOTS: u64 = 1 << 16;

@@ -41,7 +41,7 @@ fn counters(fd: i32) -> Counters {
 
 /// How often each program was due but did not run, because an interrupt came while the same program was running on that
 /// core: events that never reached a buffer.
-pub fn missed(loaded: &Loaded<'_>) -> Vec<(String, u64)> {
+pub fn missed(loaded: &Loaded) -> Vec<(String, u64)> {
     loaded.programs().into_iter().map(|(name, fd)| (name, counters(fd).misses)).collect()
 }
 
@@ -49,7 +49,7 @@ pub fn missed(loaded: &Loaded<'_>) -> Vec<(String, u64)> {
 ///
 /// # Errors
 /// [`Error::NoCost`] when the kernel refuses its statistics, [`Error::Bpf`] when the empty program cannot be attached.
-pub fn measure(loaded: &mut Loaded<'_>, window: Duration) -> Result<Vec<ProgramCost>, Error> {
+pub fn measure(loaded: &mut Loaded, window: Duration) -> Result<Vec<ProgramCost>, Error> {
     let programs = loaded.programs();
     loaded.attach_baseline()?;
     // SAFETY: no pointers; returns a new descriptor or a negative error.

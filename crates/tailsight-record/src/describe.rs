@@ -43,6 +43,18 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     }
 }
 
+/// The settings of the host, and of a process, that can lengthen the tail.
+pub fn settings(pid: Option<u32>) -> Vec<meta::Setting> {
+    let of = |s: tailsight_host::Setting| meta::Setting {
+        id: s.id,
+        title: s.title,
+        value: s.value,
+        verdict: s.verdict.name().into(),
+        why: s.why,
+    };
+    tailsight_host::settings::read(&tailsight_host::Root::host(), pid).into_iter().map(of).collect()
+}
+
 /// The kernel's names of the reasons for dropping packets, without what is the same in all; none where it does not tell.
 pub fn drop_reasons() -> Vec<String> {
     let mut names = tailsight_host::btf::enum_present("skb_drop_reason", 1024).unwrap_or_default();

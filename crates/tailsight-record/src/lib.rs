@@ -19,6 +19,7 @@ mod link;
 pub mod loader;
 mod low_priority;
 mod nic_clocks;
+mod object;
 pub mod probes;
 pub mod procfs;
 pub mod session;
@@ -30,9 +31,3 @@ pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
 pub use session::{Asked, Options, Payload, Progress, RecordSummary, SampleRate, Traces, Until, record};
 pub use target::Selector;
-
-/// The generated skeleton of the BPF object.
-#[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/tailsight.skel.rs"));
-}

@@ -2,8 +2,7 @@
 //!
 //! In: nothing. Out: symbols for the linker. Debian 12's `libelf.a` is complete. From elfutils 0.189 on (Ubuntu 24.04,
 //! Debian 13) it calls zstd, which `libbpf-sys` does not link; and elfutils 0.192's (Debian 13) lacks the objects of
-//! its own `eu_search_tree_*` and `eu_t*` (sourceware bug 32293). Without this file neither the binary nor the build
-//! script, which takes it in by path, links there.
+//! its own `eu_search_tree_*` and `eu_t*` (sourceware bug 32293). Without this file the binary does not link there.
 
 use std::ffi::{c_int, c_void};
 

@@ -3,18 +3,17 @@
 //! In: what the user asked for and what the running kernel has. Out: a [`Loaded`] set of probes with their buffers and
 //! filters mapped, and a [`HookState`] for each hook that says why it is off.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, OpenObject, ProgramInput, libbpf_sys};
+use libbpf_rs::{Link, MapCore, ProgramInput, libbpf_sys};
 
 use crate::attachable::{self, Attachable};
 use crate::buffer::CHUNK_SLOTS;
 use crate::error::Error;
+use crate::object::types::rodata;
+use crate::object::{Opened, Probes};
 use crate::probes::nic_tx::{self, TxStamps};
 use crate::probes::{self, Attach, Need, functions, samples};
-use crate::skel::{TailsightSkel, TailsightSkelBuilder};
 
 /// Which hooks the user wants.
 #[derive(Clone, Debug, Default)]
@@ -134,105 +133,47 @@ pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
 }
 
 /// The probes in the kernel.
-pub struct Loaded<'obj> {
-    /// The skeleton: maps, filters, programs.
-    pub skel: TailsightSkel<'obj>,
+pub struct Loaded {
+    /// Maps, variables, programs.
+    pub probes: Probes,
     links: Vec<Link>,
 }
 
-impl<'obj> Loaded<'obj> {
+impl Loaded {
     /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores; of
     /// `choice` only `empty` is looked at; the programs of `extras` are attached by themselves. Nothing is recorded before [`Loaded::set_recording`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
     pub fn load(
-        storage: &'obj mut MaybeUninit<OpenObject>,
         choice: &HookChoice,
         hooks: &mut [HookState],
         cpus: u32,
         slots: u64,
         extras: Extras,
-    ) -> Result<Loaded<'obj>, Error> {
+    ) -> Result<Loaded, Error> {
         quiet_libbpf();
-        let failed = |step: &str, e: libbpf_rs::Error| Error::Bpf { step: step.into(), why: format!("{e:#}") };
-        let mut open = TailsightSkelBuilder::default().open(storage).map_err(|e| failed("opening the probes", e))?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let on = ["baseline", "current_task"].contains(&name.as_str())
-                || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
-                || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
-                || (extras.functions && name == functions::PROGRAM)
-                || hooks.iter().any(|h| served_by(h).any(|p| p == name));
-            program.set_autoload(on);
-            for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
-                if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
-                    program.set_autoload(true);
-                    let set = program.set_attach_target(0, Some(function.clone()));
-                    set.map_err(|e| failed(&format!("looking for {function} in the kernel"), e))?;
-                }
-            }
-        }
+        let mut open = Opened::new().map_err(|e| failed("opening the probes", &e))?;
+        choose_programs(&mut open, hooks, &extras)?;
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
             .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
-        open.maps.chunks.set_max_entries(chunks).map_err(|e| failed("sizing the buffers", e))?;
+        open.map("chunks").set_max_entries(chunks).map_err(|e| failed("sizing the buffers", &e))?;
         if extras.samples {
-            open.maps
-                .samples
-                .set_max_entries(samples::RING_BYTES)
-                .map_err(|e| failed("sizing the ring of samples", e))?;
+            let sized = open.map("samples").set_max_entries(samples::RING_BYTES);
+            sized.map_err(|e| failed("sizing the ring of samples", &e))?;
         }
-        let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        rodata.slots = slots;
-        rodata.slots_log2 = slots.trailing_zeros();
-        rodata.payload_pieces = extras.payload_pieces;
-        if let Some(op) = extras.tx_stamps.op() {
-            rodata.nic_tx_op = op;
-        }
-        rodata.empty_programs = u32::from(choice.empty);
-        rodata.sleep_places = u32::from(extras.samples);
-        rodata.function_secret = secret();
-        let numbers = [
-            &mut rodata.kernel_function_0,
-            &mut rodata.kernel_function_1,
-            &mut rodata.kernel_function_2,
-            &mut rodata.kernel_function_3,
-            &mut rodata.kernel_function_4,
-            &mut rodata.kernel_function_5,
-            &mut rodata.kernel_function_6,
-            &mut rodata.kernel_function_7,
-        ];
-        for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
-            *number = *function as u32;
-        }
-        let skel = open.load().map_err(|e| match e.kind() {
+        set_constants(open.constants(), choice, slots, &extras);
+        let probes = open.load().map_err(|e| match e.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
             libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
-            _ => failed("loading the probes into the kernel", e),
+            _ => failed("loading the probes into the kernel", &e),
         })?;
         let mut links = Vec::new();
         for hook in hooks.iter_mut() {
-            let candidates: Vec<&'static str> = hook.program.take().into_iter().chain(hook.instead.drain(..)).collect();
-            let mut refused = Vec::new();
-            for name in candidates {
-                match attach(&skel, name) {
-                    Ok(link) => {
-                        links.push(link);
-                        let beside = beside(name).filter(|with| hook.with.contains(with));
-                        links.extend(beside.filter_map(|with| attach(&skel, with).ok()));
-                        hook.program = Some(name);
-                        break;
-                    }
-                    Err(e) if hook.need == Need::Required => return Err(failed(&format!("attaching {name}"), e)),
-                    Err(e) => refused.push(format!("attaching {name} failed: {e}")),
-                }
-            }
-            if hook.program.is_none() && !refused.is_empty() {
-                hook.reason = Some(refused.join("; "));
-            }
+            attach_first(&probes, hook, &mut links)?;
         }
-        Ok(Loaded { skel, links })
+        Ok(Loaded { probes, links })
     }
 
     /// Attaches the empty program that the cost measurement subtracts.
@@ -240,7 +181,7 @@ impl<'obj> Loaded<'obj> {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn attach_baseline(&mut self) -> Result<(), Error> {
-        for program in self.skel.object().progs_mut() {
+        for program in self.probes.object().progs_mut() {
             if program.name() == "baseline" {
                 let link = program
                     .attach()
@@ -253,35 +194,35 @@ impl<'obj> Loaded<'obj> {
 
     /// Starts to write down births and names of tasks, before the rest is recorded.
     pub fn set_naming(&mut self) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = self.probes.variables_mut();
         // SAFETY: as in `set_recording`.
         unsafe { std::ptr::write_volatile(&mut bss.naming, 1) };
     }
 
     /// What `set_nic_tx` sets on a socket.
     pub fn set_nic_tx_flags(&mut self, flags: u32) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = self.probes.variables_mut();
         // SAFETY: as in `set_recording`.
         unsafe { std::ptr::write_volatile(&mut bss.nic_tx_flags, flags) };
     }
 
     /// Has programs look for the time stamps of NICs, or not.
     pub fn set_nic_stamps(&mut self, on: bool) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = self.probes.variables_mut();
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.nic_stamps, u32::from(on)) };
     }
 
     /// How often a traced function may be called in a second.
     pub fn set_function_limit(&mut self, per_second: u32) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = self.probes.variables_mut();
         // SAFETY: as in `set_recording`.
         unsafe { std::ptr::write_volatile(&mut bss.function_limit, (per_second / 10).max(1)) };
     }
 
     /// Starts or stops recording.
     pub fn set_recording(&mut self, on: bool) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = self.probes.variables_mut();
         // The kernel side reads this word on every event: a volatile store keeps it one store.
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
         unsafe { std::ptr::write_volatile(&mut bss.recording, u32::from(on)) };
@@ -290,9 +231,10 @@ impl<'obj> Loaded<'obj> {
     /// Has every core say who runs on it: the events before a core's first switch are that task's. A kernel before 5.10, or
     /// a core that is offline, says nothing; then its first event does, later.
     pub fn tell_current(&self, cpus: u32) {
+        let Some(program) = self.probes.object().progs_mut().find(|p| p.name() == "current_task") else { return };
         for cpu in 0..cpus {
             let input = ProgramInput { cpu, flags: libbpf_sys::BPF_F_TEST_RUN_ON_CPU, ..ProgramInput::default() };
-            let _ = self.skel.progs.current_task.test_run(input);
+            let _ = program.test_run(input);
         }
     }
 
@@ -303,7 +245,7 @@ impl<'obj> Loaded<'obj> {
 
     /// File descriptors of every loaded program, by name.
     pub fn programs(&self) -> Vec<(String, i32)> {
-        self.skel
+        self.probes
             .object()
             .progs_mut()
             .filter(|p| p.autoload())
@@ -321,12 +263,85 @@ impl<'obj> Loaded<'obj> {
         let keys = bytes(&mut (0..count));
         let values = bytes(&mut fds.iter().map(|fd| fd.cast_unsigned()));
         // In one call: each single update of a map of maps waits for every running program to end.
-        self.skel
+        self.probes
             .maps
             .chunks
             .update_batch(&keys, &values, count, libbpf_rs::MapFlags::ANY, libbpf_rs::MapFlags::ANY)
             .map_err(|e| Error::Bpf { step: "connecting the buffers".into(), why: format!("{e:#}") })
     }
+}
+
+fn failed(step: &str, error: &libbpf_rs::Error) -> Error {
+    Error::Bpf { step: step.into(), why: format!("{error:#}") }
+}
+
+/// Which programs are loaded, and those of kernel functions to which function.
+fn choose_programs(open: &mut Opened, hooks: &[HookState], extras: &Extras) -> Result<(), Error> {
+    for mut program in open.object().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let on = ["baseline", "current_task"].contains(&name.as_str())
+            || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
+            || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
+            || (extras.functions && name == functions::PROGRAM)
+            || hooks.iter().any(|h| served_by(h).any(|p| p == name));
+        program.set_autoload(on);
+        for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
+            if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
+                program.set_autoload(true);
+                let set = program.set_attach_target(0, Some(function.clone()));
+                set.map_err(|e| failed(&format!("looking for {function} in the kernel"), &e))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_constants(constants: &mut rodata, choice: &HookChoice, slots: u64, extras: &Extras) {
+    constants.slots = slots;
+    constants.slots_log2 = slots.trailing_zeros();
+    constants.payload_pieces = extras.payload_pieces;
+    if let Some(op) = extras.tx_stamps.op() {
+        constants.nic_tx_op = op;
+    }
+    constants.empty_programs = u32::from(choice.empty);
+    constants.sleep_places = u32::from(extras.samples);
+    constants.function_secret = secret();
+    let numbers = [
+        &mut constants.kernel_function_0,
+        &mut constants.kernel_function_1,
+        &mut constants.kernel_function_2,
+        &mut constants.kernel_function_3,
+        &mut constants.kernel_function_4,
+        &mut constants.kernel_function_5,
+        &mut constants.kernel_function_6,
+        &mut constants.kernel_function_7,
+    ];
+    for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
+        *number = *function as u32;
+    }
+}
+
+/// Attaches the first program of a hook that the kernel takes, and what belongs to it.
+fn attach_first(probes: &Probes, hook: &mut HookState, links: &mut Vec<Link>) -> Result<(), Error> {
+    let candidates: Vec<&'static str> = hook.program.take().into_iter().chain(hook.instead.drain(..)).collect();
+    let mut refused = Vec::new();
+    for name in candidates {
+        match attach(probes, name) {
+            Ok(link) => {
+                links.push(link);
+                let beside = beside(name).filter(|with| hook.with.contains(with));
+                links.extend(beside.filter_map(|with| attach(probes, with).ok()));
+                hook.program = Some(name);
+                return Ok(());
+            }
+            Err(e) if hook.need == Need::Required => return Err(failed(&format!("attaching {name}"), &e)),
+            Err(e) => refused.push(format!("attaching {name} failed: {e}")),
+        }
+    }
+    if !refused.is_empty() {
+        hook.reason = Some(refused.join("; "));
+    }
+    Ok(())
 }
 
 /// Every program that may be attached for a hook that is on.
@@ -341,9 +356,9 @@ fn beside(name: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// Attaches a loaded program to its place.
-fn attach(skel: &TailsightSkel<'_>, name: &str) -> Result<Link, libbpf_rs::Error> {
+fn attach(probes: &Probes, name: &str) -> Result<Link, libbpf_rs::Error> {
     let missing = || libbpf_rs::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
-    let program = skel.object().progs_mut().find(|p| p.name() == name).ok_or_else(missing)?;
+    let program = probes.object().progs_mut().find(|p| p.name() == name).ok_or_else(missing)?;
     let place = probes::programs().find(|p| p.name == name).map(|p| p.attach);
     match place {
         Some(Attach::CgroupSend) => {
@@ -432,10 +447,8 @@ mod tests {
         }
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
-        let mut storage = MaybeUninit::uninit();
         let everything = Extras { samples: true, functions: true, ..Extras::default() };
-        let loaded =
-            Loaded::load(&mut storage, &choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
+        let loaded = Loaded::load(&choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
         }

@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "export")]
 pub mod export;
 pub mod html;
 pub mod load;

@@ -25,7 +25,7 @@ fn check(id: &str, subject: Option<&str>, passed: bool) -> Checked {
     }
 }
 
-fn known(percentile: &str, value_ns: f64) -> Known {
+pub(crate) fn known(percentile: &str, value_ns: f64) -> Known {
     Known {
         asked: format!("{percentile}:5%@95"),
         percentile: percentile.into(),
@@ -40,7 +40,7 @@ fn known(percentile: &str, value_ns: f64) -> Known {
 }
 
 /// N/A by the tail's drift: the p50 passed, the p90 has bounds, of the p99 nothing is known.
-fn report() -> Report {
+pub(crate) fn report() -> Report {
     let plan = Plan::new("127.0.0.1:1".parse().unwrap(), Protocol::Echo);
     let held = |id: &str, state| Assumption { id: id.into(), state, checks: 2, passed: 1, because: None };
     let names = ["p50", "p90", "p99"];

@@ -4,6 +4,7 @@ mod browser;
 mod exports;
 mod golden;
 mod load;
+mod load_page;
 mod page;
 mod synthetic;
 mod terminal;

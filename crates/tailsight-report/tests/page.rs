@@ -103,7 +103,7 @@ fn it_loads_nothing() {
     // The page that is served may ask its server; a file may ask nobody.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
     assert!(text.contains(&format!("content=\"{policy}\"")));
-    let served = synthetic::run(2_000).with_input(html::served);
+    let served = synthetic::run(2_000).with_input(|input| html::served(input, usize::MAX));
     assert!(served.contains(&format!("content=\"{policy}; connect-src 'self'\"")));
     // The only link with an address is the empty icon.
     assert_eq!(text.matches("<link").count(), 1);

@@ -63,6 +63,26 @@ fn nothing_of_the_product_needs_the_lab_or_the_benchmarks() {
     }
 }
 
+/// What the binary builds with these features, by name, whatever builds it in turn.
+fn built(features: &[&str]) -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--package", "tailsight", "--edges", "normal,build", "--prefix", "none"]);
+    let output = cargo.args(features).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// gRPC, TLS, Parquet and the bindings of libipt were half of the time from a clone to the demo's result.
+#[test]
+fn the_demo_builds_nothing_that_it_does_not_show() {
+    let heavy = ["tonic", "tokio", "rustls", "rcgen", "parquet", "prost", "libipt", "bindgen"];
+    let (all, demo) = (built(&[]), built(&["--no-default-features"]));
+    assert!(heavy.iter().all(|name| all.contains(*name)), "this test looks for what nothing builds: {all:?}");
+    let found: Vec<_> = heavy.iter().filter(|name| demo.contains(**name)).collect();
+    assert!(found.is_empty() && demo.contains("tailsight-record"), "{found:?}");
+}
+
 #[test]
 fn a_circle_is_found_with_its_way() {
     let edges = [("a", vec!["b"]), ("b", vec!["c", "d"]), ("c", vec![]), ("d", vec!["a"])];

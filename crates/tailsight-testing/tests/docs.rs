@@ -183,3 +183,44 @@ fn every_frame_that_the_output_names_is_in_the_book() {
         .collect();
     assert!(missing.is_empty(), "not in docs/lifetimes.md: {missing:?}");
 }
+
+/// Words of this project's own that readers stumbled over, each with the field's term. A page that needs one of its own defines it in the
+/// glossary. Dated results and the journal stay as they were written.
+const GIVEN_UP: &[(&str, &str)] = &[
+    ("anew", "again"),
+    ("chores", "maintenance"),
+    ("crowded", "shares cores"),
+    ("doubt", "uncertainty"),
+    ("lifeline", "timeline"),
+    ("nap", "sleep"),
+    ("serving window", "busy period"),
+    ("spoiled", "disturbed"),
+    ("stretch", "interval"),
+    ("stretches", "intervals"),
+];
+
+#[test]
+fn no_page_uses_a_word_that_was_given_up() {
+    let top = repository();
+    let mut all: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| top.join(name)).collect();
+    pages(&top.join("docs"), &mut all);
+    let dated = [top.join("docs/results"), top.join("docs/journal")];
+    let mut found = Vec::new();
+    for page in all.iter().filter(|page| !dated.iter().any(|folder| page.starts_with(folder))) {
+        let text = std::fs::read_to_string(page).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let words: Vec<String> = line
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|word| !word.is_empty())
+                .map(str::to_lowercase)
+                .collect();
+            let line = format!(" {} ", words.join(" "));
+            let used = GIVEN_UP.iter().filter(|(word, _)| line.contains(&format!(" {word} ")));
+            found.extend(used.map(|(word, term)| {
+                format!("{}:{}: {word}: {term}", page.strip_prefix(&top).unwrap().display(), number + 1)
+            }));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -13,9 +13,7 @@
 
 pub mod clock_log;
 pub mod error;
-pub mod event;
 pub mod event_stream;
-pub mod flow;
 mod folder;
 pub mod meta;
 pub mod read;
@@ -27,11 +25,10 @@ pub mod tables;
 pub mod write;
 
 pub use error::Error;
-pub use event::{Event, Kind};
 pub use event_stream::EventStream;
-pub use flow::FlowKey;
 pub use meta::RunMeta;
 pub use read::Run;
+pub use tailsight_event::{Event, FlowKey, Kind, event, flow};
 pub use write::RunWriter;
 
 /// The version of the run directory that this crate writes, and the newest that it reads.

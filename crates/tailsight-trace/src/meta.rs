@@ -28,6 +28,10 @@ pub struct RunMeta {
     /// Network devices that packets for the target came in on, those with interrupts first, then by packets; empty in
     /// older runs and where nothing could be read.
     pub devices: Vec<Device>,
+    /// Settings of the host and of the target's first process that can lengthen the tail, as they were before the recording; empty in
+    /// older runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
     /// Wall-clock time at the start, ns since the epoch.
     pub started_unix_ns: u64,
     /// First nanosecond of the recording, CLOCK_MONOTONIC.
@@ -72,6 +76,36 @@ pub struct RunMeta {
     pub files: Vec<RunFile>,
     /// SHA-256 of this file as it is without these 64 digits; empty in runs of version 1.
     pub digest: String,
+}
+
+/// A setting that can lengthen the tail, as `tailsight doctor` reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Setting {
+    /// A stable name, snake_case; of an interface's setting it ends with `:` and the interface.
+    pub id: String,
+    /// What a person calls it.
+    pub title: String,
+    /// Its value.
+    pub value: String,
+    /// `good`, `hurts`, `unknown` (not readable, or its effect cannot be seen) or `not_present`.
+    pub verdict: String,
+    /// Why, in a sentence or two.
+    pub why: String,
+}
+
+impl Setting {
+    /// Whether it is known to lengthen the tail.
+    #[must_use]
+    pub fn hurts(&self) -> bool {
+        self.verdict == "hurts"
+    }
+
+    /// `Swap (1 area)`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!("{} ({})", self.title, self.value)
+    }
 }
 
 /// A file of a run.

@@ -13,7 +13,7 @@ the last whole batch after a kill or a full disk; pandas, polars and DuckDB open
 ```python\nimport pyarrow as pa, pathlib\n\
 events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathlib.Path('run/events').glob('*.arrow')))\n```\n\n\
 | file | what |\n|---|---|\n\
-| `run.json` | host, kernel, boot (id), target with its processes (id, start, name), its network devices (queues, interrupts), NICs that stamp, hooks (on or why not, ns per run), losses, own cost, version, state |\n\
+| `run.json` | host, kernel, boot (id), target with its processes (id, start, name), its network devices (queues, interrupts), settings of the host that can lengthen the tail, NICs that stamp, hooks (on or why not, ns per run), losses, own cost, version, state |\n\
 | `events/cpu-N.arrow` | the events of core N, nearly in time order (an interrupted event may be one place early) |\n\
 | `tasks.arrow` | the name of each thread, from when on |\n\
 | `sockets.arrow` | sockets of the target's network namespaces, and connections met while recording |\n\

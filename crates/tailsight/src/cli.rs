@@ -9,6 +9,19 @@ use tailsight_lifetime::Leg;
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
+#[cfg(feature = "load")]
+use crate::cli_agent::Agent;
+#[cfg(feature = "intel-pt")]
+use crate::cli_import::Import;
+#[cfg(feature = "load")]
+use crate::cli_load::{Load, Sweep};
+#[cfg(not(feature = "export"))]
+use crate::commands::absent::Absent as Export;
+#[cfg(not(feature = "intel-pt"))]
+use crate::commands::absent::Absent as Import;
+#[cfg(not(feature = "load"))]
+use crate::commands::absent::{Absent as Agent, Absent as Load, Absent as Sweep};
+
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
 #[command(name = "tailsight", version)]
@@ -43,17 +56,17 @@ pub enum Command {
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
     /// Import an Intel PT recording of perf as a run, or add its functions to a run
-    Import(Box<crate::cli_import::Import>),
+    Import(Box<Import>),
     /// Name the functions of a run's samples by debug files that the recording did not have
     Symbolise(crate::cli_symbolise::Symbolise),
     /// Compute the latency of an ideal server, for a run or for a queueing model
     Ideal(Box<crate::cli_ideal::Ideal>),
     /// Measure a server's latency under a load: a number with its interval, or N/A with the reason
-    Load(Box<crate::cli_load::Load>),
+    Load(Box<Load>),
     /// Measure latency at rising load, or find the highest rate that meets an objective
-    Sweep(Box<crate::cli_load::Sweep>),
+    Sweep(Box<Sweep>),
     /// Generate load for a coordinator on another machine
-    Agent(crate::cli_agent::Agent),
+    Agent(Agent),
     /// Print a man page, or write all of them
     Man(Man),
     /// Print the JSON schema of what a command prints with --json
@@ -223,10 +236,10 @@ pub struct Diagnose {
 /// `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The run directory
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// The HTML file [default: RUN/report.html]
+    /// The run directory; or files of `load -o FILE.parquet`, which are drawn on one page
+    #[arg(value_name = "RUN|FILE", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The HTML file [default: RUN/report.html, or the first FILE with the ending .html]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// What is asked.
@@ -255,6 +268,7 @@ pub struct Show {
 }
 
 /// `export`.
+#[cfg(feature = "export")]
 #[derive(Debug, Args)]
 pub struct Export {
     /// The run directory
@@ -266,6 +280,9 @@ pub struct Export {
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Of otlp: send the spans to this collector (OTLP over HTTP, such as http://127.0.0.1:4318) and write no file
+    #[arg(long, value_name = "URL", value_parser = crate::commands::collector::parse, conflicts_with = "out")]
+    pub to: Option<crate::commands::collector::Collector>,
     /// What is asked.
     #[command(flatten)]
     pub question: Question,

@@ -32,7 +32,7 @@ pub struct Ideal {
     #[arg(long, value_name = "N", value_parser = workers)]
     pub workers: Option<usize>,
     /// With --calibrate: what is spoken, where the target does not say
-    #[arg(long, value_name = "PROTOCOL", value_parser = crate::cli_load::protocol, requires = "calibrate", help_heading = "Calibration")]
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol, requires = "calibrate", help_heading = "Calibration")]
     pub protocol: Option<Protocol>,
     /// With --calibrate: connections, over all threads
     #[arg(long, value_name = "N", default_value_t = 16, requires = "calibrate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Calibration")]
@@ -95,6 +95,11 @@ const MOST_REQUESTS: u64 = 200_000_000;
 fn requests(text: &str) -> Result<usize, String> {
     let n = parse::count(text).map_err(|e| e.to_string())?;
     if (1..=MOST_REQUESTS).contains(&n) { Ok(n as usize) } else { Err(format!("from 1 to {MOST_REQUESTS}")) }
+}
+
+pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
+    let names = || Protocol::ALL.map(Protocol::name).join(", ");
+    text.parse().map_err(|_| format!("`{text}` is not a protocol; allowed: {}", names()))
 }
 
 fn workers(text: &str) -> Result<usize, String> {

@@ -11,6 +11,8 @@ use tailsight_measure::objective::Objective;
 use tailsight_stats::method::Target;
 use tailsight_units::parse;
 
+use crate::cli_ideal::protocol;
+
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]
 pub struct Traffic {
@@ -163,7 +165,7 @@ pub struct Load {
     /// Keep every sample: a file, or a folder for load.parquet
     #[arg(short, long, value_name = "FILE.parquet|DIR")]
     pub out: Option<PathBuf>,
-    /// Write the page
+    /// Write the page; with --against it has the curves of both
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Compare with an earlier run's samples; exit 4 when this one is worse
@@ -211,14 +213,12 @@ pub struct Sweep {
     /// Keep every sample: a folder, a file a rate
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write the page: latency against rate, and the curves of every rate
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// The server and what is asked.
     #[command(flatten)]
     pub traffic: Traffic,
-}
-
-pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
-    let names = || Protocol::ALL.map(Protocol::name).join(", ");
-    text.parse().map_err(|_| format!("`{text}` is not a protocol; allowed: {}", names()))
 }
 
 fn arrivals(text: &str) -> Result<Arrivals, String> {

@@ -1,13 +1,19 @@
 //! The command line: parses arguments, calls the crates, prints, and sets the exit code.
 
+// What only absent commands use.
+#![cfg_attr(not(all(feature = "export", feature = "intel-pt", feature = "load")), allow(dead_code))]
+
 #[macro_use]
 mod terminal;
 
 mod cli;
+#[cfg(feature = "load")]
 mod cli_agent;
 mod cli_fix;
 mod cli_ideal;
+#[cfg(feature = "intel-pt")]
 mod cli_import;
+#[cfg(feature = "load")]
 mod cli_load;
 mod cli_symbolise;
 mod cli_view;

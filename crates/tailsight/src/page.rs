@@ -6,7 +6,7 @@
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{CauseOf, Diagnosis, Options, functions};
 use tailsight_lifetime::{Leg, OwnerId, PathSpan, Role};
-use tailsight_report::html::{self, Input, Timelines};
+use tailsight_report::html::{self, Input, Points, Timelines};
 
 use crate::pipeline::Opened;
 
@@ -55,15 +55,15 @@ impl Diagnosed<'_> {
         self.with_input(&self.paths(&ids), &[], f)
     }
 
-    /// The page as it is served: timelines are asked for one by one.
-    pub fn served(&self) -> String {
+    /// The page as it is served: timelines are asked for one by one, and of more than `most` messages the points of what is looked at.
+    pub fn served(&self, most: usize) -> String {
         let stacks = self.stacks();
-        self.with_input(&[], &stacks, html::served)
+        self.with_input(&[], &stacks, |input| html::served(input, most))
     }
 
-    /// Calls `f` with the maker of timelines.
-    pub fn with_timelines<T>(&self, f: impl FnOnce(&Timelines) -> T) -> T {
-        self.with_input(&[], &[], |input| f(&Timelines::new(input)))
+    /// Calls `f` with the makers of timelines and of points.
+    pub fn with_parts<T>(&self, f: impl FnOnce(&Timelines, &Points) -> T) -> T {
+        self.with_input(&[], &[], |input| f(&Timelines::new(input), &Points::new(input)))
     }
 
     fn with_input<T>(

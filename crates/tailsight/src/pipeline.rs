@@ -265,6 +265,9 @@ pub fn diagnose_against(
             if let Some(of_run) = of_run {
                 tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
             }
+            if let Some(more) = &mut diagnosis.more {
+                more.settings.clone_from(&opened.run.meta.settings);
+            }
             Ok((diagnosis, causes))
         }
     }

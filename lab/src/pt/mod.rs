@@ -5,6 +5,8 @@
 //! what each instruction was (by another disassembler than the decoder's); [`encode`] turns that into packets as the processor
 //! manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them into a file that perf reads.
 //!
+//! [`vm`] does the same for a whole machine: an emulated one, kernel and user space.
+//!
 //! The control flow is real. **Time is not**: each instruction is given a fixed number of ticks. Such a file says nothing of the
 //! cost of tracing, of lost trace or of the timing of real hardware.
 
@@ -12,6 +14,7 @@ pub mod encode;
 pub mod flow;
 pub mod perf_data;
 pub mod step;
+pub mod vm;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -75,8 +78,14 @@ pub fn compile(folder: &Path, scale: Scale) -> Result<PathBuf> {
     let out = folder.join(NAME);
     let flags = ["-O2", "-g0", "-static", "-nostdlib", "-fno-stack-protector", "-fcf-protection=none", "-no-pie"];
     let scale = [format!("-DROUNDS={}", scale.rounds), format!("-DREQUESTS={}", scale.requests)];
-    let done =
-        Command::new("cc").args(flags).args(scale).arg("-fno-asynchronous-unwind-tables").arg("-o").arg(&out).arg(&source).output();
+    let done = Command::new("cc")
+        .args(flags)
+        .args(scale)
+        .arg("-fno-asynchronous-unwind-tables")
+        .arg("-o")
+        .arg(&out)
+        .arg(&source)
+        .output();
     let done = done.map_err(|e| Error::io("run cc", e))?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();

@@ -55,8 +55,8 @@ function search(store: Store, text: string): Found[] {
   if (!q) return out;
   const digits = q.replace(/[ ,.]/g, "");
   if (/^\d+$/.test(digits)) {
-    const id = +digits;
-    if (id < d.n) out.push({ kind: "message", text: count(id) + (d.latency[id] === d.latency[id] ? ", " + duration(d.latency[id]!) : ", not complete"), go: () => open(store, id) });
+    const id = +digits, row = d.row(id), ns = row < 0 ? undefined : d.latency[row]!;
+    if (id < d.total) out.push({ kind: "message", text: count(id) + (ns === undefined ? "" : ns === ns ? ", " + duration(ns) : ", not complete"), go: () => open(store, id) });
   }
   page.diagnosis.causes.forEach((c, i) => {
     const names = [store.looks.title(i), c.name, c.who?.comm ?? "", ...(c.who?.by_thread ?? []).map((t) => t.name), ...c.paths.map((p) => p[0])];

@@ -1,65 +1,67 @@
 // View 4: one message (NSight Figures 5, 8, 9, 11): lanes, nested boxes, samples, marks, the messages ahead of it, and the table that
 // sums to its latency, beside what a reference message has.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { timelineOf } from "../data";
 import { Section, Swatch } from "../parts";
-import { open, rankOf, useStore, type Store } from "../store";
+import { open, useStore, type Store } from "../store";
 import { build, type Built, type MessageRow } from "../timeline";
-import type { Timeline } from "../types";
+import type { Beside, Timeline } from "../types";
 import { count, duration, more, plural } from "../units";
 import { about } from "./balloon";
 import { Lanes } from "./lanes";
 
-type Loaded = { id: number; of: Timeline; built: Built } | { id: number; missing: string };
+type Loaded = { id: number; of: Timeline; built: Built; beside: Beside | null | undefined } | { id: number; missing: string };
 
 export function MessageView({ store }: { store: Store }) {
   useStore(store);
-  const d = store.data, page = d.page, id = store.shown();
+  const d = store.data, page = d.page, id = store.shown(), row = d.row(id);
   const [loaded, set] = useState<Loaded | null>(null);
   useEffect(() => {
     let gone = false;
     if (id < 0) return;
+    store.pin(id);
     timelineOf(page, id).then((bundle) => {
       if (gone) return;
       const of = bundle?.messages.find((m) => m.id === id);
-      set(of ? { id, of, built: build(bundle!, of, page.reference, page.roles) } : { id, missing: "Its timeline is not in this file, which has those of " + plural(page.timelines.focus, "message") + " in focus and of " + count(page.timelines.ids.reduce((a, b) => a + b.length, 0) - page.timelines.focus) + " others, at random." });
+      set(of ? { id, of, built: build(bundle!, of, page.reference, page.roles), beside: bundle!.beside } : { id, missing: "Its timeline is not in this file, which has those of " + plural(page.timelines.focus, "message") + " in focus and of " + count(page.timelines.ids.reduce((a, b) => a + b.length, 0) - page.timelines.focus) + " others, at random." });
     }).catch((error: Error) => { if (!gone) set({ id, missing: error.message }); });
     return () => { gone = true; };
   }, [id]);
   if (id < 0) return <Section id="message" title="What a message went through" lede="No message is complete.">{null}</Section>;
-  const [title, rows] = about(store, id);
-  const what = store.state.message === null ? (id === d.slowest ? "The slowest message" : "The slowest of the chosen messages") : "Message " + count(id);
+  const [title, rows] = row < 0 ? ["Message " + count(id), []] : about(store, row);
+  const what = store.state.message === null ? (row === d.slowest ? "The slowest message" : "The slowest of the chosen messages") : "Message " + count(id);
   const ready = loaded?.id === id ? loaded : null;
   return <Section id="message" title="What a message went through" lede={"From the first sight in the stack to the end of the " + page.diagnosis.leg + " leg, on every core that the message waited for. Boxes nest: a box below runs inside the box above it. Hatched: nothing ran there. Colours are those of the causes."}>
-    <div class="titlebar"><h3>{what}</h3><Around store={store} id={id} /></div>
+    <div class="titlebar"><h3>{what}</h3><Around store={store} id={id} beside={ready && "beside" in ready ? ready.beside : undefined} /></div>
     <p class="meta" id="message-meta">{title + " · " + rows.join(" · ")}</p>
-    {!ready ? <p class="lede">Unpacking…</p> : "missing" in ready ? <Missing store={store} id={id} why={ready.missing} /> : <Whole store={store} of={ready.of} built={ready.built} />}
+    {!ready ? <p class="lede">Unpacking…</p> : "missing" in ready ? <Missing store={store} id={id} why={ready.missing} /> : <Whole store={store} of={ready.of} built={ready.built} beside={ready.beside} />}
   </Section>;
 }
 
 /** Its neighbours by latency, of all messages and of the same cause. */
-function Around({ store, id }: { store: Store; id: number }) {
-  const d = store.data;
+function Around({ store, id, beside }: { store: Store; id: number; beside: Beside | null | undefined }) {
+  const d = store.data, row = d.row(id);
   const find = (better: (ns: number, best: number) => boolean, side: 1 | -1, same: boolean) => {
     let best = -1;
-    const at = d.latency[id]!;
+    const at = d.latency[row]!;
     const consider = (i: number) => {
       const ns = d.latency[i]!;
-      if (i === id || (side > 0 ? ns < at || (ns === at && i < id) : ns > at || (ns === at && i > id)) || ns !== ns) return;
+      if (i === row || (side > 0 ? ns < at || (ns === at && i < row) : ns > at || (ns === at && i > row)) || ns !== ns) return;
       if (best < 0 || better(ns, d.latency[best]!)) best = i;
     };
-    // Of the focus where it is one of these: their timelines are at hand.
-    if (store.inFocus(id) || same) { for (const i of d.focus) if (!same || d.cause[i] === d.cause[id]) consider(i); } else for (let i = 0; i < d.n; i++) consider(i);
-    return best;
+    // Of the focus where it is one of these: their timelines are at hand. Where not every message has a row, the server knows.
+    if (store.inFocus(row) || same) { for (const i of d.focus) if (!same || d.cause[i] === d.cause[row]) consider(i); }
+    else if (d.sampled) return (side > 0 ? beside?.slower : beside?.faster) ?? -1;
+    else for (let i = 0; i < d.n; i++) consider(i);
+    return d.id(best);
   };
-  const slower = find((ns, best) => ns < best, 1, false), faster = find((ns, best) => ns > best, -1, false);
-  const next = store.inFocus(id) ? find((ns, best) => ns > best, -1, true) : -1;
+  const [slower, faster, next] = useMemo(() => [find((ns, best) => ns < best, 1, false), find((ns, best) => ns > best, -1, false), store.inFocus(row) ? find((ns, best) => ns > best, -1, true) : -1] as const, [id, beside, d.version]);
   const button = (to: number, text: string) => <button type="button" disabled={to < 0} onClick={() => store.set({ message: to })}>{text}</button>;
-  return <div class="switch around" role="group" aria-label="Other messages">{button(slower, "Slower")}{button(faster, "Faster")}{button(next, "Next of the same cause")}{button(store.state.message === null || d.slowest === id ? -1 : d.slowest, "Slowest")}</div>;
+  return <div class="switch around" role="group" aria-label="Other messages">{button(slower, "Slower")}{button(faster, "Faster")}{button(next, "Next of the same cause")}{button(store.state.message === null || d.slowest === row ? -1 : d.id(d.slowest), "Slowest")}</div>;
 }
 
 function Missing({ store, id, why }: { store: Store; id: number; why: string }) {
-  const d = store.data, run = d.page.diagnosis.run, at = d.focus.indexOf(id), m = d.page.messages;
+  const d = store.data, run = d.page.diagnosis.run, at = d.focus.indexOf(d.row(id)), m = d.page.messages;
   const times = at >= 0 ? Array.from({ length: m.causes }, (_, c) => [c, d.times[at * m.causes + c]!] as const).filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1]) : [];
   return <><p class="note">{why} <code>{"tailsight show " + run + " " + id}</code> prints it; <code>{"tailsight view " + run}</code> shows any message on this page.</p>
     {times.length ? <table class="paths"><tbody>{times.map(([c, ns]) => <tr><td><Swatch looks={store.looks} cause={c} /> {store.looks.title(c)}</td><td class="num">{duration(ns)}</td></tr>)}</tbody></table> : null}</>;
@@ -68,7 +70,7 @@ function Missing({ store, id, why }: { store: Store; id: number; why: string }) 
 const STAGES: Record<string, string> = { nic: "NIC", driver: "driver", stack: "stack", handoff: "hand-off", wake: "wake", on_cpu: "on core", recv_enter: "recv entered", recv: "recv", send: "send", xmit: "xmit", nic_tx: "NIC out" };
 export const stageName = (s: string) => STAGES[s] ?? s;
 
-function Whole({ store, of, built }: { store: Store; of: Timeline; built: Built }) {
+function Whole({ store, of, built, beside }: { store: Store; of: Timeline; built: Built; beside: Beside | null | undefined }) {
   const d = store.data, [zoom, setZoom] = useState<[number, number]>([0, of.length]);
   useEffect(() => setZoom([0, of.length]), [of]);
   const shown = zoom[1] > of.length ? ([0, of.length] as [number, number]) : zoom;
@@ -83,7 +85,7 @@ function Whole({ store, of, built }: { store: Store; of: Timeline; built: Built 
     <p class="hint">Drag across the timeline to zoom in; after a click the wheel zooms too. Double-click or 0 shows it all. Keys: + and − zoom, ← → move, n and p step through the boxes. Ticks under a lane are samples of the clock, with their call stacks.</p>
     <Rows store={store} of={of} built={built} />
     <details><summary>{"The boxes as a table (" + count(built.boxes.length) + ")"}</summary><BoxTable store={store} built={built} /></details>
-    <p class="hint">{"Slower than " + (rankOf(d.sorted, d.latency[of.id]! - 1) * 100).toFixed(2) + " % of the messages. In a terminal: "}<code>{"tailsight show " + d.page.diagnosis.run + " " + of.id}</code></p>
+    <p class="hint">{"Slower than " + ((beside ? beside.place / Math.max(1, d.complete) : d.rank(of.length - 1)) * 100).toFixed(2) + " % of the messages. In a terminal: "}<code>{"tailsight show " + d.page.diagnosis.run + " " + of.id}</code></p>
   </div>;
 }
 

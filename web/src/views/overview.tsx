@@ -44,6 +44,7 @@ export function Overview({ store }: { store: Store }) {
     <Legs store={store} />
     <Slowest store={store} />
     <Ideal d={d} />
+    <Settings store={store} />
   </>;
 }
 
@@ -81,6 +82,20 @@ function Ideal({ d }: { d: Diagnosis }) {
   return <Section id="inherent" title="Inherent and excess" lede="Of a mean message, what an ideal server would have taken too (its own work, and waiting for the messages before it), and what came on top.">
     <div class="scroll"><table><Head cells={[["Of"], ["Inherent"], ["", true], ["Excess", true]]} />
       <tbody>{rows.map(([name, r]) => <tr><td>{name}</td><td class="share"><Bar share={part(r)} top={1} color="var(--soft)" /></td><td class="num">{duration(r["inherent_ns"]!)}</td><td class="num">{duration(r["excess_ns"] ?? 0)}</td></tr>)}</tbody></table></div>
+  </Section>;
+}
+
+/** The settings of the host as they were before the recording: those that lengthen tails, then the others. */
+function Settings({ store }: { store: Store }) {
+  const all = store.data.page.meta.settings ?? [];
+  if (!all.length) return null;
+  const hurt = all.filter((s) => s.verdict === "hurts"), others = all.filter((s) => s.verdict !== "hurts");
+  const verdict: Record<string, string> = { good: "good", unknown: "not known", not_present: "not present" };
+  return <Section id="host" title="Settings of the host" lede={(hurt.length ? (hurt.length === 1 ? "One of " : count(hurt.length) + " of ") + plural(all.length, "setting") + " that were read before the recording " + (hurt.length === 1 ? "is" : "are") + " known to lengthen tails; whether they did so here, the causes say. " : "None of " + plural(all.length, "setting") + " that were read before the recording is known to lengthen tails. ") + "The command tailsight doctor says how to change each."}>
+    {hurt.length ? <div class="scroll"><table><Head cells={[["Setting"], ["Value"], ["Why it matters"]]} />
+      <tbody>{hurt.map((s) => <tr data-setting={s.id}><td>{s.title}</td><td>{s.value}</td><td><Rich text={s.why} /></td></tr>)}</tbody></table></div> : null}
+    {others.length ? <details><summary>{"The other " + plural(others.length, "setting")}</summary><div class="scroll"><table><Head cells={[["Setting"], ["Value"], ["Effect on tails"], ["Why"]]} />
+      <tbody>{others.map((s) => <tr data-setting={s.id}><td>{s.title}</td><td>{s.value}</td><td>{verdict[s.verdict] ?? s.verdict}</td><td><Rich text={s.why} /></td></tr>)}</tbody></table></div></details> : null}
   </Section>;
 }
 

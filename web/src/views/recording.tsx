@@ -21,7 +21,7 @@ export function Recording({ store }: { store: Store }) {
   if (m.warnings.length) rows.push(["To mind", <ul>{m.warnings.map((w) => <li><Rich text={w} /></li>)}</ul>]);
   if (d.next.length) rows.push(["Next steps", <ul>{d.next.map((n) => <li><Step store={store} text={n} /></li>)}</ul>]);
   const t = page.timelines, others = t.ids.reduce((a, b) => a + b.length, 0) - t.focus;
-  if (!page.served) rows.push(["In this file", plural(store.data.n, "message") + " as points; whole timelines of " + plural(t.focus, "message") + " in focus (of " + count(d.focus.messages) + ") and of " + count(others) + " others, at random. The other " + count(Math.max(0, t.of - t.focus - others)) + " are left out: tailsight view has them."]);
+  if (!page.served) rows.push(["In this file", plural(store.data.total, "message") + " as points; whole timelines of " + plural(t.focus, "message") + " in focus (of " + count(d.focus.messages) + ") and of " + count(others) + " others, at random. The other " + count(Math.max(0, t.of - t.focus - others)) + " are left out: tailsight view has them."]);
   return <Section id="record" title="The recording">
     <dl class="record">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
     {on.length ? <details><summary>{plural(on.length, "hook") + " on, with what each cost"}</summary><div class="scroll"><table><thead><tr><th>Hook</th><th>Probe</th><th class="num">ns a run</th><th class="num">runs measured</th></tr></thead>

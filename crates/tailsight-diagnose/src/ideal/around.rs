@@ -28,8 +28,7 @@ pub(super) fn is_handler(lifetimes: &Lifetimes, owner: OwnerId) -> bool {
 /// Of the service legs. `cause`: whose an owner's time is.
 pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(OwnerId) -> Option<u16>) -> Around {
     // What the application itself works is interrupted; a wait takes as long as it takes.
-    let own_handler =
-        |o: OwnerId| is_handler(lifetimes, o) && lifetimes.owners[o as usize].context == Context::Own;
+    let own_handler = |o: OwnerId| is_handler(lifetimes, o) && lifetimes.owners[o as usize].context == Context::Own;
     let causes: Vec<Option<u16>> =
         (0..lifetimes.owners.len() as u32).map(|o| cause(o).filter(|_| own_handler(o))).collect();
     let mut counts: BTreeMap<u16, Vec<u32>> =
@@ -52,8 +51,7 @@ pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(Own
             }
         }
     }
-    let ids: Vec<u32> =
-        lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).map(|m| m.id).collect();
+    let ids: Vec<u32> = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).map(|m| m.id).collect();
     let of = |counts: &Vec<u32>| {
         let (with, without): (Vec<u32>, Vec<u32>) = ids.iter().partition(|id| counts[**id as usize] > 0);
         if with.len().min(without.len()) < FEWEST {
@@ -94,8 +92,16 @@ mod tests {
             let n = 600;
             let all: Vec<[Vec<Part>; 3]> = (0..n).map(parts).collect();
             let message = |i: u32| {
-                let (begun, ns) = (1_000_000 * (u64::from(i) + 1), all[i as usize][1].iter().map(|p| p.ns).sum::<u64>());
-                Message { id: i, driver_ns: begun, recv_ns: begun, send_ns: begun + ns, xmit_ns: begun + ns, ..Message::default() }
+                let (begun, ns) =
+                    (1_000_000 * (u64::from(i) + 1), all[i as usize][1].iter().map(|p| p.ns).sum::<u64>());
+                Message {
+                    id: i,
+                    driver_ns: begun,
+                    recv_ns: begun,
+                    send_ns: begun + ns,
+                    xmit_ns: begun + ns,
+                    ..Message::default()
+                }
             };
             let messages: Vec<Message> = (0..n).map(message).collect();
             let lifetimes = Lifetimes::from_parts("app", messages, vec![], owners, all.clone());

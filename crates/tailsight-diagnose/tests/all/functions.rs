@@ -3,7 +3,7 @@
 use syscalls::Sysno;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::{Category, Diagnosis, Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Context, Frame, LEGS, Lifetimes, Part, PathSpan, Role};
+use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Part, PathSpan, Role};
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples, kind};
 
 use crate::common::{a, lifetimes, options, owner, receive};
@@ -49,13 +49,14 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
         [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
     });
     let slow = lifetimes(owners, parts.collect());
+    let total = Options { leg: Leg::Total, ..options() };
     let of = |module: &str| {
         let names = ["epoll_wait", "WaitLatch", "ProcSleep", "heap_update", "main"];
         let frames =
             names.iter().map(|name| frame(name, if *name == "epoll_wait" { "libc.so.6" } else { module }, "1"));
         let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
         let samples = Samples { rows, stacks: vec![vec![0, 1, 2, 3, 4]], frames: frames.collect() };
-        diagnosed(&slow, &samples, &options()).causes.swap_remove(0)
+        diagnosed(&slow, &samples, &total).causes.swap_remove(0)
     };
     let waits = "PostgreSQL waiting for a row or another heavyweight lock";
     let cause = of("postgres");
@@ -69,7 +70,7 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     // A user's own table may say it of another server.
     let own = "[[runtime]]\nof = \"mine\"\ndoes = \"locking\"\nfunctions = [\"ProcSleep\"]\nfix = \"x\"\n\
                documented = \"https://x\"\nwaits_are = \"lock-wait\"\n";
-    let options = Options { runtimes: Runtimes::parse(own, "own").unwrap(), ..options() };
+    let options = Options { runtimes: Runtimes::parse(own, "own").unwrap(), ..total.clone() };
     let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
     let samples = Samples { rows, stacks: vec![vec![0]], frames: vec![frame("ProcSleep", "other", "")] };
     assert_eq!(diagnosed(&slow, &samples, &options).causes[0].name, "mine locking");
@@ -106,8 +107,8 @@ fn what_held_a_queue_is_followed_to_its_function() {
     let of = bursts();
     let mut rows = vec![];
     for m in &of.messages {
-        // Every message serves; those that sort are met sorting, ten times.
-        rows.push(sample(m.recv_ns + 1, 1));
+        // Every message serves; those that sort are met sorting, ten times, and none of another at the same time.
+        rows.extend((m.id / 100 % 10 != 0).then(|| sample(m.recv_ns + 1, 1)));
         let sorts = m.send_ns - m.recv_ns > 1_000_000;
         rows.extend((1..=10).filter(|_| sorts).map(|n| sample(m.recv_ns + n * 100_000, 0)));
     }

@@ -35,6 +35,19 @@ pub enum Rating {
     NotPresent,
 }
 
+impl Rating {
+    /// As JSON has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Rating::Good => "good",
+            Rating::Hurts => "hurts",
+            Rating::Unknown => "unknown",
+            Rating::NotPresent => "not_present",
+        }
+    }
+}
+
 /// One setting of the host or of the process under study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
@@ -190,6 +203,14 @@ impl Context<'_> {
         let value = |n: &u32| Some((*n, self.root.text(&path.replace("{}", &n.to_string())).ok()?));
         self.online().iter().filter_map(value).collect()
     }
+}
+
+/// Reads every setting of a host, and of a process. On the live host it takes about a quarter of a second, in which stolen time is
+/// watched.
+pub fn read(root: &Root, pid: Option<u32>) -> Vec<Setting> {
+    let (machine, kernel, nics) = (Machine::collect(root), Kernel::collect(root), crate::nic::collect(root));
+    let target = pid.map(|pid| Target::read(root, pid));
+    collect(&Context { root, machine: &machine, kernel: &kernel, nics: &nics, target: target.as_ref() })
 }
 
 /// Checks every setting: the target's first, then what the papers found to weigh most.

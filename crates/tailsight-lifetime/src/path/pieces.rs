@@ -2,12 +2,12 @@
 //!
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
-use super::holder::Held;
+use super::holder::{self, Held};
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
-use crate::timelines::threads::State;
+use crate::timelines::threads::{State, Thread};
 
 /// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,12 +232,31 @@ fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Pi
         let turns = sleep(mine).map_or(mine, |i| thread.intervals[i].from);
         if busy < turns {
             out.push(Piece::Thread { from, to: busy, focus });
-            out.push(Piece::Others { tid: focus.tid, from: busy, to: turns });
+            // A wait for the core of a lock's holder is the message's own, for it may not need that lock.
+            let (begin, end) = core_of_holder(scan, thread, &focus, (busy, turns)).unwrap_or((turns, turns));
+            out.push(Piece::Others { tid: focus.tid, from: busy, to: begin });
+            if begin < end {
+                out.push(Piece::Thread { from: begin, to: end, focus });
+            }
+            if end < turns {
+                out.push(Piece::Others { tid: focus.tid, from: end, to: turns });
+            }
             out.push(Piece::Thread { from: turns, to, focus });
             return;
         }
     }
     out.push(Piece::Thread { from, to, focus });
+}
+
+/// The last wait for a core before a thread turns to a message, between two times, where it is for the core of the holder of a lock that it
+/// then sleeps in.
+fn core_of_holder(scan: &Scan, thread: &Thread, focus: &Focus, (from, turns): (u64, u64)) -> Option<(u64, u64)> {
+    let is_runnable = |i: &usize| matches!(thread.intervals[*i].state, State::Runnable { throttled: false, .. });
+    let runs = thread.at(turns)?;
+    let first = (0..runs).rev().take_while(is_runnable).last()?;
+    let begin = thread.intervals[first].from.max(from);
+    let end = thread.intervals[runs].from.min(turns);
+    (begin < end && holder::of_next_sleep(scan, focus.tid, first, focus.needs_until).is_some()).then_some((begin, end))
 }
 
 /// When a core that is in interrupt context at `from` leaves it, at most `to`; `from` when it is in none.

@@ -1,6 +1,7 @@
 //! Every integration test of this crate, in one binary: a simulated machine against what the lifetimes say of it, and
 //! golden runs of real servers.
 
+mod by_hand;
 mod damage;
 mod framed;
 mod golden;

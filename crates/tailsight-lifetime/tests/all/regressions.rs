@@ -8,14 +8,12 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::{Event, FlowKey};
 
+use crate::by_hand::event;
+
 const UDP: u16 = flow_flags::UDP;
 const PORTS: u64 = 11211 << 16 | 4000;
 const SERVER: u32 = 100;
 
-/// An event: time, kind, flags, thread, fields.
-fn event(ts: u64, kind: Kind, aux: u16, tid: u32, [a, b, c]: [u64; 3]) -> Event {
-    Event { ts, kind: kind as u8, generation: 0, aux, tid, a, b, c }
-}
 /// A packet of the flow: sequence number, bytes, device.
 fn packet(ts: u64, kind: Kind, aux: u16, seq: u64, bytes: u64, ifindex: u64) -> Event {
     event(ts, kind, aux, 0, [1, PORTS | seq << 32, bytes | ifindex << 32])
@@ -30,11 +28,8 @@ fn recv(ts: u64, aux: u16, position: u64, bytes: u64) -> Event {
 
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let server = TaskRow { tid: SERVER, tgid: SERVER, comm: "server".into(), target: true, ..TaskRow::default() };
-    let facts = RunContext { names: Names::new(&[server]), cpus: cpus.len() as u16, ..RunContext::default() };
-    let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
-    let analysis = Analysis::build(&facts, &cpus);
-    crate::properties::check_partition(&analysis).expect("an exact partition");
-    analysis
+    let facts = RunContext { names: Names::new(&[server]), ..RunContext::default() };
+    crate::by_hand::analysed(facts, cpus)
 }
 
 /// (driver, hand-off, receive) of each message, in the order of the receive calls.

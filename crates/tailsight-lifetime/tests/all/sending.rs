@@ -16,6 +16,7 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::samples::{SampleRow, kind};
 use tailsight_trace::tables::TaskRow;
 
+use crate::by_hand::event;
 use crate::properties::check_partition;
 use crate::simulator;
 
@@ -25,9 +26,6 @@ const PORTS: u64 = 11211 << 16 | 4000;
 const OTHER: u64 = 11211 << 16 | 4001;
 const ASKS: u64 = 5000 << 16 | 9101;
 
-fn event(ts: u64, kind: Kind, aux: u16, tid: u32, [a, b, c]: [u64; 3]) -> Event {
-    Event { ts, kind: kind as u8, generation: 0, aux, tid, a, b, c }
-}
 /// A packet of a flow, while `tid` is on the core.
 fn packet(ts: u64, kind: Kind, aux: u16, tid: u32, ports: u64, seq: u64, bytes: u64) -> Event {
     event(ts, kind, aux, tid, [1, ports | seq << 32, bytes | 2 << 32])

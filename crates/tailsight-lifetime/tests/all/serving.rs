@@ -5,8 +5,9 @@ use tailsight_lifetime::input::Names;
 use tailsight_lifetime::{Analysis, Context, Frame, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
+
+use crate::by_hand::{analysed, event, is, path, recv, request, send, switch};
 
 const READER: u32 = 100;
 const WORKER: u32 = 101;
@@ -19,55 +20,11 @@ const BEHIND: u64 = 5000 << 16 | 53;
 const RECVFROM: u64 = 45;
 const ACCEPT: u64 = 43;
 
-fn event(ts: u64, kind: Kind, aux: u16, tid: u32, [a, b, c]: [u64; 3]) -> Event {
-    Event { ts, kind: kind as u8, generation: 0, aux, tid, a, b, c }
-}
-/// A request of 50 bytes arrives and is announced 1 ns later.
-fn request(ts: u64, ports: u64) -> [Event; 2] {
-    [
-        event(ts, Kind::RxStack, 0, 0, [1, ports | 100 << 32, 50 | 2 << 32]),
-        event(ts + 1, Kind::Handoff, 0, 0, [1, ports | 150 << 32, 9]),
-    ]
-}
-fn recv(ts: u64, ports: u64, tid: u32) -> Event {
-    event(ts, Kind::Recv, 0, tid, [1, ports | 150 << 32, 50 | 9 << 32])
-}
-fn send(ts: u64, ports: u64, tid: u32) -> Event {
-    event(ts, Kind::Send, 0, tid, [1, ports | 550 << 32, 50 | 9 << 32])
-}
-/// `call`: what the thread that leaves sleeps in; 0: it is preempted.
-fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
-    let (state, how) = if call == 0 { (0, 0) } else { (1, call + 1) };
-    event(ts, Kind::SchedSwitch, 0, from, [u64::from(from) | u64::from(to) << 32, state | 120 << 32, how])
-}
-
 fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let names = Names::new(&[row(READER, "reader"), row(WORKER, "worker"), row(CHILD, "child")]);
-    let facts = RunContext { names, cpus: cpus.len() as u16, ..RunContext::default() };
-    let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
-    let analysis = Analysis::build(&facts, &cpus);
-    crate::properties::check_partition(&analysis).expect("an exact partition");
-    analysis
-}
-
-/// The path of the message that was received at `recv_ns`: (from, to, context and frames).
-fn path(analysis: &Analysis, recv_ns: u64, leg: Leg) -> Vec<(u64, u64, String)> {
-    let lifetimes = &analysis.lifetimes;
-    let id = lifetimes.messages.iter().find(|m| m.recv_ns == recv_ns).expect("the message").id;
-    let mut out: Vec<(u64, u64, String)> = Vec::new();
-    for span in analysis.path(id, leg) {
-        let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
-        match out.last_mut() {
-            Some(last) if last.2 == owner => last.1 = span.to_ns,
-            _ => out.push((span.from_ns, span.to_ns, owner)),
-        }
-    }
-    out
-}
-
-fn is(expected: &[(u64, u64, &str)]) -> Vec<(u64, u64, String)> {
-    expected.iter().map(|&(from, to, owner)| (from, to, owner.to_owned())).collect()
+    let facts = RunContext { names, ..RunContext::default() };
+    analysed(facts, cpus)
 }
 
 /// A thread takes requests off the sockets, another one works at them one by one. The second request's wait for the first

@@ -6,8 +6,9 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::{SocketRow, TaskRow};
+
+use crate::by_hand::{self, analysed, event, is, path, recv, send, switch};
 
 pub(super) const ONE: u32 = 100;
 pub(super) const TWO: u32 = 101;
@@ -27,45 +28,27 @@ pub(super) const FUTEX: u64 = 202;
 pub(super) const EPOLL: u64 = 281;
 pub(super) const NANOSLEEP: u64 = 35;
 
-fn event(ts: u64, kind: Kind, tid: u32, [a, b, c]: [u64; 3]) -> Event {
-    Event { ts, kind: kind as u8, generation: 0, aux: 0, tid, a, b, c }
-}
-/// A request of 50 bytes arrives and is announced 1 ns later.
 pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
-    vec![
-        event(ts, Kind::RxStack, 0, [1, ports | 100 << 32, 50 | 2 << 32]),
-        event(ts + 1, Kind::Handoff, 0, [1, ports | 150 << 32, 9]),
-    ]
-}
-pub(super) fn recv(ts: u64, ports: u64, tid: u32) -> Event {
-    event(ts, Kind::Recv, tid, [1, ports | 150 << 32, 50 | 9 << 32])
-}
-pub(super) fn send(ts: u64, ports: u64, tid: u32) -> Event {
-    event(ts, Kind::Send, tid, [1, ports | 550 << 32, 50 | 9 << 32])
+    by_hand::request(ts, ports).to_vec()
 }
 fn ask(ts: u64, tid: u32) -> Event {
-    Event { aux: flow_flags::CLIENT, ..event(ts, Kind::Send, tid, [LOOPBACK, BEHIND | 10 << 32, 10 | 8 << 32]) }
+    Event { aux: flow_flags::CLIENT, ..event(ts, Kind::Send, 0, tid, [LOOPBACK, BEHIND | 10 << 32, 10 | 8 << 32]) }
 }
 fn answer(ts: u64, tid: u32) -> Event {
-    event(ts, Kind::PeerRecv, tid, [LOOPBACK, BEHIND | 20 << 32, 10 | 8 << 32])
+    event(ts, Kind::PeerRecv, 0, tid, [LOOPBACK, BEHIND | 20 << 32, 10 | 8 << 32])
 }
 /// The answer arrives in a softirq and wakes a thread 2 ns later, when one is given.
 fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
     let mut out = vec![
-        event(ts - 1, Kind::SoftirqEntry, 0, [3, 0, 0]),
-        event(ts, Kind::PeerReady, 0, [LOOPBACK, BEHIND | 20 << 32, 8]),
+        event(ts - 1, Kind::SoftirqEntry, 0, 0, [3, 0, 0]),
+        event(ts, Kind::PeerReady, 0, 0, [LOOPBACK, BEHIND | 20 << 32, 8]),
     ];
     out.extend(wakes.map(|tid| waking(ts + 2, 0, tid)));
-    out.push(event(ts + 4, Kind::SoftirqExit, 0, [3, 0, 0]));
+    out.push(event(ts + 4, Kind::SoftirqExit, 0, 0, [3, 0, 0]));
     out
 }
 pub(super) fn waking(ts: u64, by: u32, tid: u32) -> Event {
-    event(ts, Kind::SchedWaking, by, [u64::from(tid), u64::from(tid), 0])
-}
-/// `call`: what the thread that leaves sleeps in; 0: it is preempted.
-pub(super) fn switch(ts: u64, from: u32, to: u32, call: u64) -> Event {
-    let (state, how) = if call == 0 { (0, 0) } else { (1, call + 1) };
-    event(ts, Kind::SchedSwitch, from, [u64::from(from) | u64::from(to) << 32, state | 120 << 32, how])
+    event(ts, Kind::SchedWaking, 0, by, [u64::from(tid), u64::from(tid), 0])
 }
 
 pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
@@ -81,30 +64,8 @@ pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
         comm: "python3".into(),
         ..SocketRow::default()
     };
-    let facts = RunContext { names, cpus: cpus.len() as u16, sockets: vec![listens], symbols, ..RunContext::default() };
-    let cpus: Vec<CpuEvents> = (0..).zip(cpus).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
-    let analysis = Analysis::build(&facts, &cpus);
-    crate::properties::check_partition(&analysis).expect("an exact partition");
-    analysis
-}
-
-/// The path of the message that was received at `recv_ns`, neighbours of the same owner joined.
-pub(super) fn path(analysis: &Analysis, recv_ns: u64, leg: Leg) -> Vec<(u64, u64, String)> {
-    let lifetimes = &analysis.lifetimes;
-    let id = lifetimes.messages.iter().find(|m| m.recv_ns == recv_ns).expect("the message").id;
-    let mut out: Vec<(u64, u64, String)> = Vec::new();
-    for span in analysis.path(id, leg) {
-        let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
-        match out.last_mut() {
-            Some(last) if last.2 == owner => last.1 = span.to_ns,
-            _ => out.push((span.from_ns, span.to_ns, owner)),
-        }
-    }
-    out
-}
-
-fn is(expected: &[(u64, u64, &str)]) -> Vec<(u64, u64, String)> {
-    expected.iter().map(|&(from, to, owner)| (from, to, owner.to_owned())).collect()
+    let facts = RunContext { names, sockets: vec![listens], symbols, ..RunContext::default() };
+    analysed(facts, cpus)
 }
 
 pub(super) fn merged(mut events: Vec<Event>) -> Vec<Event> {
@@ -335,11 +296,11 @@ fn a_sibling_on_the_core_is_in_front_only_when_it_serves() {
             vec![switch(5, 0, TWO, 0)],
             request(10, B),
             vec![recv(20, B, TWO)],
-            vec![event(30, Kind::SoftirqEntry, TWO, [3, 0, 0])],
+            vec![event(30, Kind::SoftirqEntry, 0, TWO, [3, 0, 0])],
             request(31, A).into_iter().map(|e| Event { tid: TWO, ..e }).collect(),
             vec![
                 waking(33, TWO, ONE),
-                event(34, Kind::SoftirqExit, TWO, [3, 0, 0]),
+                event(34, Kind::SoftirqExit, 0, TWO, [3, 0, 0]),
                 send(400_000, B, TWO),
                 switch(400_010, TWO, THREE, EPOLL),
                 switch(700_000, THREE, ONE, 0),

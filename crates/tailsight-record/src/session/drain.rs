@@ -30,7 +30,7 @@ impl Drain {
     /// `false`: there were none.
     pub(super) fn drain(
         &mut self,
-        loaded: &mut Loaded<'_>,
+        loaded: &mut Loaded,
         buffers: &Buffers,
         writer: &mut RunWriter,
         until: u64,
@@ -39,11 +39,11 @@ impl Drain {
         let mut moved = false;
         for cpu in 0..buffers.cpus {
             self.pending.clear();
-            let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+            let bss = loaded.probes.variables_mut();
             buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending, most);
             moved |= !self.pending.is_empty();
             let start = self.start_ns;
-            let stacks = &loaded.skel.maps.stacks;
+            let stacks = &loaded.probes.maps.stacks;
             let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
             for event in &mut self.pending {
                 self.collector.see(event, &stack);
@@ -61,7 +61,7 @@ impl Drain {
     }
 
     /// Losses after which no event found room again: nobody has said since when they were.
-    pub(super) fn tell_gaps(&mut self, loaded: &Loaded<'_>, cpus: u32, writer: &mut RunWriter) {
+    pub(super) fn tell_gaps(&mut self, loaded: &Loaded, cpus: u32, writer: &mut RunWriter) {
         for (cpu, head) in heads(loaded).iter().enumerate().take(cpus as usize).filter(|(_, h)| h.gap_from != 0) {
             let gap = Event { ts: head.gap_from, kind: Kind::Lost as u8, b: head.gap_count, ..Event::default() };
             if self.failed.is_none()
@@ -80,17 +80,17 @@ fn addresses(value: Option<Vec<u8>>) -> Vec<u64> {
     words.take_while(|a| *a != 0).collect()
 }
 
-pub(super) fn heads<'a>(loaded: &'a Loaded<'_>) -> &'a [crate::skel::types::head] {
-    &loaded.skel.maps.bss_data.as_deref().expect("the object has variables").heads
+pub(super) fn heads(loaded: &Loaded) -> &[crate::object::types::head] {
+    &loaded.probes.variables().heads
 }
 
 /// Receive calls and send calls of the target so far.
-pub(super) fn calls(loaded: &Loaded<'_>, cpus: u32) -> (u64, u64) {
+pub(super) fn calls(loaded: &Loaded, cpus: u32) -> (u64, u64) {
     heads(loaded).iter().take(cpus as usize).fold((0, 0), |(r, s), h| (r + h.received, s + h.sent))
 }
 
 /// Events so far, lost so far, and how full the fullest buffer is.
-pub(super) fn fill(loaded: &Loaded<'_>, buffers: &Buffers) -> (u64, u64, u64) {
+pub(super) fn fill(loaded: &Loaded, buffers: &Buffers) -> (u64, u64, u64) {
     heads(loaded)
         .iter()
         .take(buffers.cpus as usize)

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::confine::Stage;
 use crate::error::Error;
-use prepare::{Prepared, Storage};
+use prepare::Prepared;
 use recording::Recording;
 
 pub use options::{Options, Payload, Progress, RecordSummary, SampleRate, Until};
@@ -32,8 +32,7 @@ pub fn record(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RecordSummary, Error> {
-    let mut storage = Storage::new();
-    let mut recording = Recording::start(Prepared::new(options, &mut storage, progress)?);
+    let mut recording = Recording::start(Prepared::new(options, progress)?);
     recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(progress))

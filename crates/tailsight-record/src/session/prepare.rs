@@ -1,8 +1,5 @@
 //! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
 
-use std::mem::MaybeUninit;
-
-use libbpf_rs::OpenObject;
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
@@ -20,22 +17,13 @@ use crate::probes::Need;
 use crate::probes::nic_tx::{self, TxStamps};
 use crate::target::Selector;
 
-/// Where the loaded object lives: one for the first attempt, one for another without an extra that failed.
-pub(super) struct Storage([MaybeUninit<OpenObject>; 2]);
-
-impl Storage {
-    pub(super) fn new() -> Storage {
-        Storage([MaybeUninit::uninit(), MaybeUninit::uninit()])
-    }
-}
-
 /// Everything that a recording needs.
 pub(super) struct Prepared<'a> {
     pub(super) options: &'a Options,
     pub(super) target: Target,
     pub(super) cpus: u32,
     pub(super) hooks: Vec<HookState>,
-    pub(super) loaded: Loaded<'a>,
+    pub(super) loaded: Loaded,
     pub(super) buffers: Buffers,
     pub(super) writer: RunWriter,
     pub(super) meta: RunMeta,
@@ -48,25 +36,23 @@ pub(super) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Nothing of the host is touched before rights, hooks and target are known to be there.
-    pub(super) fn new(
-        options: &'a Options,
-        storage: &'a mut Storage,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Prepared<'a>, Error> {
+    pub(super) fn new(options: &'a Options, progress: &mut dyn FnMut(Progress)) -> Result<Prepared<'a>, Error> {
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
+        // Beside the loading, for it takes a quarter of a second.
+        let first = target.pids.first().copied();
+        let settings = std::thread::spawn(move || describe::settings(first));
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
-        let meta = describe::first(options, &target.app, cpus, slots);
+        let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
         let samples = options.samples != SampleRate::Off && !options.hooks.empty;
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
-        let Storage([first, second]) = storage;
         let extras = Extras {
             payload_pieces,
             tx_stamps,
@@ -74,18 +60,19 @@ impl<'a> Prepared<'a> {
             functions: plan.of_files(),
             kernel_functions: plan.kernel().to_vec(),
         };
-        let mut loaded = match Loaded::load(first, &options.hooks, &mut hooks, cpus, slots, extras.clone()) {
+        let mut loaded = match Loaded::load(&options.hooks, &mut hooks, cpus, slots, extras.clone()) {
             // They are an extra: what else there is to record is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
                 without_tx_stamps = Some(e.to_string());
                 tx_stamps = TxStamps::Off;
-                Loaded::load(second, &options.hooks, &mut hooks, cpus, slots, Extras { tx_stamps, ..extras })?
+                Loaded::load(&options.hooks, &mut hooks, cpus, slots, Extras { tx_stamps, ..extras })?
             }
             loaded => loaded?,
         };
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
+        meta.settings = settings.join().unwrap_or_default();
         // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;

@@ -75,7 +75,7 @@ impl Sampling {
     }
 
     /// Moves what was taken out of the ring. `pids`: the target's processes by now.
-    pub(super) fn take(&mut self, loaded: &Loaded<'_>, pids: &[u32]) {
+    pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32]) {
         self.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
         let waiting = ring.take();
@@ -93,7 +93,7 @@ impl Sampling {
     }
 
     /// Which code is whose, for the places of sleeps.
-    fn tell(&mut self, loaded: &Loaded<'_>, pids: &[u32]) {
+    fn tell(&mut self, loaded: &Loaded, pids: &[u32]) {
         for &pid in pids {
             if self.told.insert(pid) {
                 tell_code(loaded, pid);
@@ -136,7 +136,7 @@ impl Sampling {
     /// Unwinds what waits, names all functions. `followed`: every process of the target.
     pub(super) fn finish(
         mut self,
-        loaded: &Loaded<'_>,
+        loaded: &Loaded,
         followed: &[u32],
         costs: &[ProgramCost],
         start_ns: u64,
@@ -160,7 +160,7 @@ impl Sampling {
         self.unwind();
         let mut found = self.stacks.finish();
         found.samples.rows.retain(|row| row.ts_ns >= start_ns);
-        let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
+        let bss = loaded.probes.variables();
         let rows = &found.samples.rows;
         let mut said = self.said;
         said.samples = rows.len() as u64;

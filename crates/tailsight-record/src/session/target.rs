@@ -98,10 +98,10 @@ impl Target {
     }
 
     /// Tells the probes.
-    pub(super) fn tell(&mut self, loaded: &mut Loaded<'_>) {
+    pub(super) fn tell(&mut self, loaded: &mut Loaded) {
         self.find_namespaces();
         self.tell_places(loaded);
-        let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = loaded.probes.variables_mut();
         bss.follow_children = 1;
         for nr in tailsight_kernel::syscalls::told_by_name() {
             bss.plain_sleeps[(nr >> 6) as usize & 15] |= 1 << (nr & 63);
@@ -128,8 +128,8 @@ impl Target {
     }
 
     /// Namespaces, addresses and doors. What cannot be told (a table is full) is not recorded.
-    fn tell_places(&self, loaded: &mut Loaded<'_>) {
-        let maps = &mut loaded.skel.maps;
+    fn tell_places(&self, loaded: &mut Loaded) {
+        let maps = &loaded.probes.maps;
         let netns: BTreeSet<u32> =
             self.namespaces.keys().copied().chain(self.doors.iter().map(|door| door.netns)).collect();
         let told: Vec<Vec<u8>> = maps.target_netns.keys().collect();
@@ -154,7 +154,7 @@ impl Target {
                 let _ = maps.doors.update(&key, &[1], MapFlags::ANY);
             }
         }
-        let bss = maps.bss_data.as_deref_mut().expect("the object has variables");
+        let bss = loaded.probes.variables_mut();
         bss.first_netns = netns.first().copied().unwrap_or(0);
         for door in self.doors.iter().filter(|door| door.address.is_some()) {
             bss.bound_ports[usize::from(door.port >> 6)] |= 1 << (door.port & 63);
@@ -179,8 +179,8 @@ impl Target {
     }
 
     /// Every process that was followed at any time: those we set and the children that the probes followed.
-    pub(super) fn followed(&self, loaded: &Loaded<'_>, born: &[TaskRow]) -> Vec<u32> {
-        let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
+    pub(super) fn followed(&self, loaded: &Loaded, born: &[TaskRow]) -> Vec<u32> {
+        let bss = loaded.probes.variables();
         let is_set = |tgid: &u32| bss.target_tgids[(tgid >> 6) as usize & 0xffff] >> (tgid & 63) & 1 == 1;
         let mut all: Vec<u32> = self.pids.clone();
         all.extend(born.iter().map(|t| t.tgid).filter(is_set));

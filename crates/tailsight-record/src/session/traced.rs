@@ -369,7 +369,7 @@ pub(crate) struct Tracing {
 
 impl Tracing {
     /// Sets the breakpoints. What the kernel refuses is noted; the recording goes on.
-    pub(crate) fn start(loaded: &mut Loaded<'_>, plan: Plan, most_per_second: Option<u32>) -> Option<Tracing> {
+    pub(crate) fn start(loaded: &mut Loaded, plan: Plan, most_per_second: Option<u32>) -> Option<Tracing> {
         if plan.is_empty() {
             return None;
         }
@@ -404,8 +404,8 @@ impl Tracing {
     }
 
     /// Takes the breakpoints of functions away that turned themselves off: until then each call takes the trap.
-    pub(crate) fn look(&mut self, loaded: &Loaded<'_>) {
-        let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
+    pub(crate) fn look(&mut self, loaded: &Loaded) {
+        let bss = loaded.probes.variables();
         for (i, function) in self.said.functions.iter_mut().enumerate() {
             let off_ns = bss.functions[i].off_ns;
             if off_ns != 0 && function.off_ns.is_none() {
@@ -416,9 +416,9 @@ impl Tracing {
     }
 
     /// The recording is over: what comes now is of the time when the hooks are measured.
-    pub(crate) fn stop_counting(&mut self, loaded: &Loaded<'_>) {
+    pub(crate) fn stop_counting(&mut self, loaded: &Loaded) {
         self.look(loaded);
-        let bss = loaded.skel.maps.bss_data.as_deref().expect("the object has variables");
+        let bss = loaded.probes.variables();
         self.calls.iter_mut().zip(&bss.functions).for_each(|(calls, f)| *calls = f.calls);
     }
 

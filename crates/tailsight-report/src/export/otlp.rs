@@ -1,5 +1,6 @@
 //! Slow messages as OpenTelemetry spans, in the OTLP JSON of its file format: a line with one `TracesData`, which the collector's
-//! `otlpjsonfile` receiver reads (<https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/>).
+//! `otlpjsonfile` receiver reads (<https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/>), or in several, each the body of a
+//! request to a collector.
 //!
 //! In: messages with their paths. Out: a trace a message: its span, its legs as children, the parts of its time as the children of
 //! these where they take a hundredth of the message or more, and links to the messages that its thread took first. Times are ns since
@@ -24,18 +25,35 @@ const INTERNAL: u32 = 1;
 /// One line of OTLP JSON.
 #[must_use]
 pub fn traces(input: &Input) -> String {
+    parts(input, usize::MAX).iter().map(|(data, _)| format!("{data}\n")).collect()
+}
+
+/// As many bodies of requests as there are spans for, each with its number of spans: `most`, and those of one message more.
+#[must_use]
+pub fn parts(input: &Input, most: usize) -> Vec<(String, usize)> {
     let (meta, app) = (input.meta, &input.lifetimes.app);
     let there: HashSet<u32> = input.paths.iter().map(|(id, _)| *id).collect();
     let of = Maker { input, ahead: Ahead::new(&input.lifetimes.messages), there };
-    let spans: Vec<Value> = input.paths.iter().flat_map(|(id, path)| of.message(*id, path)).collect();
+    let mut batches: Vec<Vec<Value>> = vec![vec![]];
+    for (id, path) in input.paths {
+        if batches.last().is_some_and(|spans| spans.len() >= most) {
+            batches.push(vec![]);
+        }
+        let spans = batches.last_mut().expect("there is one from the beginning on");
+        spans.extend(of.message(*id, path));
+    }
     let resource = json!({"attributes": [
         text("service.name", app),
         text("host.arch", &meta.host.arch),
         text("os.version", &meta.host.kernel),
     ]});
     let scope = json!({"name": "tailsight", "version": meta.tailsight});
-    let data = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]});
-    format!("{data}\n")
+    let body = |spans: Vec<Value>| {
+        let n = spans.len();
+        let scopes = json!([{"scope": scope, "spans": spans}]);
+        (json!({"resourceSpans": [{"resource": resource, "scopeSpans": scopes}]}).to_string(), n)
+    };
+    batches.into_iter().map(body).collect()
 }
 
 fn text(key: &str, value: &str) -> Value {

@@ -12,9 +12,9 @@ use flate2::write::GzEncoder;
 use rayon::prelude::*;
 
 /// One element: its name (of ours, `[a-z0-9-]`) and its bytes.
-pub(super) struct Element {
-    pub(super) name: String,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Element {
+    name: String,
+    bytes: Vec<u8>,
 }
 
 impl Element {
@@ -28,7 +28,7 @@ impl Element {
     }
 
     /// A value as JSON.
-    pub(super) fn json(name: impl Into<String>, value: &impl serde::Serialize) -> Element {
+    pub(crate) fn json(name: impl Into<String>, value: &impl serde::Serialize) -> Element {
         Element::new(name, serde_json::to_vec(value).expect("plain data with text keys always serialises"))
     }
 }

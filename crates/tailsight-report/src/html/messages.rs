@@ -1,6 +1,7 @@
-//! Every message as columns for the page: latency, arrival, flow, thread, class, and what each cause took of those in focus.
+//! Messages as columns for the page: latency, arrival, flow, thread, class, and what each cause took of those in focus.
 //!
-//! In: the lifetimes and the diagnosis. Out: columns of little-endian numbers, position = message id. The *dominant cause* of
+//! In: the lifetimes and the diagnosis. Out: columns of little-endian numbers: of every message, position = id, or of those in focus and a
+//! sample of the others, with the ids as one more column (html/points.rs has the rest). The *dominant cause* of
 //! a message is the one with the most time in it above the mean of the reference; where the reference is not in this run, the
 //! one with the most time. Times are ns.
 
@@ -8,10 +9,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tailsight_diagnose::model::Slice;
-use tailsight_lifetime::{LEGS, Leg};
+use tailsight_lifetime::{LEGS, Leg, Message};
 
 use super::Input;
 use super::elements::Element;
+use super::points::{Part, Points};
 
 /// No dominant cause: the message is not in focus.
 const NOT_IN_FOCUS: u8 = 255;
@@ -22,12 +24,17 @@ const MISSING: u32 = u32::MAX;
 /// Above so many flows, only the flows of the messages in focus keep their names in the page.
 const MANY_FLOWS: usize = 4096;
 
-/// What the columns are. `latency` is `u32` or `f64`; `arrival` `u32` (since the message before) or `f64` (since the run's start);
+/// What the columns are. `ids` `u32`, only where not every message has a row; `latency` is `u32` or `f64`; `arrival` `u32` (since the message before) or `f64` (since the run's start);
 /// `flow`, `thread` and `class` `u16` or `u32`; `cause` bytes; `focus` `u32` ids; `times` `u32`, a row of `causes` for each of
 /// the focus.
 #[derive(Serialize)]
 pub(super) struct Columns {
+    /// Messages of the run.
     count: usize,
+    /// Of these, complete in the leg.
+    complete: usize,
+    /// Whether only some of them are in the columns.
+    sampled: bool,
     latency_type: &'static str,
     arrival_type: &'static str,
     flow_type: &'static str,
@@ -58,8 +65,26 @@ pub(super) fn focus(input: &Input) -> Vec<u32> {
     slice(&order(&latencies), &input.diagnosis.focus).to_vec()
 }
 
-/// The columns of all messages.
-pub(super) fn columns(input: &Input) -> (Columns, Vec<Element>) {
+/// Threads that received messages, ascending: their places are their numbers in the page.
+pub(super) fn threads(messages: &[Message]) -> Vec<u32> {
+    let mut threads: Vec<u32> = messages.iter().map(|m| m.tid).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
+}
+
+/// The ids that have a row: all, or where these are more than `most` those in focus and a sample of the others.
+fn rows(input: &Input, focus: &[u32], most: Option<usize>) -> Option<Vec<u32>> {
+    let most = most.filter(|most| *most < input.lifetimes.messages.len())?;
+    let (mut ids, _) = Points::new(input).chosen(&Part::WHOLE, most);
+    ids.extend(focus);
+    ids.sort_unstable();
+    ids.dedup();
+    Some(ids)
+}
+
+/// The columns of all messages, or of about `most` besides those in focus.
+pub(super) fn columns(input: &Input, most: Option<usize>) -> (Columns, Vec<Element>) {
     let lifetimes = input.lifetimes;
     let leg = input.diagnosis.leg;
     let latencies: Vec<Option<u64>> = lifetimes.messages.iter().map(|m| m.latency(leg)).collect();
@@ -79,27 +104,35 @@ pub(super) fn columns(input: &Input) -> (Columns, Vec<Element>) {
     }
 
     let mut out = Vec::new();
-    let latency_type = latency(&latencies, &mut out);
-    let arrival_type = arrival(input, &mut out);
-    let flow_type = index("flow", lifetimes.flows.len(), lifetimes.messages.iter().map(|m| m.flow), &mut out);
-    let mut threads: Vec<u32> = lifetimes.messages.iter().map(|m| m.tid).collect();
-    threads.sort_unstable();
-    threads.dedup();
+    let complete = order.len();
+    let sample = rows(input, &focus, most);
+    let sampled = sample.is_some();
+    if let Some(ids) = &sample {
+        out.push(Element::column("ids", ids.iter().map(|id| id.to_le_bytes())));
+    }
+    let ids = sample.unwrap_or_else(|| (0..latencies.len() as u32).collect());
+    let row = |id: &u32| &lifetimes.messages[*id as usize];
+    let latency_type = latency(&ids.iter().map(|id| latencies[*id as usize]).collect::<Vec<_>>(), &mut out);
+    let arrival_type = arrival(input, &ids, &mut out);
+    let flow_type = index("flow", lifetimes.flows.len(), ids.iter().map(|id| row(id).flow), &mut out);
+    let threads = threads(&lifetimes.messages);
     let number = |tid: u32| threads.binary_search(&tid).unwrap_or(0) as u32;
-    let thread_type = index("thread", threads.len(), lifetimes.messages.iter().map(|m| number(m.tid)), &mut out);
+    let thread_type = index("thread", threads.len(), ids.iter().map(|id| number(row(id).tid)), &mut out);
     let classes: Vec<String> = match lifetimes.framing {
         Some(_) => lifetimes.classes.iter().map(|c| c.name.clone()).collect(),
         None => vec![],
     };
     if !classes.is_empty() {
-        out.push(Element::column("class", lifetimes.messages.iter().map(|m| m.class.to_le_bytes())));
+        out.push(Element::column("class", ids.iter().map(|id| row(id).class.to_le_bytes())));
     }
-    out.push(Element::new("cause", cause));
+    out.push(Element::new("cause", ids.iter().map(|id| cause[*id as usize]).collect()));
     out.push(Element::column("focus", focus.iter().map(|id| id.to_le_bytes())));
     out.push(Element::column("times", times.iter().map(|ns| ns.to_le_bytes())));
 
     let columns = Columns {
         count: latencies.len(),
+        complete,
+        sampled,
         latency_type,
         arrival_type,
         flow_type,
@@ -128,9 +161,10 @@ fn latency(latencies: &[Option<u64>], out: &mut Vec<Element>) -> &'static str {
 
 /// When each message was first seen. Differences take half the room, where messages are in order and none came after a pause
 /// of 4 s.
-fn arrival(input: &Input, out: &mut Vec<Element>) -> &'static str {
+fn arrival(input: &Input, ids: &[u32], out: &mut Vec<Element>) -> &'static str {
     let start = input.meta.start_ns;
-    let at: Vec<u64> = input.lifetimes.messages.iter().map(|m| m.driver_ns.saturating_sub(start)).collect();
+    let of = |id: &u32| input.lifetimes.messages[*id as usize].driver_ns.saturating_sub(start);
+    let at: Vec<u64> = ids.iter().map(of).collect();
     let mut before = 0;
     let steps: Option<Vec<u32>> =
         at.iter().map(|&ns| u32::try_from(ns.checked_sub(std::mem::replace(&mut before, ns))?).ok()).collect();

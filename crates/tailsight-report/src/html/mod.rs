@@ -5,12 +5,14 @@
 //! that no browser runs ([`elements`]), and the scripts insert text only as text: a task named `</script>` is a name and no more.
 //!
 //! Every message is in the page and every message is drawn. The timelines are those of [`Input::paths`]; the page says which ones
-//! it does not have. [`served`] is the same page for `tailsight view`, which has them all.
+//! it does not have. [`served`] is the same page for `tailsight view`, which has them all, and of a large run asks for the points of
+//! what is looked at ([`Points`]).
 
 mod classes;
 pub(crate) mod curves;
-mod elements;
+pub(crate) mod elements;
 mod messages;
+mod points;
 mod timeline;
 
 use std::collections::BTreeMap;
@@ -24,7 +26,9 @@ use tailsight_trace::samples::Samples;
 
 use crate::{terminal, words};
 use elements::Element;
+#[cfg(feature = "export")]
 pub(crate) use elements::gzip;
+pub use points::{Beside, Only, Part, Points};
 pub use timeline::{Bundle, Timelines};
 
 /// What a report is made of.
@@ -127,21 +131,22 @@ const FILE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
 
 /// The report as one HTML document.
 pub fn report(input: &Input) -> String {
-    page(input, false)
+    page(input, false, None)
 }
 
-/// The page as `tailsight view` serves it: it may ask its server, and nobody else, for what it does not hold.
-pub fn served(input: &Input) -> String {
-    page(input, true).replacen(FILE_POLICY, &format!("{FILE_POLICY}; connect-src 'self'"), 1)
+/// The page as `tailsight view` serves it: it may ask its server, and nobody else, for what it does not hold. Of a run of more than
+/// `most` messages it holds those in focus and about so many others.
+pub fn served(input: &Input, most: usize) -> String {
+    page(input, true, Some(most)).replacen(FILE_POLICY, &format!("{FILE_POLICY}; connect-src 'self'"), 1)
 }
 
-fn page(input: &Input, served: bool) -> String {
+fn page(input: &Input, served: bool, most: Option<usize>) -> String {
     let d = input.diagnosis;
     let mut percentiles = terminal::PERCENTILES.to_vec();
     percentiles.extend(terminal::deeper_percentiles(d).into_iter().map(|(key, _)| key));
     percentiles.push("max");
     let timelines = Timelines::new(input);
-    let (columns, mut parts) = messages::columns(input);
+    let (columns, mut parts) = messages::columns(input, most);
     let bundles: Vec<&[(u32, Vec<PathSpan>)]> = input.paths.chunks(A_BUNDLE).collect();
     let in_focus: std::collections::HashSet<u32> = messages::focus(input).into_iter().collect();
     let page = Page {
@@ -179,7 +184,12 @@ fn page(input: &Input, served: bool) -> String {
     for (i, bundle) in bundles.iter().enumerate() {
         parts.push(Element::json(format!("timelines-{i}"), &timelines.bundle(bundle)));
     }
-    fill(&elements::html(&parts))
+    document(&parts)
+}
+
+/// The page with its data.
+pub(crate) fn document(parts: &[Element]) -> String {
+    fill(&elements::html(parts))
 }
 
 /// The template with the data in its place.

@@ -17,6 +17,7 @@ use crate::units::{count, counted, duration, percent};
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const WARN: &str = "33";
+const BOLD_WARN: &str = "1;33";
 const BAD: &str = "31";
 
 /// A measurement.
@@ -409,26 +410,33 @@ fn rates(out: &mut Text, sweep: &Sweep) {
         }
     }
     out.line("", "");
+    out.wrapped(&saturation(sweep), BOLD);
+}
+
+/// Where the load was not kept any more, in a sentence.
+fn saturation(sweep: &Sweep) -> String {
     let rate = |r: f64| format!("{} requests/s", count(r.round() as u64));
     let whose = match sweep.limited_by {
         Some(Fate::Client) => " (the client's limit, not the server's)",
         _ => "",
     };
-    out.wrapped(
-        &match (sweep.highest_kept, sweep.lowest_missed) {
-            (None, Some(missed)) => format!("no rate gave a latency; the lowest tried: {}{whose}", rate(missed)),
-            (None, None) => "no rate gave a latency".into(),
-            (Some(kept), Some(missed)) => format!(
-                "highest rate with a latency: {}; lowest rate above it without one: {}{whose}",
-                rate(kept),
-                rate(missed)
-            ),
-            (Some(kept), None) => {
-                format!("highest rate with a latency: {}; saturation was not reached", rate(kept))
-            }
-        },
-        BOLD,
-    );
+    match (sweep.highest_kept, sweep.lowest_missed) {
+        (None, Some(missed)) => format!("no rate gave a latency; the lowest tried: {}{whose}", rate(missed)),
+        (None, None) => "no rate gave a latency".into(),
+        (Some(kept), Some(missed)) => {
+            let [kept, missed] = [rate(kept), rate(missed)];
+            format!("highest rate with a latency: {kept}; lowest rate above it without one: {missed}{whose}")
+        }
+        (Some(kept), None) => format!("highest rate with a latency: {}; saturation was not reached", rate(kept)),
+    }
+}
+
+/// What a sweep found, in a sentence.
+pub(super) fn outcome(sweep: &Sweep) -> String {
+    match &sweep.objective {
+        None => saturation(sweep),
+        Some(found) => answer(found),
+    }
 }
 
 /// The tries for an objective, then what holds it.
@@ -442,11 +450,16 @@ fn objective(out: &mut Text, found: &Highest) {
         out.wrapped(&format!("{rate:>10}/s  {value:>10}  confidence {confidence:>7}  {note}"), DIM);
     }
     out.line("", "");
+    let known = found.rate.is_some() && found.confidence.is_some();
+    out.wrapped(&answer(found), if known { BOLD } else { BOLD_WARN });
+}
+
+/// What holds an objective, in a sentence.
+fn answer(found: &Highest) -> String {
     let (Some(rate), Some(confidence)) = (found.rate, found.confidence) else {
         let reason = found.reason.as_deref().unwrap_or("");
         let name = if found.verdict == "not-met" { "NOT met" } else { "N/A" };
-        out.wrapped(&format!("{}: {name}: {reason}", found.objective), &format!("{BOLD};{WARN}"));
-        return;
+        return format!("{}: {name}: {reason}", found.objective);
     };
     let range = found.threshold.map_or(String::new(), |(a, b)| {
         let (a, b) = (count(a.round() as u64), count(b.round() as u64));
@@ -458,10 +471,7 @@ fn objective(out: &mut Text, found: &Highest) {
         _ => "",
     };
     let (rate, confidence) = (count(rate.round() as u64), percent_down(confidence));
-    out.wrapped(
-        &format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", found.objective),
-        BOLD,
-    );
+    format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", found.objective)
 }
 
 fn point(p: &Point) -> String {

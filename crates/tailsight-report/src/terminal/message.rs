@@ -5,6 +5,7 @@
 
 use tailsight_diagnose::show::{Row, Shown, Span};
 use tailsight_diagnose::{Diagnosis, Titled};
+use tailsight_trace::meta::Setting;
 
 use super::text::{clean, cut, paint, wrap};
 use super::{Style, role_name, units};
@@ -53,7 +54,16 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
     let mut out = vec![paint(style, "1", &head)];
     out.extend(wrap(&place, style.columns(), ""));
     out.extend(wrap(&who, style.columns(), ""));
+    if let Some(settings) = hurting(&m.settings) {
+        out.extend(wrap(&format!("settings of the host that lengthen tails: {settings}"), style.columns(), ""));
+    }
     out
+}
+
+/// The settings that are known to lengthen tails, with their values.
+fn hurting(settings: &[Setting]) -> Option<String> {
+    let named: Vec<String> = settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words())).collect();
+    (!named.is_empty()).then(|| named.join(", "))
 }
 
 /// Its stages and pieces in order.

@@ -1,6 +1,6 @@
-//! What `diagnose --more` adds: pervasive causes, queues, cores (NSight §7.4).
+//! What `diagnose --more` adds: pervasive causes, queues, cores (NSight §7.4), and the settings of the host that lengthen tails.
 //!
-//! In: a [`Diagnosis`] with its `more`. Out: three tables as text; nothing when it was not asked for.
+//! In: a [`Diagnosis`] with its `more`. Out: tables as text; nothing when it was not asked for.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::text::{clean, cut, paint};
 use super::{Style, role_name, units};
 use crate::words;
 
-/// The three tables.
+/// The tables.
 pub fn more(d: &Diagnosis, style: &Style) -> String {
     let Some(more) = &d.more else { return String::new() };
     let mut out = String::new();
@@ -32,6 +32,8 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
+    let settings = more.settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words()));
+    section("Settings of the host that lengthen tails (tailsight doctor says more):", settings.collect());
     out
 }
 

@@ -1,9 +1,9 @@
 //! Were the requests sent as the workload specifies? (Lancet §4.3: every agent tests its inter-transmission intervals.)
 //!
 //! No client sends two requests at once, so the shortest gaps are never as specified, and with enough of them any test finds that.
-//! So most requests must be on time beside the gaps of the schedule ([`punctual`]), and of those that are not, all but the latest
-//! one in [`LATE`] are taken as sent when they were due, up to one gap. What lateness can do to the percentiles is not passed over:
-//! all of it is in the interval ([`super::system::propagate_lateness`]). `strict_arrivals` tests the times sent as they are.
+//! So most requests must be on time compared with the gaps of the schedule ([`punctual`]), and all late ones except the latest one in
+//! [`LATE`] count as sent when they were due, up to one gap. The effect of lateness on the percentiles is in the interval
+//! ([`super::system::propagate_lateness`]). `strict_arrivals` tests the times sent as they are.
 //!
 //! In: windows of consecutive sends. Out: [`Check`]s for each agent and for the superposed stream, whose p-values are held
 //! against `alpha_arrivals` divided by their number. Gaps are ns.
@@ -15,8 +15,7 @@ use crate::anderson::{self, Anderson};
 use crate::random::{Random, mix};
 use crate::spearman::autocorrelation;
 
-/// Whether the schedule itself is as specified: then requests that were not sent so were only late. A schedule that waits for replies
-/// is not.
+/// Whether the schedule itself is as specified: other requests were then only late. Not for a schedule that waits for replies.
 pub fn due_as_specified(batch: &Batch, config: &Config, round: u64) -> bool {
     let mut punctual = batch.clone();
     for send in punctual.agents.iter_mut().flat_map(|a| &mut a.windows).flatten() {
@@ -29,7 +28,7 @@ pub fn due_as_specified(batch: &Batch, config: &Config, round: u64) -> bool {
 /// Share of the gaps of a fixed schedule that may be off by more than the tolerance.
 const FIXED_OUTSIDE: f64 = 0.01;
 
-/// One request in so many keeps all of its lateness. A late one is off in two gaps, so that this is half of [`FIXED_OUTSIDE`].
+/// One request in this number keeps all of its lateness. A late request changes two gaps, so this is half of [`FIXED_OUTSIDE`].
 const LATE: usize = 200;
 
 /// A request is on time when it is late by less than this part of the mean gap …

@@ -1,4 +1,4 @@
-//! Lancet's Figure 4: from load to a number that can be believed, or to N/A with the reason. A state machine without I/O: it
+//! Lancet's Figure 4: from load to a number with its interval, or to N/A with the reason. A state machine without I/O: it
 //! says what to do next ([`Step`]), the driver does it and reports, and the end is a [`MethodResult`].
 //!
 //! ```text
@@ -19,10 +19,9 @@
 //!     rounds or requests spent: N/A           └──────────► a number ◄───────┘
 //! ```
 //!
-//! What the client was late by is inside every interval ([`system::propagate_lateness`], [`samples::Ends`]). The samples are pooled over agents
-//! and batches; nothing is averaged. A batch whose load or arrivals were wrong is never
-//! dropped alone: leaving out the bad minutes is how a measurement becomes too good. Everything is dropped, the restart is
-//! part of the verdict, and the last one is final. Times are ns.
+//! Every interval includes the client's lateness ([`system::propagate_lateness`], [`samples::Ends`]). The samples are pooled over agents
+//! and batches; nothing is averaged. After a batch with the wrong load or arrivals everything is dropped, because leaving out only the
+//! bad minutes would make the result too good. The restart is part of the verdict, and the last one is final. Times are ns.
 
 mod arrivals;
 pub mod model;
@@ -122,7 +121,7 @@ pub struct Method {
     /// Looks in a row that found a drift.
     drifts: usize,
     restarts: Vec<String>,
-    /// Whether a client that spares its CPU may still be made to be on time.
+    /// Whether the client sleeps between requests and could poll instead.
     spare: bool,
     /// System checks of the last batch.
     system: Vec<Check>,

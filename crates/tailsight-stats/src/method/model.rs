@@ -146,7 +146,7 @@ pub enum Since {
 }
 
 impl Since {
-    /// What is to be added to a latency, as a part of the lateness, to reach the other end of where the truth lies.
+    /// The factor of the lateness that, added to a latency, gives the other end of the range in which the truth lies.
     pub fn other_end(self) -> f64 {
         match self {
             Self::Due => -1.0,
@@ -171,12 +171,11 @@ pub struct Config {
     /// How far the client's lateness (sent less intended) may move a target percentile, ns. `None`: the width asked for it,
     /// and where no width is asked half of the percentile.
     pub max_lateness_ns: Option<f64>,
-    /// The client spares its CPU and can be made to be on time: then lateness may take half of a width only, and a measurement for
-    /// which it took more starts again, once.
+    /// The client sleeps and could poll instead: lateness may then take only half of a width, and a measurement for which it took
+    /// more starts again, once.
     #[serde(rename = "client_spares")]
     pub client_sleeps: bool,
-    /// Holds arrivals to the times sent, with nothing passed over (Lancet §4.3 to the letter), instead of passing over lateness
-    /// that the interval holds.
+    /// Tests the times sent as they are (Lancet §4.3), instead of allowing for lateness that the interval includes.
     pub strict_arrivals: bool,
     /// Largest fraction of requests that may fail or be lost.
     pub max_errors: f64,

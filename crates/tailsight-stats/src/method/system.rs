@@ -105,11 +105,11 @@ pub fn errors(batch: &Batch, config: &Config) -> Check {
     }
 }
 
-/// The client's own lateness, by what it may do to the percentiles asked. A latency that counts from when a request was due holds
-/// all of it, one that counts from when it was sent hides it ([`Since`](super::Since)); the truth lies between that and the same
-/// without (with) it, and the interval will reach there. So those two quantiles may not be further apart than what is to be
-/// resolved; with `spare`, than half of that, for chance needs room too, and a client that spares its CPU may still be made to be
-/// on time. A server that keeps the client from sending in time (a loop that is not open) moves them far apart.
+/// Checks how far the client's lateness may move the percentiles asked. A latency that counts from when a request was due includes the
+/// lateness, one that counts from when it was sent hides it ([`Since`](super::Since)). The truth lies between that value and the same
+/// without (with) the lateness, and the interval covers both. So the two quantiles may differ by at most the width asked; with `spare`
+/// by at most half of it, because chance needs the rest, and a client that sleeps could poll instead. A server that keeps the client
+/// from sending in time (a loop that is not open) moves them far apart.
 pub fn lateness(batch: &Batch, config: &Config, spare: bool) -> Vec<Check> {
     if config.arrivals == Arrivals::ClosedLoop {
         return Vec::new();
@@ -117,8 +117,8 @@ pub fn lateness(batch: &Batch, config: &Config, spare: bool) -> Vec<Check> {
     batch.agents.iter().map(|agent| lateness_of(agent, config, spare)).collect()
 }
 
-/// The same for all samples that the verdict stands on, percentile by percentile: what a late batch among good ones moves is
-/// what it moves in the whole.
+/// The same for all samples behind the verdict, percentile by percentile: a late batch among good ones counts only by its effect on
+/// all samples.
 pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
     if config.arrivals == Arrivals::ClosedLoop || samples.is_empty() {
         return Vec::new();
@@ -132,7 +132,7 @@ pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
     config.targets.iter().map(of).collect()
 }
 
-/// How far the client's lateness may have moved a percentile, and how far it may, ns.
+/// How far the client's lateness may have moved a percentile, and the limit for that, ns.
 fn moved(as_is: &[f64], other: &[f64], target: &Target, config: &Config) -> Option<(f64, f64)> {
     let (here, there) = (quantile(as_is, target.quantile)?, quantile(other, target.quantile)?);
     let width = target.max_width_ns(here);
@@ -140,16 +140,15 @@ fn moved(as_is: &[f64], other: &[f64], target: &Target, config: &Config) -> Opti
     Some(((there - here).abs(), config.max_lateness_ns.unwrap_or(width)))
 }
 
-/// Makes each sample as late as the latest request that it may have waited behind, where response times are studied: the catching
-/// up after a stall of the client is a burst that no client that is on time would have sent, and those that leave on time behind
-/// it wait too.
+/// Gives each sample the lateness of the latest request behind which it may have waited, if response times are studied. After a stall
+/// the client sends a burst that a client on time would not have sent, and requests that leave on time behind it wait, too.
 ///
-/// A server that takes requests in order answers one no more too late than the one before, or than it was sent itself, whichever is
-/// more (Lindley's recursion), and none by more than it waited: its latency less the shortest one. So what is handed on ends as
-/// soon as somebody did not wait; and, in a server that is idle for a fifth of its time at least, when [`DRAIN`] times the
-/// lateness have gone by, for what came due meanwhile comes at once and is served beside what comes then. Beside that stands the
-/// largest lateness of the last requests, as far back as the deepest percentile under study, for servers with several queues of
-/// which one is empty.
+/// With a server that serves requests in order, the delay of an answer is at most that of the answer before or the request's own
+/// lateness, whichever is larger (Lindley's recursion), and at most the time that the request waited: its latency minus the shortest
+/// one. So propagation ends at the first request that did not wait. It also ends after [`DRAIN`] times the lateness, for servers that
+/// are idle for at least a fifth of the time: requests that came due meanwhile arrive at once and are served with those that come
+/// later. In addition each sample gets the largest lateness of the last requests, as far back as the deepest percentile under study,
+/// for servers with several queues of which one is empty.
 pub fn propagate_lateness(batch: &mut Batch, config: &Config) {
     if config.arrivals == Arrivals::ClosedLoop || config.since != Since::Due {
         return;

@@ -7,11 +7,16 @@ use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{Options, functions};
 use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
 
+use super::collector::Collector;
 use super::diagnose::not_available_or;
+use super::usage::or_usage;
 use crate::cli::Export;
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;
 use crate::{Exit, pipeline, terminal};
+
+/// Spans of a request to a collector: some 2 MB, of the 20 MiB that collectors accept unless they are told otherwise.
+const SPANS: usize = 4_000;
 
 /// Writes the files and prints their paths.
 pub fn run(args: &Export) -> anyhow::Result<Exit> {
@@ -19,6 +24,10 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
         Ok(options) => options,
         Err(error) => return not_available_or(error),
     };
+    if args.to.is_some() && args.format != "otlp" {
+        let why = format!("--to sends spans, and --format is {}; write --format otlp", args.format);
+        return or_usage(Err(tailsight_measure::Error::Contradiction(why)));
+    }
     let opened = pipeline::open(&args.run)?;
     let options = pipeline::chosen(options, Some(&args.question), &opened, None);
     let dir = args.out.clone().unwrap_or_else(|| args.run.clone());
@@ -26,18 +35,28 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
     match args.format.as_str() {
         "parquet" => parquet(&opened, &dir)?,
         "collapsed" => collapsed(&opened, &options, &dir)?,
-        format => return diagnosed(&opened, &options, format, &dir),
+        format => return diagnosed(&opened, &options, format, &dir, args.to.as_ref()),
     }
     Ok(Exit::Done)
 }
 
 /// What needs a diagnosis.
-fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> anyhow::Result<Exit> {
+fn diagnosed(
+    opened: &Opened,
+    options: &Options,
+    format: &str,
+    dir: &Path,
+    to: Option<&Collector>,
+) -> anyhow::Result<Exit> {
     let (diagnosis, causes) = match pipeline::diagnose(opened, options) {
         Ok(found) => found,
         Err(error) => return not_available_or(error),
     };
     let of = Diagnosed { opened, options, diagnosis: &diagnosis, causes: &causes, against: None };
+    if let Some(to) = to {
+        send(&of, to)?;
+        return Ok(pipeline::verdict(&diagnosis));
+    }
     let meta = &opened.run.meta;
     match format {
         "csv" => write(&dir.join("causes.csv"), csv::causes(&diagnosis).as_bytes())?,
@@ -57,6 +76,21 @@ fn diagnosed(opened: &Opened, options: &Options, format: &str, dir: &Path) -> an
         }
     }
     Ok(pipeline::verdict(&diagnosis))
+}
+
+/// Sends the messages in focus as spans, and prints how many.
+fn send(of: &Diagnosed, to: &Collector) -> anyhow::Result<()> {
+    let (mut sent, mut refused, mut why) = (0, 0, String::new());
+    for (body, spans) in of.with_focus(|input| otlp::parts(input, SPANS)) {
+        let (rejected, words) = to.send(&body)?;
+        sent += spans;
+        refused += rejected;
+        why = if words.is_empty() { why } else { words };
+    }
+    if refused > 0 {
+        bail!("{} rejected {refused} of {sent} spans: {}", to.address(), why);
+    }
+    terminal::print(&format!("{sent} spans: {}\n", to.address()))
 }
 
 /// Where the threads that received messages were.

@@ -8,17 +8,57 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use tailsight_pt::import::{self, Output};
+use tailsight_pt::{Places, Recording};
+use tailsight_trace::Run;
+use tailsight_trace::clock_log::ClockChangeRow;
+
+use crate::Exit;
+use crate::cli::Record;
 
 /// Where the kernel shows the tracing unit.
 const UNIT: &str = "sys/bus/event_source/devices/intel_pt";
 /// How long perf may take to write what it has.
 const WRITES: Duration = Duration::from_secs(120);
 
+/// Records the messages while perf traces the cores, and puts both into one run.
+pub fn record(args: &Record, messages_into: fn(&Record, &Path) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    check(Path::new("/"))?;
+    let (messages, trace) = (beside(&args.out, "messages"), beside(&args.out, "intel-pt"));
+    let poller = tailsight_host::vvar::Poller::start()?;
+    let perf = Perf::start(&trace)?;
+    let verdict = messages_into(args, &messages)?;
+    let trace = perf.stop()?;
+    let log = poller.stop().changes;
+    let recording = Recording::open(&trace, &Places::default())?;
+    let mut run = Run::open(&messages)?;
+    run.clock_log = log.iter().map(change_row).collect();
+    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    let imported = import::with(&recording, &mut run, None, output)?;
+    say!("functions: {} events put into {}", imported.events, args.out.display());
+    Ok(verdict)
+}
+
+fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
+    ClockChangeRow {
+        seq: of.seq,
+        cycle_last: of.cycle_last,
+        mult: of.mult,
+        shift: of.shift,
+        monotonic_s: of.monotonic.0,
+        monotonic_shifted_ns: of.monotonic.1,
+        realtime_s: of.realtime.0,
+        realtime_shifted_ns: of.realtime.1,
+        tai_s: of.tai.0,
+        tai_shifted_ns: of.tai.1,
+    }
+}
+
 /// Whether this machine can trace.
 ///
 /// # Errors
 /// That it cannot, and what can be done instead.
-pub fn check(root: &Path) -> anyhow::Result<()> {
+fn check(root: &Path) -> anyhow::Result<()> {
     if root.join(UNIT).is_dir() {
         return Ok(());
     }
@@ -31,7 +71,7 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
 }
 
 /// A directory beside the run's.
-pub fn beside(out: &Path, what: &str) -> PathBuf {
+fn beside(out: &Path, what: &str) -> PathBuf {
     let mut name = out.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{what}"));
     out.with_file_name(name)
@@ -45,14 +85,14 @@ fn arguments(out: &Path) -> Vec<String> {
 }
 
 /// A perf that records.
-pub struct Perf {
+struct Perf {
     child: Child,
     out: PathBuf,
 }
 
 impl Perf {
     /// Starts it.
-    pub fn start(out: &Path) -> anyhow::Result<Perf> {
+    fn start(out: &Path) -> anyhow::Result<Perf> {
         if out.exists() {
             bail!("{} exists (an earlier recording of perf); remove it, or choose another -o", out.display());
         }
@@ -63,7 +103,7 @@ impl Perf {
     }
 
     /// Ends it as Ctrl-C would, and waits for its file.
-    pub fn stop(mut self) -> anyhow::Result<PathBuf> {
+    fn stop(mut self) -> anyhow::Result<PathBuf> {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT);
         let begin = Instant::now();

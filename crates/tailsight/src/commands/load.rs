@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use tailsight_load::{Arrivals, Plan, Rate, Target, Trust};
 use tailsight_measure::capacity::Calibration;
-use tailsight_measure::{Address, Error, Latency, Measurement, Question, against, measure, report, samples, slo};
-use tailsight_report::load as shown;
+use tailsight_measure::{
+    Address, Error, Latency, Measurement, Question, against, latencies, measure, report, samples, slo,
+};
+use tailsight_report::load::{self as shown, Drawn};
 
 use crate::cli_load::{Load, Traffic};
 use crate::commands::ideal::calibrate;
@@ -41,7 +43,7 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
     if let Some((path, stored)) = &baseline
         && measurement.report.is_number()
     {
-        let ours = samples::latencies(&measurement.rows, question.latency);
+        let ours = latencies::latencies(&measurement.rows, question.latency);
         let (q, seed) = (question.targets[0].quantile, question.plan.seed);
         let file = path.display().to_string();
         measurement.report.against = Some(against::compare(&ours, &stored.latencies(), q, args.worse_by, &file, seed)?);
@@ -56,7 +58,12 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
         say!("{} samples: {}", measurement.rows.len(), path.display());
     }
     if let Some(path) = &args.html {
-        pipeline::write_whole(path, &shown::page(&measurement))?;
+        let mut drawn = vec![Drawn::of("this run", &measurement)];
+        let other = |(path, stored): &(&PathBuf, samples::Stored)| {
+            Drawn::of_samples(&path.display().to_string(), &stored.report, &stored.rows)
+        };
+        drawn.extend(baseline.as_ref().map(other));
+        pipeline::write_whole(path, &shown::page(&drawn))?;
         say!("page: {}", path.display());
     }
     if args.traffic.json {
@@ -189,7 +196,7 @@ pub fn parquet_path(path: &Path, name: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Finds before a measurement that its result could not be written.
-fn writable(path: &Path) -> anyhow::Result<()> {
+pub fn writable(path: &Path) -> anyhow::Result<()> {
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
     opened.map(drop).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))
 }

@@ -1,24 +1,45 @@
-//! The commands, a file each.
+//! The commands, a file each. Where a feature of this crate is off, its commands are [`absent`].
 
-pub mod agent;
+#[cfg(not(all(feature = "export", feature = "intel-pt", feature = "load")))]
+pub mod absent;
 pub mod completions;
 pub mod demo;
 pub mod diagnose;
 pub mod doctor;
-pub mod export;
 pub mod fix;
 pub mod ideal;
-pub mod import;
-pub mod intel_pt;
-pub mod live;
-pub mod load;
 pub mod man;
 pub mod record;
 pub mod report;
 pub mod schema;
 pub mod show;
-pub mod source;
-pub mod sweep;
 pub mod symbolise;
 pub mod usage;
 pub mod view;
+
+#[cfg(not(feature = "export"))]
+pub use absent as export;
+#[cfg(feature = "export")]
+pub mod collector;
+#[cfg(feature = "export")]
+pub mod export;
+
+#[cfg(feature = "intel-pt")]
+pub mod import;
+#[cfg(feature = "intel-pt")]
+pub mod intel_pt;
+#[cfg(not(feature = "intel-pt"))]
+pub use absent::{self as import, self as intel_pt};
+
+#[cfg(feature = "load")]
+pub mod agent;
+#[cfg(feature = "load")]
+pub mod live;
+#[cfg(feature = "load")]
+pub mod load;
+#[cfg(feature = "load")]
+pub mod source;
+#[cfg(feature = "load")]
+pub mod sweep;
+#[cfg(not(feature = "load"))]
+pub use absent::{self as agent, self as load, self as sweep};

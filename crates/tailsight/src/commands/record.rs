@@ -3,11 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tailsight_pt::import::Output;
-use tailsight_pt::{Places, Recording};
 use tailsight_record::{Asked, HookChoice, Options, Payload, Progress, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
-use tailsight_trace::clock_log::ClockChangeRow;
 
 use crate::cli::Record;
 use crate::commands::intel_pt;
@@ -21,41 +18,8 @@ const MOST: Duration = Duration::from_secs(30);
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Exit> {
     match args.source.as_str() {
-        "intel-pt" => with_functions(args),
+        "intel-pt" => intel_pt::record(args, record),
         _ => record(args, &args.out),
-    }
-}
-
-/// Records the messages while perf traces the cores, and puts both into one run.
-fn with_functions(args: &Record) -> anyhow::Result<Exit> {
-    intel_pt::check(std::path::Path::new("/"))?;
-    let (messages, trace) = (intel_pt::beside(&args.out, "messages"), intel_pt::beside(&args.out, "intel-pt"));
-    let poller = tailsight_host::vvar::Poller::start()?;
-    let perf = intel_pt::Perf::start(&trace)?;
-    let verdict = record(args, &messages)?;
-    let trace = perf.stop()?;
-    let log = poller.stop().changes;
-    let recording = Recording::open(&trace, &Places::default())?;
-    let mut run = tailsight_trace::Run::open(&messages)?;
-    run.clock_log = log.iter().map(change_row).collect();
-    let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
-    let imported = tailsight_pt::import::with(&recording, &mut run, None, output)?;
-    say!("functions: {} events put into {}", imported.events, args.out.display());
-    Ok(verdict)
-}
-
-fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
-    ClockChangeRow {
-        seq: of.seq,
-        cycle_last: of.cycle_last,
-        mult: of.mult,
-        shift: of.shift,
-        monotonic_s: of.monotonic.0,
-        monotonic_shifted_ns: of.monotonic.1,
-        realtime_s: of.realtime.0,
-        realtime_shifted_ns: of.realtime.1,
-        tai_s: of.tai.0,
-        tai_shifted_ns: of.tai.1,
     }
 }
 

@@ -28,7 +28,8 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     };
     let path = opened.analysis.path(args.id, options.leg);
     let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
-    let shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
+    let mut shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
+    shown.settings.clone_from(&opened.run.meta.settings);
     if args.json {
         terminal::print_json(&shown)?;
     } else {

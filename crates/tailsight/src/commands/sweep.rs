@@ -7,15 +7,15 @@ use tailsight_load::Rate;
 use tailsight_measure::slo::{self, Highest, Search};
 use tailsight_measure::sweep::{self, Rates};
 use tailsight_measure::{Error, Measurement, samples};
-use tailsight_report::load::terminal as shown;
+use tailsight_report::load::{self as shown, Drawn};
 
 use crate::cli_load::Sweep as Args;
 use crate::commands::live::Live;
-use crate::commands::load::{asked, plan};
+use crate::commands::load::{asked, plan, writable};
 use crate::commands::source::Source;
 use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
-use crate::{Exit, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Sweeps and prints.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -33,16 +33,19 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(dir) = &args.out {
         std::fs::create_dir_all(dir).map_err(|e| anyhow::anyhow!("cannot make the folder {}: {e}", dir.display()))?;
     }
+    if let Some(path) = &args.html {
+        writable(path)?;
+    }
     let stop = on_interrupt();
     let live = RefCell::new(Live::new(args.max_time));
     let mut source = Source::open(&args.traffic.agents, question.prepared_plan(), &stop)?;
-    let mut files = Files { dir: args.out.clone(), n: 0, failed: None };
+    let mut files = Files { dir: args.out.clone(), n: 0, failed: None, drawn: args.html.as_ref().map(|_| Vec::new()) };
     let mut show = |event: &_| live.borrow_mut().show(event);
     let mut result = if let Some(objective) = args.slo {
         let (tolerance, tries) = (args.tolerance, usize::from(args.tries));
         let search = Search { objective, from: args.from, to: args.to, tolerance, tries };
         let found = slo::highest(source.load(), &question, &search, &stop, &mut show, &mut |one, m| {
-            files.write(m);
+            files.write(one.rate, m);
             live.borrow_mut().prefix(format!("after {:.0}/s: ", one.rate));
         });
         found.map(|found| sweep::Sweep::of(Vec::new(), Some(found)))
@@ -52,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             false => Rates::List(args.rates.clone()),
         };
         sweep::sweep(source.load(), &question, &rates, &stop, &mut show, &mut |rate, m| {
-            files.write(m);
+            files.write(rate, m);
             live.borrow_mut().prefix(format!("after {rate:.0}/s: "));
         })
     };
@@ -65,10 +68,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if let Some(error) = files.failed {
         return Err(error.into());
     }
+    if let Some(path) = &args.html {
+        pipeline::write_whole(path, &shown::sweep_page(&sweep, files.drawn.as_deref().unwrap_or_default()))?;
+        say!("page: {}", path.display());
+    }
     if args.traffic.json {
         terminal::print_json(&sweep)?;
     } else {
-        terminal::print(&shown::sweep(&sweep, &terminal::style()))?;
+        terminal::print(&shown::terminal::sweep(&sweep, &terminal::style()))?;
     }
     Ok(match &sweep.objective {
         Some(found) => of_objective(found),
@@ -85,16 +92,20 @@ fn of_objective(found: &Highest) -> Exit {
     }
 }
 
-/// A file a measurement, by number and rate.
+/// A file a measurement, by number and rate, and its curves for the page.
 struct Files {
     dir: Option<PathBuf>,
     n: usize,
     failed: Option<Error>,
+    drawn: Option<Vec<Drawn>>,
 }
 
 impl Files {
-    fn write(&mut self, measurement: &Measurement) {
+    fn write(&mut self, rate: f64, measurement: &Measurement) {
         self.n += 1;
+        if let Some(drawn) = &mut self.drawn {
+            drawn.push(Drawn::of(&format!("{rate:.0}/s"), measurement));
+        }
         let Some(dir) = &self.dir else { return };
         let rate = measurement.report.rate.asked.unwrap_or(0.0);
         let path = Path::new(dir).join(format!("{:02}-{rate:.0}.parquet", self.n));

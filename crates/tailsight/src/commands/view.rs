@@ -1,4 +1,4 @@
-//! `tailsight view`: the report's page from a server on 127.0.0.1, which has every message's timeline.
+//! `tailsight view`: the report's page from a server on 127.0.0.1, which has every message's timeline and the points of every part of the plot.
 //!
 //! In: a run. Out: an address on standard output, then answers until it is stopped. Only requests with the token of the address in
 //! their path and with this server's own name in `Host` are answered, so neither other users of the host nor pages of other sites that
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tailsight_diagnose::Options;
-use tailsight_report::html::Bundle;
+use tailsight_report::html::{Beside, Bundle, Part, Points};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::diagnose::not_available_or;
@@ -45,7 +45,7 @@ pub fn run(args: &View) -> anyhow::Result<Exit> {
     let mut waiting = None;
     let mut said = false;
     loop {
-        match viewer.answer(&args.question, &asked, waiting.take(), &mut said)? {
+        match viewer.answer(args, &asked, waiting.take(), &mut said)? {
             Turn::Stopped => return Ok(Exit::Done),
             Turn::NotAvailable(verdict) => return Ok(verdict),
             Turn::Other(other) => {
@@ -103,15 +103,9 @@ struct Viewer {
 
 impl Viewer {
     /// Diagnoses and answers all requests of one question. `first`: the request that asked it.
-    fn answer(
-        &self,
-        question: &Question,
-        asked: &Asked,
-        first: Option<Request>,
-        said: &mut bool,
-    ) -> anyhow::Result<Turn> {
-        let usual = Asked::of(question);
-        let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..question.clone() };
+    fn answer(&self, args: &View, asked: &Asked, first: Option<Request>, said: &mut bool) -> anyhow::Result<Turn> {
+        let usual = Asked::of(&args.question);
+        let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..args.question.clone() };
         let found = pipeline::options(&question).and_then(|options| {
             let options = Options { more: true, ..options };
             let options = pipeline::chosen(options, Some(&question), &self.opened, self.against.as_ref());
@@ -134,14 +128,14 @@ impl Viewer {
             causes: &causes,
             against: self.against.as_ref(),
         };
-        let page = of.served();
+        let page = of.served(args.points);
         if !*said {
             terminal::print(&format!("{}\n", self.door.address()))?;
             say!("serving {} to this host only, until Ctrl-C", self.opened.run.dir.display());
             *said = true;
         }
         let paths = self.opened.analysis.to_paths();
-        of.with_timelines(|timelines| {
+        of.with_parts(|timelines, points| {
             let one = |id| timelines.bundle(&[(id, paths.of(id, diagnosis.leg))]);
             let mut next = first;
             loop {
@@ -156,7 +150,10 @@ impl Viewer {
                     Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
                     Ok((_, other)) if other != *asked => return Ok(Turn::Other(Box::new((request, other)))),
                     Ok((Path::Page, _)) => reply(request, 200, "text/html", page.clone().into_bytes()),
-                    Ok((Path::Message(id), _)) => message(request, id, &one, &self.opened),
+                    Ok((Path::Points(part), _)) => {
+                        reply(request, 200, "application/octet-stream", points.bytes(&part, args.points));
+                    }
+                    Ok((Path::Message(id), _)) => message(request, id, &one, points, &self.opened),
                 }
             }
         })
@@ -184,12 +181,20 @@ impl Viewer {
     }
 }
 
-fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, opened: &Opened) {
+/// A message's timeline with its neighbours by latency.
+#[derive(serde::Serialize)]
+struct One {
+    #[serde(flatten)]
+    bundle: Bundle,
+    beside: Option<Beside>,
+}
+
+fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, points: &Points, opened: &Opened) {
     if opened.analysis.lifetimes.messages.get(id as usize).is_none() {
         let n = opened.analysis.lifetimes.messages.len();
         return reply(request, 404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
     }
-    match serde_json::to_vec(&one(id)) {
+    match serde_json::to_vec(&One { bundle: one(id), beside: points.beside(id) }) {
         Ok(json) => reply(request, 200, "application/json", json),
         Err(error) => reply(request, 500, "text/plain", error.to_string().into_bytes()),
     }
@@ -200,6 +205,7 @@ fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, opened: &Open
 enum Path {
     Page,
     Message(u32),
+    Points(Part),
 }
 
 /// Who may come in.
@@ -241,10 +247,11 @@ impl Door {
             return no(405, "only GET");
         }
         let asked = Asked::from_query(query, usual).map_err(|why| (400, why))?;
-        match rest.strip_prefix("message/").map(str::parse) {
-            Some(Ok(id)) => Ok((Path::Message(id), asked)),
-            _ if rest.is_empty() => Ok((Path::Page, asked)),
-            _ => no(404, "there is no such page"),
+        let message = rest.strip_prefix("message/").and_then(|id| id.parse().ok()).map(Path::Message);
+        let points = || rest.strip_prefix("points/").and_then(Part::parse).map(Path::Points);
+        match message.or_else(points).or_else(|| rest.is_empty().then_some(Path::Page)) {
+            Some(path) => Ok((path, asked)),
+            None => no(404, "there is no such page"),
         }
     }
 }
@@ -307,6 +314,10 @@ mod tests {
             assert_eq!(status(true, host, "/ab12/"), Err(403), "{host:?}");
         }
         assert_eq!(status(false, here, "/ab12/"), Err(405));
+        let part = Part { ids: (3, 9), ..Part::WHOLE };
+        assert_eq!(status(true, here, "/ab12/points/3/9/0/18446744073709551615/all/0"), Ok(Path::Points(part)));
+        assert_eq!(status(true, here, "/ab12/points/3/9"), Err(404));
+        assert_eq!(status(true, here, "/points/3/9/0/1/all/0"), Err(403));
         assert_eq!(status(true, here, "/ab12/message/-1"), Err(404));
         assert_eq!(status(true, here, "/ab12/etc/passwd"), Err(404));
         assert_eq!(status(true, here, "/ab12/?focus=p50"), Err(400));

@@ -60,6 +60,10 @@ pub fn command() -> Command {
 }
 
 fn dressed(command: Command, page: &Page, called: &str) -> Command {
+    #[cfg(not(all(feature = "export", feature = "intel-pt", feature = "load")))]
+    if command.is_disable_help_flag_set() {
+        return command.about(crate::commands::absent::ABOUT);
+    }
     let command = command.after_help(after_help(page));
     if page.usage.is_empty() {
         return command;

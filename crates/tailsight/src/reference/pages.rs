@@ -96,11 +96,15 @@ pub const PAGES: &[Page] = &[
     },
     Page {
         name: "report",
-        usage: &["[OPTIONS] <RUN>"],
-        notes: &[],
+        usage: &["[OPTIONS] <RUN>", "[OPTIONS] <FILE.parquet>..."],
+        notes: &[
+            "Of files that `tailsight load -o FILE.parquet` wrote, the page has every measurement's distribution and latency \
+            over time, one over the other; the options of a diagnosis do not apply to them.",
+        ],
         examples: &[
             ("", "tailsight report tailsight-run"),
             ("", "tailsight report tailsight-run -o why.html --leg service"),
+            ("three loads on one page", "tailsight report 10k.parquet 20k.parquet 40k.parquet -o loads.html"),
         ],
         exits: &[DONE, FAILED, USAGE, NOT_ENOUGH],
         files: &[RUN, ("RUN/report.html", "the page, unless --out names another file")],
@@ -166,12 +170,13 @@ pub const PAGES: &[Page] = &[
             speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
             "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
             perfetto: trace.pftrace, the slow messages, a thousand others, cores and threads, for ui.perfetto.dev.",
-            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver. \
-            csv: causes.csv, the causes of the diagnosis.",
+            "otlp: traces.jsonl, the slow messages as spans of OpenTelemetry, for a collector's otlpjsonfile receiver; \
+            with --to they are sent to a collector instead. csv: causes.csv, the causes of the diagnosis.",
         ],
         examples: &[
             ("", "tailsight export tailsight-run"),
             ("", "tailsight export tailsight-run --format perfetto \\\n    --focus p99.9..p100"),
+            ("", "tailsight export tailsight-run --format otlp \\\n    --to http://127.0.0.1:4318"),
             (
                 "",
                 "duckdb -c \"select owner, sum(ns) from \\\n    'tailsight-run/lifetimes.parquet' group by 1 order by 2 desc\"",

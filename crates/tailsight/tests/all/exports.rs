@@ -152,6 +152,131 @@ fn spans_of_opentelemetry_are_the_messages_in_focus_with_their_legs() {
     assert!(links > 0, "no message has one ahead of it");
 }
 
+/// A collector in this process: what it was sent, each request's body. It answers all with `answer`.
+struct Receiver {
+    address: String,
+    server: std::sync::Arc<tiny_http::Server>,
+    thread: Option<std::thread::JoinHandle<Vec<String>>>,
+}
+
+impl Receiver {
+    fn start(status: u16, answer: &'static str) -> Receiver {
+        let server = std::sync::Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a port"));
+        let address = format!("http://{}", server.server_addr().to_ip().expect("an address"));
+        let of = std::sync::Arc::clone(&server);
+        let thread = std::thread::spawn(move || {
+            let mut bodies = vec![];
+            for mut request in of.incoming_requests() {
+                assert_eq!((request.method(), request.url()), (&tiny_http::Method::Post, "/v1/traces"));
+                let json = |h: &tiny_http::Header| h.field.equiv("Content-Type") && h.value == "application/json";
+                assert!(request.headers().iter().any(json));
+                let mut body = String::new();
+                request.as_reader().read_to_string(&mut body).expect("UTF-8");
+                bodies.push(body);
+                let _ = request.respond(tiny_http::Response::from_string(answer).with_status_code(status));
+            }
+            bodies
+        });
+        Receiver { address, server, thread: Some(thread) }
+    }
+
+    /// What came, when the sender is done.
+    fn received(mut self) -> Vec<Value> {
+        self.server.unblock();
+        let bodies = self.thread.take().expect("it runs").join().expect("every request was as it should be");
+        bodies.iter().map(|body| serde_json::from_str(body).expect("JSON")).collect()
+    }
+}
+
+/// The spans that a collector receives over HTTP are those of the file: traces of the messages in focus, linked to those ahead of them.
+#[test]
+fn a_collector_receives_the_spans_with_their_links() {
+    let receiver = Receiver::start(200, "{}");
+    let output = run(&["export", &golden("memcached-requests"), "--format", "otlp", "--to", &receiver.address]);
+    assert!(output.status.success(), "{}", shown(&output));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let address = format!("{}/v1/traces", receiver.address);
+    let requests = receiver.received();
+    let of = |data: &Value| data["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
+    let spans: Vec<Value> = requests.iter().flat_map(of).collect();
+    assert_eq!(printed, format!("{} spans: {address}\n", spans.len()));
+    let file = String::from_utf8(exported("memcached-requests", "otlp", "traces.jsonl")).expect("UTF-8");
+    assert_eq!(spans, of(&serde_json::from_str(&file).expect("JSON")));
+    assert!(requests.iter().all(|data| data["resourceSpans"][0]["resource"]["attributes"][0]["key"] == "service.name"));
+
+    let ids: Vec<(&Value, &Value)> = spans.iter().map(|s| (&s["traceId"], &s["spanId"])).collect();
+    let links: Vec<&Value> = spans.iter().flat_map(|s| s["links"].as_array().into_iter().flatten()).collect();
+    assert!(!links.is_empty() && links.iter().all(|link| ids.contains(&(&link["traceId"], &link["spanId"]))));
+}
+
+#[test]
+fn what_a_collector_does_not_take_is_an_error() {
+    let of = golden("memcached-requests");
+    for (status, answer, words) in [
+        (503, "try later", "answered 503: try later"),
+        (200, "{\"partialSuccess\":{\"rejectedSpans\":\"2\",\"errorMessage\":\"too old\"}}", "rejected 2 of"),
+    ] {
+        let receiver = Receiver::start(status, answer);
+        let output = run(&["export", &of, "--format", "otlp", "--to", &receiver.address]);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", shown(&output));
+        receiver.received();
+    }
+    // Nobody listens on a port that was just given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let output = run(&["export", &of, "--format", "otlp", "--to", &format!("http://127.0.0.1:{port}")]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot reach a collector"), "{}", shown(&output));
+    for wrong in [&["--to", "https://x"][..], &["--to", "http://x", "--format", "csv"]] {
+        let output = run(&[&["export", &of, "--format", "otlp"][..2], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", shown(&output));
+    }
+}
+
+/// Perfetto's own definitions read every field of a trace (scripts/perfetto-check.py), and count what the trace is made of.
+#[test]
+fn perfetto_reads_every_field_of_a_trace() {
+    if let Some(reason) = tailsight_testing::lacks_program("python3") {
+        return tailsight_testing::skip(reason);
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/perfetto-check.py");
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("trace.pftrace");
+    let trace = exported("memcached-requests", "perfetto", "trace.pftrace");
+    std::fs::write(&file, &trace).expect("a file");
+    let output = std::process::Command::new("python3").arg(script).arg(&file).output().expect("python3 starts");
+    if output.status.code() == Some(77) {
+        return tailsight_testing::skip(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    assert!(output.status.success(), "{}", shown(&output));
+    let said = json(&output);
+    let packets: Vec<_> = fields(&trace).into_iter().map(|(_, _, packet)| fields(packet)).collect();
+    let (mut tracks, mut slices, mut flows) = (0, 0, std::collections::BTreeSet::new());
+    for packet in &packets {
+        tracks += usize::from(of(packet, 60).is_some());
+        let Some((_, event)) = of(packet, 11) else { continue };
+        let event = fields(event);
+        slices += usize::from(of(&event, 9).is_some_and(|(kind, _)| kind == 1));
+        flows.extend(event.iter().filter(|f| f.0 == 47).map(|f| f.1));
+    }
+    let expected = serde_json::json!({
+        "packets": packets.len(), "tracks": tracks, "slices": slices, "flows": flows.len(), "unknown": []
+    });
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&said[name], value, "{name}");
+    }
+    assert!(slices > 1_000 && flows.len() > 50, "{said}");
+    // Where Perfetto's trace processor is at hand, it has the same tracks and slices and found nothing wrong.
+    if let Some(loaded) = said["loaded"].as_object() {
+        assert_eq!(
+            (&loaded["slices"], &loaded["errors"]),
+            (&serde_json::json!(slices), &serde_json::json!(0)),
+            "{said}"
+        );
+        println!("the trace processor loaded it: {said}");
+    }
+}
+
 #[test]
 fn the_causes_as_csv_are_those_of_the_json() {
     let text = String::from_utf8(exported("memcached-requests", "csv", "causes.csv")).expect("UTF-8");

@@ -240,7 +240,14 @@ fn no_request_leaves_an_agent_after_its_coordinator_is_gone() {
         coordinator.kill().unwrap();
         coordinator.wait().unwrap();
         let gone_ns = tailsight_load::now_ns();
-        std::thread::sleep(PROMISED + Duration::from_millis(1200));
+        // Until it sends nothing more: no thread of it is left, and none will begin but while it is prepared.
+        let (since, longest) = (Instant::now(), PROMISED + Duration::from_millis(1200));
+        let prepared = behaviour != Behaviour::MemcachedSlowLoris;
+        while since.elapsed() < longest && !(prepared && threads(agent.process.0.id(), "load-") == 0) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // What was on its way is there by then.
+        std::thread::sleep(Duration::from_millis(200));
         let late = Duration::from_nanos(server.last_ns().saturating_sub(gone_ns));
         println!("{behaviour:?}: the last request came {late:?} after the coordinator was gone");
         assert!(late <= PROMISED, "{behaviour:?}: {late:?}");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use crate::support::{json, run, shown, stderr, tailsight};
+use crate::support::{element, json, run, shown, stderr, tailsight};
 
 /// These tests share the cores, but for those that need them alone.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -134,9 +134,19 @@ fn memcached_is_measured_and_its_samples_read_back() {
     assert_eq!(stored.rows.len() as u64, report["kept"]["n"].as_u64().unwrap());
     assert!(stored.rows.len() > 500, "{}", stored.rows.len());
     assert_eq!(serde_json::to_value(&stored.report).unwrap(), report);
-    let html = std::fs::read_to_string(page).unwrap();
-    assert!(html.contains("tcp://127.0.0.1") && !html.contains("{{"), "the page is filled");
-    assert!(!html.contains("http://") && !html.contains("https://"), "the page loads nothing");
+    let drawn = element(page, "load");
+    let [result] = drawn["results"].as_array().unwrap().as_slice() else { panic!("{drawn}") };
+    assert_eq!(result["report"], report);
+    assert_eq!(result["load"].as_array().map(Vec::is_empty), Some(false), "the load over time");
+
+    // Twice the same file, one over the other.
+    let both = dir.path().join("both.html").display().to_string();
+    let output = run(&["report", file, file, "-o", &both]);
+    assert!(output.status.success(), "{}", shown(&output));
+    let drawn = element(&both, "load");
+    let [one, other] = drawn["results"].as_array().unwrap().as_slice() else { panic!("{drawn}") };
+    assert_eq!((&one["report"], &one["response"]), (&report, &result["response"]));
+    assert_eq!((&other["name"], &other["over_time"]), (&file.into(), &one["over_time"]));
 
     // Against itself at another rate: no comparison, said before any load.
     let other = run(&[

@@ -44,10 +44,16 @@ pub fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("not JSON ({e}): {}", shown(output)))
 }
 
-/// What a report's page says of its run and diagnosis: its element `data-page`, base64 of gzip of JSON.
+/// What a report's page says of its run and diagnosis.
 pub fn page_data(page: &str) -> serde_json::Value {
+    element(page, "page")
+}
+
+/// An element of a page's data: base64 of gzip of JSON.
+pub fn element(page: &str, name: &str) -> serde_json::Value {
     let html = std::fs::read_to_string(page).expect("a page");
-    let from = html.find("id=\"data-page\">").expect("a page has its data") + "id=\"data-page\">".len();
+    let mark = format!("id=\"data-{name}\">");
+    let from = html.find(&mark).expect("a page has its data") + mark.len();
     let text = html[from..].split('<').next().expect("split has a first part");
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("base64");
     serde_json::from_reader(flate2::read::GzDecoder::new(&bytes[..])).expect("gzip of JSON")

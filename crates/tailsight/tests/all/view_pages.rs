@@ -113,8 +113,12 @@ struct Served {
 
 impl Served {
     fn of(run: &str) -> Served {
-        let mut child =
-            tailsight(&["view", run]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        Served::with(run, &[])
+    }
+
+    fn with(run: &str, options: &[&str]) -> Served {
+        let mut command = tailsight(&[&["view", run], options].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         let mut address = String::new();
         let out = child.stdout.take().expect("its output");
         BufReader::new(out).read_line(&mut address).expect("its address");
@@ -126,15 +130,32 @@ impl Served {
 
     /// Status and body of a request.
     fn get(&self, path: &str, host: &str) -> (u16, String) {
+        let (status, body) = self.bytes(path, host);
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The messages of a part of the plot as (id, latency in ns), and how many the part has.
+    fn points(&self, part: &str) -> (Vec<(u32, u64)>, u32) {
+        let path = format!("/{}/points/{part}", self.token);
+        let (status, body) = self.bytes(&path, &format!("127.0.0.1:{}", self.port));
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        let u32_at = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().expect("4 bytes"));
+        let f64_at = |at: usize| f64::from_le_bytes(body[at..at + 8].try_into().expect("8 bytes"));
+        let n = u32_at(0) as usize;
+        assert_eq!(body.len(), 8 + 32 * n);
+        ((0..n).map(|i| (u32_at(8 + 16 * n + 4 * i), f64_at(8 + 8 * i) as u64)).collect(), u32_at(4))
+    }
+
+    fn bytes(&self, path: &str, host: &str) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("a request");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("an answer");
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head");
+        let (head, body) = (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end + 4..].to_vec());
         let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
         assert!(head.contains("Cache-Control: no-store"), "{head}");
-        (status, body.to_owned())
+        (status, body)
     }
 }
 
@@ -199,6 +220,47 @@ fn the_server_in_chromium_opens_any_message_and_asks_again() {
     std::fs::write(&facts, facts_of("memcached-tcp").to_string()).expect("a file");
     let served = Served::of(&golden("memcached-tcp"));
     node("served.mjs", &[&served.address, &facts]);
+}
+
+/// Everything, as a part.
+const WHOLE: &str = "0/4294967295/0/18446744073709551615/all/0";
+
+/// A run of more messages than the page holds: the part that is asked for comes whole, a larger one as a sample with its slowest.
+#[test]
+fn the_server_has_the_points_of_every_part_of_the_plot() {
+    let of = golden("memcached-requests");
+    let (few, all) = (Served::with(&of, &["--points", "100"]), Served::with(&of, &["--points", "10000000"]));
+    let (every, sight) = all.points(WHOLE);
+    assert_eq!(every.len(), sight as usize);
+    let diagnosis = stdout_json(&run(&["diagnose", &of, "--json"]));
+    assert_eq!(diagnosis["legs"]["total"]["messages"], json!(sight));
+    let slowest = every.iter().max_by_key(|(_, ns)| *ns).expect("messages");
+    assert_eq!(diagnosis["slowest"][0]["id"], json!(slowest.0));
+    assert_eq!(diagnosis["slowest"][0]["latency_ns"], json!(slowest.1));
+
+    let (sample, of_all) = few.points(WHOLE);
+    assert!(sample.len() < every.len() && of_all == sight && sample.contains(slowest), "{} of {of_all}", sample.len());
+    assert!(sample.iter().all(|point| every.contains(point)));
+    let (part, of_part) = few.points("20/90/0/18446744073709551615/all/0");
+    let expected: Vec<_> = every.iter().filter(|(id, _)| (20..=90).contains(id)).copied().collect();
+    assert_eq!((part, of_part), (expected.clone(), expected.len() as u32));
+    let limit =
+        diagnosis["latency_ns"]["p99.9"].as_u64().or(diagnosis["latency_ns"]["p99"].as_u64()).expect("a number");
+    let (slow, _) = few.points(&format!("0/4294967295/{limit}/18446744073709551615/all/0"));
+    assert_eq!(slow, every.iter().filter(|(_, ns)| *ns >= limit).copied().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_server_in_chromium_zooms_into_more_messages_than_the_page_holds() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let (dir, of) = (tempfile::tempdir().expect("a folder"), golden("memcached-requests"));
+    let facts = dir.path().join("facts.json").display().to_string();
+    let (every, _) = Served::of(&of).points(WHOLE);
+    std::fs::write(&facts, json!({"latencies": every}).to_string()).expect("a file");
+    let served = Served::with(&of, &["--points", "100"]);
+    node("zoom.mjs", &[&served.address, &facts]);
 }
 
 /// The committed page is what web/ builds: whoever changes one without the other is told.

@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, UprobeOpts};
 use tailsight_symbolise::maps::Maps;
 
@@ -73,8 +72,8 @@ impl Tracer {
     ///
     /// # Errors
     /// What the kernel refused first: a span without its end would be wrong.
-    pub fn set(&mut self, loaded: &Loaded<'_>, places: &[Place]) -> Result<(), (Option<usize>, String)> {
-        let Some(program) = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAM) else {
+    pub fn set(&mut self, loaded: &Loaded, places: &[Place]) -> Result<(), (Option<usize>, String)> {
+        let Some(program) = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM) else {
             return Err((None, "the program is not loaded".into()));
         };
         for place in places {
@@ -96,10 +95,10 @@ impl Tracer {
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn set_kernel(&mut self, loaded: &Loaded<'_>, function: usize, pair: usize) -> Result<(), String> {
+    pub fn set_kernel(&mut self, loaded: &Loaded, function: usize, pair: usize) -> Result<(), String> {
         // The end first: a begin without an end would stay open.
         for name in [format!("kernel_end_{pair}"), format!("kernel_begin_{pair}")] {
-            let program = loaded.skel.object().progs_mut().find(|p| p.name() == name.as_str());
+            let program = loaded.probes.object().progs_mut().find(|p| p.name() == name.as_str());
             let program = program.ok_or("the program is not loaded")?;
             let link = program.attach().map_err(|e| format!("the kernel refused a program there: {e:#}"))?;
             self.links.push((Some(function), link));
@@ -146,13 +145,13 @@ pub struct TrapNs {
 }
 
 /// Measures it. `None` where a breakpoint cannot be set.
-pub fn trap_ns(loaded: &Loaded<'_>) -> Option<TrapNs> {
+pub fn trap_ns(loaded: &Loaded) -> Option<TrapNs> {
     const CALLS: u32 = 200;
     let address = tailsight_calibration as *const () as u64;
     let maps = Maps::of(std::process::id()).ok()?;
     let mapping = maps.find(address)?;
     let offset = (address - mapping.start + mapping.offset) as usize;
-    let program = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAM)?;
+    let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM)?;
     // The least of several: others run on this machine.
     let batch = || {
         let began = Instant::now();

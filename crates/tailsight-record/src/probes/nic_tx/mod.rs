@@ -8,7 +8,6 @@ use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, libbpf_sys};
 use tailsight_host::device;
 
@@ -69,11 +68,11 @@ impl NicTx {
     ///
     /// # Errors
     /// What could not be done, as a sentence for the reader of the run.
-    pub fn start(loaded: &mut Loaded<'_>, pid: u32) -> Result<NicTx, String> {
+    pub fn start(loaded: &mut Loaded, pid: u32) -> Result<NicTx, String> {
         let group = control_group(pid)?;
         let folder = File::open(&group).map_err(|e| format!("cannot open {}: {e}", group.display()))?;
         let mut started = NicTx { links: Vec::new(), iter: None, pid };
-        for program in loaded.skel.object().progs_mut() {
+        for program in loaded.probes.object().progs_mut() {
             let failed = |e| format!("attaching {} failed: {e:#}", program.name().to_string_lossy());
             match program.name().to_str() {
                 Some("nic_tx") => {
@@ -88,7 +87,7 @@ impl NicTx {
     }
 
     /// Sets or clears the flag on the sockets that are there.
-    fn set(&self, loaded: &mut Loaded<'_>, flags: u32) -> Result<(), String> {
+    fn set(&self, loaded: &mut Loaded, flags: u32) -> Result<(), String> {
         loaded.set_nic_tx_flags(flags);
         let Some(link) = self.iter.as_ref().map(|l| l.as_fd().as_raw_fd()) else { return Ok(()) };
         let go = move || {
@@ -106,7 +105,7 @@ impl NicTx {
     }
 
     /// Takes the flag off the sockets again. (Without the program, a flag that stays has no effect.)
-    pub fn stop(mut self, loaded: &mut Loaded<'_>) -> Result<(), String> {
+    pub fn stop(mut self, loaded: &mut Loaded) -> Result<(), String> {
         self.links.clear();
         // Its sockets went with it.
         if crate::procfs::alive(self.pid) { self.set(loaded, 0) } else { Ok(()) }

@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 
-use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use tailsight_symbolise::Raw;
 use tailsight_symbolise::maps::{Mapping, Maps};
@@ -46,7 +45,7 @@ impl Clocks {
     ///
     /// # Errors
     /// What the kernel refused, when it refused all of them.
-    pub fn start(loaded: &Loaded<'_>, cpus: &[u32], period_ns: u64) -> Result<Clocks, String> {
+    pub fn start(loaded: &Loaded, cpus: &[u32], period_ns: u64) -> Result<Clocks, String> {
         let mut started = Clocks { links: Vec::new() };
         let mut refused = None;
         for &cpu in cpus {
@@ -62,9 +61,9 @@ impl Clocks {
         }
     }
 
-    fn add(&mut self, loaded: &Loaded<'_>, cpu: u32, period_ns: u64) -> Result<(), String> {
+    fn add(&mut self, loaded: &Loaded, cpu: u32, period_ns: u64) -> Result<(), String> {
         let event = open(cpu, period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
-        let program = loaded.skel.object().progs_mut().find(|p| p.name() == PROGRAMS[0]);
+        let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAMS[0]);
         let program = program.ok_or("the program is not loaded")?;
         let link = program.attach_perf_event(event.as_raw_fd()).map_err(|e| format!("attaching the clock: {e:#}"))?;
         // The link closes it.
@@ -102,8 +101,8 @@ fn open(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
 }
 
 /// Tells the programs which system calls are waits for work.
-pub fn tell_waits(loaded: &mut Loaded<'_>) {
-    let bss = loaded.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+pub fn tell_waits(loaded: &mut Loaded) {
+    let bss = loaded.probes.variables_mut();
     for nr in (0..1024).filter(|&nr| tailsight_kernel::syscalls::waits_for_work(nr)) {
         bss.work_waits[(nr >> 6) as usize] |= 1 << (nr & 63);
     }
@@ -111,7 +110,7 @@ pub fn tell_waits(loaded: &mut Loaded<'_>) {
 
 /// Tells the programs where a process has code that its stacks return to: its own and its largest libraries, without those
 /// that nearly every stack ends in.
-pub fn tell_code(loaded: &Loaded<'_>, pid: u32) {
+pub fn tell_code(loaded: &Loaded, pid: u32) {
     const RANGES: usize = 4;
     let Ok(maps) = Maps::of(pid) else { return };
     let usual = |m: &Mapping| {
@@ -123,7 +122,7 @@ pub fn tell_code(loaded: &Loaded<'_>, pid: u32) {
         (0..RANGES).flat_map(|i| code.get(i).map_or(0, |m| f(m)).to_ne_bytes()).collect::<Vec<u8>>()
     };
     let value = [of(&|m| m.start), of(&|m| m.end - m.start)].concat();
-    let _ = loaded.skel.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
+    let _ = loaded.probes.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
 }
 
 /// The ring that the programs write to.
@@ -138,10 +137,10 @@ impl Ring {
     ///
     /// # Errors
     /// [`Error::Bpf`].
-    pub fn of(loaded: &Loaded<'_>) -> Result<Ring, Error> {
+    pub fn of(loaded: &Loaded) -> Result<Ring, Error> {
         let failed =
             |e: libbpf_rs::Error| Error::Bpf { step: "opening the ring of samples".into(), why: format!("{e:#}") };
-        let map = Box::new(MapHandle::try_from(&loaded.skel.maps.samples).map_err(failed)?);
+        let map = Box::new(MapHandle::try_from(&loaded.probes.maps.samples).map_err(failed)?);
         let taken = Rc::new(RefCell::new(Vec::new()));
         let into = Rc::clone(&taken);
         let mut builder = RingBufferBuilder::new();

@@ -307,7 +307,7 @@ impl Event {
 /// The C header with the event struct and every constant, for the probes.
 pub fn c_header() -> String {
     let mut out = String::from(
-        "/* Generated from crates/tailsight-trace/src/event.rs by build.rs. Do not edit. */\n#pragma once\n\
+        "/* Generated from crates/tailsight-event/src/event.rs by build.rs. Do not edit. */\n#pragma once\n\
          struct ts_event {\n\t__u64 ts;\n\t__u8 kind;\n\t__u8 generation;\n\t__u16 aux;\n\t__u32 tid;\n\t__u64 a;\n\t__u64 b;\n\t__u64 c;\n};\n\
          _Static_assert(sizeof(struct ts_event) == 40, \"event size\");\n\nenum ts_kind {\n",
     );

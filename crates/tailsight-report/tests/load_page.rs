@@ -1,0 +1,123 @@
+//! The page of measurements in a browser (web/test/load.mjs): one, several overlaid, a sweep; numbers are the report's, names are text.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tailsight_load::{Interval, Sample};
+use tailsight_measure::report::{Achieved, Estimate, Summary, Verdict};
+use tailsight_measure::sweep::{Fate, Point, Sweep};
+use tailsight_measure::{Measurement, Row};
+use tailsight_report::load::{Drawn, page, sweep_page};
+
+use super::load::{known, report};
+use super::synthetic::HOSTILE;
+
+/// 4,000 requests in 2 s; latencies are `scale` ns and more, one in a hundred ten times that. The first quarter is not in the result.
+fn measured(scale: u64, rate: f64) -> Measurement {
+    let row = |i: u64| {
+        let due = 1_000_000_000 + i * 500_000;
+        let ns = (scale + scale * (i * 37 % 101) / 100) * if i % 100 == 7 { 10 } else { 1 };
+        let sample = Sample {
+            intended_ns: due,
+            called_ns: due + 800,
+            sent_ns: due + 1_000,
+            received_ns: due + ns,
+            connection: 0,
+            flags: 0,
+            shared_ns: 0,
+        };
+        Row { sample, agent: 0, batch: 1, in_result: i >= 1_000 }
+    };
+    let rows: Vec<Row> = (0..4_000).map(row).collect();
+    let mut kept: Vec<u64> = rows.iter().filter(|r| r.in_result).filter_map(|r| r.sample.response_ns()).collect();
+    kept.sort_unstable();
+    let at = |q: f64| kept[(kept.len() as f64 * q) as usize] as f64;
+    let percentile = |(name, q): (&str, f64)| {
+        (name.to_owned(), Some(Estimate { value: at(q), lower: 0.9 * at(q), upper: 1.2 * at(q) }))
+    };
+    let percentiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)].map(percentile).into();
+    let mut report = report();
+    report.response_ns = Summary { n: kept.len(), mean: Some(at(0.5)), max: Some(at(0.9999)), percentiles };
+    report.service_ns = report.response_ns.clone();
+    report.verdict = Verdict::Number { percentiles: vec![known("p50", at(0.5)), known("p99", at(0.99))] };
+    report.rate = Achieved { asked: Some(rate), sent: rate, answered: rate };
+    report.client.agents = vec!["this host".into()];
+    let interval = |i: u64| Interval {
+        start_ns: 1_000_000_000 + i * 100_000_000,
+        duration_ns: 100_000_000,
+        target: rate / 10.0,
+        sent: (rate / 10.0) as u64,
+        answered: (rate / 10.0) as u64,
+        ..Interval::default()
+    };
+    let intervals = (0..20).map(|i| (0, interval(i))).collect();
+    Measurement { report, rows, intervals, accepted: None, start_ns: 1_000_000_000 }
+}
+
+fn facts(of: &[(&str, &Measurement)], sweep: bool) -> Value {
+    let one = |(name, m): &(&str, &Measurement)| {
+        let percentiles = m.report.response_ns.percentiles.iter().map(|(k, e)| (k.clone(), e.map(|e| e.value)));
+        json!({"name": name, "percentiles_ns": percentiles.collect::<std::collections::BTreeMap<_, _>>()})
+    };
+    json!({"results": of.iter().map(one).collect::<Vec<_>>(), "sweep": sweep})
+}
+
+/// The page of one, of three of which one has a hostile name and one no number, and of a sweep.
+fn pages() -> Vec<(&'static str, String, Value)> {
+    let (slow, fast) = (measured(200_000, 2_000.0), measured(50_000, 2_000.0));
+    let mut none = measured(400_000, 3_000.0);
+    none.report.verdict = report().verdict;
+    none.report.response_ns.n = 0;
+    let three = [("this run", &slow), (HOSTILE, &fast), ("none.parquet", &none)];
+    let drawn = |of: &[(&str, &Measurement)]| of.iter().map(|(name, m)| Drawn::of(name, m)).collect::<Vec<_>>();
+    let rates: Vec<Measurement> = [1_000.0, 2_000.0, 4_000.0].map(|r| measured(50_000 + r as u64 * 20, r)).into();
+    let names = ["1000/s", "2000/s", "4000/s", "6000/s"];
+    let mut points: Vec<Point> = rates
+        .iter()
+        .map(|m| Point { rate: m.report.rate.asked.expect("a rate"), fate: Fate::Number, report: m.report.clone() })
+        .collect();
+    points.push(Point { rate: 6_000.0, fate: Fate::Server, report: none.report.clone() });
+    let of_rates: Vec<(&str, &Measurement)> = names.into_iter().zip(rates.iter().chain([&none])).collect();
+    vec![
+        ("one", page(&drawn(&three[..1])), facts(&three[..1], false)),
+        ("three", page(&drawn(&three)), facts(&three, false)),
+        ("sweep", sweep_page(&Sweep::of(points, None), &drawn(&of_rates)), facts(&of_rates, true)),
+    ]
+}
+
+#[test]
+fn measurements_in_chromium_have_the_numbers_of_their_reports() {
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
+    let lacking = tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("chromium"));
+    let lacking = lacking.or_else(|| {
+        let there = web.join("node_modules/playwright-core").is_dir();
+        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
+    });
+    if let Some(reason) = lacking {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, text, facts) in pages() {
+        let (file, said) = (dir.path().join(format!("{name}.html")), dir.path().join("facts.json"));
+        // A page to look at, where a folder is named.
+        if let Some(folder) = std::env::var_os("TAILSIGHT_LOAD_PAGES") {
+            std::fs::write(Path::new(&folder).join(format!("{name}.html")), &text).expect("a file");
+        }
+        std::fs::write(&file, text).expect("a file");
+        std::fs::write(&said, facts.to_string()).expect("a file");
+        let script = web.join("test/load.mjs");
+        let output = Command::new("node").arg(script).arg(&file).arg(&said).output().expect("node starts");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The data is no markup, and the file loads nothing.
+#[test]
+fn the_page_of_measurements_is_one_file() {
+    for (name, text, _) in pages() {
+        assert!(!text.contains(HOSTILE), "{name}");
+        assert!(text.contains("id=\"data-load\"") && !text.contains("id=\"data-page\""), "{name}");
+        assert!(text.contains("content=\"default-src 'none';") && !text.contains("connect-src"), "{name}");
+    }
+}

@@ -1,0 +1,38 @@
+//! What stands in for a command whose feature this build lacks (Cargo.toml): it takes whatever follows its name and refuses.
+
+use std::ffi::OsString;
+#[cfg(not(feature = "intel-pt"))]
+use std::path::Path;
+
+use crate::Exit;
+
+/// The line of such a command in `--help`.
+pub const ABOUT: &str =
+    "Not in this program: it was built without it, as for `make demo` (`make build` builds everything)";
+
+/// Any words.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Absent {
+    /// Not read.
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// Says so.
+pub fn run(_: &Absent) -> anyhow::Result<Exit> {
+    refuse("this command")
+}
+
+/// `record --source intel-pt`.
+#[cfg(not(feature = "intel-pt"))]
+pub fn record(
+    _: &crate::cli::Record,
+    _: fn(&crate::cli::Record, &Path) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    refuse("Intel PT")
+}
+
+fn refuse(what: &str) -> anyhow::Result<Exit> {
+    anyhow::bail!("this program was built without {what}, as `make demo` builds it; `make build` builds everything")
+}
