@@ -29,7 +29,7 @@ test: ## lint, then every test; as root also the live ones
 	@scripts/lint.sh
 	@scripts/test.sh
 
-build: ## the binary as the demo and the tests use it (target/debug/tailsight)
+build: ## the binary with every command, as the tests use it (target/debug/tailsight)
 	@scripts/setup.sh build
 	@scripts/cargo.sh build --locked -p tailsight
 

@@ -8,12 +8,12 @@ set -eu
 cd "$REPO"
 fixtures=crates/tailsight-pt/tests/fixtures
 cargo build -q -p tailsight-lab
-rm -rf "$fixtures"
 mkdir -p "$fixtures"
 make_one() { # make_one NAME OPTION…
     name=$1
     shift
     work=$(mktemp -d)
+    rm -rf "${fixtures:?}/$name"
     target/debug/lab pt "$work" "$@"
     mkdir "$fixtures/$name"
     cp "$work/perf.data" "$work/log.txt" "$fixtures/$name/"
@@ -26,9 +26,3 @@ make_one tsc
 make_one cycles --cycles
 make_one compressed --cycles --compress-returns
 make_one overflow --overflow-in 11
-# More of it, with its own program: what `import --with` and `diagnose` are tried on.
-work=$(mktemp -d)
-target/debug/lab pt "$work" --cycles --compress-returns --rounds 150
-mkdir "$fixtures/requests"
-cp "$work/perf.data" "$work/two-threads" "$fixtures/requests/"
-rm -r "$work"

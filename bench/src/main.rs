@@ -113,7 +113,7 @@ enum Figure {
     Roundtrip,
     /// Speed and memory of the analysis.
     Analysis,
-    /// Decoding Intel PT beside perf script, and a few messages of it instead of all.
+    /// Decoding Intel PT beside perf script, and a few messages of it instead of all: only when it is named.
     IntelPt,
     /// The load generator beside its peers: bias against known service times, CPU time a request.
     Client,
@@ -226,7 +226,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         if wanted(Figure::Analysis) {
             sections.extend(analysis::measure(&bench)?);
         }
-        if wanted(Figure::IntelPt) {
+        if args.only.contains(&Figure::IntelPt) {
             sections.extend(intel_pt::measure(&bench)?);
         }
         anyhow::Ok(())

@@ -48,6 +48,9 @@ enum Command {
     Fault(FaultArgs),
     /// Step a small program of three threads and write what it did as an Intel PT recording; its time is assigned, not measured.
     Pt(PtArgs),
+    /// Write what an emulated machine executed between two marks, kernel and user space, as an Intel PT recording; its time is assigned,
+    /// not measured (scripts/pt-vm.sh).
+    PtVm(PtVmArgs),
     /// Convert the time-stamp counter beside clock reads through thousands of clock changes: is anything out of order?
     ClockCheck(clock_check::ClockCheckArgs),
     /// Be a server that does harm to its clients, for a while; its URL is printed.
@@ -98,6 +101,44 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
         "{}: {} instructions, {} context switches, {} bytes of trace; time is assigned, not measured",
         made.perf_data.display(),
         made.instructions,
+        made.switches,
+        made.trace_bytes
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Args)]
+struct PtVmArgs {
+    /// The folder that the emulator's plugin wrote.
+    from: std::path::PathBuf,
+    /// The guest's files.
+    #[arg(long)]
+    root: std::path::PathBuf,
+    /// Where recording, programs and log go.
+    #[arg(long)]
+    out: std::path::PathBuf,
+    /// Cycle counts, MTC and TMA, instead of a TSC packet every 30 ns.
+    #[arg(long)]
+    cycles: bool,
+    /// Returns as one bit where the processor would.
+    #[arg(long)]
+    compress_returns: bool,
+}
+
+fn pt_vm(args: &PtVmArgs) -> anyhow::Result<ExitCode> {
+    use tailsight_lab::pt::{encode::Style, vm};
+    let (cycles, compress_returns) = (args.cycles, args.compress_returns);
+    let style = Style { cycles, tsc_ticks: Some(30), compress_returns, psb_bytes: 16 << 10, ..Style::default() };
+    let made = vm::make(&args.from, &args.root, &args.out, &style)?;
+    println!(
+        "{}: {} instructions of {} threads, {} calls and returns, {} system calls, {} interrupts and exceptions, {} context switches, {} \
+         bytes of trace; time is assigned, not measured",
+        made.recording.display(),
+        made.instructions,
+        made.threads,
+        made.transfers,
+        made.system_calls,
+        made.interrupts,
         made.switches,
         made.trace_bytes
     );
@@ -247,6 +288,7 @@ fn main() -> ExitCode {
         }
         Command::Serve(args) => servers::serve(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Command::Pt(args) => pt(&args),
+        Command::PtVm(args) => pt_vm(&args),
         Command::ClockCheck(args) => clock_check::run(&args),
         Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),

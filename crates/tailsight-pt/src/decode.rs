@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::memory::{KERNEL_HALF, Memory, Region};
 use crate::sideband::{Switch, TraceInfo, TscClock};
+use crate::stacks::LATEST_SWITCH;
 
 /// No packet is longer, bytes.
 const LONGEST_PACKET: u64 = 16;
@@ -357,7 +358,7 @@ impl Flow<'_> {
             Ok(status) => status,
             Err(_) => return,
         };
-        self.turn(spaces);
+        self.turn(spaces, 0);
         loop {
             match self.follow(spaces, status) {
                 Ok(()) => break,
@@ -504,23 +505,44 @@ impl Flow<'_> {
             _ => Op::Jump { to: ip },
         };
         if from >= KERNEL_HALF && ip < KERNEL_HALF {
-            self.turn(spaces);
+            // Where the trace shows its switches, those are not guessed from time, which may be late behind an idle core.
+            self.turn(spaces, if self.shows_switches() { LATEST_SWITCH } else { 0 });
         }
         self.function = self.function_at(ip, spaces);
         self.step(op);
+        if self.shows_switches() && Some(ip) == self.setting.memory.switch_ip {
+            self.switches_here(spaces);
+        }
+    }
+
+    fn shows_switches(&self) -> bool {
+        self.setting.info.kernel && self.setting.memory.switch_ip.is_some()
+    }
+
+    /// The kernel switches tasks here: what runs from here on is the next one's. Its memory is looked into from here on: where the kernel
+    /// returns to user space, the decoder needs it before it says that it is there.
+    fn switches_here(&mut self, spaces: &mut Spaces<'_>) {
+        let now = self.setting.clock.ns(self.tsc);
+        let near = |s: &&Switch| s.time_ns <= now.saturating_add(LATEST_SWITCH);
+        if let Some(switch) = self.setting.switches.get(self.next_switch).filter(near) {
+            self.next_switch += 1;
+            self.count();
+            self.task = (switch.pid, switch.tid);
+            self.look_into(spaces, now);
+        }
     }
 
     fn event(&mut self, event: &Event, spaces: &mut Spaces<'_>) {
         if event.status_update() {
             // The first thing that has a time behind a synchronisation point.
             if !self.tracing {
-                self.turn(spaces);
+                self.turn(spaces, 0);
             }
             return;
         }
         match event.event_type() {
             EventType::Enabled(e) => {
-                self.turn(spaces);
+                self.turn(spaces, 0);
                 (self.last, self.tracing, self.started) = (None, true, true);
                 self.function = self.function_at(e.ip(), spaces);
                 self.step(Op::On { ip: e.ip() });
@@ -551,8 +573,8 @@ impl Flow<'_> {
         self.step(Op::Off { from });
     }
 
-    /// Whoever has the core by now: its memory is looked into.
-    fn turn(&mut self, spaces: &mut Spaces<'_>) {
+    /// Whoever has the core by now, of the switches that were at least so many ns ago: its memory is looked into.
+    fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
         let tsc = self.tsc.max(self.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
@@ -560,13 +582,18 @@ impl Flow<'_> {
         let first =
             if self.space.is_none() { switches.partition_point(|s| s.time_ns <= now).saturating_sub(1) } else { 0 };
         self.next_switch = self.next_switch.max(first);
-        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns <= now) {
+        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns.saturating_add(ago) <= now) {
             self.next_switch += 1;
             if self.task.1 != switch.tid {
                 self.count();
             }
             self.task = (switch.pid, switch.tid);
         }
+        self.look_into(spaces, now);
+    }
+
+    /// The task's memory is looked into.
+    fn look_into(&mut self, spaces: &mut Spaces<'_>, now: u64) {
         self.kernel = self.setting.memory.kernel_version(now);
         let Ok(space) = spaces.of(self.task.0, now) else { return };
         if self.space.replace(space) != Some(space) {

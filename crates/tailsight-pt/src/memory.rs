@@ -84,6 +84,8 @@ pub struct TextFunction {
 pub struct Memory {
     /// Files with code.
     pub modules: Vec<Module>,
+    /// The function of the kernel whose first instruction is the next task's.
+    pub switch_ip: Option<u64>,
     kernel: Vec<Region>,
     /// Code that the kernel generated: from when, until when, where.
     generated: Vec<(u64, u64, Region)>,
@@ -206,6 +208,7 @@ impl Memory {
             }
             None => image.symbols.moved(|place| image.address_of(place).map(|a| a.wrapping_add(moved))),
         };
+        self.switch_ip = symbols.named("__switch_to");
         let (module, name, build_id) = (self.modules.len() as u32, "[kernel]".into(), image.build_id.clone());
         let (path, kernel) = (Some(path.clone()), true);
         self.modules.push(Module { name, path, missing: None, build_id, symbols, kernel });

@@ -294,7 +294,8 @@ impl Recording {
                     }
                 }
             }
-            let core = Core::new(queue.cpu, only);
+            let shows = self.sideband.info.kernel && self.memory.switch_ip.is_some() && only.is_none();
+            let core = Core::new(queue.cpu, only).shows_switches(shows);
             let decoded = Decoded::default();
             out.push(Stream { switches, parts, next: 0, decoded, at: 0, core, finished: false });
         }

@@ -16,6 +16,9 @@ const LONGEST_CALL: u64 = 15;
 const DEEPEST_SEARCH: usize = 64;
 /// A stack this deep is taken for a lost return.
 const DEEPEST: usize = 1024;
+/// perf is told of a context switch a little before and a little behind the place where it takes place. Where the kernel's trace shows
+/// that place, it is waited for as long as this, ns.
+pub(crate) const LATEST_SWITCH: u64 = 100_000;
 
 /// Why a function was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +75,8 @@ pub struct Event {
 /// A near call or return, as the processor made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
+    /// The core.
+    pub cpu: u32,
     /// The thread.
     pub tid: u32,
     /// A call, else a return.
@@ -179,6 +184,8 @@ pub struct Core {
     last_ns: u64,
     /// The time of the last step of control flow, while it goes on.
     stepped: Option<u64>,
+    /// The trace shows where a context switch takes place.
+    shows_switches: bool,
     /// The stack of the thread that has it, once it is looked up.
     stack: Option<usize>,
     /// What is mapped in the process that has it, by a number of its own, and until when it is that.
@@ -195,6 +202,17 @@ impl Core {
         Core { number: cpu.unwrap_or(u32::MAX), pid, tid, ..Core::default() }
     }
 
+    /// The same, of a trace that shows where context switches take place, or does not.
+    pub fn shows_switches(self, shows_switches: bool) -> Core {
+        Core { shows_switches, ..self }
+    }
+
+    /// When a switch takes place at the latest.
+    fn latest(&self, switch: &Switch) -> u64 {
+        let waits = self.shows_switches && self.on && self.gap.is_none();
+        switch.time_ns.saturating_add(if waits { LATEST_SWITCH } else { 0 })
+    }
+
     /// A time as this core takes it: it does not go back.
     pub fn not_before(&self, ns: u64) -> u64 {
         ns.max(self.last_ns)
@@ -205,9 +223,9 @@ impl Core {
         self.last_ns = self.last_ns.max(ns);
     }
 
-    /// When the next context switch is.
+    /// When the next context switch is; where the trace shows it, at the latest.
     pub fn next_switch(&self, switches: &[Switch]) -> Option<u64> {
-        switches.get(self.next_switch).map(|s| s.time_ns)
+        switches.get(self.next_switch).map(|s| self.latest(s))
     }
 }
 
@@ -283,20 +301,32 @@ impl<'a> Stacks<'a> {
 
     /// Context switches of a core up to a time.
     pub fn switch(&mut self, core: &mut Core, switches: &[Switch], ns: u64) {
-        while let Some(switch) = switches.get(core.next_switch).filter(|s| s.time_ns <= ns) {
-            core.next_switch += 1;
-            if switch.tid == core.tid && core.next_switch > 1 {
-                // Nothing new, but other cores may have gone on to this time: what ends on this one does not end before it.
-                core.last_ns = core.last_ns.max(switch.time_ns);
-                continue;
-            }
-            self.count(core);
-            (core.pid, core.tid) = (switch.pid, switch.tid);
-            (core.stepped, core.stack, core.space) = (None, None, None);
-            let at = switch.time_ns.max(core.last_ns);
-            let what = What::Switch { pid: switch.pid, preempted: switch.preempted };
-            self.emit(core, at, what);
+        while let Some(switch) = switches.get(core.next_switch).filter(|s| core.latest(s) <= ns) {
+            let at = core.latest(switch).max(core.last_ns);
+            self.comes(core, switch, at);
         }
+    }
+
+    /// The core is where the kernel switches tasks: whoever comes next has it from here on.
+    fn switches_here(&mut self, core: &mut Core, switches: &[Switch], ns: u64) {
+        let near = |s: &&Switch| s.time_ns <= ns.saturating_add(LATEST_SWITCH);
+        if let Some(switch) = switches.get(core.next_switch).filter(near) {
+            self.comes(core, switch, ns);
+        }
+    }
+
+    fn comes(&mut self, core: &mut Core, switch: &Switch, at: u64) {
+        core.next_switch += 1;
+        if switch.tid == core.tid && core.next_switch > 1 {
+            // Nothing new, but other cores may have gone on to this time: what ends on this one does not end before it.
+            core.last_ns = core.last_ns.max(at);
+            return;
+        }
+        self.count(core);
+        (core.pid, core.tid) = (switch.pid, switch.tid);
+        (core.stepped, core.stack, core.space) = (None, None, None);
+        let what = What::Switch { pid: switch.pid, preempted: switch.preempted };
+        self.emit(core, at, what);
     }
 
     /// One step of a core's control flow at a time, ns.
@@ -332,6 +362,12 @@ impl<'a> Stacks<'a> {
             op => {
                 self.known(core, ns);
                 self.flow(core, ns, op);
+                if let Op::Jump { to } | Op::Call { to, .. } = op
+                    && core.shows_switches
+                    && Some(to) == self.memory.switch_ip
+                {
+                    self.switches_here(core, switches, ns);
+                }
             }
         }
     }
@@ -378,12 +414,12 @@ impl<'a> Stacks<'a> {
     fn flow(&mut self, core: &mut Core, ns: u64, op: Op) {
         match op {
             Op::Call { from, to } => {
-                self.transfer(core.tid, true, from, to);
+                self.transfer(core, true, from, to);
                 core.calls += 1;
                 self.push(core, ns, to, Entry::Call, from);
             }
             Op::Return { from, to } => {
-                self.transfer(core.tid, false, from, to);
+                self.transfer(core, false, from, to);
                 core.returns += 1;
                 self.pop(core, ns, to);
             }
@@ -395,9 +431,9 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    fn transfer(&mut self, tid: u32, call: bool, from: u64, to: u64) {
+    fn transfer(&mut self, core: &Core, call: bool, from: u64, to: u64) {
         if let Some(transfers) = &mut self.transfers {
-            transfers.push(Transfer { tid, call, from, to });
+            transfers.push(Transfer { cpu: core.number, tid: core.tid, call, from, to });
         }
     }
 

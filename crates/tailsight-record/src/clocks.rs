@@ -1,8 +1,6 @@
 //! The clock log: comparisons of the clocks while recording, and what they say about steps and slew.
 
 use nix::time::{ClockId, clock_gettime};
-use tailsight_host::vvar::Parameters;
-use tailsight_trace::clock_log::ClockChangeRow;
 use tailsight_trace::tables::ClockRow;
 
 /// CLOCK_MONOTONIC now, ns.
@@ -43,22 +41,6 @@ pub fn compare() -> ClockRow {
         })
         .min_by_key(|r| r.bracket_ns)
         .unwrap_or_default()
-}
-
-/// A change of the kernel's conversion of the counter, as clock_log.arrow has it.
-pub fn change(of: &Parameters) -> ClockChangeRow {
-    ClockChangeRow {
-        seq: of.seq,
-        cycle_last: of.cycle_last,
-        mult: of.mult,
-        shift: of.shift,
-        monotonic_s: of.monotonic.0,
-        monotonic_shifted_ns: of.monotonic.1,
-        realtime_s: of.realtime.0,
-        realtime_shifted_ns: of.realtime.1,
-        tai_s: of.tai.0,
-        tai_shifted_ns: of.tai.1,
-    }
 }
 
 /// What the log says.

@@ -139,10 +139,6 @@ pub struct Record {
     /// sockets for the time of the recording
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
-    /// Also keep each change of the kernel's clock, for recordings of Intel PT made at the same time (`import --with`); without
-    /// this option where the machine has Intel PT
-    #[arg(long, help_heading = "What is recorded")]
-    pub clock_log: bool,
     /// Samples per second and core of the server's threads, for the functions under the causes, or
     /// `off` [default: 997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]

@@ -29,6 +29,8 @@ const RETURNS: usize = 64;
 pub struct Style {
     /// Cycle counts (CYC), with MTC and TMA: time at every packet. Else TSC packets now and then.
     pub cycles: bool,
+    /// Without cycle counts: a TSC packet before each packet that comes so many ticks after the last one; else at every fourth TIP.
+    pub tsc_ticks: Option<u64>,
     /// MTC packets: each `2^mtc` ticks of the crystal clock.
     pub mtc: u8,
     /// Returns that go where they should are one bit.
@@ -43,7 +45,15 @@ pub struct Style {
 
 impl Default for Style {
     fn default() -> Style {
-        Style { cycles: false, mtc: 3, compress_returns: false, psb_bytes: 1024, passes: 1, overflow_in: None }
+        Style {
+            cycles: false,
+            tsc_ticks: None,
+            mtc: 3,
+            compress_returns: false,
+            psb_bytes: 1024,
+            passes: 1,
+            overflow_in: None,
+        }
     }
 }
 
@@ -105,7 +115,7 @@ pub struct Encoded {
 }
 
 /// One virtual CPU's packet generator.
-struct Generator<'a> {
+pub(super) struct Generator<'a> {
     style: &'a Style,
     out: Vec<u8>,
     bits: Vec<bool>,
@@ -178,7 +188,7 @@ pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encod
 }
 
 impl<'a> Generator<'a> {
-    fn new(style: &'a Style) -> Generator<'a> {
+    pub(super) fn new(style: &'a Style) -> Generator<'a> {
         Generator {
             style,
             out: Vec::new(),
@@ -192,15 +202,18 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn finish(mut self) -> Cpu {
+    pub(super) fn finish(mut self) -> Cpu {
         self.flush();
         Cpu { trace: self.out }
     }
 
-    fn instruction(&mut self, kind: Kind, behind: u64, next: u64, tick: u64) {
+    pub(super) fn instruction(&mut self, kind: Kind, behind: u64, next: u64, tick: u64) {
         match kind {
-            Kind::Plain | Kind::SystemCall => {}
+            // What leaves user space ends tracing where only that is traced.
+            Kind::Plain | Kind::SystemCall | Kind::FarReturn => {}
             Kind::Conditional => self.bit(next != behind, tick),
+            // A call of what is behind it asks for its own address: none that is returned from.
+            Kind::Call if next == behind => {}
             Kind::Call => self.remember(behind),
             Kind::IndirectCall => {
                 self.remember(behind);
@@ -211,6 +224,8 @@ impl<'a> Generator<'a> {
                 if self.style.compress_returns && self.returns.pop() == Some(next) {
                     self.bit(true, tick);
                 } else {
+                    // Decoders do not agree on what is remembered behind a return that goes elsewhere: perf forgets one, libipt none.
+                    self.returns.clear();
                     self.tip(next, tick);
                 }
             }
@@ -242,9 +257,9 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn tip(&mut self, ip: u64, tick: u64) {
+    pub(super) fn tip(&mut self, ip: u64, tick: u64) {
         self.flush();
-        if !self.style.cycles && self.tips.is_multiple_of(4) {
+        if !self.style.cycles && self.style.tsc_ticks.is_none() && self.tips.is_multiple_of(4) {
             self.tsc(tick);
         }
         self.tips += 1;
@@ -285,9 +300,20 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// A processor that slept tells the time as it wakes up (TSC); no clock ran in between.
+    pub(super) fn after_idle(&mut self, tick: u64, least: u64) {
+        if tick.saturating_sub(self.cycle_tick) > least {
+            self.flush();
+            self.now(tick);
+        }
+    }
+
     /// What tells the time before a packet.
     fn time(&mut self, tick: u64) {
         if !self.style.cycles {
+            if self.style.tsc_ticks.is_some_and(|n| tick.saturating_sub(self.cycle_tick) >= n) {
+                self.now(tick);
+            }
             return;
         }
         let period = CRYSTAL << self.style.mtc;
@@ -312,7 +338,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn psb_if_due(&mut self, ip: u64, tick: u64) {
+    pub(super) fn psb_if_due(&mut self, ip: u64, tick: u64) {
         if self.psb_at.is_some_and(|at| self.out.len() - at >= self.style.psb_bytes) {
             self.psb(Some(ip), tick);
         }
@@ -336,7 +362,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Tracing begins (TIP.PGE).
-    fn enable(&mut self, ip: u64, tick: u64) {
+    pub(super) fn enable(&mut self, ip: u64, tick: u64) {
         if self.psb_at.is_none() {
             self.psb(None, tick);
         }
@@ -357,11 +383,19 @@ impl<'a> Generator<'a> {
     }
 
     /// An interrupt before `ip` ends tracing: FUP with where it was, TIP.PGD.
-    fn interrupt(&mut self, ip: u64, tick: u64) {
+    pub(super) fn interrupt(&mut self, ip: u64, tick: u64) {
         self.flush();
         self.time(tick);
         self.address(0x1d, ip);
         self.out.push(0x01);
+    }
+
+    /// An interrupt or an exception before `ip`, whose handler is traced, too: FUP with where it was, TIP with the handler.
+    pub(super) fn handler(&mut self, ip: u64, handler: u64, tick: u64) {
+        self.flush();
+        self.time(tick);
+        self.address(0x1d, ip);
+        self.address(0x0d, handler);
     }
 
     /// Packets were lost; it goes on at `ip` (OVF, FUP).

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use crate::{Error, Result};
 
@@ -21,13 +21,29 @@ pub enum Kind {
     Call,
     /// A call of what a register or memory says.
     IndirectCall,
-    /// A return.
+    /// A near return.
     Return,
     /// A system call.
     SystemCall,
+    /// The return from a system call or an interrupt.
+    FarReturn,
 }
 
 impl Kind {
+    /// Of an instruction.
+    pub fn of(instruction: &Instruction) -> Kind {
+        match instruction.flow_control() {
+            _ if instruction.mnemonic() == Mnemonic::Syscall => Kind::SystemCall,
+            FlowControl::ConditionalBranch => Kind::Conditional,
+            FlowControl::IndirectBranch => Kind::IndirectJump,
+            FlowControl::Call => Kind::Call,
+            FlowControl::IndirectCall => Kind::IndirectCall,
+            FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => Kind::Return,
+            FlowControl::Return => Kind::FarReturn,
+            _ => Kind::Plain,
+        }
+    }
+
     /// Whether it is a call.
     pub fn calls(self) -> bool {
         matches!(self, Kind::Call | Kind::IndirectCall)
@@ -81,17 +97,7 @@ impl Code {
     fn decode(&self, ip: u64) -> Option<(Kind, u64)> {
         let at = usize::try_from(ip.checked_sub(self.start)?).ok()?;
         let instruction = Decoder::with_ip(64, self.bytes.get(at..)?, ip, DecoderOptions::NONE).decode();
-        let kind = match instruction.flow_control() {
-            _ if instruction.is_invalid() => return None,
-            _ if instruction.mnemonic() == Mnemonic::Syscall => Kind::SystemCall,
-            FlowControl::ConditionalBranch => Kind::Conditional,
-            FlowControl::IndirectBranch => Kind::IndirectJump,
-            FlowControl::Call => Kind::Call,
-            FlowControl::IndirectCall => Kind::IndirectCall,
-            FlowControl::Return => Kind::Return,
-            _ => Kind::Plain,
-        };
-        Some((kind, instruction.len() as u64))
+        (!instruction.is_invalid()).then(|| (Kind::of(&instruction), instruction.len() as u64))
     }
 
     /// A look-up that remembers.

@@ -5,6 +5,8 @@
 //! what each instruction was (by another disassembler than the decoder's); [`encode`] turns that into packets as the processor
 //! manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them into a file that perf reads.
 //!
+//! [`vm`] does the same for a whole machine: an emulated one, kernel and user space.
+//!
 //! The control flow is real. **Time is not**: each instruction is given a fixed number of ticks. Such a file says nothing of the
 //! cost of tracing, of lost trace or of the timing of real hardware.
 
@@ -12,6 +14,7 @@ pub mod encode;
 pub mod flow;
 pub mod perf_data;
 pub mod step;
+pub mod vm;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

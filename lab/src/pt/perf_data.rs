@@ -4,7 +4,7 @@
 //! `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/intel-pt.c`.
 
 use super::NAME;
-use super::encode::{CRYSTAL, Encoded, RATIO, Style};
+use super::encode::{CRYSTAL, Cpu, Encoded, RATIO, Style};
 use super::flow::Code;
 
 /// perf's number of the intel_pt unit; any number behind the built-in ones.
@@ -33,7 +33,7 @@ pub fn ns(tick: u64) -> u64 {
 /// The file.
 pub fn write(encoded: &Encoded, code: &Code, style: &Style) -> Vec<u8> {
     let cpus = encoded.cpus.len() as u64;
-    let mut records = vec![trace_info(style)];
+    let mut records = vec![trace_info(style, MULT)];
     let begin = ns(encoded.ticks.0);
     let names: Vec<u32> = encoded.truth.keys().copied().collect();
     for &tid in &names {
@@ -63,17 +63,17 @@ pub fn write(encoded: &Encoded, code: &Code, style: &Style) -> Vec<u8> {
     for (cpu, of) in (0..cpus).zip(&encoded.cpus) {
         records.push(record(11, 0, &words(&[0, of.trace.len() as u64, 0]), (0, 0, last, cpu, trace_id(cpu))));
     }
-    file(encoded, style, &records.concat())
+    file(&encoded.cpus, style, &records.concat(), false)
 }
 
-fn trace_info(style: &Style) -> Vec<u8> {
+pub(super) fn trace_info(style: &Style, mult: u64) -> Vec<u8> {
     let compressed = NO_RETURN_COMPRESSION;
     let (timing, eax, ebx) = if style.cycles { (CYC_BIT, 1, CRYSTAL) } else { (0, 0, 0) };
     let mtc = if style.cycles { [MTC_BIT, MTC_BITS] } else { [0, 0] };
     let words_of = [
         u64::from(PMU),
         SHIFT,
-        MULT,
+        mult,
         ZERO,
         1, // cap_user_time_zero
         TSC_BIT,
@@ -94,14 +94,15 @@ fn trace_info(style: &Style) -> Vec<u8> {
     plain(70, &body)
 }
 
-/// Header, attributes with their ids, records, the trace, the table of features.
-fn file(encoded: &Encoded, style: &Style, records: &[u8]) -> Vec<u8> {
+/// Header, attributes with their ids, records, the trace, the table of features. `kernel`: the kernel was traced, too, and its code
+/// lies beside the file (`perf record --kcore`).
+pub(super) fn file(traced: &[Cpu], style: &Style, records: &[u8], kernel: bool) -> Vec<u8> {
     const HEADER: u64 = 104;
-    let cpus = encoded.cpus.len() as u64;
+    let cpus = traced.len() as u64;
     let config = BRANCHES | TSC_BIT | if style.compress_returns { 0 } else { NO_RETURN_COMPRESSION };
     let config = config | if style.cycles { MTC_BIT | CYC_BIT | u64::from(style.mtc) << 14 } else { 0 };
     let sample_id_all = 1u64 << 18;
-    let exclude_kernel = 1u64 << 5;
+    let exclude_kernel = u64::from(!kernel) << 5;
     // mmap, comm, task, mmap2, comm_exec, context_switch.
     let sideband = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 23 | 1 << 24 | 1 << 26;
     let ids: Vec<u64> = (0..cpus).map(trace_id).chain((0..cpus).map(sideband_id)).collect();
@@ -110,7 +111,7 @@ fn file(encoded: &Encoded, style: &Style, records: &[u8]) -> Vec<u8> {
     let data_at = attributes_at + 2 * 128;
     let mut data = records.to_vec();
     let mut traces = Vec::new();
-    for (cpu, of) in encoded.cpus.iter().enumerate() {
+    for (cpu, of) in traced.iter().enumerate() {
         traces.push((data_at + data.len() as u64, 48));
         let padded = of.trace.len().next_multiple_of(8);
         let mut body = words(&[padded as u64, 0, 0x1234 + cpu as u64]);
@@ -119,8 +120,9 @@ fn file(encoded: &Encoded, style: &Style, records: &[u8]) -> Vec<u8> {
         data.extend(&of.trace);
         data.resize(data.len() + padded - of.trace.len(), 0);
     }
-    let (arch, index) = (6u64, 18u64);
-    let header = [HEADER, 128, attributes_at, 256, data_at, data.len() as u64, 0, 0, 1 << arch | 1 << index, 0, 0, 0];
+    let (arch, index, directory) = (6u64, 18u64, 24u64);
+    let features = 1 << arch | 1 << index | u64::from(kernel) << directory;
+    let header = [HEADER, 128, attributes_at, 256, data_at, data.len() as u64, 0, 0, features, 0, 0, 0];
     out.extend(words(&header));
     out.extend(words(&ids));
     let attribute = |kind: u32, config: u64, flags: u64, at: u64| {
@@ -139,31 +141,35 @@ fn file(encoded: &Encoded, style: &Style, records: &[u8]) -> Vec<u8> {
     architecture.extend(b"x86_64\0\0");
     let mut of_traces = words(&[traces.len() as u64]);
     traces.iter().for_each(|&(at, size)| of_traces.extend(words(&[at, size])));
-    let table = out.len() as u64 + 32;
-    let (first, second) = (architecture.len() as u64, of_traces.len() as u64);
-    out.extend(words(&[table, first, table + first, second]));
-    out.extend(architecture);
-    out.extend(of_traces);
+    let mut sections = vec![architecture, of_traces];
+    // The version of the layout: all data in one file.
+    sections.extend(kernel.then(|| words(&[0])));
+    let mut at = out.len() as u64 + 16 * sections.len() as u64;
+    for section in &sections {
+        out.extend(words(&[at, section.len() as u64]));
+        at += section.len() as u64;
+    }
+    out.extend(sections.concat());
     out
 }
 
-fn trace_id(cpu: u64) -> u64 {
+pub(super) fn trace_id(cpu: u64) -> u64 {
     501 + cpu
 }
 
-fn sideband_id(cpu: u64) -> u64 {
+pub(super) fn sideband_id(cpu: u64) -> u64 {
     601 + cpu
 }
 
-fn words(of: &[u64]) -> Vec<u8> {
+pub(super) fn words(of: &[u64]) -> Vec<u8> {
     of.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-fn words32(of: &[u32]) -> Vec<u8> {
+pub(super) fn words32(of: &[u32]) -> Vec<u8> {
     of.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-fn text(of: &str) -> Vec<u8> {
+pub(super) fn text(of: &str) -> Vec<u8> {
     let mut out = of.as_bytes().to_vec();
     out.resize((out.len() + 1).next_multiple_of(8), 0);
     out
@@ -178,7 +184,12 @@ fn plain(kind: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// A record with who, when and where behind it.
-fn record(kind: u32, misc: u16, body: &[u8], (pid, tid, time, cpu, id): (u32, u32, u64, u64, u64)) -> Vec<u8> {
+pub(super) fn record(
+    kind: u32,
+    misc: u16,
+    body: &[u8],
+    (pid, tid, time, cpu, id): (u32, u32, u64, u64, u64),
+) -> Vec<u8> {
     let mut whole = body.to_vec();
     whole.extend(words32(&[pid, tid]));
     whole.extend(words(&[time, cpu, id]));

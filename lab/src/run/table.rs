@@ -161,6 +161,9 @@ fn middle_and_least(all: &[Coverage]) -> Option<(f64, f64)> {
     medians.get(medians.len() / 2).copied().zip(all.iter().map(|figure| figure.min).reduce(f64::min))
 }
 
+/// Whether a first cause is right.
+type Right = fn(&Peeled) -> bool;
+
 /// The figures over all runs: those with a fault, or without one but with an expected first cause, and the clean ones.
 fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
     let not_run = outcomes.iter().filter(|o| o.verdict == Score::NotRun).count();
@@ -194,11 +197,11 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
             of(&which, right),
         );
     }
-    let peeled = |is: &dyn Fn(&ScenarioResult) -> bool, right: fn(&Peeled) -> bool| {
+    let peeled = |is: &dyn Fn(&ScenarioResult) -> bool, right: Right| {
         let all: Vec<&Peeled> = outcomes.iter().filter(|o| is(o)).filter_map(|o| o.peeled.as_ref()).collect();
         part(all.iter().filter(|peeled| right(peeled)).count(), all.len())
     };
-    let rows: [(&str, fn(&Peeled) -> bool); 2] = [
+    let rows: [(&str, Right); 2] = [
         ("right first cause of the total leg, scenarios with a fault", |of| of.recorded),
         ("the same without stolen time and programs that are not the lab's (`diagnose --without`)", |of| of.without),
     ];

@@ -7,3 +7,4 @@ mod lldb;
 mod real;
 mod script;
 mod sideband;
+mod vm;

@@ -201,9 +201,7 @@ impl Recording<'_> {
         let sockets = socket_rows(&self.drain.collector);
         let sampled = samples.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(samples));
         let clocks = writer.clocks(&self.clock.rows);
-        let changes = self.clock_log.map_or_else(Vec::new, |of| of.stop().changes.iter().map(clocks::change).collect());
-        let log = if changes.is_empty() { Ok(()) } else { writer.clock_log(&changes) };
-        for step in [writer.tasks(tasks), writer.sockets(&sockets), clocks, nic_clocks, log, sampled] {
+        for step in [writer.tasks(tasks), writer.sockets(&sockets), clocks, nic_clocks, sampled] {
             if let Err(e) = step {
                 error.get_or_insert(e.into());
             }

@@ -34,8 +34,6 @@ pub struct Options {
     pub tx_stamps: TxStamps,
     /// Samples of what the target's threads run.
     pub samples: SampleRate,
-    /// Whether to keep each change of the kernel's conversion of the time-stamp counter, where the clock source is that counter.
-    pub clock_log: bool,
     /// Give up, for good, what the rest of the recording does not need: for a program that ends with it.
     pub confine: bool,
     /// Functions to trace from their begin to their end.

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use tailsight_host::vvar::Poller;
 use tailsight_trace::meta;
 use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
@@ -82,8 +81,6 @@ pub(super) struct Recording<'a> {
     pub(super) tx: Option<NicTx>,
     pub(super) nic_clocks: NicClocks,
     pub(super) clock: Clock,
-    /// Keeps the changes of the clock, where that was asked for.
-    pub(super) clock_log: Option<Poller>,
     pub(super) sampling: Option<Sampling>,
     started: Instant,
     last: Last,
@@ -101,8 +98,6 @@ impl<'a> Recording<'a> {
         if ready.target.child.is_none() {
             std::thread::sleep(SETTLE);
         }
-        // Before the recorder's threads are told: it is one.
-        let clock_log = start_clock_log(&mut ready);
         // Tasks that are born while this looks at those there are have their births written down.
         ready.loaded.set_naming();
         let snapshot = procfs::tasks(|_| false);
@@ -137,7 +132,6 @@ impl<'a> Recording<'a> {
             tx,
             nic_clocks,
             clock,
-            clock_log,
             sampling,
             started: now,
             last,
@@ -286,14 +280,6 @@ impl<'a> Recording<'a> {
 }
 
 /// Has the NIC's stamps of what is sent taken, where they were asked for.
-fn start_clock_log(ready: &mut Prepared<'_>) -> Option<Poller> {
-    if !ready.options.clock_log {
-        return None;
-    }
-    let started = Poller::start();
-    started.map_err(|why| ready.meta.warnings.push(format!("changes of the clock are not kept: {why}"))).ok()
-}
-
 fn start_tx_stamps(ready: &mut Prepared<'_>) -> Option<NicTx> {
     let pid = *ready.target.pids.first().filter(|_| ready.tx_stamps != TxStamps::Off)?;
     match NicTx::start(&mut ready.loaded, pid) {

@@ -7,7 +7,6 @@
 use serde::Serialize;
 use tailsight_load::{Interval, Sample};
 use tailsight_measure::report::Report;
-use tailsight_measure::samples::Stored;
 use tailsight_measure::sweep::Sweep;
 use tailsight_measure::{Latency, Measurement, Row};
 
@@ -76,11 +75,11 @@ impl Drawn {
         Drawn { load, ..Drawn::of_rows(name, &m.report, &m.rows, m.start_ns) }
     }
 
-    /// Of a sample file.
+    /// Of what a sample file holds.
     #[must_use]
-    pub fn of_stored(name: &str, stored: &Stored) -> Drawn {
-        let start_ns = stored.rows.first().map_or(0, |row| row.sample.intended_ns);
-        Drawn::of_rows(name, &stored.report, &stored.rows, start_ns)
+    pub fn of_samples(name: &str, report: &Report, rows: &[Row]) -> Drawn {
+        let start_ns = rows.first().map_or(0, |row| row.sample.intended_ns);
+        Drawn::of_rows(name, report, rows, start_ns)
     }
 
     fn of_rows(name: &str, report: &Report, rows: &[Row], start_ns: u64) -> Drawn {

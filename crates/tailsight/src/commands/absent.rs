@@ -24,6 +24,12 @@ pub fn run(_: &Absent) -> anyhow::Result<Exit> {
     refuse("this command")
 }
 
+/// Whether Intel PT can be recorded: not by this program.
+#[cfg(not(feature = "intel-pt"))]
+pub fn check(_: &Path) -> anyhow::Result<()> {
+    refuse("Intel PT").map(drop)
+}
+
 /// `record --source intel-pt`.
 #[cfg(not(feature = "intel-pt"))]
 pub fn record(

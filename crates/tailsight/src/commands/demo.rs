@@ -77,7 +77,6 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
         // This process goes on after the recording.
-        clock_log: false,
         confine: false,
         version: env!("CARGO_PKG_VERSION").into(),
     };

@@ -58,7 +58,7 @@ fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
 ///
 /// # Errors
 /// That it cannot, and what can be done instead.
-fn check(root: &Path) -> anyhow::Result<()> {
+pub fn check(root: &Path) -> anyhow::Result<()> {
     if root.join(UNIT).is_dir() {
         return Ok(());
     }

@@ -59,7 +59,10 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
     }
     if let Some(path) = &args.html {
         let mut drawn = vec![Drawn::of("this run", &measurement)];
-        drawn.extend(baseline.iter().map(|(path, stored)| Drawn::of_stored(&path.display().to_string(), stored)));
+        let other = |(path, stored): &(&PathBuf, samples::Stored)| {
+            Drawn::of_samples(&path.display().to_string(), &stored.report, &stored.rows)
+        };
+        drawn.extend(baseline.as_ref().map(other));
         pipeline::write_whole(path, &shown::page(&drawn))?;
         say!("page: {}", path.display());
     }

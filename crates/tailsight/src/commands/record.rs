@@ -43,8 +43,6 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         payload: payload(args),
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         samples: args.sample,
-        // Who records Intel PT on this machine brings it to the run's time by it.
-        clock_log: args.clock_log || intel_pt::check(std::path::Path::new("/")).is_ok(),
         confine: true,
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },
         version: env!("CARGO_PKG_VERSION").into(),

@@ -1,11 +1,8 @@
 //! `tailsight report`: a run's report as one HTML file, or measurements of `load` overlaid on one page.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use tailsight_diagnose::Options;
-use tailsight_measure::{Error, samples};
-use tailsight_report::load::{self as measured, Drawn};
+use tailsight_measure::Error;
 
 use super::diagnose::not_available_or;
 use super::usage::or_usage;
@@ -52,13 +49,25 @@ pub fn run(args: &Report) -> anyhow::Result<Exit> {
 }
 
 /// The page of sample files, overlaid.
+#[cfg(feature = "load")]
 fn measurements(args: &Report) -> anyhow::Result<Exit> {
-    let draw = |path: &PathBuf| -> anyhow::Result<Drawn> {
-        Ok(Drawn::of_stored(&path.display().to_string(), &samples::read(path)?))
+    use tailsight_report::load::{self as measured, Drawn};
+    let draw = |path: &std::path::PathBuf| -> anyhow::Result<Drawn> {
+        let stored = tailsight_measure::samples::read(path)?;
+        Ok(Drawn::of_samples(&path.display().to_string(), &stored.report, &stored.rows))
     };
     let drawn = args.runs.iter().map(draw).collect::<anyhow::Result<Vec<Drawn>>>()?;
     let out = args.out.clone().unwrap_or_else(|| args.runs[0].with_extension("html"));
     pipeline::write_whole(&out, &measured::page(&drawn))?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(Exit::Done)
+}
+
+/// Without `load` there is nothing that reads its files.
+#[cfg(not(feature = "load"))]
+fn measurements(args: &Report) -> anyhow::Result<Exit> {
+    anyhow::bail!(
+        "{} is a file, and this program was built without `load`, as `make demo` builds it; `make build` builds everything",
+        args.runs[0].display()
+    )
 }

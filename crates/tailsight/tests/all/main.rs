@@ -10,7 +10,6 @@ mod functions_live;
 mod gates_live;
 mod hostile_live;
 mod ideal;
-mod intel_pt;
 mod live;
 mod load_live;
 mod lost_nothing;

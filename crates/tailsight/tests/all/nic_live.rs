@@ -71,7 +71,6 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         tx_stamps: TxStamps::Driver,
         traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
-        clock_log: false,
         confine: false,
         version: "test".into(),
     };

@@ -137,7 +137,43 @@ fn the_json_of_a_recording_is_as_the_schema_says() {
     let out = dir.path().join("run").display().to_string();
     let output = run(&["record", "-d", "300ms", "--json", "-o", &out, "--", "sleep", "30"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    holds("record", &json(&output));
+    let meta = json(&output);
+    holds("record", &meta);
+    // The settings are those that doctor reads.
+    let ids = |of: &Value| -> Vec<String> {
+        let all = of["settings"].as_array().expect("settings");
+        let ids = all.iter().filter_map(|s| s["id"].as_str().map(str::to_owned));
+        ids.filter(|id| !id.starts_with("target_")).collect()
+    };
+    let doctor = ids(&json(&run(&["doctor", "--json"])));
+    assert!(!doctor.is_empty() && ids(&meta) == doctor, "{:?} are not {doctor:?}", ids(&meta));
+}
+
+/// Settings that a recording kept are shown: those that lengthen tails to a reader, all of them as JSON and in the page's data.
+#[test]
+fn settings_of_the_host_are_shown() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let of = dir.path().join("run");
+    let copied = std::process::Command::new("cp").arg("-r").arg(golden("memcached-requests")).arg(&of).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let file = of.join("run.json");
+    let mut meta: Value = serde_json::from_slice(&std::fs::read(&file).expect("a run")).expect("JSON");
+    let setting = |id: &str, verdict: &str| serde_json::json!({"id": id, "title": format!("The {id}"), "value": "on", "verdict": verdict, "why": "because"});
+    meta["settings"] = serde_json::json!([setting("swap", "hurts"), setting("governor", "good")]);
+    std::fs::write(&file, meta.to_string()).expect("a file");
+    let of = of.display().to_string();
+    let (diagnosis, message) =
+        (json(&run(&["diagnose", &of, "--more", "--json"])), json(&run(&["show", &of, "1", "--json"])));
+    holds("diagnose", &diagnosis);
+    holds("show", &message);
+    assert_eq!((&diagnosis["more"]["settings"], &message["settings"]), (&meta["settings"], &meta["settings"]));
+    for words in [&["show", &of, "1"][..], &["diagnose", &of, "--more"]] {
+        let text = String::from_utf8_lossy(&run(words).stdout).into_owned();
+        assert!(text.contains("The swap (on)") && !text.contains("The governor"), "{text}");
+    }
+    let page = dir.path().join("page.html").display().to_string();
+    assert!(run(&["report", &of, "-o", &page]).status.success());
+    assert_eq!(element(&page, "page")["meta"]["settings"], meta["settings"]);
 }
 
 /// N/A or a number: both have a schema, and a measurement this short is the one or the other.
