@@ -181,7 +181,8 @@ fn functions_of_kernel_and_programs_nest_by_thread_and_have_names() {
 #[test]
 fn a_switch_takes_place_where_the_trace_of_the_kernel_shows_it() {
     const AT: u64 = 0xffff_ffff_8100_0200;
-    let memory = Memory { switch_ip: Some(AT), ..Memory::default() };
+    let mut memory = Memory::default();
+    memory.switch_ip = Some(AT);
     let switches = [(0, 7), (130, 9)].map(|(time_ns, tid)| Switch { time_ns, pid: tid, tid, preempted: false });
     let steps = [
         (10, Op::On { ip: AT - 0x100 }),
