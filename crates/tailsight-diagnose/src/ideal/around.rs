@@ -80,7 +80,7 @@ mod tests {
             let owner = |frames: Vec<Frame>| Owner { context: Context::Own, frames };
             let owners = vec![owner(vec![]), owner(vec![Frame::Vector { which: 0 }])];
             let parts = |i: u32| {
-                let handlers = if i % 5 == 0 { i / 5 % 3 } else { 0 };
+                let handlers = if i.is_multiple_of(5) { i / 5 % 3 } else { 0 };
                 let own = 10_000 + u64::from(i % 7) * 100 + u64::from(handlers) * each;
                 let mut service = vec![Part { role: Role::A, owner: 0, count: 1, ns: own }];
                 if handlers > 0 {

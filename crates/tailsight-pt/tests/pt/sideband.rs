@@ -128,7 +128,9 @@ fn cut(flags: u64, len: u64) -> Vec<u8> {
     file
 }
 
-fn decoded(path: &Path) -> (Vec<Event>, Vec<(u32, bool, u64, u64)>, Summary) {
+type Calls = Vec<(u32, bool, u64, u64)>;
+
+fn decoded(path: &Path) -> (Vec<Event>, Calls, Summary) {
     let recording = Recording::open(path, &Places { roots: vec![fixtures()], ..Places::default() }).unwrap();
     let (mut events, mut transfers) = (Vec::new(), Vec::new());
     let summary = recording.decode(None, |event| events.push(*event)).unwrap();
