@@ -56,7 +56,7 @@ pub fn write(whole: &Whole, guest: &Guest, style: &Style) -> Vec<u8> {
     for switch in &whole.switches {
         let ((out, came), cpu) = (Whole::told(switch), switch.cpu as u64);
         let (from, to, id) = ((pid(switch.from), switch.from), (pid(switch.to), switch.to), sideband_id(cpu));
-        let misc = SWITCH_OUT | PREEMPTED * u16::from(switch.preempted);
+        let misc = SWITCH_OUT | (PREEMPTED * u16::from(switch.preempted));
         let leaves = record(SWITCH_CPU_WIDE, misc, &words32(&[to.0, to.1]), (from.0, from.1, ns(out), cpu, id));
         let comes = record(SWITCH_CPU_WIDE, 0, &words32(&[from.0, from.1]), (to.0, to.1, ns(came), cpu, id));
         timed.extend([(ns(out), leaves), (ns(came), comes)]);

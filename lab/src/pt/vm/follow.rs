@@ -5,6 +5,7 @@
 //! else is an error. Time is the guest's time-stamp counter where a processor read it; in between, a tick for each instruction of any of
 //! them, which is how the emulator makes that counter (`-icount shift=0`).
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
@@ -105,8 +106,8 @@ pub fn follow(log: &Log, guest: &Guest, style: &Style) -> Result<Whole> {
             Line::Begin { .. } | Line::End => {}
             Line::Tsc { tsc } => out.ticks.1 = out.ticks.1.max(tsc),
             Line::Block { ip, block, last } => {
-                if !known.contains_key(&(block, ip)) {
-                    known.insert((block, ip), instructions(log, block, ip)?);
+                if let Entry::Vacant(entry) = known.entry((block, ip)) {
+                    entry.insert(instructions(log, block, ip)?);
                 }
                 let all = &known[&(block, ip)];
                 let ran = all
