@@ -37,15 +37,14 @@ async fn serve(mut client: TcpStream, requests: Arc<AtomicU64>, log: Arc<File>) 
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [port, log, _mode] = arguments.as_slice() else {
-        eprintln!("usage: tokio_server PORT LOG MODE");
-        std::process::exit(2);
+        return Err(std::io::Error::other("usage: tokio_server PORT LOG MODE"));
     };
     let port: u16 = port.parse().map_err(std::io::Error::other)?;
     let log = Arc::new(File::options().create(true).append(true).open(log)?);
     let requests = Arc::new(AtomicU64::new(0));
     tokio::runtime::Builder::new_multi_thread().enable_io().build()?.block_on(async {
         let listener = TcpListener::bind(("0.0.0.0", port)).await?;
-        println!("ready");
+        writeln!(std::io::stdout(), "ready")?;
         loop {
             let (client, _) = listener.accept().await?;
             client.set_nodelay(true)?;

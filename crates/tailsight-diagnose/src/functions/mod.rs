@@ -352,10 +352,10 @@ impl Search<'_> {
         let path = &all[..own.len().min(all.len())];
         let last = path.last().copied().cloned().unwrap_or_default();
         let callers = path.iter().rev().copied();
-        let program = callers.clone().find(|f| !f.kernel && !is_library(&f.module) && !f.function.is_empty());
+        let program = callers.clone().find(|f| !f.kernel && !is_library(f) && !f.function.is_empty());
         let named = match (runtime, program) {
             (Some((frame, _)), _) => frame.clone(),
-            (None, Some(frame)) if is_library(&last.module) || last.function.is_empty() => frame.clone(),
+            (None, Some(frame)) if is_library(&last) || last.function.is_empty() => frame.clone(),
             _ => last.clone(),
         };
         let caller = callers.skip_while(|f| **f != named).skip(1).find(|f| !f.function.is_empty() && **f != named);
@@ -488,10 +488,13 @@ fn segment(message: &Message, span: &PathSpan, leg: Leg) -> Option<usize> {
     LEGS.iter().position(|&l| holds(l))
 }
 
-/// Whether a module is what programs are built on, so that the caller says more.
-fn is_library(module: &str) -> bool {
-    const PREFIXES: [&str; 8] = ["libc.", "libc-", "ld-", "libpthread", "libm.", "libstdc++", "libgcc_s", "[vdso]"];
-    PREFIXES.iter().any(|prefix| module.starts_with(prefix))
+/// Whether a function is of what programs are built on, so that the caller says more. The standard library of Rust, and templates of that of
+/// C++, are in the program itself.
+fn is_library(frame: &FrameRow) -> bool {
+    const MODULES: [&str; 8] = ["libc.", "libc-", "ld-", "libpthread", "libm.", "libstdc++", "libgcc_s", "[vdso]"];
+    const NAMESPACES: [&str; 3] = ["std::", "core::", "alloc::"];
+    let name = frame.function.trim_start_matches('<');
+    MODULES.iter().any(|prefix| frame.module.starts_with(prefix)) || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
 /// Of a message: ns, what its stacks stand for, and of each part that it has what its stacks stand for, and how many they are.
@@ -604,6 +607,16 @@ mod tests {
         };
         assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));
         assert!(!split(&|f| f).iter().any(|path| path.len() == 2 && path[1] >= 3), "by places nothing of it is named");
+    }
+
+    #[test]
+    fn what_programs_are_built_on_is_told_by_module_and_name() {
+        let is = |function: &str, module: &str| {
+            is_library(&FrameRow { function: function.into(), module: module.into(), ..FrameRow::default() })
+        };
+        assert!(is("clock_nanosleep", "libc.so.6") && is("std::sys::thread::unix::sleep", "server"));
+        assert!(is("<core::slice::Iter<T> as Iterator>::next", "server") && is("std::sort<int*>", "server"));
+        assert!(!is("server::fetch_profile", "server") && !is("stdio_loop", "server"));
     }
 
     #[test]

@@ -57,7 +57,9 @@ mod tests {
         };
         let mut writer = RunWriter::create(&dir, &meta).unwrap();
         writer.events(0, &[Event { ts: 7, kind: 1, ..Event::default() }]).unwrap();
-        (writer.tasks(&[]).unwrap(), writer.sockets(&[]).unwrap(), writer.clocks(&[]).unwrap());
+        writer.tasks(&[]).unwrap();
+        writer.sockets(&[]).unwrap();
+        writer.clocks(&[]).unwrap();
         let frame = FrameRow { module: "server".into(), offset: 16, ..FrameRow::default() };
         let mut samples = Samples { rows: vec![SampleRow::default()], stacks: vec![vec![0]], frames: vec![frame] };
         writer.samples(&samples).unwrap();

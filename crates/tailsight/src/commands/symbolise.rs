@@ -12,7 +12,7 @@ use crate::{Exit, terminal};
 
 /// Looks for the files, replaces the run's tables of samples where something was found, and says what was.
 pub fn run(args: &Symbolise) -> anyhow::Result<Exit> {
-    for dir in args.debug_dir.iter().filter(|dir| !dir.is_dir() && *dir != Path::new(USUAL)) {
+    if let Some(dir) = args.debug_dir.iter().find(|dir| !dir.is_dir() && *dir != Path::new(USUAL)) {
         bail!("{} is not a directory\n  give one that holds debug files, or programs with symbols", dir.display());
     }
     let run = Run::open(&args.run)?;
