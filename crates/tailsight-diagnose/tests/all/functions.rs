@@ -78,7 +78,7 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
 
 /// Bursts of 100 messages to one thread; the first of each tenth burst sorts for 1 ms, and those after it wait.
 fn bursts() -> Lifetimes {
-    let place = |i: u64| (i / 100 % 10 == 0, i % 100);
+    let place = |i: u64| ((i / 100).is_multiple_of(10), i % 100);
     let parts = (0..5_000u64).map(|i| {
         let (held, place) = place(i);
         let waits = if held && (1..=30).contains(&place) { 1_000_000 - place * 10_000 } else { 0 };
