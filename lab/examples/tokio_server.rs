@@ -2,6 +2,8 @@
 //! nothing else of that worker goes on meanwhile. In: PORT LOG MODE. Out: `ready`; in LOG the begin and end of each such call, a line
 //! each, CLOCK_MONOTONIC ns. On one core tokio starts one worker.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
+
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
