@@ -8,7 +8,7 @@ use tailsight_measure::objective::Objective;
 use tailsight_measure::report::State;
 use tailsight_measure::slo::{Search, highest};
 use tailsight_measure::sweep::{Rates, sweep};
-use tailsight_measure::{Ending, Error, Load, Question, Records, Report, Verdict, measure};
+use tailsight_measure::{Ending, Error, Load, Measurement, Question, Records, Report, Verdict, measure};
 use tailsight_stats::random::Random;
 
 /// An M/M/1 server of `capacity` requests/s, driven by Poisson arrivals; its clock runs a hundred times as fast.
@@ -177,12 +177,27 @@ fn question(rate: f64) -> Question {
     Question { max_time: Duration::from_secs(60), ..Question::new(plan) }
 }
 
+/// Measures until there is a number, three times at most: a load without a fault fails a check in 1 of 100 measurements, and which samples
+/// it gives depends on the clock.
+fn number(load: impl Fn() -> Scripted, question: &Question) -> Measurement {
+    let once = || measure(&mut load(), question, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let mut m = once();
+    for _ in 0..2 {
+        if m.report.is_number() {
+            break;
+        }
+        m = once();
+    }
+    assert!(m.report.is_number(), "{:#?}", m.report.verdict);
+    m
+}
+
 #[test]
 fn the_number_is_that_of_the_queue() {
     // M/M/1: the response time is exponential with mean 1/(capacity - rate) = 0.5 ms; its median is 0.5 ms ln 2.
     let mut question = question(2_000.0);
     question.targets = vec!["p50:10%".parse().unwrap()];
-    let m = measure(&mut Scripted::new(2_000.0, 4_000.0), &question, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let m = number(|| Scripted::new(2_000.0, 4_000.0), &question);
     let Verdict::Number { percentiles } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
     let truth = 0.5e6 * 2f64.ln();
     assert!((percentiles[0].value_ns / truth - 1.0).abs() < 0.1, "{} beside {truth}", percentiles[0].value_ns);
@@ -358,10 +373,12 @@ fn a_sweep_finds_saturation_and_the_search_finds_the_objective() {
 fn a_late_client_polls_from_the_first_restart_on() {
     let mut question = question(2_000.0);
     question.targets = vec!["p50:10%".parse().unwrap()];
-    let mut load = Scripted::new(2_000.0, 4_000.0);
-    (load.late_ns, load.can_poll) = (50_000_000, true);
-    let m = measure(&mut load, &question, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    assert!(m.report.is_number(), "{:#?}", m.report.verdict);
+    let late = || {
+        let mut load = Scripted::new(2_000.0, 4_000.0);
+        (load.late_ns, load.can_poll) = (50_000_000, true);
+        load
+    };
+    let m = number(late, &question);
     assert_eq!(m.report.restarts.len(), 1);
     assert!(m.report.steps.iter().any(|step| step.what.contains("polls instead of sleeping")), "{:?}", m.report.steps);
 }
