@@ -7,15 +7,19 @@ use tailsight_report::html;
 
 use super::synthetic::{self, HOSTILE};
 
+/// Why no test in Chromium can run here.
+pub fn lacks_chromium(web: &Path) -> Option<String> {
+    let lacking = tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("chromium"));
+    lacking.or_else(|| {
+        let there = web.join("node_modules/playwright-core").is_dir();
+        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
+    })
+}
+
 #[test]
 fn hostile_names_in_chromium_are_text() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    let lacking = tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("chromium"));
-    let lacking = lacking.or_else(|| {
-        let there = web.join("node_modules/playwright-core").is_dir();
-        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
-    });
-    if let Some(reason) = lacking {
+    if let Some(reason) = lacks_chromium(&web) {
         return tailsight_testing::skip(reason);
     }
     let dir = tempfile::tempdir().expect("a folder");

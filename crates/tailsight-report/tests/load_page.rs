@@ -89,12 +89,7 @@ fn pages() -> Vec<(&'static str, String, Value)> {
 #[test]
 fn measurements_in_chromium_have_the_numbers_of_their_reports() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    let lacking = tailsight_testing::lacks_program("node").or_else(|| tailsight_testing::lacks_program("chromium"));
-    let lacking = lacking.or_else(|| {
-        let there = web.join("node_modules/playwright-core").is_dir();
-        (!there).then(|| "web/node_modules is not installed: `npm ci` in web/".to_owned())
-    });
-    if let Some(reason) = lacking {
+    if let Some(reason) = super::browser::lacks_chromium(&web) {
         return tailsight_testing::skip(reason);
     }
     let dir = tempfile::tempdir().expect("a folder");

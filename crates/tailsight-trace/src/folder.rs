@@ -76,6 +76,15 @@ impl Folder {
         })
     }
 
+    /// Why what is written here is not safe from others, if it is not.
+    pub fn why_shared(&self) -> io::Result<Option<String>> {
+        Ok(match self.others()? {
+            Others::None => None,
+            Others::Owner(uid) => Some(format!("belongs to another user (id {uid})")),
+            Others::Group => Some("can be written by its group or by everybody".to_owned()),
+        })
+    }
+
     /// From now on for its owner only. A folder of another user stays as it is.
     pub fn close_to_others(&self) -> io::Result<()> {
         match fchmod(&self.fd, Mode::S_IRWXU) {

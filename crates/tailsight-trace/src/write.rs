@@ -20,7 +20,7 @@ use arrow_schema::{DataType, Field, Schema};
 use crate::clock_log::ClockChangeRow;
 use crate::error::Error;
 use crate::event::Event;
-use crate::folder::{Folder, Others};
+use crate::folder::Folder;
 use crate::meta::{RunMeta, State};
 use crate::samples::{FrameRow, SampleRow, Samples};
 use crate::seal::{self, SealedFile, Sealer};
@@ -84,12 +84,7 @@ impl RunWriter {
     pub fn create_in(dir: &Path, meta: &RunMeta, shared: bool) -> Result<RunWriter, Error> {
         let failed = |e| Error::write(dir, e);
         let folder = Folder::open_or_make(dir).map_err(failed)?;
-        let why = match folder.others().map_err(failed)? {
-            Others::None => None,
-            Others::Owner(uid) => Some(format!("belongs to another user (id {uid})")),
-            Others::Group => Some("can be written by its group or by everybody".to_owned()),
-        };
-        if let Some(why) = why.filter(|_| !shared) {
+        if let Some(why) = folder.why_shared().map_err(failed)?.filter(|_| !shared) {
             return Err(Error::SharedOutput { path: dir.into(), why });
         }
         if !folder.names().map_err(failed)?.is_empty() {

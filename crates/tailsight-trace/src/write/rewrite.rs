@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use super::{EVENTS, Folder, Others, RunWriter};
+use super::{EVENTS, Folder, RunWriter};
 use crate::error::Error;
 use crate::meta::RunMeta;
 use crate::seal::{self, Sealer};
@@ -20,12 +20,7 @@ impl RunWriter {
     pub fn reopen(dir: &Path, meta: &RunMeta) -> Result<RunWriter, Error> {
         let failed = |e| Error::write(dir, e);
         let folder = Folder::open_or_make(dir).map_err(failed)?;
-        let why = match folder.others().map_err(failed)? {
-            Others::None => None,
-            Others::Owner(uid) => Some(format!("belongs to another user (id {uid})")),
-            Others::Group => Some("can be written by its group or by everybody".to_owned()),
-        };
-        if let Some(why) = why {
+        if let Some(why) = folder.why_shared().map_err(failed)? {
             return Err(Error::SharedOutput { path: dir.into(), why });
         }
         let events = folder.folder(Path::new(EVENTS)).map_err(|e| Error::write(dir.join(EVENTS), e))?;
