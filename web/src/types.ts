@@ -16,6 +16,7 @@ export interface Cause {
 export interface FunctionPart {
   name: string; inside?: string; caller?: string; module: string; source: string; kernel: boolean; share: number; deviation_ns: number;
   ci95_ns: [number, number]; samples: [number, number]; messages: number; how: string; path: string[];
+  waits?: boolean; spread_ns?: [number, number, number, number, number, number];
   runtime?: { of: string; does: string; fix: string; documented: string };
 }
 export interface Slice { from: number; to: number; messages: number; mean_ns: number }

@@ -80,6 +80,41 @@ fn a_report_in_chromium_has_every_view_with_the_numbers_of_the_json() {
     }
 }
 
+/// Two runs, any slice: the comparison, and the queueing breakdown of both.
+#[test]
+fn a_report_of_two_runs_in_chromium_has_their_differences() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (page, facts) = (dir.path().join("report.html").display().to_string(), dir.path().join("facts.json"));
+    let (of, other) = (golden("memcached-requests"), golden("redis-requests"));
+    let question = ["--against", &other, "--focus", "p70..p100"];
+    let made = run(&[&["report", &of, "-o", &page], &question[..]].concat());
+    assert!(made.status.success(), "{}", shown(&made));
+    let diagnosis = stdout_json(&run(&[&["diagnose", &of, "--more", "--json"], &question[..]].concat()));
+    let id = diagnosis["slowest"][1]["id"].as_u64().expect("a slow message").to_string();
+    let shown = stdout_json(&run(&[&["show", &of, &id, "--json"], &question[2..]].concat()));
+    let other = stdout_json(&run(&["diagnose", &other, "--json", "--focus", "p70..p100"]));
+    let all = json!({"diagnosis": diagnosis, "shown": shown, "other": other});
+    std::fs::write(&facts, all.to_string()).expect("a file");
+    node("page.mjs", &[&page, &facts.display().to_string()]);
+}
+
+/// Widths, light and dark: labels apart, nothing too wide, and axe-core's rules for people who do not see or do not use a pointer.
+#[test]
+fn the_page_in_chromium_has_its_labels_apart_and_is_accessible() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    for of in ["memcached-requests", "memcached-tcp"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let page = dir.path().join("report.html").display().to_string();
+        run(&["report", &golden(of), "-o", &page]);
+        node("looks.mjs", &[&page, "3"]);
+    }
+}
+
 /// Too few messages for causes: the page has what there is.
 #[test]
 fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
