@@ -245,6 +245,37 @@ fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message()
     }
 }
 
+/// A browser keeps its connection; an answer must not wait for the acknowledgement of its head, which the kernel delays by 40 ms. The
+/// fastest counts: other work on the machine only makes the others slower.
+#[test]
+fn an_answer_on_a_kept_connection_does_not_wait_for_an_acknowledgement() {
+    let served = Served::of(&golden("memcached-tcp"));
+    let stream = TcpStream::connect(("127.0.0.1", served.port)).expect("it listens");
+    let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
+    let mut fastest = std::time::Duration::MAX;
+    for turn in 0..40 {
+        let began = std::time::Instant::now();
+        let id = turn % 8;
+        let head = format!("GET /{}/message/{id} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", served.token, served.port);
+        (&stream).write_all(head.as_bytes()).expect("a request");
+        let (mut length, mut line) = (0, String::new());
+        while reader.read_line(&mut line).expect("a head") > 2 {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        assert!(length > 1_500, "{length} bytes fit into one packet");
+        // The first acknowledgements of a connection are not delayed.
+        if turn >= 20 {
+            fastest = fastest.min(began.elapsed());
+        }
+    }
+    assert!(fastest.as_millis() < 30, "{fastest:?}");
+}
+
 #[test]
 fn the_server_in_chromium_opens_any_message_and_asks_again() {
     if let Some(reason) = lacks("chromium") {
