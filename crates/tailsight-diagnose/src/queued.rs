@@ -137,9 +137,8 @@ fn of_cohort(
         };
         let walked = (i % step == 0).then(|| {
             let message = &walks.messages[id as usize];
-            let ahead = |span: &PathSpan| {
-                place.get(span.owner as usize) == Some(&Some(PROCESSING)) && span.role == Role::A
-            };
+            let ahead =
+                |span: &PathSpan| place.get(span.owner as usize) == Some(&Some(PROCESSING)) && span.role == Role::A;
             marks.divide((id as usize >= walks.first, message.tid), &walks.paths.path(id), &ahead)
         });
         for (kind, (all, one)) in out.iter_mut().zip(one).enumerate() {
@@ -159,7 +158,8 @@ pub fn queue(
     cohorts: (&Cohort, &Cohort),
     walks: Option<&Walks<'_>>,
 ) -> Vec<Queue> {
-    let has_calls = |o: &Owner| o.context == Context::Ahead && o.frames.iter().any(|f| matches!(f, Frame::Syscall { .. }));
+    let has_calls =
+        |o: &Owner| o.context == Context::Ahead && o.frames.iter().any(|f| matches!(f, Frame::Syscall { .. }));
     let walks = walks.filter(|_| !lifetimes.owners.iter().any(has_calls));
     let marks = walks.map(Marks::new);
     let of = |cohort: &Cohort| of_cohort(lifetimes, options, cohort, walks.zip(marks.as_ref()));
@@ -204,7 +204,8 @@ mod tests {
         let done = |recv_ns, send_ns, xmit_ns| vec![(recv_ns, PROCESSING), (send_ns, SEND), (xmit_ns, RECEIVE)];
         let marks = [done(100, 200, 260), done(300, 400, 450), done(500, 700, 800)].concat();
         let marks = Marks(BTreeMap::from([((false, 7), marks)]));
-        let span = |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(0), role: Role::A, owner, begins: true };
+        let span =
+            |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(0), role: Role::A, owner, begins: true };
         let path = [span(150, 600, 1), span(600, 650, 2), span(650, 900, 1)];
         let [send, receive, processing] = marks.divide((false, 7), &path, &|span| span.owner == 1);
         assert_eq!(send, (3.0, (60 + 50 + 100) as f64));

@@ -300,7 +300,8 @@ impl Search<'_> {
             nodes.extend(tree.hottest_below(*node, &scale));
             cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, samples[0])).collect();
         }
-        cause.functions = merged(found.into_iter().map(|(part, node)| (part, counted.times(place_of[&node]))).collect());
+        cause.functions =
+            merged(found.into_iter().map(|(part, node)| (part, counted.times(place_of[&node]))).collect());
         if let Some(first) = cause.functions.first() {
             cause.explanation = sentence(&cause.explanation, "it", first);
             cause.fix.extend(first.runtime.as_ref().map(documented_fix));
@@ -616,7 +617,9 @@ mod tests {
             sleeps: vec![],
         };
         let focus = vec![message(400.0, &[0, 0, 0, 1]), message(100.0, &[1]), message(90.0, &[0]), message(60.0, &[])];
-        let counted = Counted::new(&[focus.clone(), vec![message(10.0, &[0]), message(30.0, &[1])]], 2, &|stack| Some(stack as usize));
+        let counted = Counted::new(&[focus.clone(), vec![message(10.0, &[0]), message(30.0, &[1])]], 2, &|stack| {
+            Some(stack as usize)
+        });
         assert_eq!(counted.times(0), [295.0, -5.0, 85.0, 35.0], "5 ns are usual");
         let counted = Counted::new(&[focus, vec![]], 2, &|stack| Some(stack as usize));
         assert_eq!(counted.times(0), [300.0, 0.0, 90.0, 40.0], "4 of 6 samples are of it");
@@ -626,7 +629,11 @@ mod tests {
         let part = |name: &str| FunctionPart { name: name.into(), deviation_ns: 1, ..FunctionPart::default() };
         let of = |name: &str, i| (part(name), counted.times(i));
         let both = merged(vec![of("f", 0), of("f", 1)]);
-        assert_eq!(both[0].spread_ns, Some([60, 60, 90, 100, 400, 400]), "of one name they are added message by message");
+        assert_eq!(
+            both[0].spread_ns,
+            Some([60, 60, 90, 100, 400, 400]),
+            "of one name they are added message by message"
+        );
     }
 
     /// A function with samples at 20 places of it, no one of which has a tenth of the row, is named and not its caller.
