@@ -39,7 +39,7 @@ export function Overview({ store }: { store: Store }) {
   return <>
     <section aria-labelledby="percentiles-title" id="overview">
       <h2 id="percentiles-title" class="quiet">Latency</h2>
-      <dl class="tiles" id="percentiles">{page.percentiles.map((key) => <Tile name={key} ns={d.latency_ns[key]} />)}</dl>
+      <dl class="tiles" id="percentiles">{page.percentiles.map((key) => <Tile name={key} ns={d.latency_ns[key]} interval={intervalOf(store, d.leg, key)} />)}</dl>
     </section>
     <Legs store={store} />
     <Slowest store={store} />
@@ -48,10 +48,16 @@ export function Overview({ store }: { store: Store }) {
   </>;
 }
 
-function Tile({ name, ns }: { name: string; ns: number | undefined }) {
+/** The 95 % interval of a leg's percentile, where the messages support one. */
+function intervalOf(store: Store, leg: string, key: string): [number, number] | undefined {
+  return store.data.page.curves.find((c) => c.kind === "leg" && c.name === leg)?.intervals?.[key];
+}
+const between = (i: [number, number]) => duration(i[0]) + " … " + duration(i[1]);
+
+function Tile({ name, ns, interval }: { name: string; ns: number | undefined; interval: [number, number] | undefined }) {
   if (ns !== undefined) {
     const [value, unit] = durationParts(ns);
-    return <div><dt>{name}</dt><dd data-ns={ns}>{value}<span class="unit">{unit}</span></dd></div>;
+    return <div><dt>{name}</dt><dd data-ns={ns}>{value}<span class="unit">{unit}</span>{interval ? <span class="why" title="95 % interval">{between(interval)}</span> : null}</dd></div>;
   }
   const needed = Math.round(1 / (1 - parseFloat(name.slice(1)) / 100));
   return <div><dt>{name}</dt><dd>N/A<span class="why">{needed > 1 && isFinite(needed) ? "needs " + plural(needed, "message") : "no messages"}</span></dd></div>;
@@ -66,9 +72,10 @@ function Legs({ store }: { store: Store }) {
     <Scroll label="Table of the legs"><table id="legs">
       <thead><tr><th>Leg</th>{page.percentiles.map((k) => <th class="num">{k}</th>)}<th class="num">Messages</th></tr></thead>
       <tbody>{names.map((n) => <tr class={n === d.leg ? "chosen" : ""}><td>{n === d.leg ? <b>{legName(d, n)}</b> : legName(d, n)}{n === d.leg ? <small>explained on this page</small> : null}</td>
-        {page.percentiles.map((k) => <td class="num" data-ns={d.legs[n]![k]}>{d.legs[n]![k] === undefined ? "N/A" : duration(d.legs[n]![k]!)}</td>)}<td class="num">{count(d.legs[n]!.messages)}</td></tr>)}
+        {page.percentiles.map((k) => <td class="num" data-ns={d.legs[n]![k]}>{d.legs[n]![k] === undefined ? "N/A" : duration(d.legs[n]![k]!)}{(() => { const i = intervalOf(store, n, k); return i && d.legs[n]![k] !== undefined ? <small>{between(i)}</small> : null; })()}</td>)}<td class="num">{count(d.legs[n]!.messages)}</td></tr>)}
         {d.ideal_ns ? <tr class="less"><td>ideal server<small>the same arrivals, a queue without anything in its way</small></td>{page.percentiles.map((k) => <td class="num">{d.ideal_ns![k] === undefined ? "" : duration(d.ideal_ns![k]!)}</td>)}<td /></tr> : null}
       </tbody></table></Scroll>
+    {names.some((n) => page.percentiles.some((k) => intervalOf(store, n, k))) ? <p class="hint">Below a percentile: its 95 % interval, which allows for slow messages coming together. Where there is none, the messages are too few or their level wanders too much for one.</p> : null}
   </section>;
 }
 

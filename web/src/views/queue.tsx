@@ -11,7 +11,7 @@ export function Queueing({ store }: { store: Store }) {
   const relative = (v: number) => (v > 0 ? "+" : v < 0 ? "−" : "") + Math.abs(v).toFixed(1);
   const top = Math.max(...queue.flatMap((q) => q.depth), 1e-9);
   const other = d.against ? "The run " + d.against : "Usually";
-  return <Section id="queue" title="What was queued ahead of a message" lede={"How often each function began for somebody else while the message waited, and what it took" + (d.against ? ": of this run's focus beside the same slice of the run " + d.against + "." : ".")}>
+  return <Section id="queue" title="What was queued ahead of a message" lede={"How often each function ran for somebody else while the message waited, and what it took" + (d.against ? ": of this run's focus beside the same slice of the run " + d.against + "." : ".")}>
     <Scroll label="Table of what was queued ahead"><table class="queue"><Head cells={[["Queued ahead"], ["Depth: in focus, " + (d.against ? "before" : "usually")], ["In focus", true], [other, true], ["More than that: p10", true], ["p50", true], ["p90", true], ["Its time, more", true], ["Messages with more", true]]} />
       <tbody>{queue.map((q) => <tr><td class="what">{q.function === "messages" ? "whole messages" : q.function}<small>{page.roles[q.role]}</small></td>
         <td class="twobars" aria-hidden="true"><i style={{ width: (q.depth[0] / top) * 100 + "%", background: "var(--c1)" }} /><i style={{ width: (q.depth[1] / top) * 100 + "%", background: "var(--own)" }} /></td>
