@@ -64,6 +64,9 @@ function withFunctions(store: Store, of: BoxRow[]): Row[] {
   })]);
 }
 
+/** Two parts of a cause may be in one function, in different ones of a library. */
+const fnName = (f: FunctionPart) => f.name + (f.inside ? " (in " + f.inside + ")" : "");
+
 const ROW = 30;
 /** From this width the what-if has a column of the plot; below, the table and the tip have it. */
 const WIDE = 760;
@@ -99,7 +102,7 @@ export function Boxes({ store }: { store: Store }) {
       const y = k * ROW + ROW / 2 + 4, color = looks.color(r.cause), faint = state.cause !== null && state.cause !== r.cause, indent = r.fn ? 16 : 0, half = r.fn ? 5 : 8;
       if (k === over.current && document.activeElement === p.canvas) { g.fillStyle = ink("panel"); g.fillRect(0, y - ROW / 2, p.width, ROW); }
       g.textBaseline = "middle"; g.textAlign = "left"; g.fillStyle = ink("ink"); g.globalAlpha = faint ? 0.45 : 1;
-      g.fillText(fit(g, r.fn ? r.fn.name : looks.name(r.cause), left(p.width) - 14 - indent), indent, y - 6);
+      g.fillText(fit(g, r.fn ? fnName(r.fn) : looks.name(r.cause), left(p.width) - 14 - indent), indent, y - 6);
       g.fillStyle = ink("soft");
       g.fillText(fit(g, r.fn ? (r.fn.waits ? "waited in it" : "function, " + plural(r.fn.samples[0], "sample")) : d.page.diagnosis.causes[r.cause]!.category, left(p.width) - 14 - indent), indent, y + 8);
       g.strokeStyle = color; g.fillStyle = color; g.lineWidth = 1.4;
@@ -122,7 +125,7 @@ export function Boxes({ store }: { store: Store }) {
   };
   const tip = (r: Row): [string, string[]] => {
     const w = what(r), spread = ["25 % to 75 %: " + duration(r.q1) + " … " + duration(r.q3), "5 % to 95 %: " + duration(r.low) + " … " + duration(r.high), "most " + duration(r.most)];
-    if (r.fn) return [short(r.fn.name, 200) + ", of " + looks.title(r.cause), ["median " + more(r.median) + ", mean " + more(r.mean), ...spread, count(r.hit) + " of " + count(r.n) + (r.fn.waits ? " messages waited in it" : " messages have a sample in it")]];
+    if (r.fn) return [short(fnName(r.fn), 200) + ", of " + looks.title(r.cause), ["median " + more(r.median) + ", mean " + more(r.mean), ...spread, count(r.hit) + " of " + count(r.n) + (r.fn.waits ? " messages waited in it" : " messages have a sample in it")]];
     return [looks.title(r.cause), ["median " + more(r.median) + ", mean " + more(r.mean), ...spread, count(r.hit) + " of " + count(r.n) + " messages have more than usual",
       ...(w ? ["without it, as predicted: " + without!.key + " " + duration(w.ns) + " (" + duration(w.ci[0]) + " … " + duration(w.ci[1]) + ")"] : [])]];
   };
@@ -156,7 +159,7 @@ export function Boxes({ store }: { store: Store }) {
     {rows.length ? <>
       <Chart height={rows.length * ROW + 34} label={"Box plots of " + plural(causes.length, "cause") + (fns ? " and " + plural(fns, "function") : "") + " over " + plural(rows[0]!.n, "message") + " in focus. Keys: up and down step through the rows, Enter shows one alone. The same as a table follows."} draw={draw} setup={setup} />
       <details><summary>The same as a table</summary><Scroll label="Box plots as a table"><table id="boxes-table"><thead><tr>{["Cause", "Median", "Mean", "p5", "p25", "p75", "p95", "Most", "Messages hit", ...(without?.of.size ? [without.key + " without it", "95 % interval"] : [])].map((h, i) => <th class={i ? "num" : ""}>{h}</th>)}</tr></thead>
-        <tbody>{rows.map((r) => { const w = what(r); return <tr class={r.fn ? "less" : ""} data-rank={r.fn ? undefined : r.cause + 1} data-without={w?.ns}><td>{r.fn ? short(r.fn.name, 120) : looks.title(r.cause)}</td>{[r.median, r.mean, r.low, r.q1, r.q3, r.high, r.most].map((v) => <td class="num">{duration(v)}</td>)}<td class="num">{count(r.hit) + " of " + count(r.n)}</td>{without?.of.size ? <><td class="num">{w ? duration(w.ns) : ""}</td><td class="num">{w ? duration(w.ci[0]) + " … " + duration(w.ci[1]) : ""}</td></> : null}</tr>; })}</tbody></table></Scroll></details>
+        <tbody>{rows.map((r) => { const w = what(r); return <tr class={r.fn ? "less" : ""} data-rank={r.fn ? undefined : r.cause + 1} data-without={w?.ns}><td>{r.fn ? short(fnName(r.fn), 120) : looks.title(r.cause)}</td>{[r.median, r.mean, r.low, r.q1, r.q3, r.high, r.most].map((v) => <td class="num">{duration(v)}</td>)}<td class="num">{count(r.hit) + " of " + count(r.n)}</td>{without?.of.size ? <><td class="num">{w ? duration(w.ns) : ""}</td><td class="num">{w ? duration(w.ci[0]) + " … " + duration(w.ci[1]) : ""}</td></> : null}</tr>; })}</tbody></table></Scroll></details>
     </> : <p class="lede">No message in focus that the choice leaves has more of a cause than usual.</p>}
     <Functions store={store} />
   </Section>;

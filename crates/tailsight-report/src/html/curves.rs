@@ -44,19 +44,19 @@ pub(super) fn curves(messages: &[Message], percentiles: &[&str]) -> Vec<Curve> {
     for leg in Leg::ALL {
         add(leg.name(), "leg", messages.iter().filter_map(|m| m.latency(leg)).collect());
     }
-    let legs: Vec<Leg> = if percentiles.is_empty() { vec![] } else { Leg::ALL.to_vec() };
-    let found: Vec<_> = legs.into_par_iter().map(|leg| (leg.name(), intervals(messages, leg, percentiles))).collect();
-    for (name, intervals) in found {
-        if let Some(curve) = out.iter_mut().find(|curve| curve.name == name) {
-            curve.intervals = intervals;
-        }
-    }
     let mut stages: [Vec<u64>; STAGES.len()] = Default::default();
     for times in messages.iter().filter_map(Message::stages) {
         stages.iter_mut().zip(times).for_each(|(all, ns)| all.push(ns));
     }
     for (name, values) in STAGES.into_iter().zip(stages) {
         add(name, "stage", values);
+    }
+    let legs: Vec<Leg> = if percentiles.is_empty() { vec![] } else { Leg::ALL.to_vec() };
+    let found: Vec<_> = legs.into_par_iter().map(|leg| (leg.name(), intervals(messages, leg, percentiles))).collect();
+    for (name, intervals) in found {
+        if let Some(curve) = out.iter_mut().find(|curve| curve.kind == "leg" && curve.name == name) {
+            curve.intervals = intervals;
+        }
     }
     out
 }
