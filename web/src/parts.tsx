@@ -37,7 +37,23 @@ export function Fix({ text, before }: { text: string; before?: string }) {
 }
 
 export function Head({ cells }: { cells: [ComponentChildren, boolean?][] }) {
-  return <thead><tr>{cells.map(([text, num]) => <th class={num ? "num" : ""}>{text}</th>)}</tr></thead>;
+  return <thead><tr>{cells.map(([text, num]) => text === "" ? <td /> : <th class={num ? "num" : ""}>{text}</th>)}</tr></thead>;
+}
+
+/** What may be wider than the window: it then scrolls, by keyboard too. */
+export function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const of = box.current!, look = () => {
+      const scrolls = of.scrollWidth > of.clientWidth + 1 || of.scrollHeight > of.clientHeight + 1;
+      for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", label]] as const) if (scrolls) of.setAttribute(name, value); else of.removeAttribute(name);
+    };
+    const sized = new ResizeObserver(look);
+    sized.observe(of);
+    for (const inside of of.children) sized.observe(inside);
+    return () => sized.disconnect();
+  }, [label]);
+  return <div class="scroll" ref={box}>{children}</div>;
 }
 
 export function Section(props: { id: string; title: string; aside?: ComponentChildren; lede?: ComponentChildren; children: ComponentChildren }) {

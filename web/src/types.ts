@@ -16,6 +16,7 @@ export interface Cause {
 export interface FunctionPart {
   name: string; inside?: string; caller?: string; module: string; source: string; kernel: boolean; share: number; deviation_ns: number;
   ci95_ns: [number, number]; samples: [number, number]; messages: number; how: string; path: string[];
+  waits?: boolean; spread_ns?: [number, number, number, number, number, number];
   runtime?: { of: string; does: string; fix: string; documented: string };
 }
 export interface Slice { from: number; to: number; messages: number; mean_ns: number }
@@ -56,7 +57,8 @@ export interface Columns {
   count: number; complete: number; sampled: boolean; latency_type: "u32" | "f64"; arrival_type: "u32" | "f64"; flow_type: "u16" | "u32"; thread_type: "u16" | "u32";
   flow_names: Record<string, string>; threads: number[]; classes: string[]; causes: number; reference_ns: number[] | null; against_reference: boolean;
 }
-export interface Curve { name: string; kind: "leg" | "stage"; messages: number; points: [number, number][] }
+/** Of a leg also the 95 % intervals of its percentiles. */
+export interface Curve { name: string; kind: "leg" | "stage"; messages: number; points: [number, number][]; intervals?: Record<string, [number, number]> }
 export interface RowKey { leg: string; category: string; name: string; title: string; role: Role; reference_ns: number }
 export interface Page {
   verdict: string; lost: string; cost: string; percentiles: string[]; titles: string[]; chance_titles: string[]; typical_titles: string[];

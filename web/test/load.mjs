@@ -4,11 +4,12 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { check, fits, open, same, shows, visit } from "./browser.mjs";
+import { accessible, check, fits, labelsApart, open, same, shows, visit, watchLabels } from "./browser.mjs";
 
 const [file, factsFile] = process.argv.slice(2), { results, sweep } = JSON.parse(readFileSync(factsFile, "utf8"));
 const { browser, page, wrong, requests } = await open();
 try {
+  await watchLabels(page);
   await visit(page, pathToFileURL(resolve(file)).href);
   const several = results.length > 1;
   const ids = ["latency", "ccdf", "time", "checks", "client", ...(several ? ["results"] : []), ...(sweep ? ["rates"] : [])];
@@ -42,9 +43,15 @@ try {
   await page.keyboard.press("ArrowRight");
   await page.waitForFunction(() => document.getElementById("live").textContent.includes("latency: "), null, { timeout: 10_000 });
   same(await page.$$eval("#page img, iframe, object, embed, script[src], link[rel=stylesheet]", (all) => all.length), 0, "elements of a name");
-  for (const width of [400, 1280, 2560]) await fits(page, width, "the page");
+  for (const width of [400, 1000, 2560]) {
+    await fits(page, width, "the page");
+    await page.waitForTimeout(150);
+    check(await labelsApart(page, `${width} wide`) > 0, "no label was met");
+    await accessible(page, `${width} wide`);
+  }
   await page.emulateMedia({ colorScheme: "dark" });
   check(await page.locator(".uplot").count() >= 3, "plots are missing in the dark");
+  await accessible(page, "in the dark");
   same(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")), [], "requests");
   same(wrong, [], "errors");
 } finally {

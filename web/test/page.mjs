@@ -1,5 +1,5 @@
-// A report in Chromium: `node page.mjs PAGE.html FACTS.json`. FACTS holds `diagnosis` (diagnose --json --more) and `shown` (show --json of
-// one message). Every view is there, its numbers are the JSON's, choosing in one view narrows the others, the address restores the
+// A report in Chromium: `node page.mjs PAGE.html FACTS.json`. FACTS holds `diagnosis` (diagnose --json --more), `shown` (show --json of one
+// message) and, of a report that compares two runs, `other` (diagnose --json of the other run). Every view is there, its numbers are the JSON's, choosing in one view narrows the others, the address restores the
 // view, nothing is asked of anybody, and nothing is wider than the window. Prints what it found; fails with the first that is wrong.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -7,11 +7,11 @@ import { resolve } from "node:path";
 import { check, fits, open, same, shows, visit } from "./browser.mjs";
 
 const [file, factsFile] = process.argv.slice(2);
-const url = pathToFileURL(resolve(file)).href, { diagnosis, shown } = JSON.parse(readFileSync(factsFile, "utf8"));
+const url = pathToFileURL(resolve(file)).href, { diagnosis, shown, other } = JSON.parse(readFileSync(factsFile, "utf8"));
 const { browser, page, wrong, requests } = await open();
 try {
   await visit(page, url);
-  const ids = ["overview", "legs-section", "causes", "balloon", "boxes", "message", "distribution", "typical", "functions", "queue", "cores", "pervasive", "record"];
+  const ids = ["overview", "legs-section", "causes", "balloon", "boxes", "message", "distribution", "typical", "functions", "queue", "cores", "pervasive", "record", ...(other ? ["compare"] : [])];
   for (const id of ids) check(await page.locator("#" + id).count() === 1, "there is no view #" + id);
   check(await page.locator("main .note", { hasText: "could not be drawn" }).count() === 0, "a view could not be drawn");
 
@@ -25,6 +25,21 @@ try {
   same(await numbers("#causes-table tr[data-rank] td"), diagnosis.causes.map((c) => c.deviation_ns), "the causes");
   same(await page.$$eval("#queue tbody tr", (all) => all.length), diagnosis.more.queue.length, "the rows of the queueing breakdown");
   same(await page.$$eval("#cores .core", (all) => all.length), diagnosis.more.cores.flat().length, "the cores");
+
+  // What-ifs beside the boxes, of the causes that have one; where the run has none, none.
+  const what = Object.fromEntries((diagnosis.ideal?.what_if ?? []).map((w) => [w.rank, w.latency_ns]));
+  const percentile = ["p99", "p90", "p50"].find((k) => Object.values(what).some((w) => w[k] !== undefined));
+  const boxed = await page.$$eval("#boxes-table tbody tr[data-rank]", (all) => all.map((e) => [Number(e.dataset.rank), e.dataset.without === undefined ? null : Number(e.dataset.without)]));
+  check(boxed.length > 0, "there are no boxes");
+  same(boxed.map(([, ns]) => ns), boxed.map(([rank]) => what[rank]?.[percentile] ?? null), "the what-ifs");
+
+  // Two runs beside each other: each percentile's difference.
+  if (other) {
+    const both = legs.filter((l) => other.legs[l]?.messages), has = (d, l, k) => d.legs[l][k] !== undefined;
+    const moved = keys.filter((k) => both.some((l) => has(diagnosis, l, k) && has(other, l, k)));
+    same(await numbers("#compare td"), both.flatMap((l) => moved.filter((k) => has(diagnosis, l, k) && has(other, l, k)).map((k) => diagnosis.legs[l][k] - other.legs[l][k])), "the differences of the two runs");
+    check((await page.textContent("#queue thead")).includes("The run"), "the queueing breakdown does not have the other run");
+  }
 
   // A cause alone, in every view and in the address; back again.
   const before = await page.textContent("#boxes .lede");
@@ -52,7 +67,9 @@ try {
   const more = page.locator("#message-rows button", { hasText: "Show" });
   if (await more.count()) await more.click();
   const rows = await page.$$eval("#message-rows tr[data-usual]", (all) => all.map((e) => [Number(e.dataset.ns), Number(e.dataset.usual)]));
-  same(rows.sort(), shown.rows.map((r) => [r.ns, r.reference_ns]).sort(), "the rows of message " + shown.id);
+  // With two runs the reference is the other one's, which show does not know: then only what this message has.
+  const compared = (all) => (other ? all.map(([ns]) => ns).filter((ns) => ns > 0) : all).sort();
+  same(compared(rows), compared(shown.rows.map((r) => [r.ns, r.reference_ns])), "the rows of message " + shown.id);
   await page.click("#message .around button:nth-child(2)");
   await page.waitForFunction((id) => !location.hash.includes("message=" + id + "&"), shown.id, { timeout: 10_000 }).catch(() => {});
   check(!(await page.evaluate(() => location.hash)).includes("message=" + shown.id + "&"), "no faster message was opened");

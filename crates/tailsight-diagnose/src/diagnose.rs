@@ -19,6 +19,7 @@ use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
 use crate::more::{Found, more};
 use crate::phases::{self, overlaps::Ahead, root};
+use crate::queued::Walks;
 use crate::rows::attribution::Attribution;
 use crate::rows::bootstrap::Draws;
 use crate::rows::classification::Classification;
@@ -92,7 +93,7 @@ pub fn diagnose_with(
         coverage: analysis.coverage(),
         owned: analysis.attribution.owned.clone(),
         stages: stages(analysis.lifetimes, &cohorts),
-        more: options.more.then(|| analysis.more(&cause_of_row)),
+        more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
         ..summary.diagnosis(options, facts)
     };
     diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
@@ -398,8 +399,24 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    fn more(&self, cause_of_row: &[usize]) -> model::More {
+    fn more(&self, cause_of_row: &[usize], joined: Option<&Joined>) -> model::More {
+        // Paths alone: functions are not looked for here.
+        let none = Samples::default();
+        let other = joined.zip(self.inputs.against_samples).map(|(joined, (_, path))| Other {
+            samples: &none,
+            path,
+            owner_of: &joined.owner_of,
+            first: joined.first,
+        });
+        let both = joined.is_none() || other.is_some();
+        let paths = self.inputs.path.filter(|_| both).map(|path| Sampled::new(&none, path, other));
+        let walks = paths.as_ref().map(|paths| Walks {
+            paths,
+            messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
+            first: joined.map_or(usize::MAX, |joined| joined.first.0),
+        });
         more(&Found {
+            walks,
             lifetimes: self.lifetimes,
             options: self.options,
             profile: &self.profile,

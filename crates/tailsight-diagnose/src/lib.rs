@@ -31,6 +31,7 @@ pub mod model;
 pub mod more;
 mod options;
 pub mod phases;
+mod queued;
 pub mod rows;
 pub mod sent;
 pub mod show;

@@ -346,6 +346,11 @@ pub struct FunctionPart {
     pub waits: bool,
     /// Focus messages with a sample in it.
     pub messages: u64,
+    /// Time of each focus message in it above the mean reference message's, ns: 5th, 25th, 50th, 75th and 95th percentile, and the
+    /// most. From samples it is an estimate: the message's time in the cause, divided as its samples there are, or as those of all
+    /// where it has none. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_ns: Option<[i64; 6]>,
     /// What is known of it against the reference.
     pub how: FunctionHow,
     /// What a runtime does there, where that is known.

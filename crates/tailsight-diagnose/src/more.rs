@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::model::syscall_name;
-use tailsight_lifetime::{Context, Frame, Lifetimes, Owner, PathSpan, Role};
+use tailsight_lifetime::{Context, Lifetimes, Owner, PathSpan};
 
 use crate::Options;
 use crate::categories::shown;
 use crate::cohorts::Cohort;
-use crate::model::{CoreContexts, More, Pervasive, Queue};
+use crate::model::{CoreContexts, More, Pervasive};
+use crate::queued::{Walks, queue};
 use crate::rows::Rows;
 use crate::rows::attribution::Occurrence;
-use crate::rows::profile::{Profile, each_part};
+use crate::rows::profile::Profile;
 
 /// The slices that pervasiveness is looked at.
 const SLICES: [f64; 13] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999, 1.0];
@@ -45,6 +45,8 @@ pub struct Found<'a> {
     pub ranked: &'a [(u64, u32)],
     /// The path of a message of this run.
     pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
+    /// The paths of the messages of both cohorts.
+    pub walks: Option<Walks<'a>>,
     /// Whether the reference is of this run too.
     pub same_run: bool,
 }
@@ -55,7 +57,7 @@ pub fn more(found: &Found<'_>) -> More {
     let cores = |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, path));
     More {
         pervasive: SLICES.windows(2).filter_map(|w| pervasive(found, (w[0], w[1]))).collect(),
-        queue: queue(found),
+        queue: queue(found.lifetimes, found.options, found.cohorts, found.walks.as_ref()),
         cores: [cores(focus), if found.same_run { cores(reference) } else { vec![] }],
         settings: vec![],
     }
@@ -99,87 +101,6 @@ fn pervasive(found: &Found<'_>, slice: (f64, f64)) -> Option<Pervasive> {
         mean_ns: crate::cohorts::focus::mean(total, ids.len() as u64),
         causes: list,
     })
-}
-
-/// The function that time ahead of a message was spent in, as Figure 19 groups them.
-fn function(lifetimes: &Lifetimes, owner: usize) -> Option<&'static str> {
-    let owner = &lifetimes.owners[owner];
-    let softirq = |which: u8| owner.frames.iter().any(|f| matches!(f, Frame::Softirq { vec, .. } if *vec == which));
-    if softirq(3) {
-        return Some("kernel receive");
-    }
-    if softirq(2) {
-        return Some("kernel send");
-    }
-    if owner.context != Context::Ahead {
-        return None;
-    }
-    let call = owner.frames.iter().find_map(|f| match *f {
-        Frame::Syscall { nr } => Some(syscall_name(nr)),
-        _ => None,
-    });
-    let is = |of: &[&str]| call.as_deref().is_some_and(|call| of.iter().any(|begin| call.starts_with(begin)));
-    Some(match () {
-        () if is(&["send", "write"]) => "app send",
-        () if is(&["recv", "read", "epoll", "accept"]) => "app receive",
-        () => "app processing",
-    })
-}
-
-fn queue(found: &Found<'_>) -> Vec<Queue> {
-    const FUNCTIONS: [&str; 5] = ["app send", "app receive", "app processing", "kernel receive", "kernel send"];
-    let lifetimes = found.lifetimes;
-    let place: Vec<Option<usize>> = (0..lifetimes.owners.len())
-        .map(|o| function(lifetimes, o).and_then(|f| FUNCTIONS.iter().position(|g| *g == f)))
-        .collect();
-    // The messages ahead, then each function on both sides.
-    let kinds = 1 + FUNCTIONS.len() * 2;
-    let of = |cohort: &Cohort| -> Vec<Vec<(f64, f64)>> {
-        let mut out = vec![Vec::with_capacity(cohort.len()); kinds];
-        for &id in &cohort.ids {
-            let mut one = vec![(0.0, 0.0); kinds];
-            one[0].0 = f64::from(lifetimes.messages[id as usize].ahead);
-            each_part(lifetimes, id, found.options.leg, |_, part| {
-                if let Some(f) = place[part.owner as usize] {
-                    let at = &mut one[1 + f * 2 + usize::from(part.role == Role::A)];
-                    at.0 += f64::from(part.count);
-                    at.1 += part.ns as f64;
-                }
-                if lifetimes.owners[part.owner as usize].context == Context::Ahead {
-                    one[0].1 += part.ns as f64;
-                }
-            });
-            out.iter_mut().zip(one).for_each(|(all, one)| all.push(one));
-        }
-        out
-    };
-    let (focus, reference) = (of(found.cohorts.0), of(found.cohorts.1));
-    let mean = |all: &[(f64, f64)], f: fn(&(f64, f64)) -> f64| all.iter().map(f).sum::<f64>() / all.len().max(1) as f64;
-    let mut out = vec![];
-    for kind in 0..kinds {
-        let (f, r) = (&focus[kind], &reference[kind]);
-        let depth = [mean(f, |x| x.0), mean(r, |x| x.0)];
-        let mean_ns = [mean(f, |x| x.1).round() as i64, mean(r, |x| x.1).round() as i64];
-        if depth == [0.0; 2] && mean_ns == [0; 2] {
-            continue;
-        }
-        let mut relative: Vec<f64> = f.iter().map(|x| x.0 - depth[1]).collect();
-        relative.sort_unstable_by(f64::total_cmp);
-        let at = |p: usize| relative[(relative.len() * p).div_ceil(100).max(1) - 1];
-        let (function, role) = match kind.checked_sub(1) {
-            None => ("messages", Role::A),
-            Some(k) => (FUNCTIONS[k / 2], if k % 2 == 1 { Role::A } else { Role::R }),
-        };
-        out.push(Queue {
-            function: function.into(),
-            role,
-            depth,
-            relative: [at(10), at(50), at(90)],
-            mean_ns,
-            messages: relative.iter().filter(|d| **d > 0.0).count() as u64,
-        });
-    }
-    out
 }
 
 /// A context as it may be shown, and what it is called.

@@ -93,6 +93,23 @@ fn no_line_is_wider_than_the_terminal_except_commands() {
     }
 }
 
+/// The heading of the host's settings was wider than 60 columns.
+#[test]
+fn the_headings_of_more_fit_into_60_columns() {
+    let mut d = example();
+    let queue = json!({"function": "app send", "role": "A", "depth": [2.0, 1.0], "relative": [0.0, 1.0, 2.0], "mean_ns": [9_000, 4_000], "messages": 12});
+    let setting = json!({"id": "cpu.governor", "title": "CPU governor", "value": "powersave", "verdict": "hurts", "why": "cores begin slowly"});
+    let core = json!({"cpu": 0, "share": 1.0, "contexts": [["nginx", 0.7], ["memcached", 0.3]]});
+    let more = json!({"pervasive": [], "queue": [queue], "cores": [[core.clone()], [core]], "settings": [setting]});
+    d.more = Some(serde_json::from_value(more).expect("the contract"));
+    let text = diagnosis(&d, &plain(60));
+    assert!(text.contains("lengthen tails") && text.contains("app send") && text.contains("governor"), "{text}");
+    for line in text.lines().filter(|l| !l.contains("taskset") && !l.contains(" tailsight ")) {
+        assert!(line.chars().count() <= 60, "{line:?}");
+    }
+    assert!(text.lines().filter(|l| l.contains("(tailsight doctor):")).all(|l| l.chars().count() <= 60), "{text}");
+}
+
 /// At 60 columns causes shrank to `wai…` while the bars stayed.
 #[test]
 fn names_are_whole_at_every_width_and_bars_give_way() {

@@ -1,7 +1,7 @@
 // The page of measurements: one of `load`, several overlaid, or a sweep. Where there are several, their table chooses the one whose
 // details are shown, and which are drawn.
 import type { ComponentChildren } from "preact";
-import { Head, Section } from "../parts";
+import { Head, Scroll, Section } from "../parts";
 import { count, duration, percent, plural, prose } from "../units";
 import { AgainstRate, colorOf, Distributions, LoadOverTime, objective, OverTime } from "./plots";
 import { useChoice, type LoadStore } from "./store";
@@ -87,11 +87,11 @@ function Results({ store }: { store: LoadStore }) {
   };
   const median = (r: Report) => { const e = (r.latency === "service" ? r.service_ns : r.response_ns).percentiles["p50"]; return e ? duration(e.value) : "N/A"; };
   return <Section id="results" title={store.data.sweep ? "Each rate" : "Each measurement"} lede="Press a name for its details below; the box leaves its curves out of the plots.">
-    <div class="scroll"><table><Head cells={[["Drawn"], ["Measurement"], ["Sent", true], ["Median", true], ["Asked for, with its interval"], ["Samples", true]]} />
+    <Scroll label="Table of the measurements"><table><Head cells={[["Drawn"], ["Measurement"], ["Sent", true], ["Median", true], ["Asked for, with its interval"], ["Samples", true]]} />
       <tbody>{results.map((r, i) => <tr class={i === choice.chosen ? "chosen" : ""}>
         <td><input type="checkbox" aria-label={"Draw " + r.name} checked={!choice.without.includes(i)} onChange={() => store.toggle(i)} /></td>
         <td class="what"><button type="button" class="name" aria-pressed={i === choice.chosen ? "true" : "false"} onClick={() => store.set({ chosen: i })}><span class="key" style={{ display: "inline-block", background: `var(--${colorOf(i)})` }} /> <b>{r.name}</b></button>{r.report.target === results[0]!.report.target ? null : <small>{r.report.protocol + " at " + r.report.target}</small>}</td>
-        <td class="num">{count(r.report.rate.sent) + "/s"}</td><td class="num">{median(r.report)}</td><td>{cell(r)}</td><td class="num">{count(r.samples)}</td></tr>)}</tbody></table></div>
+        <td class="num">{count(r.report.rate.sent) + "/s"}</td><td class="num">{median(r.report)}</td><td>{cell(r)}</td><td class="num">{count(r.samples)}</td></tr>)}</tbody></table></Scroll>
     {notes(store.one).map((text) => <p class="note">{store.one.name + ": "}{prose(text)}</p>)}
   </Section>;
 }
@@ -101,10 +101,10 @@ function Latency({ r: result, of }: { r: Result; of: string }) {
   const row = (name: string, what: string, s: Summary) => <tr><td class="what">{name}<small>{what}</small></td>{keys.map((k) => { const e = s.percentiles[k]; return <td class="num" data-ns={e?.value}>{e ? duration(e.value) : "N/A"}{e ? <small>{duration(e.lower) + " to " + duration(e.upper)}</small> : null}</td>; })}<td class="num">{s.max === null ? "N/A" : duration(s.max)}</td></tr>;
   const lateness = (k: string) => { const v = late.percentiles?.[k] ?? (late[k] as number | null | undefined); return v === null || v === undefined ? "" : duration(v); };
   return <Section id="latency" title={"Latency" + of} lede={r.verdict.verdict === "number" || result.has_samples ? "With 95 % intervals. N/A: the sample cannot support it." : "The run supports no percentiles."}>
-    <div class="scroll"><table id="latency-table"><Head cells={[[""], ...keys.map((k): [string, boolean] => [k, true]), ["slowest", true]]} /><tbody>
+    <Scroll label="Table of the percentiles"><table id="latency-table"><Head cells={[[""], ...keys.map((k): [string, boolean] => [k, true]), ["slowest", true]]} /><tbody>
       {row("response time", "from due to answered", r.response_ns)}{row("service time", "from sent to answered", r.service_ns)}
       <tr><td class="what">client lateness<small>{"from due to sent, all " + count(late.n) + " requests"}</small></td>{keys.map((k) => <td class="num">{lateness(k)}</td>)}<td class="num">{late.max === null ? "" : duration(late.max)}</td></tr>
-    </tbody></table></div>
+    </tbody></table></Scroll>
   </Section>;
 }
 
@@ -113,7 +113,7 @@ function Checks({ r: { report: r, evidence }, of }: { r: Result; of: string }) {
   const own = r.verdict.verdict === "number" ? null : r.verdict.failed;
   if (own && !r.checks.some((c) => c.id === own.id && !c.passed)) rows.push({ passed: own.passed, id: own.id, text: own.test });
   return <Section id="checks" title={"What was checked" + of}>
-    {rows.length ? <div class="scroll"><table class="checks"><Head cells={[["Result"], ["Check"], ["Evidence"]]} /><tbody>{rows.map((c) => <tr><td class={c.passed ? "ok" : "bad"}>{c.passed ? "held" : "not held"}</td><td>{c.id.replace(/-/g, " ")}</td><td><small>{prose(c.text)}</small></td></tr>)}</tbody></table></div> : <p class="lede">The run ended before anything could be checked.</p>}
+    {rows.length ? <Scroll label="Table of the checks"><table class="checks"><Head cells={[["Result"], ["Check"], ["Evidence"]]} /><tbody>{rows.map((c) => <tr><td class={c.passed ? "ok" : "bad"}>{c.passed ? "held" : "not held"}</td><td>{c.id.replace(/-/g, " ")}</td><td><small>{prose(c.text)}</small></td></tr>)}</tbody></table></Scroll> : <p class="lede">The run ended before anything could be checked.</p>}
     {r.steps.length ? <><h3>What the method did</h3><List rows={r.steps.map((s) => [s.at_s.toFixed(1) + " s", prose(s.what)])} /></> : null}
   </Section>;
 }

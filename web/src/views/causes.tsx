@@ -2,8 +2,9 @@
 import { useState } from "preact/hooks";
 import type { Store } from "../store";
 import { open, useStore } from "../store";
-import type { Cause } from "../types";
-import { Bar, Fix, Head, Rich, Section, Swatch } from "../parts";
+import type { Cause, Diagnosis } from "../types";
+import { whatIf } from "./boxes";
+import { Bar, Fix, Head, Rich, Scroll, Section, Swatch } from "../parts";
 import { count, duration, more, percent, plural, prose } from "../units";
 
 /** Rows below this share, or after so many, are folded into one. */
@@ -23,12 +24,12 @@ export function Causes({ store }: { store: Store }) {
   const fold = <tr class="less"><td>…</td><td><button class="link" type="button" aria-expanded={unfolded ? "true" : "false"} onClick={() => unfold(!unfolded)}>{(unfolded ? "Hide " : "Show ") + small.length + " smaller causes"}</button></td>
     <td class="share"><div class="sharebar"><b>{percent(sum((c) => c.share))}</b><span>together</span></div></td><td class="num">{duration(sum((c) => c.deviation_ns))}</td><td /><td /></tr>;
   return <Section id="causes" title="Why: the causes" lede={lede}>
-    <div class="scroll"><table class="causes" id="causes-table">
+    <Scroll label="Table of the causes"><table class="causes" id="causes-table">
       <Head cells={[[""], ["Cause"], ["Share of the delay"], ["Per message", true], ["95 % interval", true], ["Messages hit", true]]} />
       <tbody>{causes.map((c, i) => <>
         {folds && small[0]![1] === i ? fold : null}
         {folds && isSmall(c, i) && !unfolded ? null : <CauseRow key={i} store={store} cause={c} i={i} top={top} chosen={state.cause === i} first={i === 0} />}
-      </>)}</tbody></table></div>
+      </>)}</tbody></table></Scroll>
   </Section>;
 }
 
@@ -52,7 +53,7 @@ function CauseRow({ store, cause: c, i, top, chosen, first }: { store: Store; ca
 }
 
 function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: Cause; i: number; open: boolean }) {
-  const d = store.data.page.diagnosis, facts = factsOf(c);
+  const d = store.data.page.diagnosis, facts = factsOf(d, c);
   const named = store.looks.named(i), evidence = c.paths.length || c.evidence.length || facts.length;
   const chance = c.category === "not-significant" ? d.not_significant ?? [] : [];
   if (!c.explanation && !c.fix.length && !evidence && !chance.length) return null;
@@ -61,8 +62,8 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
     {chance.length ? <details><summary>{"The " + plural(chance.length, "row")}</summary><table class="paths"><tbody>{chance.map((r, k) =>
       <tr><td>{store.data.page.chance_titles[k]}</td><td>{r.category + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
     {c.fix.length || evidence ? <details open={unfolded}><summary>{c.fix.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">
-      {c.fix.length ? <div><h4>What removes it</h4><ul>{removers(c)}</ul></div> : null}
-      {evidence ? <div><h4>Evidence</h4>{facts.map((f) => <p>{f}</p>)}
+      {c.fix.length ? <div><h3>What removes it</h3><ul>{removers(c)}</ul></div> : null}
+      {evidence ? <div><h3>Evidence</h3>{facts.map((f) => <p>{f}</p>)}
         {c.paths.length ? <table class="paths"><tbody>{c.paths.map(([path, ns]) => <tr><td class="num">{duration(ns)}</td><td><code>{path}</code></td></tr>)}</tbody></table> : null}
         {c.evidence.length ? <p class="ids">{"Hit most: "}{c.evidence.slice(0, 8).map((id) => <button type="button" onClick={() => open(store, id)}>{"message " + count(id)}</button>)}{" In full: "}<code>{"tailsight show " + d.run + " " + c.evidence[0]}</code></p> : null}
         <FunctionsOf store={store} cause={c} />
@@ -71,15 +72,21 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
   </div></td></tr>;
 }
 
-function times(mean: number): string { return (mean < 10 ? +mean.toFixed(mean < 1 ? 2 : 1) : count(mean)) + (mean === 1 ? " time" : " times"); }
+/** How often, as a mean: never, once, 2.3 times. */
+function times(mean: number): string {
+  const shown = mean < 10 ? String(+mean.toFixed(mean < 1 ? 2 : 1)) : count(mean);
+  return mean === 0 ? "never" : shown === "0" ? "less than 0.01 times" : shown === "1" ? "once" : shown + " times";
+}
 
-function factsOf(c: Cause): string[] {
+function factsOf(d: Diagnosis, c: Cause): string[] {
   const facts: string[] = [];
-  if (c.times && c.times[0] > 0) facts.push("It began " + times(c.times[0]) + " in a message in focus, " + times(c.times[1]) + " in a reference message.");
+  if (c.times && c.times[0] > 0) facts.push("It began " + times(c.times[0]) + " in a mean message in focus, " + times(c.times[1]) + " in a mean reference message.");
   if (c.how && c.mean_ns) facts.push("Found as " + c.how.replace("-", " ") + " (" + c.phase + "): " + duration(c.mean_ns[0]) + " in a message in focus, " + duration(c.mean_ns[1]) + " in a reference message.");
   if (c.before) facts.push("Before it ran " + c.before + ".");
-  if (c.ahead && c.ahead.focus > 0) facts.push(c.ahead.focus.toFixed(1) + " messages were ahead on average, usually " + c.ahead.reference.toFixed(1) + ".");
+  if (c.ahead && c.ahead.focus > 0) facts.push("Messages ahead: " + c.ahead.focus.toFixed(1) + " on average, of a reference message " + c.ahead.reference.toFixed(1) + ".");
   for (const r of c.root ?? []) facts.push("What held the messages ahead: " + r.name + ", " + percent(r.share) + " of it, " + duration(r.mean_ns) + " longer each of " + plural(r.messages, "message") + ".");
+  const without = whatIf(d), what = without?.of.get(c.rank - 1);
+  if (without && what) facts.push("What if it were absent: " + without.key + " " + duration(what.ns) + " (" + duration(what.ci[0]) + " … " + duration(what.ci[1]) + ") instead of " + duration(d.latency_ns[without.key]!) + ", as a replay predicts it; not proved.");
   if (c.who) facts.push(...who(c.who));
   return facts;
 }
@@ -103,7 +110,7 @@ function removers(c: Cause) {
 
 function FunctionsOf({ store, cause: c }: { store: Store; cause: Cause }) {
   if (!c.functions?.length) return null;
-  return <><h4>Functions</h4><table class="paths"><tbody>{c.functions.map((f) =>
+  return <><h3>Functions</h3><table class="paths"><tbody>{c.functions.map((f) =>
     <tr><td class="num">{percent(f.share)}</td><td class="num">{more(f.deviation_ns)}</td><td><button type="button" class="link" onClick={() => { store.set({ fn: f.name }); document.getElementById("functions-title")?.scrollIntoView(); }}>{f.name}</button> {[f.inside ? "in " + f.inside : "", f.module, f.source, f.how === "unexpected" ? "only in the focus" : "", f.runtime ? f.runtime.of + ": " + f.runtime.does : ""].filter(Boolean).join(" · ")}</td></tr>)}</tbody></table></>;
 }
 
@@ -113,10 +120,10 @@ export function Groups({ store }: { store: Store }) {
   if (groups.length < 2) return null;
   const all = groups.reduce((a, g) => a + g.messages, 0);
   return <Section id="groups" title="The slow messages by what slowed them most">
-    <div class="scroll"><table class="causes"><Head cells={[["Mostly"], ["Messages in focus"], ["", true], ["Mean", true], ["The slowest of them"]]} /><tbody>{groups.map((g) => {
+    <Scroll label="Table of the slow messages by cause"><table class="causes"><Head cells={[["Mostly"], ["Messages in focus"], ["", true], ["Mean", true], ["The slowest of them"]]} /><tbody>{groups.map((g) => {
       const i = g.rank - 1;
       return <tr class={looks.named(i) ? "" : "less"}><td class="what"><Swatch looks={looks} cause={i} /> <b>{looks.name(i)}</b>{looks.named(i) ? <small>{g.category + " on the " + page.roles[g.role]}</small> : null}</td>
         <td class="share"><Bar share={g.messages / all} top={1} color={looks.css(i)} /></td><td class="num">{count(g.messages)}</td><td class="num">{duration(g.mean_ns)}</td><td><button type="button" class="link" onClick={() => open(store, g.example)}>{"message " + count(g.example)}</button></td></tr>;
-    })}</tbody></table></div>
+    })}</tbody></table></Scroll>
   </Section>;
 }

@@ -2,7 +2,7 @@
 // sums to its latency, beside what a reference message has.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { timelineOf } from "../data";
-import { Section, Swatch } from "../parts";
+import { Scroll, Section, Swatch } from "../parts";
 import { open, useStore, type Store } from "../store";
 import { build, type Built, type MessageRow } from "../timeline";
 import type { Beside, Timeline } from "../types";
@@ -23,7 +23,7 @@ export function MessageView({ store }: { store: Store }) {
     timelineOf(page, id).then((bundle) => {
       if (gone) return;
       const of = bundle?.messages.find((m) => m.id === id);
-      set(of ? { id, of, built: build(bundle!, of, page.reference, page.roles), beside: bundle!.beside } : { id, missing: "Its timeline is not in this file, which has those of " + plural(page.timelines.focus, "message") + " in focus and of " + count(page.timelines.ids.reduce((a, b) => a + b.length, 0) - page.timelines.focus) + " others, at random." });
+      set(of ? { id, of, built: build(bundle!, of, page.reference, page.roles), beside: bundle!.beside } : { id, missing: "Its timeline is not in this file, which has those of " + plural(page.timelines.focus, "message") + " in focus and of " + plural(page.timelines.ids.reduce((a, b) => a + b.length, 0) - page.timelines.focus, "other") + ", at random." });
     }).catch((error: Error) => { if (!gone) set({ id, missing: error.message }); });
     return () => { gone = true; };
   }, [id]);
@@ -104,7 +104,7 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
   const small = built.rows.filter(isSmall), add = (f: (r: MessageRow) => number) => small.reduce((a, r) => a + f(r), 0);
   const folds = small.length > 2;
   const bar = (ns: number, color: string) => <i style={{ width: (ns / top) * 100 + "%", background: color }} />;
-  return <div class="scroll"><table class="causes rows" id="message-rows">
+  return <Scroll label="Table of the parts of the message"><table class="causes rows" id="message-rows">
     <thead><tr><th>Where its time went</th><th>This message, a reference message</th><th class="num">It has</th><th class="num">Usual</th><th class="num">More</th><th>Counts to</th></tr></thead>
     <tbody>{built.rows.filter((r) => !folds || all || !isSmall(r)).map((r) => <tr class={r.more < 0 ? "less" : ""} data-ns={r.ns} data-usual={r.reference}>
       <td class="what"><b>{r.key.title || r.key.name}</b><small>{r.key.category + " on the " + page.roles[r.key.role] + ", " + r.key.leg + " leg"}</small></td>
@@ -113,12 +113,12 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
       <td>{r.cause !== null ? <><Swatch looks={store.looks} cause={r.cause} /> {store.looks.name(r.cause)}</> : ""}</td></tr>)}
       {folds ? <tr class="less"><td><button type="button" class="link" aria-expanded={all ? "true" : "false"} onClick={() => setAll(!all)}>{(all ? "Hide " : "Show ") + small.length + " smaller rows"}</button></td><td /><td class="num">{duration(add((r) => r.ns))}</td><td class="num">{duration(add((r) => r.reference))}</td><td class="num">{more(add((r) => r.more))}</td><td /></tr> : null}
       <tr class="sum"><td><b>Sum</b></td><td /><td class="num" id="message-sum" data-ns={sum}><b>{duration(sum)}</b>{sum === of.length ? "" : " of " + duration(of.length)}</td><td class="num">{duration(page.reference_ns)}</td><td class="num">{more(sum - page.reference_ns)}</td><td /></tr>
-    </tbody></table></div>;
+    </tbody></table></Scroll>;
 }
 
 function BoxTable({ store, built }: { store: Store; built: Built }) {
   const most = 400;
-  return <div class="scroll" tabIndex={0}><table><thead><tr>{["from, µs", "duration", "its own", "where", "what", "counts to"].map((h, i) => <th class={i < 3 ? "num" : ""}>{h}</th>)}</tr></thead>
+  return <Scroll label="Boxes as a table"><table><thead><tr>{["from, µs", "duration", "its own", "where", "what", "counts to"].map((h, i) => <th class={i < 3 ? "num" : ""}>{h}</th>)}</tr></thead>
     <tbody>{built.boxes.slice(0, most).map((b) => <tr><td class="num">{(b.from / 1000).toFixed(2)}</td><td class="num">{duration(b.to - b.from)}</td><td class="num">{b.own ? duration(b.own) : "–"}</td><td>{built.lanes[b.lane]!.name}</td><td><code>{b.path}</code></td><td>{b.cause !== null ? store.looks.title(b.cause) : ""}</td></tr>)}
-      {built.boxes.length > most ? <tr class="less"><td colSpan={6}>{"and " + count(built.boxes.length - most) + " more"}</td></tr> : null}</tbody></table></div>;
+      {built.boxes.length > most ? <tr class="less"><td colSpan={6}>{"and " + count(built.boxes.length - most) + " more"}</td></tr> : null}</tbody></table></Scroll>;
 }

@@ -1,6 +1,6 @@
 // View 5: what was queued ahead of a message, by function (NSight Figure 19), what ran on each core meanwhile (Figure 20), and the most
 // pervasive causes by percentile (Figure 18).
-import { Head, Section, Swatch } from "../parts";
+import { Head, Scroll, Section, Swatch } from "../parts";
 import type { Store } from "../store";
 import type { CoreContexts } from "../types";
 import { count, duration, more, percent, percentile } from "../units";
@@ -11,12 +11,12 @@ export function Queueing({ store }: { store: Store }) {
   const relative = (v: number) => (v > 0 ? "+" : v < 0 ? "−" : "") + Math.abs(v).toFixed(1);
   const top = Math.max(...queue.flatMap((q) => q.depth), 1e-9);
   const other = d.against ? "The run " + d.against : "Usually";
-  return <Section id="queue" title="What was queued ahead of a message" lede={"How often each function began for somebody else while the message waited, and what it took" + (d.against ? ": of this run's focus beside the same slice of the run " + d.against + "." : ".")}>
-    <div class="scroll"><table class="queue"><Head cells={[["Queued ahead"], ["Depth: in focus, " + (d.against ? "before" : "usually")], ["In focus", true], [other, true], ["More than that: p10", true], ["p50", true], ["p90", true], ["Its time, more", true], ["Messages with more", true]]} />
+  return <Section id="queue" title="What was queued ahead of a message" lede={"How often each function ran for somebody else while the message waited, and what it took" + (d.against ? ": of this run's focus beside the same slice of the run " + d.against + "." : ".")}>
+    <Scroll label="Table of what was queued ahead"><table class="queue"><Head cells={[["Queued ahead"], ["Depth: in focus, " + (d.against ? "before" : "usually")], ["In focus", true], [other, true], ["More than that: p10", true], ["p50", true], ["p90", true], ["Its time, more", true], ["Messages with more", true]]} />
       <tbody>{queue.map((q) => <tr><td class="what">{q.function === "messages" ? "whole messages" : q.function}<small>{page.roles[q.role]}</small></td>
         <td class="twobars" aria-hidden="true"><i style={{ width: (q.depth[0] / top) * 100 + "%", background: "var(--c1)" }} /><i style={{ width: (q.depth[1] / top) * 100 + "%", background: "var(--own)" }} /></td>
         <td class="num"><b>{q.depth[0].toFixed(1)}</b></td><td class="num">{q.depth[1].toFixed(1)}</td>{q.relative.map((v) => <td class="num">{relative(v)}</td>)}
-        <td class="num">{more(q.mean_ns[0] - q.mean_ns[1])}</td><td class="num">{count(q.messages) + " of " + count(d.focus.messages)}</td></tr>)}</tbody></table></div>
+        <td class="num">{more(q.mean_ns[0] - q.mean_ns[1])}</td><td class="num">{count(q.messages) + " of " + count(d.focus.messages)}</td></tr>)}</tbody></table></Scroll>
   </Section>;
 }
 
@@ -41,11 +41,11 @@ export function Pervasive({ store }: { store: Store }) {
   if (!slices.length) return null;
   const ranks = [...new Set(slices.flatMap((s) => s.causes.map((c) => c[0])))].filter((r) => looks.named(r - 1)).sort((a, b) => a - b);
   return <Section id="pervasive" title="The most pervasive causes at every percentile" lede="The part of the messages of each slice of the latencies that have more of a cause than a reference message; the five most pervasive of each slice.">
-    <div class="scroll"><table class="heatmap">
+    <Scroll label="Table of the most pervasive causes"><table class="heatmap">
       <thead><tr><th>Cause</th>{slices.map((s) => <th class="num">{percentile(s.from) + "–" + percentile(s.to).slice(1)}</th>)}</tr><tr class="sub"><th>mean latency</th>{slices.map((s) => <th class="num">{duration(s.mean_ns)}</th>)}</tr></thead>
       <tbody>{ranks.map((rank) => <tr><td class="what"><Swatch looks={looks} cause={rank - 1} /> {looks.name(rank - 1)}<small>{causes[rank - 1]!.category + " on the " + page.roles[causes[rank - 1]!.role]}</small></td>{slices.map((s) => {
         const cell = s.causes.find((c) => c[0] === rank);
         return cell ? <td class="num heat" style={{ "--heat": (cell[1] * 55).toFixed(0) + "%" }} title={percent(cell[1]) + " of the messages have more of it than usual, " + more(cell[2]) + " in the mean"}>{Math.round(cell[1] * 100) + " %"}</td> : <td class="num heat none">·</td>;
-      })}</tr>)}</tbody></table></div>
+      })}</tr>)}</tbody></table></Scroll>
   </Section>;
 }

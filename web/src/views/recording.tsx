@@ -1,6 +1,6 @@
 // The recording itself: what was lost, what it cost, devices, hooks, what to mind, what to do next.
 import type { Store } from "../store";
-import { Fix, Rich, Section } from "../parts";
+import { Fix, Rich, Scroll, Section } from "../parts";
 import { count, duration, plural, prose } from "../units";
 import type { ComponentChildren } from "preact";
 
@@ -21,13 +21,15 @@ export function Recording({ store }: { store: Store }) {
   if (m.warnings.length) rows.push(["To mind", <ul>{m.warnings.map((w) => <li><Rich text={w} /></li>)}</ul>]);
   if (d.next.length) rows.push(["Next steps", <ul>{d.next.map((n) => <li><Step store={store} text={n} /></li>)}</ul>]);
   const t = page.timelines, others = t.ids.reduce((a, b) => a + b.length, 0) - t.focus;
-  if (!page.served) rows.push(["In this file", plural(store.data.total, "message") + " as points; whole timelines of " + plural(t.focus, "message") + " in focus (of " + count(d.focus.messages) + ") and of " + count(others) + " others, at random. The other " + count(Math.max(0, t.of - t.focus - others)) + " are left out: tailsight view has them."]);
+  if (!page.served) rows.push(["In this file", plural(store.data.total, "message") + " as points; whole timelines of " + plural(t.focus, "message") + " in focus (of " + count(d.focus.messages) + ") and of " + plural(others, "other") + ", at random." + leftOut(t.of - t.focus - others)]);
   return <Section id="record" title="The recording">
     <dl class="record">{rows.map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>
-    {on.length ? <details><summary>{plural(on.length, "hook") + " on, with what each cost"}</summary><div class="scroll"><table><thead><tr><th>Hook</th><th>Probe</th><th class="num">ns a run</th><th class="num">runs measured</th></tr></thead>
-      <tbody>{on.map((h) => <tr><td><code>{h.name}</code></td><td>{h.probe}</td><td class="num">{h.ns_per_run === null ? "not measured" : h.ns_per_run.toFixed(0)}</td><td class="num">{count(h.measured_runs)}</td></tr>)}</tbody></table></div></details> : null}
+    {on.length ? <details><summary>{plural(on.length, "hook") + " on, with what each cost"}</summary><Scroll label="Table of the hooks"><table><thead><tr><th>Hook</th><th>Probe</th><th class="num">ns a run</th><th class="num">runs measured</th></tr></thead>
+      <tbody>{on.map((h) => <tr><td><code>{h.name}</code></td><td>{h.probe}</td><td class="num">{h.ns_per_run === null ? "not measured" : h.ns_per_run.toFixed(0)}</td><td class="num">{count(h.measured_runs)}</td></tr>)}</tbody></table></Scroll></details> : null}
   </Section>;
 }
+
+function leftOut(n: number): string { return n <= 0 ? " None is left out." : n === 1 ? " One is left out: tailsight view has it." : " The other " + count(n) + " are left out: tailsight view has them."; }
 
 /** A step: prose, with a cause's fix or a command of ours at its end. */
 function Step({ store, text }: { store: Store; text: string }) {

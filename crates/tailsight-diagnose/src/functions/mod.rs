@@ -258,6 +258,7 @@ impl Search<'_> {
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
         let intervals = counted.intervals(self.options.seed);
+        let place_of: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(i, &node)| (node, i)).collect();
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
             let samples = counted.samples(i);
@@ -299,7 +300,8 @@ impl Search<'_> {
             nodes.extend(tree.hottest_below(*node, &scale));
             cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, samples[0])).collect();
         }
-        cause.functions = merged(found.into_iter().map(|(part, _)| part).collect());
+        cause.functions =
+            merged(found.into_iter().map(|(part, node)| (part, counted.times(place_of[&node]))).collect());
         if let Some(first) = cause.functions.first() {
             cause.explanation = sentence(&cause.explanation, "it", first);
             cause.fix.extend(first.runtime.as_ref().map(documented_fix));
@@ -442,12 +444,15 @@ fn is_of(subject: &Option<Subject>, name: &str) -> bool {
 }
 
 /// Parts that are called the same, as a runtime's work that many of its functions share, are one.
-fn merged(parts: Vec<FunctionPart>) -> Vec<FunctionPart> {
-    let mut out: Vec<FunctionPart> = vec![];
-    for part in parts {
-        let same = |o: &&mut FunctionPart| o.name == part.name && o.module == part.module && o.inside == part.inside;
+fn merged(parts: Vec<(FunctionPart, Vec<f64>)>) -> Vec<FunctionPart> {
+    let mut out: Vec<(FunctionPart, Vec<f64>)> = vec![];
+    for (part, times) in parts {
+        let same = |(o, _): &&mut (FunctionPart, Vec<f64>)| {
+            o.name == part.name && o.module == part.module && o.inside == part.inside
+        };
         match out.iter_mut().find(same) {
-            Some(first) => {
+            Some((first, all)) => {
+                all.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
                 first.share += part.share;
                 first.deviation_ns += part.deviation_ns;
                 // Both ends together: never narrower than the interval of the sum.
@@ -455,11 +460,20 @@ fn merged(parts: Vec<FunctionPart>) -> Vec<FunctionPart> {
                 first.samples = [first.samples[0] + part.samples[0], first.samples[1] + part.samples[1]];
                 first.messages = first.messages.max(part.messages);
             }
-            None => out.push(part),
+            None => out.push((part, times)),
         }
     }
+    let with_spread = |(part, times)| FunctionPart { spread_ns: spread(times), ..part };
+    let mut out: Vec<FunctionPart> = out.into_iter().map(with_spread).collect();
     out.sort_by(|a, b| b.deviation_ns.cmp(&a.deviation_ns).then_with(|| a.name.cmp(&b.name)));
     out
+}
+
+/// The percentiles of [`FunctionPart::spread_ns`].
+fn spread(mut times: Vec<f64>) -> Option<[i64; 6]> {
+    times.sort_unstable_by(f64::total_cmp);
+    let at = |p: usize| times.get((times.len() * p).div_ceil(100).max(1) - 1).map(|ns| ns.round() as i64);
+    Some([at(5)?, at(25)?, at(50)?, at(75)?, at(95)?, at(100)?])
 }
 
 /// A cause's sentence with what is known of the first function of `of`.
@@ -534,6 +548,21 @@ impl Counted {
         })
     }
 
+    /// What each focus message has of a part above the mean of the reference, ns.
+    fn times(&self, part: usize) -> Vec<f64> {
+        let of = |parts: &[(usize, u64, u64)]| {
+            parts.iter().filter(|(p, ..)| *p == part).map(|(_, n, _)| *n as f64).sum::<f64>()
+        };
+        let [focus, reference] = self.messages.each_ref().map(|messages| {
+            let all = messages.iter().fold((0.0, 0.0), |sum, (_, n, parts)| (sum.0 + of(parts), sum.1 + n));
+            let share = if all.1 > 0.0 { all.0 / all.1 } else { 0.0 };
+            let time = |(ns, n, parts): &OfMessage| ns * if *n > 0.0 { of(parts) / n } else { share };
+            messages.iter().map(time).collect::<Vec<f64>>()
+        });
+        let usual = reference.iter().sum::<f64>() / reference.len().max(1) as f64;
+        focus.into_iter().map(|ns| ns - usual).collect()
+    }
+
     fn hits(&self, part: usize) -> u64 {
         self.messages[0].iter().filter(|m| m.2.iter().any(|(p, ..)| *p == part)).count() as u64
     }
@@ -577,6 +606,34 @@ mod tests {
         let runtime =
             RuntimePart { of: of.into(), does: does.into(), on_its_own_account: own, ..RuntimePart::default() };
         FunctionPart { share, runtime: Some(runtime), ..FunctionPart::default() }
+    }
+
+    /// Three messages with samples of two functions and a fourth without any: their times are divided as their samples are.
+    #[test]
+    fn a_function_has_a_spread_over_the_messages() {
+        let message = |ns: f64, stacks: &[u32]| InMessage {
+            ns,
+            stacks: stacks.iter().map(|&stack| (stack, 1)).collect(),
+            sleeps: vec![],
+        };
+        let focus = vec![message(400.0, &[0, 0, 0, 1]), message(100.0, &[1]), message(90.0, &[0]), message(60.0, &[])];
+        let counted = Counted::new(&[focus.clone(), vec![message(10.0, &[0]), message(30.0, &[1])]], 2, &|stack| {
+            Some(stack as usize)
+        });
+        assert_eq!(counted.times(0), [295.0, -5.0, 85.0, 35.0], "5 ns are usual");
+        let counted = Counted::new(&[focus, vec![]], 2, &|stack| Some(stack as usize));
+        assert_eq!(counted.times(0), [300.0, 0.0, 90.0, 40.0], "4 of 6 samples are of it");
+        assert_eq!(counted.times(1), [100.0, 100.0, 0.0, 20.0]);
+        assert_eq!(spread(counted.times(0)), Some([0, 0, 40, 90, 300, 300]));
+        assert_eq!(spread(vec![]), None);
+        let part = |name: &str| FunctionPart { name: name.into(), deviation_ns: 1, ..FunctionPart::default() };
+        let of = |name: &str, i| (part(name), counted.times(i));
+        let both = merged(vec![of("f", 0), of("f", 1)]);
+        assert_eq!(
+            both[0].spread_ns,
+            Some([60, 60, 90, 100, 400, 400]),
+            "of one name they are added message by message"
+        );
     }
 
     /// A function with samples at 20 places of it, no one of which has a tenth of the row, is named and not its caller.

@@ -2,7 +2,8 @@
 //!
 //! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`. Times in ns.
 //!
-//! No cause has a `what_if`, and only the JSON shows one: `lab what-if` does not confirm the predictions (docs/ideal.md).
+//! No cause has a `what_if`; the JSON has them apart, and the page shows them as not proved: `lab what-if` does not confirm the
+//! predictions (docs/ideal.md).
 
 use std::collections::BTreeMap;
 

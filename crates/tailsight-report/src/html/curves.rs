@@ -1,11 +1,16 @@
 //! Distributions for the page: of each leg and of each stage between the stamps T1 to T6, over all complete messages.
 //!
-//! In: messages. Out: points (ns, share of the messages that are as slow or slower), thinned to what a screen can show, the
-//! slowest hundred one by one.
+//! In: messages in order of arrival. Out: points (ns, share of the messages that are as slow or slower), thinned to what a screen can
+//! show, the slowest hundred one by one; of each leg the 95 % intervals of its percentiles. Slow messages come together, so messages
+//! count as often as independent ones that would know as much (tailsight-stats, `effective`).
 
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
 use serde::Serialize;
 use tailsight_lifetime::model::STAGES;
 use tailsight_lifetime::{Leg, Message};
+use tailsight_stats::effective::dependent_interval_sorted;
 
 /// Points of a curve besides the slowest.
 const CURVE: usize = 600;
@@ -21,15 +26,19 @@ pub(super) struct Curve {
     kind: &'static str,
     messages: usize,
     points: Vec<(u64, f64)>,
+    /// Of a leg, by percentile: 95 % interval, ns. Without those that the messages do not support.
+    intervals: BTreeMap<String, (u64, u64)>,
 }
 
-/// Those of the legs, then those of the stages; what no message has is left out.
-pub(super) fn curves(messages: &[Message]) -> Vec<Curve> {
+/// Those of the legs, then those of the stages; what no message has is left out. `percentiles`: `p50`, `p99` …, of which intervals are
+/// made.
+pub(super) fn curves(messages: &[Message], percentiles: &[&str]) -> Vec<Curve> {
     let mut out = Vec::new();
     let mut add = |name, kind, mut values: Vec<u64>| {
         values.sort_unstable();
         if !values.is_empty() {
-            out.push(Curve { name, kind, messages: values.len(), points: curve(&values) });
+            let intervals = BTreeMap::new();
+            out.push(Curve { name, kind, messages: values.len(), points: curve(&values), intervals });
         }
     };
     for leg in Leg::ALL {
@@ -42,7 +51,27 @@ pub(super) fn curves(messages: &[Message]) -> Vec<Curve> {
     for (name, values) in STAGES.into_iter().zip(stages) {
         add(name, "stage", values);
     }
+    let legs: Vec<Leg> = if percentiles.is_empty() { vec![] } else { Leg::ALL.to_vec() };
+    let found: Vec<_> = legs.into_par_iter().map(|leg| (leg.name(), intervals(messages, leg, percentiles))).collect();
+    for (name, intervals) in found {
+        if let Some(curve) = out.iter_mut().find(|curve| curve.kind == "leg" && curve.name == name) {
+            curve.intervals = intervals;
+        }
+    }
     out
+}
+
+/// The 95 % intervals of a leg's percentiles, over its messages in order of arrival.
+fn intervals(messages: &[Message], leg: Leg, percentiles: &[&str]) -> BTreeMap<String, (u64, u64)> {
+    let series: Vec<f64> = messages.iter().filter_map(|m| m.latency(leg)).map(|ns| ns as f64).collect();
+    let mut sorted = series.clone();
+    sorted.par_sort_unstable_by(f64::total_cmp);
+    let of = |key: &&str| {
+        let q = key.strip_prefix('p')?.parse::<f64>().ok()? / 100.0;
+        let (interval, effective) = dependent_interval_sorted(&series, &sorted, q, 0.95)?;
+        effective.settled.then(|| ((*key).to_owned(), (interval.lower.round() as u64, interval.upper.round() as u64)))
+    };
+    percentiles.par_iter().filter_map(of).collect()
 }
 
 /// (latency, share of samples that are slower or as slow): steps for a log axis of shares. The slowest are all there.
@@ -82,10 +111,36 @@ mod tests {
         assert_eq!(curve(&[7]), [(7, 1.0)]);
     }
 
+    /// Independent messages have the binomial interval; of messages that come in runs of twenty alike the interval is wider; of few
+    /// there is none.
+    #[test]
+    fn percentiles_have_intervals_that_know_of_bursts() {
+        // SplitMix64.
+        let hash = |i: u64| {
+            let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        let run = |n: u64, alike: u64| -> Vec<Message> {
+            let ns = |i: u64| 1_000 + hash(i / alike) % 100_000;
+            (0..n).map(|i| Message { driver_ns: 1, recv_ns: 1 + ns(i), ..Message::default() }).collect()
+        };
+        let of = |messages: &[Message]| curves(messages, &["p50", "p90", "max"]).remove(0).intervals;
+        let (single, bursts) = (of(&run(20_000, 1)), of(&run(20_000, 20)));
+        let (low, high) = single["p50"];
+        // 1.96 √(¼ / 20,000) of 100,000 ns to both sides, for a uniform latency.
+        assert!(low < 51_000 && 51_000 < high && (900..2_400).contains(&(high - low)), "{single:?}");
+        let wide = bursts["p50"].1 - bursts["p50"].0;
+        assert!(wide > 3 * (high - low), "{wide} beside {}", high - low);
+        assert_eq!(single.keys().collect::<Vec<_>>(), ["p50", "p90"]);
+        assert!(of(&run(40, 1)).is_empty());
+    }
+
     #[test]
     fn legs_and_stages_that_were_seen_have_a_curve() {
         let seen = Message { driver_ns: 100, handoff_ns: 110, recv_ns: 150, ..Message::default() };
-        let names = |of: &[Message]| curves(of).iter().map(|c| (c.kind, c.name)).collect::<Vec<_>>();
+        let names = |of: &[Message]| curves(of, &["p50"]).iter().map(|c| (c.kind, c.name)).collect::<Vec<_>>();
         assert_eq!(names(&[seen]), [("leg", "receive")]);
         let whole = Message { send_ns: 180, xmit_ns: 200, ..seen };
         assert_eq!(names(&[whole]).len(), 9);

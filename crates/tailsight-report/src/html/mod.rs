@@ -144,6 +144,7 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
     let d = input.diagnosis;
     let mut percentiles = terminal::PERCENTILES.to_vec();
     percentiles.extend(terminal::deeper_percentiles(d).into_iter().map(|(key, _)| key));
+    let curves = curves::curves(&input.lifetimes.messages, &percentiles);
     percentiles.push("max");
     let timelines = Timelines::new(input);
     let (columns, mut parts) = messages::columns(input, most);
@@ -164,11 +165,11 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
         meta: input.meta,
         diagnosis: d,
         messages: columns,
-        curves: curves::curves(&input.lifetimes.messages),
+        curves,
         against: input.against.map(|(run, other)| Against {
             run,
             legs: tailsight_diagnose::cohorts::legs::all(&other.messages),
-            curves: curves::curves(&other.messages),
+            curves: curves::curves(&other.messages, &[]),
         }),
         functions: functions(input.stacks),
         reference: timelines.reference(),

@@ -33,7 +33,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
     let settings = more.settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words()));
-    section("Settings of the host that lengthen tails (tailsight doctor says more):", settings.collect());
+    section("Settings of the host that lengthen tails (tailsight doctor):", settings.collect());
     out
 }
 

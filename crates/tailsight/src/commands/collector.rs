@@ -3,15 +3,17 @@
 //! In: the address of a collector, and bodies of requests. Out: what it accepted. Plain HTTP only, one connection a request; nothing is
 //! sent without `--to`.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// Longest wait for a connection, and for each read and write.
+/// Longest wait for a connection, for each write, and for the whole answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for the answer of a collector that took no more of the request: it has answered then, or never will.
+const LAST_LOOK: Duration = Duration::from_millis(200);
 /// Most of an answer that is read.
 const MOST_ANSWER: u64 = 1 << 20;
 
@@ -61,13 +63,24 @@ impl Collector {
         );
         // A collector that refuses may answer and close before it has read everything: its answer is then what counts.
         let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-        let mut answer = Vec::new();
-        let read = stream.take(MOST_ANSWER).read_to_end(&mut answer);
+        let (answer, read) = answer(&mut stream, if sent.is_ok() { PATIENCE } else { LAST_LOOK });
         if answer.is_empty() {
-            sent.with_context(talk)?;
-            read.with_context(talk)?;
+            let error = sent.and(read).err();
+            if error.as_ref().is_some_and(is_late) {
+                bail!(
+                    "{} took the connection and did not answer within {} s\n  ask whether a collector listens there, with an otlp \
+                     receiver over HTTP; its log may say why it does not answer",
+                    self.host,
+                    PATIENCE.as_secs()
+                );
+            }
+            if let Some(error) = error {
+                return Err(error).with_context(talk);
+            }
         }
-        let (status, body) = parted(&answer).with_context(|| format!("{} does not speak HTTP", self.host))?;
+        let (status, body) = parted(&answer).with_context(|| {
+            format!("{} does not answer in HTTP\n  name a collector's otlp receiver over HTTP with --to (port 4318; 4317 is gRPC)", self.host)
+        })?;
         if status != 200 {
             bail!("{} answered {status}: {}", self.address(), body.trim());
         }
@@ -75,12 +88,13 @@ impl Collector {
     }
 
     fn connect(&self) -> anyhow::Result<TcpStream> {
-        let all = self.host.to_socket_addrs().with_context(|| format!("{} is not known", self.host))?;
+        let all = self.host.to_socket_addrs().with_context(|| {
+            format!("cannot find the host of {}: name another with --to, or its address", self.host)
+        })?;
         let mut last = None;
         for address in all {
             match TcpStream::connect_timeout(&address, PATIENCE) {
                 Ok(stream) => {
-                    stream.set_read_timeout(Some(PATIENCE))?;
                     stream.set_write_timeout(Some(PATIENCE))?;
                     return Ok(stream);
                 }
@@ -93,6 +107,32 @@ impl Collector {
             self.host
         )
     }
+}
+
+/// What a collector answers until it closes the connection, or until the time is up; and what ended it.
+fn answer(stream: &mut TcpStream, patience: Duration) -> (Vec<u8>, std::io::Result<()>) {
+    let (mut out, mut part, end) = (Vec::new(), [0; 8192], Instant::now() + patience);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return (out, Err(ErrorKind::TimedOut.into()));
+        }
+        let read = stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut part));
+        match read {
+            Ok(0) => return (out, Ok(())),
+            Ok(n) => out.extend_from_slice(&part[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (out, Err(error)),
+        }
+        if out.len() as u64 >= MOST_ANSWER {
+            return (out, Ok(()));
+        }
+    }
+}
+
+/// Whether an operation took longer than it was allowed to.
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Status and body of an answer.
@@ -129,6 +169,36 @@ mod tests {
         {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    /// One that takes the connection and is silent, one that speaks something else, one that closes: each is told apart.
+    #[test]
+    fn a_collector_that_does_not_answer_is_told_from_one_that_is_none() {
+        let served = |act: fn(TcpStream)| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let at = listener.local_addr().expect("its address");
+            let serving = std::thread::spawn(move || act(listener.accept().expect("a connection").0));
+            let found = parse(&format!("http://{at}")).expect("an address").send("{}");
+            serving.join().expect("it served");
+            format!("{:#}", found.expect_err("it is no collector"))
+        };
+        let silent = served(|stream| {
+            std::thread::sleep(PATIENCE + Duration::from_secs(1));
+            drop(stream);
+        });
+        assert!(silent.contains("did not answer within 10 s") && silent.contains("its log"), "{silent}");
+        let other = served(|mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
+        });
+        assert!(other.contains("does not answer in HTTP") && other.contains("4318"), "{other}");
+        let refuses = served(|mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\nno such path");
+        });
+        assert!(refuses.contains("answered 404: no such path"), "{refuses}");
+        let unknown = parse("http://no-such-host.invalid").expect("an address").send("{}").expect_err("no such host");
+        assert!(format!("{unknown:#}").contains("cannot find the host of no-such-host.invalid:4318"), "{unknown:#}");
     }
 
     #[test]

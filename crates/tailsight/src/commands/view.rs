@@ -6,11 +6,13 @@
 //!
 //! Requests are answered one after the other: diagnosing and the paths of messages use all that there is of a run.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use nix::sys::socket::{setsockopt, sockopt};
 use tailsight_diagnose::Options;
 use tailsight_report::html::{Beside, Bundle, Part, Points};
 use tiny_http::{Header, Method, Request, Response, Server};
@@ -35,8 +37,7 @@ pub fn run(args: &View) -> anyhow::Result<Exit> {
     let opened = pipeline::open(&args.run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
     let stop = stop::on_interrupt();
-    let server = Server::http(("127.0.0.1", args.port))
-        .map_err(|error| anyhow!("cannot listen on 127.0.0.1:{}: {error}\n  choose another --port", args.port))?;
+    let server = listen(args.port)?;
     let port = server.server_addr().to_ip().map(|a| a.port()).context("the server has no port")?;
     let door = Door { port, token: token()? };
     let viewer = Viewer { server, door, opened, against, stop };
@@ -259,6 +260,15 @@ impl Door {
 /// Whether two texts are the same, in a time that tells nothing of where they differ.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (x, y)| sum | (x ^ y)) == 0
+}
+
+/// Listens on this host alone. Connections have the listener's TCP_NODELAY: without it each answer on a kept connection waits for the
+/// browser's acknowledgement of its head, which is delayed by 40 ms.
+fn listen(port: u16) -> anyhow::Result<Server> {
+    let refused = |why: String| anyhow!("cannot listen on 127.0.0.1:{port}: {why}\n  choose another --port");
+    let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| refused(error.to_string()))?;
+    setsockopt(&listener, sockopt::TcpNoDelay, &true).context("cannot set TCP_NODELAY")?;
+    Server::from_listener(listener, None).map_err(|error| refused(error.to_string()))
 }
 
 /// 256 random bits as text.

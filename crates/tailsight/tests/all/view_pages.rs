@@ -80,6 +80,41 @@ fn a_report_in_chromium_has_every_view_with_the_numbers_of_the_json() {
     }
 }
 
+/// Two runs, any slice: the comparison, and the queueing breakdown of both.
+#[test]
+fn a_report_of_two_runs_in_chromium_has_their_differences() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (page, facts) = (dir.path().join("report.html").display().to_string(), dir.path().join("facts.json"));
+    let (of, other) = (golden("memcached-requests"), golden("redis-requests"));
+    let question = ["--against", &other, "--focus", "p70..p100"];
+    let made = run(&[&["report", &of, "-o", &page], &question[..]].concat());
+    assert!(made.status.success(), "{}", shown(&made));
+    let diagnosis = stdout_json(&run(&[&["diagnose", &of, "--more", "--json"], &question[..]].concat()));
+    let id = diagnosis["slowest"][1]["id"].as_u64().expect("a slow message").to_string();
+    let shown = stdout_json(&run(&[&["show", &of, &id, "--json"], &question[2..]].concat()));
+    let other = stdout_json(&run(&["diagnose", &other, "--json", "--focus", "p70..p100"]));
+    let all = json!({"diagnosis": diagnosis, "shown": shown, "other": other});
+    std::fs::write(&facts, all.to_string()).expect("a file");
+    node("page.mjs", &[&page, &facts.display().to_string()]);
+}
+
+/// Widths, light and dark: labels apart, nothing too wide, and axe-core's rules for people who do not see or do not use a pointer.
+#[test]
+fn the_page_in_chromium_has_its_labels_apart_and_is_accessible() {
+    if let Some(reason) = lacks("chromium") {
+        return tailsight_testing::skip(reason);
+    }
+    for of in ["memcached-requests", "memcached-tcp"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let page = dir.path().join("report.html").display().to_string();
+        run(&["report", &golden(of), "-o", &page]);
+        node("looks.mjs", &[&page, "3"]);
+    }
+}
+
 /// Too few messages for causes: the page has what there is.
 #[test]
 fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
@@ -208,6 +243,37 @@ fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message()
             );
         }
     }
+}
+
+/// A browser keeps its connection; an answer must not wait for the acknowledgement of its head, which the kernel delays by 40 ms. The
+/// fastest counts: other work on the machine only makes the others slower.
+#[test]
+fn an_answer_on_a_kept_connection_does_not_wait_for_an_acknowledgement() {
+    let served = Served::of(&golden("memcached-tcp"));
+    let stream = TcpStream::connect(("127.0.0.1", served.port)).expect("it listens");
+    let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
+    let mut fastest = std::time::Duration::MAX;
+    for turn in 0..40 {
+        let began = std::time::Instant::now();
+        let id = turn % 8;
+        let head = format!("GET /{}/message/{id} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", served.token, served.port);
+        (&stream).write_all(head.as_bytes()).expect("a request");
+        let (mut length, mut line) = (0, String::new());
+        while reader.read_line(&mut line).expect("a head") > 2 {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+            line.clear();
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        assert!(length > 1_500, "{length} bytes fit into one packet");
+        // The first acknowledgements of a connection are not delayed.
+        if turn >= 20 {
+            fastest = fastest.min(began.elapsed());
+        }
+    }
+    assert!(fastest.as_millis() < 30, "{fastest:?}");
 }
 
 #[test]
