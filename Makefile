@@ -19,7 +19,7 @@ endif
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 27
 
 demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
 	@scripts/demo.sh $(if $(OUT),"$(OUT)")
