@@ -128,7 +128,8 @@ fn in_order_of_sending(sent: Vec<(SentKind, Message, Extra)>) -> Vec<(Sent, Extr
         let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
         (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
     };
-    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().map(of).collect();
+    // Without the calls that turned out to be replies.
+    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().filter(|(_, m, _)| m.send_ns != 0).map(of).collect();
     sent.sort_by_key(|(s, _)| s.send_ns);
     sent
 }
