@@ -71,7 +71,8 @@ impl Scanner<'_> {
                 _ => None,
             };
             let sent = (event.c_hi(), event.c_lo());
-            if !self.udp_replies.sent(call, sent, to, reply, &mut self.found) {
+            let turned = self.turned.get(&tid).copied().unwrap_or(0);
+            if !self.udp_replies.sent((call, turned), sent, to, reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;

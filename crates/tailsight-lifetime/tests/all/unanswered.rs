@@ -1,8 +1,8 @@
-//! Messages that no reply answers, requests whose end is read after the reply, and sleeps that did not wait for the message: defects that
-//! a trial on servers not used before found (MariaDB, php-fpm, Apache with CGI and with a piped log).
+//! Messages that no reply answers, replies that others overtook, requests whose end is read after the reply, and sleeps that did not wait
+//! for the message. Most are defects that a trial on servers not used before found (unbound, php-fpm, Apache with CGI and a piped log).
 
 use tailsight_lifetime::input::Names;
-use tailsight_lifetime::{Analysis, Leg, RunContext};
+use tailsight_lifetime::{Analysis, Leg, RunContext, SentKind};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::tables::TaskRow;
@@ -66,8 +66,8 @@ fn pause(call: u64, between: Option<Event>) -> Vec<(u64, u64)> {
     replied(&analyse(vec![serving, arriving.concat()]))
 }
 
-/// MariaDB closes a prepared statement without a word; the client's next command came 40 ms later. The reply to that was given to the
-/// one before, whose 40 ms were `waits in poll`, and a lock that others waited for was not seen behind it.
+/// MySQL's protocol ends a prepared statement without a reply. The reply to the client's next command would be that of the one before, and
+/// the client's pause between them the server's time.
 #[test]
 fn a_message_without_a_reply_is_not_answered_by_the_next_ones() {
     assert_eq!(pause(POLL, None), [(20, 0), (40_000_040, 40_000_090)]);
@@ -120,6 +120,47 @@ fn a_send_before_the_rest_of_a_segment_is_read_is_not_the_reply_if_another_one_f
         replies(5_900, A, 650),
     ];
     assert_eq!(replied(&analyse(vec![serving, vec![a1, a2, b1, b2]])), [(70, 900), (5_020, 5_900)]);
+}
+
+/// A resolver has several requests outstanding on one socket. One of them was asked of another server and answered last: paired by order
+/// it had the reply of the next one, and its own made the transmit leg of another one 5 ms long.
+#[test]
+fn a_datagrams_reply_that_others_overtook_is_told_by_the_call_it_waited_for() {
+    let udp = |mut e: Event| {
+        e.aux |= flow_flags::UDP;
+        e
+    };
+    let arrive = |ts| request(ts, A).map(udp);
+    let take = |ts| udp(event(ts, Kind::Recv, 0, SERVER, [1, A, 50 | 9 << 32]));
+    // The packet that the send call gives to the driver says to whom it goes.
+    let reply = |ts| {
+        let sent = [Kind::SendBegin, Kind::TxDriver, Kind::Send];
+        let sent = sent.map(|kind| udp(event(ts, kind, 0, SERVER, [1, A, 50 | 9 << 32])));
+        [sent[0], Event { ts: ts + 1, ..sent[1] }, Event { ts: ts + 2, ..sent[2] }]
+    };
+    let behind = |ts, kind, aux| udp(event(ts, kind, aux, SERVER, [1, BEHIND, 50 | 9 << 32]));
+    let wake = |ts| switch(ts, 0, SERVER, 0);
+    let sleep = |ts| switch(ts, SERVER, 0, EPOLL_WAIT);
+    let asks = behind(25, Kind::Send, flow_flags::CLIENT);
+    let mut serving = vec![wake(5), take(20), asks, sleep(30), wake(2_005), take(2_010), take(2_012)];
+    serving.extend(reply(2_020));
+    serving.extend(reply(2_030));
+    serving.extend([sleep(2_040), wake(4_005), take(4_010)]);
+    serving.extend(reply(4_020));
+    serving.extend([sleep(4_030), wake(9_005), behind(9_010, Kind::PeerRecv, flow_flags::CLIENT)]);
+    serving.extend(reply(9_020));
+    serving.push(sleep(9_030));
+    let ready =
+        vec![wakes(2_002, SERVER), wakes(4_002, SERVER), behind(9_000, Kind::PeerReady, 0), wakes(9_002, SERVER)];
+    let mut arriving = [arrive(10), arrive(1_990), arrive(1_995), arrive(4_000)].concat();
+    arriving.extend(ready);
+    arriving.sort_by_key(|e| e.ts);
+    let analysis = analyse(vec![serving, arriving]);
+    assert_eq!(replied(&analysis), [(20, 9_020), (2_010, 2_020), (2_012, 2_030), (4_010, 4_020)]);
+    assert!(analysis.lifetimes.messages.iter().all(|m| m.xmit_ns == m.send_ns + 1 && m.flags == 0));
+    assert_eq!(analysis.lifetimes.sent.iter().filter(|s| s.kind == SentKind::Push).count(), 0);
+    let waited = path(&analysis, 20, Leg::Service);
+    assert!(waited.iter().any(|(_, to, owner)| *to == 9_000 && owner.starts_with("blocked/peer:")), "{waited:?}");
 }
 
 /// Apache rested in select, to look from time to time whether a CGI program had ended. A request came meanwhile, and the 45 ms until the
