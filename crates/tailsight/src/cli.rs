@@ -225,15 +225,15 @@ pub struct Diagnose {
     /// allowed; repeatable (docs/ideal.md)
     #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Named>(), conflicts_with = "against", help_heading = "Analysis")]
     pub without: Vec<tailsight_diagnose::ideal::Named>,
-    /// Exit 4 if a cause takes more than this, by its whole 95 % interval, e.g. 500us
-    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
-    pub fail_above: Option<u64>,
     /// Also print the most frequent causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
     pub more: bool,
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,
+    /// Exit 4 if a cause takes more than this, by its whole 95 % interval, e.g. 500us
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub fail_above: Option<u64>,
 }
 
 /// `report`.
