@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check tarball publish-check book lint kernels torture bench accuracy clock-check setup clean
+.PHONY: help demo test build release deb deb-check deb-reproducible tarball publish-check book lint kernels torture bench accuracy clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -19,7 +19,7 @@ endif
 help: ## this list
 	@echo "Tailsight: why is your tail latency high?"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 27
 
 demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
 	@scripts/demo.sh $(if $(OUT),"$(OUT)")
@@ -44,6 +44,9 @@ deb: ## a package for Debian and Ubuntu (target/package/), the same bytes from t
 deb-check: ## install it on fresh Debian 12, 13 and Ubuntu 24.04, use it, remove it (root, network, minutes)
 	@scripts/setup.sh deb
 	@scripts/deb-check.sh
+
+deb-reproducible: ## build it twice from the last commit, in two folders, and compare the bytes (an hour at most)
+	@scripts/deb-reproducible.sh
 
 tarball: ## the program with man pages and completions, needing no library of the machine
 	@scripts/setup.sh build

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Whether the what-if of a diagnosis is right: builds tailsight and the lab, then `lab what-if all`, which prints the tables of
-# docs/ideal.md. Needs root; a machine that does nothing else, or most rounds are measured again for nothing.
+# docs/results/what-if.md. Needs root; a machine that does nothing else, or most rounds are measured again for nothing.
 #
-#   scripts/what-if.sh [OPTION…]   --write puts the tables into docs/ideal.md; other options are those of `lab what-if`:
+#   scripts/what-if.sh [OPTION…]   --write puts the tables into docs/results/what-if.md; other options are those of `lab what-if`:
 #                                  --repeat 3, --at-most 10min, --keep DIR …; `--only "cpu-hog fsync"` runs just these.
 #
 # Exit: 0 done, 1 failed, 130 interrupted.
@@ -16,7 +16,7 @@ while [ "$count" -gt 0 ]; do
     shift
     count=$((count - 1))
     case $option in
-    --write) write="--write docs/ideal.md" ;;
+    --write) write="--write docs/results/what-if.md" ;;
     --only)
         scenarios=$1
         shift
@@ -40,5 +40,5 @@ code=0
 # Words on purpose: names of scenarios, and options with their values.
 # shellcheck disable=SC2086
 "$target/debug/lab" what-if $scenarios $write "$@" || code=$?
-give_back docs/ideal.md
+give_back docs/results/what-if.md
 exit "$code"

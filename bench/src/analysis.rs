@@ -19,23 +19,23 @@ use crate::recorder::{self, Job, Tool};
 use crate::rig::{LOAD_CPU, Rig};
 use crate::table::{Row, Section, Spread, thousands};
 
-/// The goal names this many.
+/// The number that the goal names.
 const EVENTS: u64 = 2_000_000;
-/// A recording is made no longer than this to get there, s.
+/// A recording that should reach it is made no longer than this, s.
 const LONGEST_S: f64 = 8.0;
 /// ts 8, kind 1, aux 2, tid 4, a 8, b 8, c 8: an event's columns (docs/schema.md).
 const BYTES_PER_EVENT: u64 = 39;
-/// How long a program that is measured may take.
+/// How long a measured program may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a program took.
+/// The cost of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     /// Wall time.
     pub wall_s: f64,
     /// User and system time.
     pub cpu_s: f64,
-    /// The most memory that it had.
+    /// Its peak memory.
     pub peak_bytes: u64,
 }
 
@@ -210,7 +210,7 @@ fn perf_script(bench: &Bench, seconds: f64) -> anyhow::Result<(u64, Usage)> {
     Ok((recorded.events.context("perf counted no events")?, usage))
 }
 
-/// Runs a program with its output thrown away and gives what it took.
+/// Runs a program with its output discarded and returns its cost.
 pub fn usage(bench: &Bench, mut command: Command, cpu: Option<usize>, stderr: Stdio) -> anyhow::Result<Usage> {
     bench.check()?;
     let program = command.get_program().to_string_lossy().into_owned();

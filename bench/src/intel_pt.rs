@@ -20,7 +20,7 @@ use crate::table::{Row, Section, Spread, thousands};
 
 /// Bytes between two synchronisation points; what perf asks the processor for by default is 16 KiB, the least is 2 KiB.
 const PSB_BYTES: usize = 4096;
-/// Of so many messages one is decoded.
+/// One of this many messages is decoded.
 const ONE_OF: usize = 100;
 
 /// `decode-pt`.
@@ -30,7 +30,7 @@ pub struct DecodeArgs {
     recording: PathBuf,
     /// Where its program is.
     root: PathBuf,
-    /// Only these stretches of time, ns: `FROM-TO`.
+    /// Only these intervals, ns: `FROM-TO`.
     #[arg(long, value_delimiter = ',', value_parser = window)]
     windows: Vec<Window>,
 }
@@ -68,7 +68,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     std::fs::create_dir_all(&folder)?;
     eprintln!("bench: stepping a program and encoding what it did as Intel PT");
     pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
-    // To step as much as is encoded would take an hour.
+    // Stepping as much as is encoded would take an hour.
     let passes = if bench.quick { 5 } else { 40 };
     let style = Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, ..Style::default() };
     let made = pt::make(&folder, &style)?;

@@ -1,4 +1,4 @@
-//! What the figures were measured on. In: /proc, /etc, the peers' own words. Out: a Markdown table and JSON.
+//! The machine of the figures. In: /proc, /etc, the peers' own output. Out: a Markdown table and JSON.
 
 use std::process::Command;
 
@@ -50,7 +50,7 @@ impl MachineFacts {
 
 const LOAD: &str = "load average before";
 
-/// The processor, the system, and what else runs.
+/// The processor, the system, and other load on it.
 pub fn host() -> [(&'static str, String); 4] {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -70,7 +70,7 @@ fn field(text: &str, name: &str, split: char) -> String {
     line.map_or_else(String::new, |(_, value)| value.trim().trim_matches('"').to_owned())
 }
 
-/// The first line of what a program says (nginx says its version on stderr).
+/// The first line of a program's output (nginx prints its version on stderr).
 pub fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
     let text = output.map(|o| String::from_utf8_lossy(&[o.stdout, o.stderr].concat()).into_owned());

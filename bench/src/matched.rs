@@ -221,7 +221,8 @@ fn is_contiguous(analysis: &Analysis, message: u32, leg: Leg, ends: Option<(u64,
 }
 
 impl Checked {
-    /// Messages that were still on their way when the recording ended: their end is nowhere, so they cannot be matched.
+    /// Messages that were still on their way when the recording ended: their end was not recorded, so they cannot be
+    /// matched.
     fn under_way(&self) -> u64 {
         self.incomplete.get(&Incomplete::RecordingEnded).copied().unwrap_or(0)
     }

@@ -2,7 +2,8 @@
 //! server's threads and port. Out: perf's arguments and bpftrace's program.
 //!
 //! perf filters on a tracepoint's own fields: the thread, the device, the port where a tracepoint has it. bpftrace also
-//! looks into the packet and the socket. Where neither can tell (who else runs, interrupts), all is recorded, as we do.
+//! reads the packet and the socket. Where neither can filter (who else runs, interrupts), all is recorded, as tailsight
+//! does.
 
 /// How an event is narrowed to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,9 +32,9 @@ const BPFTRACE_KEYS: u64 = 6_000_000;
 /// What records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Tool {
-    /// Nothing, once more: shows what the differences between two equal things are here.
+    /// Nothing, once more: shows the difference between two equal variants on this machine.
     Control,
-    /// `tailsight record --empty-hooks`: programs that return at once at the same hooks, the least that they can cost.
+    /// `tailsight record --empty-hooks`: programs that return at once at the same hooks, the least possible cost.
     Empty,
     /// `tailsight record`.
     Tailsight,
@@ -51,7 +51,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Every variant that is laid beside `off` when none is named.
+    /// Every variant that is compared with `off` when none is named.
     pub const ALL: [Self; 5] = [Self::Control, Self::Empty, Self::Tailsight, Self::Perf, Self::Bpftrace];
 
     /// Its name in tables.
@@ -78,7 +78,7 @@ impl Tool {
         matches!(self, Self::Perf | Self::PerfG | Self::PerfDwarf)
     }
 
-    /// Whether the figures can do without it.
+    /// Whether the figures do not need it.
     pub fn is_peer(self) -> bool {
         self.is_perf() || self == Self::Bpftrace
     }
@@ -265,7 +265,7 @@ impl Running<'_> {
             Tool::Bpftrace => {
                 let events =
                     self.dump.then(|| self.log("stdout").lines().filter(|l| l.starts_with("@e[")).count() as u64);
-                // A full map drops without a word.
+                // A full map drops events without a report.
                 let lost = events.filter(|events| *events < BPFTRACE_KEYS).map(|_| 0);
                 Ok(Recorded { events, lost, span_ns: None })
             }
@@ -291,7 +291,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // A recorder that is not needed any more: its programs and buffers go with it.
+            // A recorder that is no longer needed: its programs and buffers go with it.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -343,7 +343,7 @@ pub fn with_tracefs(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             unshare(CloneFlags::CLONE_NEWNS)?;
-            // What is mounted from here on is not to be seen outside.
+            // Mounts from here on must not be visible outside.
             mount(None::<&str>, c"/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
             mount(Some(c"tracefs"), c"/sys/kernel/tracing", Some(c"tracefs"), MsFlags::empty(), None::<&str>)?;
             Ok(())

@@ -28,7 +28,7 @@ pub struct Rig<'a> {
     pub bench: &'a Bench,
 }
 
-/// The most that one core serves.
+/// The highest rate that one core serves.
 #[derive(Debug, Clone, Copy)]
 pub struct Peak {
     /// Requests a second.
@@ -88,7 +88,7 @@ impl<'a> Rig<'a> {
             .context("the load failed")
     }
 
-    /// The most that memcached serves on its core over as many connections as the open loops have, or fewer.
+    /// The highest rate that memcached serves on its core over as many connections as the open loops have, or fewer.
     pub fn peak(&self) -> anyhow::Result<Peak> {
         let mut best = Peak { per_s: 0.0, connections: 0, busy: 0.0 };
         let time = Duration::from_millis(if self.bench.quick { 400 } else { 1000 });
@@ -118,7 +118,7 @@ pub fn core_times(cpu: usize) -> anyhow::Result<(u64, u64)> {
     Ok((ticks.iter().sum(), idle))
 }
 
-/// CPU time of the programs that are not ours, and what the hypervisor took, at one moment.
+/// CPU time of other programs, and what the hypervisor took, at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Others {
     ticks: u64,
@@ -126,8 +126,8 @@ pub struct Others {
 }
 
 impl Others {
-    /// Now: the time of every process and of its children that it has waited for (so that short-lived ones count),
-    /// without us, `ours`, and the kernel's threads, which often do a recorder's work (writing its file).
+    /// Now: the time of every process and of its children that it has waited for (so that short-lived ones count), without
+    /// this program, `ours`, and the kernel's threads, which often do a recorder's work (writing its file).
     pub fn now(ours: &[u32]) -> anyhow::Result<Self> {
         const KTHREADD: u32 = 2;
         let mut ticks = 0;
@@ -145,7 +145,7 @@ impl Others {
         Ok(Self { ticks, at: Instant::now() })
     }
 
-    /// How much of one core they took since `before`, 0 and up.
+    /// How much of one core they used since `before`, 0 and up.
     pub fn since(&self, before: &Self) -> anyhow::Result<f64> {
         let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
         let seconds = (self.at - before.at).as_secs_f64().max(1e-3);

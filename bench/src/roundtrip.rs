@@ -23,14 +23,14 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// not so long that it would write while it records (which it does beyond 4 s; the default is 2 s).
 const RECORDING: Duration = Duration::from_secs(4);
 
-/// A round in which programs that are not ours took more than this of a core during a window is measured again.
-/// (Requests that meet a program of others wait for ms: 1 % of the time is all of p99.)
+/// A round in which other programs use more than this of a core during a window is repeated. (Requests that meet another
+/// program wait for ms: 1 % of the time is all of p99.)
 pub(super) const QUIET: f64 = 0.01;
 
-/// How long all rounds together wait for others to be quiet.
+/// How long all rounds together wait until other programs are idle.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What one variant measured, a value a round.
+/// The measurement of one variant, a value a round.
 #[derive(Debug, Default)]
 struct Series {
     p50_us: Vec<f64>,
@@ -93,12 +93,12 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     Ok(vec![section])
 }
 
-/// What all rounds at one rate gave.
+/// The result of all rounds at one rate.
 struct Measured {
     off: Series,
     on: Vec<(Tool, Series)>,
     not_run: NotRun,
-    /// Rounds that were measured again because others used the machine, and rounds that count although they did.
+    /// Rounds that were repeated because other programs used the machine, and rounds that count although they did.
     again: u32,
     noisy: u32,
 }
@@ -141,7 +141,7 @@ fn rounds(
     Ok(all)
 }
 
-/// Waits until others leave the machine alone for half a second, as long as `patience` lasts.
+/// Waits until other programs leave the machine idle for half a second, as long as `patience` lasts.
 pub(super) fn wait_for_quiet(bench: &Bench, patience: &mut Duration, ours: &[u32]) -> anyhow::Result<()> {
     const LOOK: Duration = Duration::from_millis(500);
     let mut said = false;
@@ -174,7 +174,7 @@ struct Round<'a> {
     hooks: &'a [String],
     rate: f64,
     number: u32,
-    /// The most of a core that others took during a window.
+    /// The most of a core that other programs used during a window.
     others: f64,
     dump: bool,
 }
@@ -228,7 +228,7 @@ impl Round<'_> {
 
     /// A pause, the warm-up and the measured window.
     fn window(&mut self, recorder: Option<u32>) -> anyhow::Result<LoadSummary> {
-        // What the one before has left to do (its files are deleted, its programs are freed by RCU) is not this one's.
+        // Work that the variant before left behind (its files are deleted, its programs are freed by RCU) is not this one's.
         std::thread::sleep(Duration::from_millis(300));
         // The same arrivals for every variant of a round, others in the next.
         let gets = [self.rig.gets(self.rate, 100 + u64::from(self.number))];
@@ -292,7 +292,7 @@ fn row(name: &str, which: &str, limit: f64, all: &Measured) -> anyhow::Result<Ro
     Ok(if quiet { row } else { Row { verdict: GoalResult::NotQuiet, ..row } })
 }
 
-/// Whether a ratio can be held against a limit: two equal things differ by less than it allows, both ways.
+/// Whether a ratio can be compared with a limit: two equal variants differ by less than it allows, both ways.
 fn can_tell(equal: Option<f64>, limit: f64) -> bool {
     equal.is_none_or(|ratio| ratio <= limit && 1.0 / ratio <= limit)
 }
@@ -323,7 +323,7 @@ fn details(all: &Measured) -> anyhow::Result<String> {
     Ok(table(&["", "p50 us", "p99 us", "served/s", "client late p99 us", "errors", "events of a window", "lost"], rows))
 }
 
-/// What was run, to be run again by hand.
+/// The commands, to repeat them by hand.
 fn commands(bench: &Bench, rig: &Rig<'_>, hooks: &[String]) -> String {
     let threads = ["TID1".to_owned(), "TID2".to_owned()];
     let port = rig.memcached.port();

@@ -40,7 +40,7 @@ pub enum GoalResult {
     Ok,
     /// Not met.
     Miss,
-    /// Measured, but something else used the machine: no verdict.
+    /// Measured, but other programs used the machine: no verdict.
     NotQuiet,
     /// There is no goal.
     None,

@@ -29,7 +29,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/probes");
 }
 
-/// The C into an object without debug information but BTF's.
+/// Compiles the C into an object that has BTF and no other debug information.
 fn compile(out: &Path, probes: &Path, object: &Path) {
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
     let architecture = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
@@ -39,10 +39,10 @@ fn compile(out: &Path, probes: &Path, object: &Path) {
     };
     let mut clang = Command::new("clang");
     clang.args(["-g", "-O2", "-target", "bpf", "-fno-stack-protector", "-Wall", "-Werror"]);
-    // v3: atomic add that returns the old value. Every kernel that has the hooks has it.
+    // v3 has the atomic add that returns the old value. Every kernel that has the hooks supports it.
     clang.arg("-mcpu=v3").arg(format!("-D__TARGET_ARCH_{architecture}"));
     clang.args([format!("-I{}", out.display()), format!("-I{}", probes.display()), format!("-I{libbpf}")]);
-    // The lines of the source are in the program, for the kernel's verifier to name: without this machine's folders.
+    // BTF holds lines of the source, which the kernel's verifier prints: keep this machine's folders out of them.
     clang.arg(format!("-ffile-prefix-map={}=tailsight-record", env!("CARGO_MANIFEST_DIR")));
     clang.arg(format!("-ffile-prefix-map={}=out", out.display()));
     run(clang.args(["-c", "src/bpf/tailsight.bpf.c", "-o"]).arg(object));

@@ -23,7 +23,7 @@ pub fn sleep_until(at_ns: u64) {
     }
 }
 
-/// Runs until this thread has had the core for `work_ns`; gaps of more than `gap_ns` between clock reads do not count.
+/// Runs until this thread has used the core for `work_ns`; gaps of more than `gap_ns` between clock reads do not count.
 pub fn spin_for(work_ns: u64, gap_ns: u64) {
     let (mut done, mut last) = (0, now_ns());
     while done < work_ns {
@@ -42,7 +42,7 @@ pub fn spin_until(at_ns: u64) {
     }
 }
 
-/// Runs until `at_ns` and calls `ran` with each [begin, end] in which this thread really had the core.
+/// Runs until `at_ns` and calls `ran` with each [begin, end] in which this thread really used the core.
 ///
 /// Two clock reads of a running thread are tens of ns apart; more than `gap_ns` between them and something else ran.
 pub fn spin_slices(at_ns: u64, gap_ns: u64, mut ran: impl FnMut(u64, u64)) {

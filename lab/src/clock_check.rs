@@ -39,11 +39,11 @@ const MOST_CPU: f64 = 1.0;
 /// How often the frequency is changed.
 const EACH_SLEW: Duration = Duration::from_millis(100);
 
-/// Pairs in one go, and what is slept between: so the ten million last as long as some thousand changes do.
+/// Pairs in one batch, and the sleep between batches, so that ten million pairs last as long as some thousand changes.
 const PAIRS: usize = 200;
 const BETWEEN: Duration = Duration::from_micros(200);
 
-/// A clock read and a counter behind it.
+/// A clock read, and a counter read after it.
 type Pair = (u64, u64);
 
 /// Checks.
@@ -74,7 +74,7 @@ pub fn run(args: &ClockCheckArgs) -> anyhow::Result<ExitCode> {
         }
     }
     drop(slew);
-    // The last pairs lie between two changes only when the next one is in the log.
+    // The last pairs are between two changes only when the next change is in the log.
     std::thread::sleep(Duration::from_millis(20));
     let polled = poller.stop();
     if stop.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ fn row(of: &Parameters) -> ClockChangeRow {
 
 /// A clock whose frequency is changed; put back when this is dropped.
 struct Slew {
-    /// As it was, in 1/65536 ppm.
+    /// Its earlier value, in 1/65536 ppm.
     before: i64,
     ppm: i64,
     up: bool,

@@ -9,7 +9,7 @@ pub enum Error {
     /// A namespace, a server or a load on it failed.
     #[error(transparent)]
     Testbed(#[from] tailsight_testbed::Error),
-    /// An option of the lab's own that cannot be read.
+    /// An invalid option of the lab.
     #[error("cannot read {what} `{text}`: {expected}")]
     Parse {
         /// What was to be read.
@@ -19,10 +19,10 @@ pub enum Error {
         /// What would have been right.
         expected: &'static str,
     },
-    /// A duration, rate, number or size that is none.
+    /// A text that is not a duration, rate, number or size.
     #[error(transparent)]
     Units(#[from] tailsight_units::parse::Wrong),
-    /// A page of the docs has no part that may be written.
+    /// A page of the docs without the marks between which the lab writes.
     #[error("{} cannot be written: it needs a line `{begin}` and below it a line `{end}`", .file.display())]
     NoMarks {
         /// The page.

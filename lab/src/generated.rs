@@ -1,5 +1,5 @@
-//! The part of a page of the docs that a program writes (the lab's tables, the benchmarks'): what stands between two lines that mark it. In: a file, a text.
-//! Out: the file with that part replaced and nothing else.
+//! The section of a docs page that a program writes (the lab's tables, the benchmarks'): the text between two marker lines.
+//! In: a file, a text. Out: the file with that section replaced and nothing else.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub struct GeneratedSection {
 }
 
 impl GeneratedSection {
-    /// Fails when the file could not be written, which is better known before hours of measuring than after.
+    /// Fails if the file cannot be written, so that this is known before hours of measuring.
     ///
     /// # Errors
     /// [`Error::Io`] when it cannot be read, [`Error::NoMarks`].

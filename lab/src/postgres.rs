@@ -1,4 +1,4 @@
-//! As much of PostgreSQL's protocol (version 3) as a client needs that sends statements and waits for their end.
+//! The part of PostgreSQL's protocol (version 3) that a client needs to send statements and wait for their end.
 //!
 //! In: statements; the server's bytes. Out: the bytes to send; how many statements are over. A server that asks for a password, or an
 //! error of a statement, is an error: what the lab sends is known to be right.
@@ -20,7 +20,8 @@ pub fn query(statement: &str) -> Vec<u8> {
     [b"Q", &(statement.len() as u32 + 5).to_be_bytes()[..], statement.as_bytes(), b"\0"].concat()
 }
 
-/// Takes the whole messages off the front of what the server sent. Gives how many of them say that it is ready for the next statement.
+/// Removes the complete messages at the front of what the server sent. Returns how many of them say that it is ready for the
+/// next statement.
 ///
 /// # Errors
 /// [`Error::Io`] with what the server says, when it refuses a connection or a statement.
@@ -44,7 +45,7 @@ pub fn take(bytes: &mut Vec<u8>) -> Result<usize> {
     Ok(done)
 }
 
-/// Sends something and waits until the server is ready again.
+/// Sends bytes and waits until the server is ready again.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,7 +1,8 @@
-//! A client that knows each of its requests: when it was due, sent and answered, what it asked for, and what the server's
-//! stamps say. In: a [`Plan`]. Out: a [`Sample`] a request, times in CLOCK_MONOTONIC ns.
+//! A client that records each of its requests: when it was due, sent and answered, what it asked for, and the server's
+//! stamps. In: a [`Plan`]. Out: a [`Sample`] a request, times in CLOCK_MONOTONIC ns.
 //!
-//! Open loop on one thread, exponential or even gaps; [`crate::load`] is for real servers and high rates, this is for truth.
+//! Open loop on one thread, exponential or equal gaps; [`crate::load`] is for real servers and high rates, this client for
+//! the truth.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 /// How long replies are waited for after the last request, at most, ns.
 const DRAIN_NS: u64 = 2_000_000_000;
 
-/// What is spoken.
+/// The protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeProtocol {
     /// The synthetic protocol over TCP.
@@ -34,9 +35,9 @@ pub enum ProbeProtocol {
     EchoUdp,
     /// Statements of PostgreSQL.
     Postgres {
-        /// What requests ask.
+        /// The requests.
         usual: &'static str,
-        /// What those ask that are mixed in ([`Special`]).
+        /// The requests that are mixed in ([`Special`]).
         special: &'static str,
     },
 }
@@ -48,7 +49,7 @@ pub struct Special {
     pub part: f64,
     /// Its flags ([`crate::wire::flags`]).
     pub flags: u8,
-    /// Its service time, where it is another.
+    /// Its service time, if it differs.
     pub service: Option<Service>,
 }
 
@@ -57,7 +58,7 @@ pub struct Special {
 pub struct Plan {
     /// The server.
     pub addr: SocketAddr,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: ProbeProtocol,
     /// Connections, used in turn.
     pub connections: usize,
@@ -99,7 +100,7 @@ impl Plan {
     }
 }
 
-/// A request that was sent, or was to be.
+/// A request that was sent, or was due.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
     /// When it was due, ns.
@@ -154,9 +155,9 @@ impl AsFd for Socket {
 /// A connection.
 struct Connection {
     socket: Socket,
-    /// Bytes that the kernel did not take yet.
+    /// Bytes that the kernel did not accept yet.
     unsent: Vec<u8>,
-    /// Bytes of a reply that is not whole yet.
+    /// Bytes of an incomplete reply.
     kept: Vec<u8>,
     /// Requests without a reply yet, where replies come in order and have no id.
     asked: VecDeque<u32>,
@@ -164,7 +165,7 @@ struct Connection {
     fresh: bool,
 }
 
-/// The client at work.
+/// The running client.
 struct Client<'a> {
     plan: &'a Plan,
     rng: StdRng,
@@ -176,7 +177,7 @@ struct Client<'a> {
     buffer: Vec<u8>,
 }
 
-/// Connects and sends for `duration` or until `stop`; gives a sample a request, in order of sending.
+/// Connects and sends for `duration` or until `stop`; returns a sample a request, in order of sending.
 ///
 /// # Errors
 /// [`Error::Io`] when the server cannot be reached or closes a connection.
@@ -232,7 +233,7 @@ impl Client<'_> {
     }
 
     fn run(&mut self, duration: Duration, stop: &AtomicBool) -> Result<()> {
-        // With bursts in the mix arrivals are rarer, so that the rate stays.
+        // With bursts in the mix, arrivals are rarer, so that the rate stays the same.
         let per_arrival = 1.0 + self.plan.burst_part * (self.plan.burst.max(1) - 1) as f64;
         let gap = 1e9 / self.plan.rate_per_s * per_arrival;
         let start = now_ns();

@@ -49,8 +49,8 @@ impl std::fmt::Display for Schedule {
 }
 
 impl Schedule {
-    /// The burst that `now_ns` is in or, between two, the next one: [begin, end). `Always` gives slices of 10 ms, so that
-    /// whoever works one off sees a request to stop.
+    /// The burst that `now_ns` is in or, between two, the next one: [begin, end). `Always` gives slices of 10 ms, so that a
+    /// request to stop is noticed.
     #[must_use]
     pub fn window(self, now_ns: u64) -> (u64, u64) {
         match self {
@@ -66,7 +66,7 @@ impl Schedule {
         }
     }
 
-    /// Sleeps until the next burst begins (a burst under way is not joined) and gives it.
+    /// Sleeps until the next burst begins (one that is under way is skipped) and returns it.
     #[must_use]
     pub fn wait(self) -> (u64, u64) {
         let now = now_ns();

@@ -23,7 +23,7 @@ const BYTES: usize = (HEAD + CAPACITY as usize * ENTRY) * 8;
 
 /// Kinds of entries.
 pub mod kind {
-    /// A task had the core (hog, intruder).
+    /// A task used the core (hog, intruder).
     pub const RAN: u64 = 1;
     /// The server was stopped.
     pub const STOPPED: u64 = 2;
@@ -37,15 +37,15 @@ pub mod kind {
     pub const HANDOFF: u64 = 6;
     /// A storm was on: packets, interrupts, migrations, shoot-downs.
     pub const STORM: u64 = 7;
-    /// A packet was lost or kept back; in the upper half the id of a request in it.
+    /// A packet was lost or delayed; in the upper half the id of a request in it.
     pub const PACKET: u64 = 8;
     /// A packet was passed on at once; in the upper half the id of a request in it.
     pub const PASSED: u64 = 9;
 
-    /// The server behind kept an answer back.
+    /// The backend delayed an answer.
     pub const STALLED: u64 = 10;
 
-    /// The kind of a packet with this request that was lost or kept back.
+    /// The kind of a packet with this request that was lost or delayed.
     #[must_use]
     pub const fn packet(id: u32) -> u64 {
         PACKET | (id as u64) << 32
@@ -150,7 +150,7 @@ impl TruthLog {
         self.end(place, end_ns);
     }
 
-    /// All entries, by their beginning.
+    /// All entries, by their begin.
     ///
     /// # Errors
     /// [`Error::Io`] when more was to be written than there was room for: the truth is then not known.

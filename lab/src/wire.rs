@@ -13,7 +13,7 @@ pub const NULL_RPC: usize = 128;
 
 /// What a request makes `lab serve synthetic` do beside its service time: [`Request::beside`].
 pub mod flags {
-    /// Take the mutex that another thread of the server holds now and then.
+    /// Take the mutex that another thread of the server holds from time to time.
     pub const LOCK: u8 = 1;
     /// Append to a file and `fsync` it.
     pub const FSYNC: u8 = 2;
@@ -21,9 +21,9 @@ pub mod flags {
     pub const TOUCH: u8 = 4;
     /// Write to pages that are read-only until the SIGSEGV handler allows it, as garbage collectors do.
     pub const PROTECT: u8 = 8;
-    /// Touch pages of a file that were not touched before, so that the memory group has to give up others.
+    /// Touch pages of a file that were not touched before, so that the memory group must evict others.
     pub const RECLAIM: u8 = 16;
-    /// Ask the server behind, and wait for its answer.
+    /// Ask the backend, and wait for its answer.
     pub const ASK: u8 = 32;
     /// Put the server's stamps behind the reply's head.
     pub const STAMPS: u8 = 128;

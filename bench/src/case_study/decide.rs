@@ -1,5 +1,5 @@
-//! What a diagnosis makes us change. In: the causes of a round and the [`Config`] that it was recorded with. Out: the next
-//! configuration with its reasons, and the causes for which nothing was changed with theirs. Nothing is run here.
+//! The changes that a diagnosis leads to. In: the causes of a round and the [`Config`] that it was recorded with. Out: the
+//! next configuration with its reasons, and the causes for which nothing was changed with theirs. Nothing is run here.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Cause {
     pub deviation_ns: i64,
     /// Focus messages that it hit.
     pub messages: u64,
-    /// What the diagnosis says to do.
+    /// The fix that the diagnosis names.
     pub fix: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Config {
     pub steered: bool,
     /// memcached's worker threads beyond one.
     pub more_threads: usize,
-    /// memcached takes at most so many requests an event (`-R`; its own default is 20).
+    /// memcached takes at most this many requests an event (`-R`; its own default is 20).
     pub per_event: Option<u32>,
 }
 
@@ -155,7 +155,7 @@ fn remedy(config: &Config, cause: &Cause, cores: usize) -> Result<Change, &'stat
     let on_app = cause.role != "R";
     let real_time = || if config.real_time { Err(OUTRANKED) } else { Ok(Change::RealTime) };
     match cause.category.as_str() {
-        // nginx and the client are ours to keep away; with real time, nobody's task is in the way.
+        // nginx and the client can be kept away; with real time, no task delays memcached.
         "interference" if of(&["nginx", "lab"]) && !config.apart => Ok(Change::Apart),
         "interference" | "os-threads" if on_app => real_time(),
         "interference" | "os-threads" => {
@@ -217,7 +217,7 @@ mod tests {
         let (step, passed) = decide(&apart.with(Change::RealTime), &nginx, 2);
         assert!(step.is_none());
         assert_eq!(passed[0].reason, OUTRANKED);
-        // A task that is not ours is never moved.
+        // A task that the study did not start is never moved.
         assert_eq!(chosen(&Config::default(), &[cause("interference", "cron", "A", 0.8)]), Some(Change::RealTime));
     }
 

@@ -9,7 +9,7 @@ pub const NAMES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "max"];
 /// Parts of the requests that are slower than each percentile, in 1 of so many.
 const ONE_IN: [u64; 4] = [2, 100, 1000, 10_000];
 
-/// What one repeat of a configuration measured.
+/// The measurement of one repeat of a configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Repeat {
     /// Requests to memcached that were due, and those without a good reply.

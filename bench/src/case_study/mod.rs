@@ -79,7 +79,7 @@ impl Study {
     }
 }
 
-/// What a recording of a configuration said, and what it made us change.
+/// The result of recording a configuration, and the change that followed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Round {
     /// What was recorded.

@@ -29,13 +29,13 @@ pub const CLIENT_CPU: usize = 1;
 const CLIENT_PRIORITY: i32 = 50;
 /// memcached's port.
 const PORT: u16 = 11211;
-/// Load before what is measured or recorded.
+/// Load before a measurement or recording.
 const WARM: Duration = Duration::from_millis(300);
 /// Connections to each server.
 const CONNECTIONS: usize = 16;
 /// nginx's workers.
 const WORKERS: usize = 2;
-/// Requests for pages come in bursts of so many.
+/// Requests for pages come in bursts of this many.
 pub const PAGE_BURST: usize = 64;
 
 /// The servers come first, so that they end before their namespace goes.
@@ -94,7 +94,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// Runs a command on a process of ours.
+    /// Runs a command on a process that the study started.
     fn by_pid(&mut self, words: &[&str], pid: u32, name: &str) -> anyhow::Result<()> {
         let line = words.join(" ");
         let mut command = Command::new(words[0]);
@@ -136,7 +136,7 @@ impl<'a> Rig<'a> {
     /// Records memcached for `time` under load into `run`.
     pub fn record(&self, seed: u64, time: Duration, run: &Path) -> anyhow::Result<()> {
         let (workloads, over) = (self.workloads(seed), AtomicBool::new(false));
-        // Bounded even if nobody says that it is over.
+        // Bounded even if no one stops it.
         let longest = time + Duration::from_secs(8);
         std::thread::scope(|scope| {
             let client = std::thread::Builder::new().name("lab-client".into()).spawn_scoped(scope, || {
@@ -160,7 +160,7 @@ impl<'a> Rig<'a> {
 
     /// Runs `tailsight record` to its end.
     fn recorder(&self, time: Duration, run: &Path) -> anyhow::Result<()> {
-        /// Killed when it is not needed any more.
+        /// Killed when it is no longer needed.
         struct Recorder(Child);
         impl Drop for Recorder {
             fn drop(&mut self) {
@@ -192,7 +192,7 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// Puts the calling thread on the client's core, before all others there.
+/// Puts the calling thread on the client's core, with priority over all other tasks there.
 pub fn become_client() -> anyhow::Result<()> {
     pin_thread(CLIENT_CPU)?;
     let parameters = libc::sched_param { sched_priority: CLIENT_PRIORITY };

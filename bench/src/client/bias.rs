@@ -1,9 +1,9 @@
 //! The measured distribution beside the idealised server's (Lancet, Figures 6 to 9), and the same of the peers. In: the
 //! ideal server with known service times, loads. Out: a section with each tool's bias in us.
 //!
-//! The truth is M/G/1 at the rate that the tool reached itself, plus a constant: the round trip of a request that finds
-//! the server idle, less its service time. That is measured by other code ([`super::base`]: it polls and uses no kernel
-//! stamps) at 2 % load. What is left is the tool's: its lateness, its clock reads, what it leaves out.
+//! The truth is M/G/1 at the rate that the tool reached itself, plus a constant: the round trip of a request that finds the
+//! server idle, less its service time. That is measured by other code ([`super::base`]: it polls and uses no kernel stamps)
+//! at 2 % load. The rest is the tool's bias: its lateness, its clock reads, what it leaves out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -153,7 +153,7 @@ fn base(bench: &Bench, pair: &Pair, protocol: TextProtocol) -> anyhow::Result<f6
     Ok(all[all.len() / 2] as f64 / 1e3 - mean_us(0))
 }
 
-/// A tool's percentile less the truth, as exact as the tool tells; `None` where there is no truth or no percentile.
+/// A tool's percentile less the truth, as exact as the tool reports it; `None` where there is no truth or no percentile.
 struct Bias {
     /// The truth and what was measured, a value a round, us.
     truth: Vec<f64>,

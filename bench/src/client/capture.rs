@@ -1,9 +1,9 @@
 //! What arrives at a server's interface, without touching server or client. In: an interface of a namespace of ours, a
 //! port. Out: TCP segments with data, with the kernel's time of their arrival (CLOCK_REALTIME, ns).
 //!
-//! An AF_PACKET socket with a ring in memory (TPACKET_V3) that is large enough for the whole run: nobody reads meanwhile, so
-//! no core is taken from anybody. A frame that finds the ring full is counted. What the copy costs (about a microsecond)
-//! falls on whoever delivers the frame, and on all clients alike; prices are measured without a capture.
+//! An AF_PACKET socket with a ring in memory (TPACKET_V3) that is large enough for the whole run: nothing reads meanwhile,
+//! so no CPU time is used. A frame that finds the ring full is counted. The cost of the copy (about a microsecond) falls on
+//! the task that delivers the frame, and is the same for all clients; prices are measured without a capture.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::line::Segment;
 /// Bytes of a block, and blocks: room for half a million requests.
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 128;
-/// After so long a block that is not full is handed over, ms.
+/// A block that is not full is handed over after this time, ms.
 const RETIRE_MS: u32 = 200;
 
 /// A running capture.
@@ -33,7 +33,7 @@ pub struct Capture {
 // SAFETY: the mapping belongs to the process, not to the thread that made it, and only `self` refers to it.
 unsafe impl Send for Capture {}
 
-/// What came by.
+/// The captured frames.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     /// In the order of arrival.
@@ -104,7 +104,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Waits for the last frames and gives everything that came by.
+    /// Waits for the last frames and returns all frames.
     pub fn finish(self) -> anyhow::Result<Seen> {
         std::thread::sleep(Duration::from_millis(u64::from(2 * RETIRE_MS)));
         // SAFETY: all zeros is a valid value of plain counters.
@@ -239,7 +239,7 @@ fn segment(at_ns: u64, frame: &[u8], protocol: TextProtocol) -> Option<Segment> 
     (!data.is_empty()).then(|| Segment { at_ns, port, seq, len: data.len() as u32, starts: starts(data, protocol) })
 }
 
-/// Where requests that read begin. Stores are how a client prepares, not its load.
+/// Offsets at which read requests begin. Stores are a client's preparation, not its load.
 fn starts(data: &[u8], protocol: TextProtocol) -> Vec<u32> {
     let word: &[u8] = match protocol {
         TextProtocol::Memcached => b"get ",

@@ -1,9 +1,9 @@
 //! How late the clients are, all measured alike: from outside, at the servers' interface. In: memcached and nginx on core 0,
 //! rates. Out: a section.
 //!
-//! What a client says of its own lateness is its own account, and the peers give none. The wire tells of all: when the
-//! requests arrived ([`super::capture`]) against when the client's schedule has them due ([`super::line`]). Prices are measured
-//! in other runs, without a capture.
+//! A client's own figure of its lateness is not independent, and the peers give none. The wire shows it for all: when the
+//! requests arrived ([`super::capture`]) against when they were due by the client's schedule ([`super::line`]). Prices are
+//! measured in other runs, without a capture.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::table::{GoalResult, Row, Section, Spread, table, thousands};
 
 /// The goal, p99, us.
 const LATE_US: f64 = 10.0;
-/// A tool whose requests come this much more seldom or often than asked did not keep the rate: it has no schedule to be late by.
+/// A tool whose rate differs by this much from the rate asked for did not keep it: it has no schedule to be late by.
 const OFF: f64 = 0.02;
-/// Programs start slowly: so much of each run is left out, ns.
+/// Programs start slowly: this much of each run is left out, ns.
 const SKIP_NS: u64 = 500_000_000;
 /// Ours tries its connections before the load begins; the pause behind that is longer than this, ns.
 const PAUSE_NS: u64 = 1_000_000;
@@ -53,7 +53,7 @@ fn plan() -> Vec<Cell> {
     ]
 }
 
-/// What the wire says of a run.
+/// What the wire shows of a run.
 #[derive(Debug, Clone)]
 struct Wire {
     /// Requests a second.
@@ -182,8 +182,8 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<Watched>)]) -> Vec<Row> {
     rows
 }
 
-/// How far our own account is from the wire, by run. The way of half the requests is longer than the quickest one's by the
-/// difference of the medians, which are hardly late; without it, what is left of p99 is where the two do not agree.
+/// How far tailsight's own figure is from the wire's, by run. The path of half the requests is longer than the quickest
+/// one's by the difference of the medians, which are hardly late; without it, what is left of p99 is where the two disagree.
 fn agreement(all: &Measured<Watched>) -> Option<Row> {
     /// Above this, us, p99 is compared as a share: our own account is a histogram.
     const SMALL_US: f64 = 100.0;

@@ -1,10 +1,10 @@
 //! How late a client is, seen from outside: when its requests arrived against when its schedule says that they were due.
 //! In: segments as they came by the server's interface, the client's schedule. Out: lateness, ns.
 //!
-//! A schedule at a fixed rate is a line: request k is due at c + k × gap. The rate is known, c is not: it is taken so that
-//! the most punctual request is on time, c = min over k of (arrival k − k × gap). What every request takes to the
-//! interface falls out with it. So a client whose best request is late too comes off better than it is, and none worse.
-//! Schedules that are drawn have known times instead of a line, and c is found in the same way.
+//! A schedule at a fixed rate is a line: request k is due at c + k × gap. The rate is known, c is not: it is chosen so that
+//! the most punctual request is on time, c = min over k of (arrival k − k × gap). The time that every request takes to the
+//! interface cancels. So a client whose best request is late too looks better than it is, and none looks worse. Schedules
+//! that are drawn have known times instead of a line, and c is found in the same way.
 
 use std::collections::HashMap;
 
@@ -140,7 +140,7 @@ pub enum Line {
 /// How late the requests of a run were.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lateness {
-    /// Of each request, ns, rising.
+    /// Of each request, ns, ascending.
     late_ns: Vec<f64>,
     /// By how much the client's clock or rate runs slower than the schedule: what the most punctual requests of the last
     /// fifth are later than those of the first, over the time between. 1e-6 is a microsecond a second.

@@ -42,7 +42,7 @@ pub const GENERATED: GeneratedSection = GeneratedSection {
 };
 /// The page of these figures.
 pub const DOCS: &str = "docs/results/client.md";
-/// How long all runs together wait for others to be quiet.
+/// How long all runs together wait until other programs are idle.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A part of these figures, to be measured alone.
@@ -82,7 +82,7 @@ pub fn measure(bench: &Bench, parts: &[Part]) -> anyhow::Result<Vec<Section>> {
     Ok(sections)
 }
 
-/// Runs that count although others used the machine.
+/// Runs that count although other programs used the machine.
 fn noisy(shots: &[Shot]) -> usize {
     shots.iter().filter(|shot| shot.others > QUIET).count()
 }
@@ -101,7 +101,7 @@ fn shot_json(shot: &Shot) -> Value {
            "us_a_request": shot.us_a_request(), "others": shot.others})
 }
 
-/// Versions and command lines, to be run again by hand.
+/// Versions and command lines, to repeat it by hand.
 fn commands(bench: &Bench) -> anyhow::Result<String> {
     let folder = run::folder(bench)?;
     let tools = [OURS].into_iter().chain(Tool::PEERS);

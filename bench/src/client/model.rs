@@ -21,7 +21,7 @@ pub struct Model {
 
 /// Steps of the grid in the short service time of `bimodal`.
 const STEPS: usize = 50;
-/// Loads above this have no latency worth the name: the queue outgrows every window.
+/// At loads above this no latency is meaningful: the queue outgrows every window.
 const MOST: f64 = 0.97;
 /// The grid ends where all but this much of the waiting times is below.
 const REST: f64 = 1e-6;
@@ -101,7 +101,7 @@ impl Model {
         }
     }
 
-    /// Standard deviation, us, of each percentile from one window of `seconds` to the next: what no client can help.
+    /// Standard deviation, us, of each percentile from one window of `seconds` to the next: the same for every client.
     /// Simulated (Lindley's recursion) with `windows` windows.
     pub fn spread_us(&self, quantiles: &[f64], seconds: f64, windows: usize) -> Vec<f64> {
         let mut random = StdRng::seed_from_u64(7);

@@ -1,4 +1,4 @@
-//! What each load generator prints, as numbers. In: its output. Out: [`Figures`], times in us.
+//! The output of each load generator, as numbers. In: its output. Out: [`Figures`], times in us.
 //!
 //! A percentile is a range: tools that keep histograms say only between which bounds it lies.
 
@@ -26,7 +26,7 @@ impl Range {
     }
 }
 
-/// What a tool said of a run.
+/// The result of a run by the tool's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// Requests that were answered, in all.

@@ -1,8 +1,8 @@
 //! The client's price: CPU time a request of the whole load generator, beside the peers with their best flags against the
 //! same real server. In: memcached, nginx and Redis on core 0. Out: a section.
 //!
-//! Waking up is most of what a request costs at a low rate, so a price goes with its arrivals: each peer is compared with ours
-//! sending as that peer sends. Poisson arrivals, ours as it comes, are beside them: no peer makes them.
+//! Waking up is most of the cost of a request at a low rate, so a price depends on the arrivals: each peer is compared with
+//! tailsight sending as that peer sends. Poisson arrivals, tailsight's default, are beside them: no peer makes them.
 //!
 //! CPU time is what `wait4` says of the process and its children, user and system, over all requests that it says were
 //! answered: starting, filling keys and computing the result are in it. tailsight's loading threads alone are told apart.
@@ -81,7 +81,7 @@ fn goals(cell: &Cell, tools: &[(Tool, Vec<Shot>)]) -> Vec<Row> {
         let mut peers: Vec<(f64, String)> = Vec::new();
         let mut others = Vec::new();
         for (peer, shots) in tools {
-            // Without a rate everybody waits for replies and sends at once: all arrivals are the same.
+            // Without a rate every client waits for replies and sends at once: all arrivals are the same.
             let like = if at_a_rate { peer.ours_like() == Some(*tool) } else { *tool == OURS };
             let Some(spread) = price(shots).filter(|_| !peer.is_ours() && like) else { continue };
             if kept(cell, shots) {
@@ -199,7 +199,7 @@ mod tests {
         ];
         let rows = goals(&cell, &tools);
         let verdicts: Vec<GoalResult> = rows.iter().map(|row| row.verdict).collect();
-        // Poisson arrivals are nobody else's. 3 us against 6 of h2load; 20 us against 15 of oha; k6 did not make the load.
+        // No other tool makes Poisson arrivals. 3 us against 6 of h2load; 20 us against 15 of oha; k6 did not make the load.
         assert_eq!(verdicts, [GoalResult::None, GoalResult::Ok, GoalResult::Miss]);
         assert_eq!(rows[0].peers, "none sends so");
         assert!(rows[1].goal.starts_with("≤ 4.00") && rows[1].measured == "3.00", "{rows:?}");

@@ -1,5 +1,6 @@
 //! Runs a load generator as a whole process. In: a command line, a namespace, a core. Out: what it printed and the CPU time
-//! of all of its threads and processes. It is killed when it overruns, when we are interrupted, and when we die.
+//! of all of its threads and processes. It is killed when it overruns, when the benchmark is interrupted, and when the
+//! benchmark dies.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,14 +31,14 @@ const SERVER_LINK: &str = "veth-s";
 /// How often a run is made again.
 const AGAIN: u32 = 2;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Shot {
-    /// What the tool said.
+    /// The tool's figures.
     pub figures: Figures,
     /// CPU time of the whole process and its children, user and system, s.
     pub cpu_s: f64,
-    /// Share of a core that programs of others had meanwhile.
+    /// Share of a core that other programs used meanwhile.
     pub others: f64,
     /// What arrived at the servers, where that was watched.
     pub seen: Option<Seen>,
@@ -60,7 +61,7 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// In the clients' namespace; all runs together wait for others no longer than `patience`.
+    /// In the clients' namespace; all runs together wait for other programs no longer than `patience`.
     pub fn new(bench: &'a Bench, clients: &'a Namespace, patience: &'a mut Duration) -> Self {
         Self { bench, clients, patience, not_run: BTreeMap::new() }
     }
@@ -96,12 +97,12 @@ pub fn not_run_table<'a>(not_run: impl Iterator<Item = (&'a str, &'a str)>) -> S
     if rows.is_empty() { String::new() } else { format!("\nNot run:\n\n{}", table(&["client", "why"], rows)) }
 }
 
-/// An order that turns from round to round: nobody always comes behind the same one.
+/// An order that rotates from round to round, so that no tool always follows the same one.
 pub fn turned(n: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..n).map(move |i| (i + round as usize) % n)
 }
 
-/// Runs a tool in a namespace on the load's core; again when others disturb it, and when it fails.
+/// Runs a tool in a namespace on the load's core; repeats it when other programs disturb it, and when it fails.
 fn shoot(
     bench: &Bench,
     ns: &Namespace,
@@ -198,7 +199,7 @@ fn wait(bench: &Bench, mut child: Child, limit: Duration) -> anyhow::Result<Ende
             let late = Instant::now() > deadline;
             let stopped = bench.check().err();
             if stopped.is_some() || late {
-                // Waited for in the next turns, so that it is gone when we return.
+                // Waited for in the next turns, so that it is gone when this returns.
                 let _ = child.kill();
                 killed = Some(stopped.unwrap_or_else(|| anyhow!("not over after {} s", limit.as_secs())));
             }
@@ -207,7 +208,7 @@ fn wait(bench: &Bench, mut child: Child, limit: Duration) -> anyhow::Result<Ende
     }
 }
 
-/// An ideal server of ours (`lab serve ideal`) on the servers' core. Killed and waited for when dropped.
+/// One of the lab's ideal servers (`lab serve ideal`) on the servers' core. Killed and waited for when dropped.
 pub struct Ideal {
     child: Child,
     /// Where it listens.

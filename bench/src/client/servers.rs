@@ -46,7 +46,7 @@ impl Servers {
         [&self.memcached, &self.nginx, &self.redis].into_iter().flat_map(Server::pids).collect()
     }
 
-    /// Stores the keys that redis-benchmark reads, with values as long as everybody else's: misses would be cheaper.
+    /// Stores the keys that redis-benchmark reads, with values as long as the other tools': misses would be cheaper.
     fn fill(&self) -> anyhow::Result<()> {
         if present(Tool::RedisBenchmark).is_err() {
             return Ok(());

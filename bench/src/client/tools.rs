@@ -34,23 +34,23 @@ pub const LEFT_OUT: [(&str, &str); 2] = [
     ),
 ];
 
-/// How the requests of ours are spaced at a rate.
+/// How tailsight's requests are spaced at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spacing {
-    /// As it comes.
+    /// The default.
     Poisson,
     /// `--arrivals fixed`.
     Fixed,
 }
 
-/// How ours waits between them.
+/// How tailsight waits between requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// As it comes.
+    /// The default.
     Auto,
-    /// `--wait sleep`: cheap, and as late as the host's timers.
+    /// `--wait sleep`: little CPU time, and as late as the host's timers.
     Sleep,
-    /// `--wait spin`: takes its core whole.
+    /// `--wait spin`: takes a whole core.
     Spin,
     /// `--wait batch:1ms`: what came due in a millisecond is sent together, as programs do whose timers have milliseconds.
     Batch1,
@@ -97,15 +97,15 @@ pub enum Tool {
     RedisBenchmark,
 }
 
-/// `tailsight load` as it comes.
+/// `tailsight load` with its defaults.
 pub const OURS: Tool = Tool::Tailsight(Spacing::Poisson, Wait::Auto);
 
 /// The load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// So many requests a second over [`CONNECTIONS`].
+    /// This many requests a second over [`CONNECTIONS`].
     Rate(f64),
-    /// As many as come back: connections, and requests outstanding on each.
+    /// As many as are answered: connections, and requests outstanding on each.
     Closed(u32, u32),
 }
 

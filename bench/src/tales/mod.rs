@@ -66,7 +66,7 @@ pub struct Tales {
     stop: Arc<AtomicBool>,
 }
 
-/// Of one core: more of it by other programs and the hypervisor spoils a round.
+/// Of one core: if other programs and the hypervisor use more of it, a round does not count.
 const OTHERS: f64 = 0.01;
 /// How often a round is measured again for that.
 const AGAIN: u32 = 2;
@@ -91,7 +91,7 @@ pub struct Measured {
 #[derive(Debug, Clone, Serialize)]
 pub struct Round {
     served_per_s: f64,
-    /// What other programs and the hypervisor had of one core meanwhile.
+    /// What other programs and the hypervisor used of one core meanwhile.
     others: f64,
     /// Messages with a reply.
     messages: u64,
@@ -109,7 +109,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Whether nobody else disturbed it.
+    /// Whether other programs left it undisturbed.
     pub fn counts(&self) -> bool {
         self.others <= OTHERS
     }
@@ -248,7 +248,7 @@ fn peak(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<(f64, f64)> {
     Ok((middle.per_s, middle.busy))
 }
 
-/// One recording under load, and what the product makes of it.
+/// One recording under load, and its analysis.
 fn once(tales: &Tales, figure: &Figure, of: &Measured, seed: u64) -> anyhow::Result<Round> {
     let run = tales.scratch.path().join("run");
     let served = Rig::new(tales, of.app, &of.setup)?.load(of.rate_per_s, seed, tales.window, &run)?;

@@ -40,12 +40,12 @@ const LOST_AFTER_NS: u64 = 5_000_000;
 /// Outstanding requests on each connection of a closed loop.
 const OUTSTANDING: u32 = 4;
 
-/// What ran while it was recorded.
+/// The result of a recorded load.
 #[derive(Debug, Clone, Copy)]
 pub struct Served {
     /// Replies a second.
     pub per_s: f64,
-    /// What the machine's other programs and the hypervisor had meanwhile, of one core.
+    /// What other programs and the hypervisor used meanwhile, of one core.
     pub others: f64,
     /// How busy the server's core was (core 0), 0 to 1.
     pub busy: f64,
@@ -66,7 +66,7 @@ enum Program {
     Own(Own),
 }
 
-/// A program of ours that is killed when it is not needed any more.
+/// A program of the benchmark that is killed when it is no longer needed.
 struct Own(Child);
 
 impl Drop for Own {
@@ -121,7 +121,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// The server's processes and ours, which are no other programs.
+    /// The server's processes and the benchmark's, which are not other programs.
     fn pids(&self) -> Vec<u32> {
         let mut pids = match &self.server {
             Program::Real(server) => server.pids(),

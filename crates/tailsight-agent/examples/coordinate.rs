@@ -1,4 +1,4 @@
-//! Runs one load over agents and prints what it came to: for measuring agents themselves. Times in us.
+//! Runs one load over agents and prints its result, to measure agents themselves. Times in us.
 //!
 //! `coordinate TOKEN_FILE TARGET PROTOCOL RATE SECONDS SAMPLING AGENT…`, each agent as it printed itself.
 

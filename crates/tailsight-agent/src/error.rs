@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use tailsight_load::LoadError;
 
-/// Why there is no agent, or no load from it.
+/// Why an agent or a load failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// A text that describes an agent, a token or a rule cannot be read.
+    /// A text that describes an agent, a token or a rule is invalid.
     #[error("`{text}` is not {what}; expected {expected}")]
     Parse {
         /// What was being read.
@@ -19,7 +19,7 @@ pub enum AgentError {
         /// The forms that can be read.
         expected: &'static str,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("cannot {what}: {reason}")]
     Io {
         /// What was tried.
@@ -59,18 +59,18 @@ pub enum AgentError {
         /// What the agent or the transport said.
         reason: String,
     },
-    /// The clocks of an agent and the coordinator cannot be laid side by side as exactly as the measurement needs.
+    /// The clocks of an agent and the coordinator cannot be compared as exactly as the measurement needs.
     #[error("agent {agent} disagrees on the clock: {reason}")]
     Clock {
         /// HOST:PORT.
         agent: String,
-        /// How, by how much, and what is allowed.
+        /// How far they are apart, and what is allowed.
         reason: String,
     },
     /// The user, or the time allowed, ended it before the load ran.
     #[error("{0}")]
     Interrupted(String),
-    /// The plan cannot be shared by these agents.
+    /// These agents cannot share the plan.
     #[error("the load cannot be shared by the agents: {0}")]
     Split(String),
     /// The load itself.

@@ -1,9 +1,11 @@
-//! Callers that have not shown the token yet. In: connections as they come, and who shows it. Out: room for the next one.
+//! Callers that have not shown the token yet. In: connections as they come, and which of them shows it. Out: room for the
+//! next one.
 //!
-//! Whoever is not known takes a little of everything: a descriptor, a handshake, a line of the log. So there are never more than
-//! [`MOST`] of them, nor than [`MOST_OF_ONE`] from one address, and none for longer than [`GREETING`]. A newcomer always gets in,
-//! for it may be the coordinator: the oldest connection of the address that has the most makes room for it, and one that shakes
-//! hands and calls at once, as a coordinator does, is never among the oldest unless it is outrun by new ones.
+//! Unknown callers cost resources: a descriptor, a handshake, a line of the log. So there are never more than [`MOST`] of
+//! them, nor more than [`MOST_OF_ONE`] from one address, and none for longer than [`GREETING`]. A newcomer always gets in,
+//! because it may be the coordinator: the oldest connection of the address with the most connections is closed for it. A
+//! caller that shakes hands and calls at once, as a coordinator does, is among the oldest only if new ones come faster than
+//! that.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,11 +24,11 @@ pub(crate) const GREETING: Duration = Duration::from_secs(5);
 /// Lines of the log about refusals, at once and then one a second.
 const LINES: f64 = 20.0;
 
-/// One that waits.
+/// A caller that waits.
 struct Stranger {
     number: u64,
     peer: SocketAddr,
-    /// The same socket once more, to end it in whatever state its owner is.
+    /// The same socket once more, to close it in whatever state its owner is.
     socket: OwnedFd,
 }
 
@@ -34,7 +36,7 @@ struct Inner {
     /// Oldest first.
     strangers: VecDeque<Stranger>,
     next: u64,
-    /// Lines that may be written, as of when, and how many were not.
+    /// Lines that may be written, the time of that count, and how many were not written.
     lines: (f64, Instant, u64),
 }
 
@@ -68,7 +70,7 @@ impl Gate {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets one in, and another one out where there is no room; gives its number.
+    /// Lets one in, and closes another one where there is no room; returns its number.
     pub(crate) fn enter(&self, peer: SocketAddr, socket: &impl AsFd) -> std::io::Result<u64> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let mut inner = self.lock();
@@ -95,12 +97,12 @@ impl Gate {
         self.lock().strangers.retain(|s| s.peer != peer);
     }
 
-    /// Its connection is over.
+    /// Its connection is closed.
     pub(crate) fn leave(&self, number: u64) {
         self.lock().strangers.retain(|s| s.number != number);
     }
 
-    /// Its time is over; whether it still was not known.
+    /// Its time is over; returns whether it still was unknown.
     pub(crate) fn expire(&self, number: u64) -> bool {
         let mut inner = self.lock();
         let Some(at) = inner.strangers.iter().position(|s| s.number == number) else { return false };
@@ -110,7 +112,7 @@ impl Gate {
         true
     }
 
-    /// Writes about a refusal, unless there were many lately: a log that strangers fill tells nothing.
+    /// Writes about a refusal, unless there were many lately: strangers must not fill the log.
     pub(crate) fn refused(&self, text: &str) {
         let mut inner = self.lock();
         let (left, then, left_out) = inner.lines;
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(gate.lock().strangers.len(), MOST);
         let ended: Vec<u8> = all.iter_mut().filter_map(|(a, client, _)| is_ended(client).then_some(*a)).collect();
         assert_eq!(ended.len(), MOST_OF_ONE + 3 + MOST + 2 - MOST);
-        // Who came alone stays, however old.
+        // A caller from an address of its own stays, however old.
         assert!(!ended.contains(&1) && !ended.contains(&3), "{ended:?}");
         assert!(ended.iter().filter(|a| **a == 2).count() >= 3);
     }

@@ -1,4 +1,4 @@
-//! What an agent's host can do. In: harmless system calls. Out: the abilities in `hello`, and the clocks.
+//! The abilities of an agent's host. In: harmless system calls. Out: the abilities in `hello`, and the clocks.
 
 use std::io::{IoSliceMut, Read};
 use std::net::UdpSocket;
@@ -44,7 +44,7 @@ fn read(path: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Whether the kernel stamps what arrives: a datagram to ourselves tells.
+/// Whether the kernel stamps received packets: tried with a datagram to itself.
 pub(crate) fn kernel_stamps() -> bool {
     let tried = || -> std::io::Result<bool> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
@@ -88,7 +88,7 @@ mod tests {
     fn this_host_is_described() {
         assert!(!kernel().is_empty() && !boot_id().is_empty() && cores() > 0);
         assert!(kernel_stamps(), "every Linux stamps what arrives on loopback");
-        // May be refused; it must not fail otherwise.
+        // It may be refused, but must not fail otherwise.
         let _ = busy_poll();
     }
 }

@@ -24,7 +24,7 @@ pub struct Policy {
     pub connections: u32,
     /// Room for samples; each takes 56 bytes of memory with its send.
     pub samples: usize,
-    /// Keys that are stored before a load. Storing is not held to the rate.
+    /// Keys that are stored before a load. The limit of the rate does not apply to storing.
     pub keys: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for Policy {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) plan: Plan,
-    /// What the target was resolved to; empty for a Unix socket.
+    /// The address of the target; empty for a Unix socket.
     pub(crate) address: String,
     /// Files that the plan names; they live as long as the load.
     pub(crate) files: Vec<NamedTempFile>,
@@ -96,7 +96,7 @@ impl Policy {
         Ok(Admitted { plan, address, files })
     }
 
-    /// Writes what was sent along to files of our own; a path of the coordinator's choice is never opened.
+    /// Writes the received files into new temporary files; a path that the coordinator chose is never opened.
     fn files(&self, plan: &mut Plan, request: &proto::LoadRequest) -> Result<Vec<NamedTempFile>, AgentError> {
         let mut files = Vec::new();
         let mut keep = |bytes: &[u8]| {
@@ -124,8 +124,8 @@ impl Policy {
         Ok(files)
     }
 
-    /// Checks where the target is and writes the address into the plan, so that a name that changes its address between
-    /// the check and the load gains nothing.
+    /// Checks where the target is and writes the address into the plan, so that a name whose address changes between the
+    /// check and the load has no effect.
     fn pin_target(&self, plan: &mut Plan) -> Result<String, AgentError> {
         let allowed = self.allow.texts().join(", ");
         let refuse = |what: String| {
@@ -152,7 +152,7 @@ impl Policy {
         let address = addresses.iter().find(reached).copied().unwrap_or(addresses[0]);
         let host = plan.target.host().unwrap_or_default().to_owned();
         let by_name = host.parse::<std::net::IpAddr>().is_err();
-        // HTTP sends the target's name along; with the address in its place a server would answer for another site.
+        // HTTP sends the target's name; with the address instead, a server would answer for another site.
         if by_name && matches!(plan.protocol, Protocol::Http1 | Protocol::Http2) {
             return Ok(address.to_string());
         }
@@ -170,7 +170,7 @@ impl Policy {
     }
 }
 
-/// The most requests/s that a plan asks for at any time. 0 for a closed loop: it is watched while it runs.
+/// The highest rate of a plan at any time, requests/s. 0 for a closed loop, which is watched while it runs.
 fn peak(plan: &Plan, replay_gaps_ns: &[u64]) -> f64 {
     match &plan.arrivals {
         closed if closed.is_closed() => 0.0,
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(at("localhost:9", Protocol::Http1).target.host(), Some("localhost"));
     }
 
-    /// A coordinator could otherwise read files of the agent's host by the words of the error.
+    /// A coordinator could otherwise read files of the agent's host through the text of the error.
     #[test]
     fn files_of_the_agents_host_are_not_opened() {
         let mut wants = request(|p| p.arrivals = Arrivals::Replay("/etc/passwd".into()));

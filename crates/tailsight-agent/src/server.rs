@@ -22,16 +22,16 @@ use crate::tls::{self, Identity};
 use crate::wire::MAX_MESSAGE;
 use crate::{AgentError, Fingerprint, Policy, Token};
 
-/// How an agent is run.
+/// The options of an agent.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where it listens; port 0: one that is free.
+    /// Where it listens; port 0: any free one.
     pub listen: SocketAddr,
-    /// What callers must have.
+    /// The token that callers must have.
     pub token: Token,
     /// Its certificate; `None`: a new one, signed by itself.
     pub identity: Option<Identity>,
-    /// Whose signature the certificates of callers must have; `None`: callers need none.
+    /// The authority that must have signed the callers' certificates; `None`: callers need none.
     pub client_ca: Option<PathBuf>,
     /// What it allows.
     pub policy: Policy,
@@ -69,7 +69,7 @@ impl Agent {
         self.address
     }
 
-    /// What coordinators pin.
+    /// The fingerprint that coordinators pin.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -80,7 +80,7 @@ impl Agent {
     /// # Errors
     /// [`AgentError::Io`] when the control plane cannot be started or fails.
     pub fn serve(self, stop: &AtomicBool, log: Log) -> Result<(), AgentError> {
-        // One thread is plenty for control, and leaves the cores to the load.
+        // One thread is enough for control, and leaves the cores to the load.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(AgentError::io("start the control plane"))?;
         let sessions = Sessions::new(log.clone());
@@ -145,7 +145,7 @@ impl tokio_stream::Stream for Receiver {
 
 type Guarded = TlsStream<TcpStream>;
 
-/// Accepts and shakes hands, each caller on its own, so that a slow or hostile one keeps nobody waiting.
+/// Accepts and shakes hands, each caller in a task of its own, so that a slow or hostile one delays no other.
 async fn accept(
     listener: tokio::net::TcpListener,
     tls: TlsAcceptor,

@@ -1,4 +1,4 @@
-//! The calls of an agent. In: gRPC requests from those who have the token. Out: what the session says.
+//! The calls of an agent. In: gRPC requests from callers with the token. Out: the session's answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const MOST_AHEAD_NS: u64 = 10_000_000_000;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// What tonic knows of a TLS caller; it exports the name only with a TLS configuration of its own.
+/// What tonic knows of a TLS caller; it exports the type only with a TLS configuration of its own.
 type CallerInfo = <TlsStream<TcpStream> as Connected>::ConnectInfo;
 
-/// Where a call came from.
+/// The address of a call.
 pub(crate) fn caller<T>(request: &Request<T>) -> Option<SocketAddr> {
     request.extensions().get::<CallerInfo>().and_then(|info| info.get_ref().remote_addr())
 }
@@ -51,12 +51,12 @@ fn refused(error: &AgentError) -> Status {
     }
 }
 
-/// Text of a coordinator, made fit for a line of the log.
+/// Text of a coordinator, made safe for a line of the log.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-/// Runs what blocks where it may.
+/// Runs blocking work on a thread where it may block.
 async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     tokio::task::spawn_blocking(act)
         .await
@@ -64,7 +64,7 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
 }
 
 impl Service {
-    /// Admits a load and gets it ready, or says in the log why not.
+    /// Admits a load and prepares it, or logs why not.
     async fn start(&self, request: proto::LoadRequest, only_prepare: bool) -> Result<String, Status> {
         let (id, sessions, policy) = (request.session, self.sessions.clone(), self.policy.clone());
         let abandon = sessions.begin_start(id).map_err(denied)?;
@@ -95,7 +95,7 @@ impl Service {
     }
 }
 
-/// Gets ready what was admitted. To prepare only, everything is let go again but the keys.
+/// Prepares an admitted load. If only preparation was asked for, everything but the keys is released again.
 fn begin(
     policy: &Policy,
     request: &proto::LoadRequest,
@@ -112,7 +112,7 @@ fn begin(
     Ok((address, Some(Ready::new(Driver::prepare_within(plan, cancel)?, files, policy.rate))))
 }
 
-/// Connects once a thread, stores the keys, and lets go: a load whose first request is due after its end.
+/// Connects once a thread, stores the keys, and closes: a load whose first request is due after its end.
 fn store_keys(plan: &mut Plan, cancel: &Cancel<'_>) -> Result<(), LoadError> {
     plan.connections = plan.threads;
     plan.arrivals = tailsight_load::Arrivals::FIXED;
@@ -182,7 +182,7 @@ impl proto::agent_server::Agent for Service {
 
     async fn go(&self, request: Request<proto::GoRequest>) -> Answer<proto::GoReply> {
         let request = request.into_inner();
-        // An instant far away would hold a load back until nobody expects it any more.
+        // A distant instant would hold a load back until it is no longer expected.
         if request.start_ns > now_ns() + MOST_AHEAD_NS {
             return Err(Status::invalid_argument(
                 "the start is more than 10 s ahead; are the clocks of both hosts right?",

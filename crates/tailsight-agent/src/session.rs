@@ -1,8 +1,8 @@
-//! The one session of an agent: who drives it, the load that runs, and the lease that ends it.
+//! The one session of an agent: its coordinator, the load that runs, and the lease that ends it.
 //!
-//! In: calls, already authenticated. Out: records. A watchdog thread of its own ends the load when the coordinator's lease
-//! runs out, so that nothing that happens to the network or to the control plane can keep a load going. It waits for nobody: it sets
-//! a flag that a load looks at while it is prepared, while it runs and while it ends, and others wait for its threads.
+//! In: calls, already authenticated. Out: records. A watchdog thread ends the load when the coordinator's lease runs out, so
+//! that no failure of the network or of the control plane can keep a load going. The watchdog never blocks: it sets a flag
+//! that a load checks while it is prepared, while it runs and while it ends, and others wait for its threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,18 +15,18 @@ use tempfile::NamedTempFile;
 
 use crate::wire::{Records, Summary, not_given};
 
-/// Without a sign of life for this long the load ends. Keep-alives come every second. A quarter of a second less than is promised:
-/// the watchdog looks, and the loading threads look up from their work, now and then.
+/// Without a call for this long the load ends. Keep-alives come every second. A quarter of a second less than is promised,
+/// because the watchdog and the loading threads check only now and then.
 pub(crate) const LEASE: Duration = Duration::from_millis(2_250);
-/// How often the watchdog looks.
+/// How often the watchdog checks.
 const LOOK: Duration = Duration::from_millis(25);
-/// How often a call looks whether the load that ends has ended.
+/// How often a call checks whether the load that ends has ended.
 const ENDING: Duration = Duration::from_millis(10);
 
 /// Where an agent writes what it does.
 pub type Log = Arc<dyn Fn(&str) + Sync + std::marker::Send>;
 
-/// A load that is ready, and what it keeps beside it once it runs.
+/// A ready load, and its state once it runs.
 pub(crate) struct Ready {
     prepared: Prepared,
     files: Vec<NamedTempFile>,
@@ -47,7 +47,7 @@ impl Ready {
     }
 }
 
-/// A load with what is kept beside it.
+/// A load with its state.
 pub(crate) struct Running {
     pub(crate) driver: Driver,
     cursor: Cursor,
@@ -97,7 +97,7 @@ impl Running {
         Records { samples, sends, intervals: with_threads(lists) }
     }
 
-    /// Ends the load; gives the summary and the records that nobody has had yet.
+    /// Ends the load; returns the summary and the records that were not fetched yet.
     fn finish(self) -> Ended {
         let outcome = self.driver.stop();
         let summary = Summary::from(&outcome);
@@ -132,12 +132,12 @@ pub(crate) struct Ended {
     pub(crate) reason: Option<String>,
 }
 
-/// What a session does.
+/// The state of a session.
 enum Phase {
     Idle,
-    /// A load is being started by a call; it is not in our hands.
+    /// A call is starting a load and owns it.
     Busy,
-    /// A load waits for its last replies; how it stood before.
+    /// A load waits for its last replies; its state before.
     Ending(Progress),
     Ready(Box<Ready>),
     Loading(Box<Running>),
@@ -148,7 +148,7 @@ struct Session {
     id: u64,
     who: String,
     seen: Instant,
-    /// Ends every load of the session at once, in whosever hands it is.
+    /// Ends every load of the session at once, whichever thread owns it.
     over: Arc<AtomicBool>,
     phase: Phase,
 }
@@ -160,7 +160,7 @@ pub(crate) struct Sessions {
     log: Log,
 }
 
-/// Why a call cannot be served now; the words go to the coordinator.
+/// Why a call cannot be served now; the text goes to the coordinator.
 pub(crate) type Denied = String;
 
 impl Sessions {
@@ -173,7 +173,7 @@ impl Sessions {
                 if sessions.closing.load(Ordering::Relaxed) {
                     return;
                 }
-                // Without a watchdog nothing would end a load: then there is none.
+                // Without a watchdog nothing would end a load, so none is allowed.
                 if catch_unwind(AssertUnwindSafe(|| sessions.watch())).is_err() {
                     return sessions.close("the watchdog failed; please report it");
                 }
@@ -189,11 +189,11 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Session>> {
-        // A call that panicked leaves a session that is still whole: each change of it is one assignment.
+        // A call that panicked leaves a valid session: each change of it is one assignment.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session unless another one lives.
+    /// Opens a session unless another one is open.
     pub(crate) fn open(&self, id: u64, who: String) -> Result<(), Denied> {
         let mut current = self.lock();
         if self.closing.load(Ordering::Relaxed) {
@@ -208,15 +208,15 @@ impl Sessions {
         Ok(())
     }
 
-    /// Renews the lease; whether a load runs.
+    /// Renews the lease; returns whether a load runs.
     pub(crate) fn keep_alive(&self, id: u64) -> Result<bool, Denied> {
         self.with(id, |session| Ok(!matches!(session.phase, Phase::Idle | Phase::Ended(_))))
     }
 
-    /// Takes the right to start a load; gives the flag that ends it with the session.
+    /// Takes the right to start a load; returns the flag that ends it with the session.
     pub(crate) fn begin_start(&self, id: u64) -> Result<Arc<AtomicBool>, Denied> {
         self.with(id, |session| match session.phase {
-            // One that was never begun is let go.
+            // A load that never began is dropped.
             Phase::Idle | Phase::Ended(_) | Phase::Ready(_) => {
                 session.phase = Phase::Busy;
                 Ok(session.over.clone())
@@ -226,7 +226,7 @@ impl Sessions {
         })
     }
 
-    /// Hands over what is ready, or that nothing is. When the session has gone meanwhile it is let go at once.
+    /// Stores the prepared load, or that there is none. If the session has ended meanwhile, the load is dropped.
     pub(crate) fn end_start(&self, id: u64, ready: Option<Ready>) -> Result<(), Denied> {
         self.change(id, |session| {
             session.phase = ready.map_or(Phase::Idle, |ready| Phase::Ready(Box::new(ready)));
@@ -234,7 +234,7 @@ impl Sessions {
         })
     }
 
-    /// Begins the load that is ready; says when its schedule begins.
+    /// Begins the prepared load; returns when its schedule begins.
     pub(crate) fn go(&self, id: u64, start_ns: u64) -> Result<u64, Denied> {
         self.with(id, |session| match std::mem::replace(&mut session.phase, Phase::Idle) {
             Phase::Ready(ready) => {
@@ -257,7 +257,7 @@ impl Sessions {
         })
     }
 
-    /// How the load stands, and whether the samples asked for are there.
+    /// The state of the load, and whether the samples asked for are there.
     pub(crate) fn progress(&self, id: u64) -> Result<(Progress, bool), Denied> {
         self.with(id, |session| match &session.phase {
             Phase::Loading(running) => {
@@ -271,11 +271,11 @@ impl Sessions {
         })
     }
 
-    /// Records that were not given before.
+    /// Records that were not returned before.
     pub(crate) fn records(&self, id: u64) -> Result<Records, Denied> {
         self.with(id, |session| match &mut session.phase {
             Phase::Loading(running) => Ok(running.records()),
-            // They come with the end.
+            // They are returned at the end.
             Phase::Ending(_) => Ok(Records::default()),
             Phase::Ended(ended) => Ok(std::mem::take(&mut ended.records)),
             phase => Err(idle(phase)),
@@ -300,7 +300,7 @@ impl Sessions {
                     session.phase = Phase::Ending(progress);
                     Ok(None)
                 }
-                // It was never begun: connections and threads are let go.
+                // It never began: connections and threads are dropped.
                 Phase::Ready(_) => {
                     session.phase = Phase::Idle;
                     Err("no load runs".into())
@@ -322,13 +322,13 @@ impl Sessions {
         }
     }
 
-    /// Waits for the end of a load that is out of the session's hands, and hands it back.
+    /// Waits for the end of a load that another thread owns, and takes it back.
     fn finish(&self, id: u64, running: Box<Running>, reason: Option<String>, what: &str) -> Summary {
         let mut ended = running.finish();
         ended.reason = reason;
         let summary = ended.summary.clone();
         self.log(&said(what, &ended.progress));
-        // When the session has gone meanwhile, nobody waits for the records.
+        // When the session has ended meanwhile, nothing needs the records.
         let _ = self.change(id, |session| {
             session.phase = Phase::Ended(Box::new(ended));
             Ok(())
@@ -349,10 +349,10 @@ impl Sessions {
         join(self.end(why));
     }
 
-    /// Ends the session and what it has under way; gives the thread that waits for the end of its load, if one runs.
+    /// Ends the session and its work; returns the thread that waits for the end of its load, if one runs.
     fn end(&self, why: &str) -> Option<JoinHandle<()>> {
         let session = self.lock().take()?;
-        // Whoever has the load, and whatever its server does: from here on it ends by itself.
+        // Whichever thread owns the load, and whatever its server does: from here on it ends by itself.
         session.over.store(true, Ordering::Relaxed);
         let Phase::Loading(running) = session.phase else {
             self.log(&format!("{why} ({})", session.who));
@@ -361,11 +361,11 @@ impl Sessions {
         running.driver.abandon();
         let progress = running.driver.progress();
         self.log(&said(&format!("{why} ({}): load ended", session.who), &progress));
-        // Dropping a driver waits for its threads. Without a thread to do so it is done here.
+        // Dropping a driver waits for its threads. If no thread can be started for that, it is done here.
         std::thread::Builder::new().name("load-end".into()).spawn(move || drop(running)).ok()
     }
 
-    /// Acts for a call, which is a sign of life.
+    /// Acts for a call, which renews the lease.
     fn with<T>(&self, id: u64, act: impl FnOnce(&mut Session) -> Result<T, Denied>) -> Result<T, Denied> {
         self.change(id, |session| {
             session.seen = Instant::now();
@@ -373,7 +373,7 @@ impl Sessions {
         })
     }
 
-    /// Acts without a sign of life: what a call began has come to its end.
+    /// Acts without renewing the lease: work that a call began has ended.
     fn change<T>(&self, id: u64, act: impl FnOnce(&mut Session) -> Result<T, Denied>) -> Result<T, Denied> {
         let mut current = self.lock();
         match current.as_mut().filter(|session| session.id == id) {
@@ -382,13 +382,13 @@ impl Sessions {
         }
     }
 
-    /// One look of the watchdog.
+    /// One check of the watchdog.
     fn watch(self: &Arc<Self>) {
         let mut current = self.lock();
         let Some(session) = current.as_mut() else { return };
         if session.seen.elapsed() > LEASE {
             drop(current);
-            // Nobody waits for its end here: the next coordinator has a watchdog too.
+            // Nothing waits for its end here: the next coordinator has a watchdog too.
             drop(self.end("no message from the coordinator for 2.25 s"));
             return;
         }
@@ -416,7 +416,7 @@ impl Sessions {
 
 fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread {
-        // It only drops; a panic of the load's was caught by its driver.
+        // It only drops; a panic of the load was caught by its driver.
         let _ = thread.join();
     }
 }

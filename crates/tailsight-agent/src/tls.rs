@@ -60,15 +60,15 @@ fn failed(error: impl std::fmt::Display) -> AgentError {
     AgentError::Tls(error.to_string())
 }
 
-/// A new key and a certificate that it signed itself; worth something only to those who pin it.
+/// A new key and a certificate signed by itself; trusted only by those who pin it.
 fn self_signed() -> Result<Chain, AgentError> {
     let made = rcgen::generate_simple_self_signed(vec!["tailsight-agent".to_owned()]).map_err(failed)?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     Ok((vec![made.cert.der().clone()], key.into()))
 }
 
-/// The agent's side: its certificate (self-signed when none is given), and whom it lets in (with an authority: only those
-/// who show a certificate that it signed).
+/// The agent's side: its certificate (self-signed when none is given), and which callers are admitted (with an authority:
+/// only those with a certificate that it signed).
 pub(crate) fn server(
     identity: Option<&Identity>,
     client_ca: Option<&Path>,

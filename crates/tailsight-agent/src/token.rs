@@ -48,7 +48,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether it is the same, in a time that tells nothing about where it differs nor how long it is.
+    /// Whether it is the same, in a time that depends neither on where it differs nor on its length.
     #[must_use]
     pub fn matches(&self, offered: &[u8]) -> bool {
         let hash = |bytes: &[u8]| digest(&SHA256, bytes);

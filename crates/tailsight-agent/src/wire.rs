@@ -9,7 +9,7 @@ use crate::proto;
 pub(crate) const PROTOCOL: u32 = 2;
 /// Rows a chunk: 44 bytes each stay far below the 4 MiB of a gRPC message.
 const ROWS: usize = 16_384;
-/// Largest message that is taken: a replay of some million requests.
+/// Largest message that is accepted: a replay of some million requests.
 pub(crate) const MAX_MESSAGE: usize = 64 << 20;
 
 /// Records, in the order in which they came.
@@ -23,7 +23,7 @@ pub struct Records {
     pub intervals: Vec<(u32, Interval)>,
 }
 
-/// What a load of one agent came to. Times are CLOCK_MONOTONIC ns of the agent.
+/// The result of a load of one agent. Times are CLOCK_MONOTONIC ns of the agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Summary {
     /// When the schedule began.
@@ -34,15 +34,15 @@ pub struct Summary {
     pub counts: Counts,
     /// The client's own lateness, ns.
     pub lateness: Histogram,
-    /// Of it, what the threads were idle for and woke too late, ns.
+    /// The part of it in which the threads were idle and woke too late, ns.
     #[serde(default)]
     pub overslept: Histogram,
-    /// How each loading thread was treated by the scheduler.
+    /// How the scheduler treated each loading thread.
     pub threads: Vec<Treatment>,
     /// Where its time stamps come from; absent from older agents.
     #[serde(default)]
     pub stamps: Option<StampSource>,
-    /// How exactly the agent's own clocks were compared with each other, at worst, ns.
+    /// The largest error of the comparison of the agent's own clocks, ns.
     pub clock_error_ns: u64,
     /// What was wrong.
     pub complaints: Vec<Complaint>,
@@ -133,7 +133,7 @@ impl Records {
             received_ns: s.received_ns[i],
             connection: s.connection[i],
             flags: s.flags[i],
-            // An older agent says only that it was shared: nothing came before it was asked for.
+            // An older agent reports only that a stamp was shared: nothing came before the request.
             shared_ns: match s.shared_ns.get(i) {
                 Some(ns) => *ns,
                 None if s.flags[i] & Sample::SHARED_STAMP == 0 => 0,
@@ -178,7 +178,7 @@ impl Records {
     }
 }
 
-/// What of `all` (in any order) is not in `given`, each as often as it is there more.
+/// The items of `all` (in any order) that are not in `given`, each as many times as it occurs more often.
 pub(crate) fn not_given(mut all: Vec<Sample>, mut given: Vec<(u64, u32)>) -> Vec<Sample> {
     all.sort_unstable_by_key(|s| (s.intended_ns, s.connection));
     given.sort_unstable();
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((moved.intended_ns, moved.called_ns, moved.received_ns), (60, 61, 0));
     }
 
-    /// An agent of before says that a stamp is shared, and not by how much it may be late: then it is the whole service time.
+    /// An older agent reports that a stamp is shared, but not by how much it may be late: then it is the whole service time.
     #[test]
     fn a_shared_stamp_of_an_older_agent_is_bounded_by_its_request() {
         let shared =

@@ -62,13 +62,13 @@ pub fn functions_under(root: &Root, names: &[&str]) -> Result<Vec<Option<Place>>
     places(root, FUNCTIONS, names)
 }
 
-/// What is looked for: the kind of a type, and what is before its name.
+/// The kind of type to look for, and the prefix of its name.
 type Wanted = (u32, &'static [u8]);
 const TRACEPOINTS: Wanted = (KIND_TYPEDEF, b"btf_trace_");
 const FUNCTIONS: Wanted = (KIND_FUNC, b"");
 
-/// Modules are read only for what the kernel itself does not have. One whose BTF cannot be read (it may just have been unloaded,
-/// or be somebody else's and damaged) has nothing: the kernel's own tracepoints are there all the same.
+/// Modules are read only for what the kernel itself lacks. A module whose BTF cannot be read (it may have been unloaded just
+/// now, or be out-of-tree and damaged) counts as empty: the kernel's own tracepoints do not depend on it.
 fn places(root: &Root, wanted: Wanted, names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
     let kernel = root.bytes(VMLINUX)?;
     let found = named_in(&kernel, &[], wanted, names)?;
@@ -87,7 +87,8 @@ fn places(root: &Root, wanted: Wanted, names: &[&str]) -> Result<Vec<Option<Plac
     Ok(places)
 }
 
-/// Which types of a kind have a name of `names` behind a prefix. `before`: the strings of the image that this one is split from.
+/// Which names of `names` have a type of this kind with the prefix. `before`: the strings of the image that this one is
+/// split from.
 fn named_in(btf: &[u8], before: &[u8], (of_kind, prefix): Wanted, names: &[&str]) -> Result<Vec<bool>, HostError> {
     let (types, strings) = sections(btf)?;
     let wanted: HashMap<&[u8], usize> = names.iter().enumerate().map(|(i, n)| (n.as_bytes(), i)).collect();
@@ -115,7 +116,7 @@ fn named_in(btf: &[u8], before: &[u8], (of_kind, prefix): Wanted, names: &[&str]
         }
         at += TYPE_LEN + len;
     }
-    // A name asked twice has one slot in the map: copy its answer to the others.
+    // A name given twice has one slot in the map: copy its answer to the others.
     Ok(names.iter().map(|n| present[wanted[n.as_bytes()]]).collect())
 }
 
@@ -332,7 +333,8 @@ mod tests {
         assert_eq!(tracepoints_in(&image, &asked).unwrap(), [true, false, true, false, true, false]);
     }
 
-    /// On Debian ext4 is a module: its tracepoints were said to be missing, for only the kernel's own BTF was read.
+    /// Regression: on Debian, ext4 is a module, and its tracepoints were reported as missing because only the kernel's own
+    /// BTF was read.
     #[test]
     fn tracepoints_of_loaded_modules_are_found_in_their_split_btf() {
         let host = tempfile::tempdir().unwrap();
@@ -354,7 +356,7 @@ mod tests {
         // Where only the module has the type, and its name is among the kernel's strings.
         std::fs::write(folder.join("vmlinux"), &kernel[..]).unwrap();
         assert_eq!(named_in(&module, sections(&kernel).unwrap().1.bytes, TRACEPOINTS, &["of_both"]).unwrap(), [true]);
-        // Read without the kernel's strings, no name is where it should be.
+        // Without the kernel's strings, no name is found.
         assert!(named_in(&module, &[], TRACEPOINTS, &asked).map_or(true, |found| found != [true, false, true, false]));
         // Functions are another kind of type.
         assert_eq!(functions_under(&root, &["btf_trace_of_both"]).unwrap(), [None]);

@@ -1,4 +1,4 @@
-//! Clocks: the clocksource, the TSC's promises, how NTP or PTP steers the system clock, and the hardware clocks.
+//! Clocks: the clocksource, the CPU's flags for the TSC, how NTP or PTP steers the system clock, and the hardware clocks.
 //!
 //! In: `/sys/devices/system/clocksource`, `/proc/cpuinfo`, `/sys/class/ptp`, and on the live host `adjtimex` with no
 //! mode set. Out: [`Clocks`].
@@ -20,7 +20,7 @@ pub struct Discipline {
     pub frequency_ppm: f64,
     /// Offset still to be slewed, in nanoseconds.
     pub offset_ns: i64,
-    /// The kernel's bound on the error in microseconds; 16 s when nobody steers.
+    /// The kernel's bound on the error in microseconds; 16 s when nothing steers the clock.
     pub max_error_us: i64,
 }
 
@@ -40,7 +40,7 @@ pub struct Clocks {
     pub current: Fact<String>,
     /// The clocksources that could be used, best first.
     pub available: Fact<Vec<String>>,
-    /// Of `constant_tsc`, `nonstop_tsc` and `tsc_known_freq`, those that the CPU promises.
+    /// Of `constant_tsc`, `nonstop_tsc` and `tsc_known_freq`, those that the CPU has.
     pub tsc_flags: Fact<Vec<String>>,
     /// How the clock is steered.
     pub discipline: Fact<Discipline>,

@@ -1,7 +1,7 @@
 //! Network devices as a fix needs them: name, index, driver, queues, interrupts.
 //!
-//! In: `/sys/class/net` under a [`Root`], or, of another network namespace, the interface list and ethtool requests
-//! made by a short-lived thread inside it. Out: [`Device`] records. A device of software has no interrupts.
+//! In: `/sys/class/net` under a [`Root`], or, of another network namespace, the interface list and ethtool requests made by
+//! a short-lived thread inside it. Out: [`Device`] records. A virtual device has no interrupts.
 
 use crate::{HostError, Root, ethtool};
 use nix::sched::{CloneFlags, setns};
@@ -21,7 +21,7 @@ pub struct Device {
     pub rx_queues: u32,
     /// Transmit queues, 0 when not known.
     pub tx_queues: u32,
-    /// Its interrupts, ascending; none for a device of software.
+    /// Its interrupts, ascending; none for a virtual device.
     pub irqs: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ pub fn of_process(root: &Root, pid: u32) -> Result<Vec<Device>, HostError> {
     })
 }
 
-/// Asks something in the network namespace of a process.
+/// Runs a query in the network namespace of a process.
 ///
 /// # Errors
 /// [`HostError::Syscall`] when the process is gone, this one may not enter its namespace, or the question fails.
@@ -118,8 +118,8 @@ fn numbers(names: &[String]) -> Vec<u32> {
     names.iter().filter_map(|n| n.parse().ok()).collect()
 }
 
-/// Of a device's interrupts those that `/proc/interrupts` shows as the interface's queues, by one of its names; all of
-/// them when none is named so (several interfaces may share a PCI device). Those for configuration carry no packets.
+/// Of a device's interrupts, those that `/proc/interrupts` shows as the interface's queues, by one of its names; all of them
+/// when none has such a name (several interfaces may share a PCI device). Interrupts for configuration carry no packets.
 fn used(mut irqs: Vec<u32>, interrupts: &str, names: &[&str]) -> Vec<u32> {
     irqs.sort_unstable();
     irqs.dedup();
@@ -129,7 +129,7 @@ fn used(mut irqs: Vec<u32>, interrupts: &str, names: &[&str]) -> Vec<u32> {
     };
     let is_named = |action: &str| {
         let word = |name: &&str| action.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == *name);
-        // An interface's name may hold what separates words.
+        // An interface's name may contain the characters that separate words.
         names.iter().any(|n| word(n) || action.starts_with(&format!("{n}-")))
     };
     let shown: Vec<(u32, String)> = irqs.iter().filter_map(|&i| Some((i, action(i)?))).collect();
@@ -202,7 +202,7 @@ NMI:          0          0   Non-maskable interrupts";
 
     #[test]
     fn a_process_that_is_gone_is_an_error() {
-        // Beyond what any kernel numbers processes to.
+        // Above the largest process id of any kernel.
         let error = of_process(&Root::host(), u32::MAX).unwrap_err().to_string();
         assert!(error.contains("/proc/4294967295/ns/net"), "{error}");
         assert!(!is_elsewhere(u32::MAX) && !is_elsewhere(std::process::id()));

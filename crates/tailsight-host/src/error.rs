@@ -13,7 +13,7 @@ pub enum HostError {
         /// The file that was looked for.
         path: PathBuf,
     },
-    /// A file is there but could not be read.
+    /// A file exists but could not be read.
     #[error("cannot read {}: {source}{}", path.display(), advice(source))]
     Read {
         /// The file that was read.
@@ -21,7 +21,7 @@ pub enum HostError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A file was read but does not look as the kernel documents it.
+    /// A file was read but does not have the form that the kernel documents.
     #[error("{} holds {found:?}, which is not {expected}; please report it with the kernel release", path.display())]
     Parse {
         /// The file that was read.
@@ -50,7 +50,7 @@ pub enum HostError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// This host cannot tell it.
+    /// This host does not provide the fact.
     #[error("not available on this host: {what}")]
     Unsupported {
         /// What was wanted, and why it is not there.

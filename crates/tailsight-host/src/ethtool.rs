@@ -1,4 +1,4 @@
-//! The ethtool ioctls that only ask: driver, time stamping abilities, interrupt coalescing, queues.
+//! The ethtool ioctls that only read: driver, time stamping abilities, interrupt coalescing, queues.
 //!
 //! In: an interface name of this network namespace. Out: the kernel's structs as plain values.
 //! Layouts: `include/uapi/linux/ethtool.h`.
@@ -68,12 +68,12 @@ pub(crate) fn coalesce(name: &str) -> io::Result<CoalesceInfo> {
     })
 }
 
-/// The driver's name as it calls itself; virtual devices such as veth have one too.
+/// The driver's name; virtual devices such as veth have one too.
 pub(crate) fn driver(name: &str) -> io::Result<String> {
     driver_and_bus(name).map(|(driver, _)| driver)
 }
 
-/// The driver's name, and the device's address on its bus (`0000:00:03.0`; empty for devices of software).
+/// The driver's name, and the device's address on its bus (`0000:00:03.0`; empty for virtual devices).
 pub(crate) fn driver_and_bus(name: &str) -> io::Result<(String, String)> {
     // cmd, then driver, version, firmware version and bus info of 32 bytes each, and what follows: 196 bytes
     let mut words = [0u32; 49];

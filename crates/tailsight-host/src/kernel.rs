@@ -10,7 +10,7 @@ use std::io::Read;
 /// The oldest kernel with the hand-off tracepoints (`sk_data_ready`, `sock_recv_length`) that recording needs.
 pub const OLDEST_RECORDABLE: (u32, u32) = (6, 3);
 
-/// The build options worth knowing for recording and for the tail.
+/// The build options that matter for recording and for the tail.
 const OPTIONS: [&str; 20] = [
     "BPF_SYSCALL",
     "BPF_EVENTS",
@@ -34,7 +34,7 @@ const OPTIONS: [&str; 20] = [
     "SECURITY_LOCKDOWN_LSM",
 ];
 
-/// What the kernel locks even from root (`man 7 kernel_lockdown`).
+/// What lockdown forbids even to root (`man 7 kernel_lockdown`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lockdown {

@@ -4,8 +4,8 @@
 //! [`HostReport`], which serialises to stable JSON and prints itself as a table.
 //!
 //! Each check reads through [`Root`], so the same code runs on a fixture tree. Facts that need a system call (`bpf`,
-//! `perf_event_open`, the ethtool ioctls, `adjtimex`) are read from the live host only, and are otherwise [`Fact::Unknown`] with
-//! that reason. A failed check never fails the report.
+//! `perf_event_open`, the ethtool ioctls, `adjtimex`) are read from the live host only, and are otherwise [`Fact::Unknown`]
+//! with that reason. A failed check never makes the report fail.
 #![warn(missing_docs)]
 
 pub mod btf;

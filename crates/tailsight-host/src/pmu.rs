@@ -83,7 +83,7 @@ fn explain(errno: i32) -> &'static str {
     }
 }
 
-/// What a failed attempt would say; for tests and for callers that opened a counter themselves.
+/// The sentence for a failed attempt; for tests and for callers that opened a counter themselves.
 pub fn explain_perf(error: &io::Error) -> &'static str {
     explain(error.raw_os_error().unwrap_or(0))
 }

@@ -70,7 +70,8 @@ pub struct Rights {
     pub uid: Fact<u32>,
     /// The effective capabilities among those that recording may need.
     pub capabilities: Fact<Vec<String>>,
-    /// Those that it does not have, and what each lack costs; empty when nothing is lacking, or unknown.
+    /// Those that it does not have, and what a recording lacks without each; empty when none is missing, or when this is
+    /// unknown.
     #[serde(default)]
     pub missing: Vec<Missing>,
     /// True inside a user namespace, whose root is not the host's.
@@ -118,7 +119,8 @@ impl Rights {
         self.capabilities.known().is_some_and(|c| c.iter().any(|c| c == capability))
     }
 
-    /// CAP_SYS_ADMIN is CAP_BPF, CAP_PERFMON, CAP_SYSLOG and CAP_CHECKPOINT_RESTORE too, as the kernel has it, but for kernel symbols.
+    /// As in the kernel, CAP_SYS_ADMIN includes CAP_BPF, CAP_PERFMON, CAP_SYSLOG and CAP_CHECKPOINT_RESTORE, except for
+    /// kernel symbols.
     fn lacking(&self) -> Vec<Missing> {
         let Some(held) = self.capabilities.known() else { return Vec::new() };
         let included = ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN", "CAP_CHECKPOINT_RESTORE"];

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// No text file of `/proc` or `/sys` that this crate reads is larger; a larger one is cut there.
+/// The largest text file of `/proc` or `/sys` that this crate reads; a larger one is cut there.
 const TEXT_LIMIT: u64 = 4 << 20;
 
 /// A value, or why it is not known. In JSON: the value itself, or `{"unknown": "reason"}`.
@@ -42,7 +42,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// An unknown with this reason.
+    /// An unknown fact with this reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
         Fact::Unknown { unknown: reason.into() }
     }
@@ -157,7 +157,7 @@ impl Root {
     }
 }
 
-/// A kernel CPU list such as `0-3,8` as numbers. Malformed parts are ignored: a list is advice here, never a mask to set.
+/// A kernel CPU list such as `0-3,8` as numbers. Malformed parts are ignored: such a list is only shown, never set.
 pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {

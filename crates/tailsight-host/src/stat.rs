@@ -3,7 +3,8 @@
 
 use std::str::FromStr;
 
-/// A line of `/proc/PID/stat`: `pid (comm) state ppid …`. The name may hold spaces, parentheses, and bytes that are no text.
+/// A line of `/proc/PID/stat`: `pid (comm) state ppid …`. The name may contain spaces, parentheses, and bytes that are not
+/// text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pid: String,
@@ -13,13 +14,13 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of a process that exists.
+    /// Of an existing process.
     #[must_use]
     pub fn of_process(pid: u32) -> Option<Self> {
         Self::read(&format!("/proc/{pid}/stat"))
     }
 
-    /// Of a thread that exists.
+    /// Of an existing thread.
     #[must_use]
     pub fn of_thread(pid: u32, thread: u32) -> Option<Self> {
         Self::read(&format!("/proc/{pid}/task/{thread}/stat"))
@@ -29,7 +30,7 @@ impl Stat {
         Self::parse(std::fs::read(path).ok()?)
     }
 
-    /// Of the file's bytes; `None` for what is no such line.
+    /// Parses the file's bytes; `None` if they are not such a line.
     #[must_use]
     pub fn parse(bytes: impl AsRef<[u8]>) -> Option<Self> {
         let bytes = bytes.as_ref();
@@ -75,7 +76,7 @@ impl Stat {
         self.field(4)
     }
 
-    /// When it started, clock ticks after the boot: with the id this tells it from every other one.
+    /// When it started, clock ticks after the boot: the id and this identify a process.
     #[must_use]
     pub fn started(&self) -> Option<u64> {
         self.field(22)

@@ -1,4 +1,4 @@
-//! The system calls behind the facts: each one asks, changes nothing, and closes what it opened.
+//! The system calls behind the facts: each one only reads, and closes what it opened.
 //!
 //! In: nothing but numbers. Out: what the kernel answered, as a value or an `io::Error` with its errno.
 
@@ -91,7 +91,7 @@ pub(crate) fn perf_cycles() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(count))
 }
 
-/// What `adjtimex` says of the system clock.
+/// The answer of `adjtimex` on the system clock.
 pub(crate) struct ClockState {
     /// `TIME_OK` (0) … `TIME_ERROR` (5).
     pub(crate) state: i32,

@@ -1,4 +1,4 @@
-//! The report as text for a person: what is good in a line, what hurts with its reason and commands.
+//! The report as text for a person: a line for what is good, and reason and commands for what hurts.
 //!
 //! In: a [`HostReport`], whether to colour, the width in columns. Out: lines of at most that width, commands excepted:
 //! they are never broken, so that they can be copied.
@@ -120,7 +120,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     // Not split_whitespace: a no-break space keeps an item together.
     for word in text.split([' ', '\n', '\t']).filter(|w| !w.is_empty()).flat_map(|w| cut(w, width)) {
-        // Names of devices and processes are anybody's.
+        // Names of devices and processes are untrusted.
         let word = Untrusted(word).to_string();
         let word = word.as_str();
         let last = lines.last_mut().expect("there is always a line");

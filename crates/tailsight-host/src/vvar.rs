@@ -1,8 +1,9 @@
 //! The kernel's own conversion of the time-stamp counter to its clocks, as it lies in the `[vvar]` page of every process.
 //!
-//! In: this process's memory map, and the kernel's type information (BTF) for where the fields are: they moved between versions.
-//! Out: [`Parameters`], read consistently (the page has a sequence count), and [`Poller`], which collects every change that it sees.
-//! The kernel changes them once a tick and whenever somebody steers the clock. x86-64 only. Units: ns shifted left by `shift`, and ticks.
+//! In: this process's memory map, and the kernel's type information (BTF) for where the fields are: they moved between
+//! versions. Out: [`Parameters`], read consistently (the page has a sequence count), and [`Poller`], which collects every
+//! change that it sees. The kernel changes them once a tick and whenever the clock is steered. x86-64 only. Units: ns
+//! shifted left by `shift`, and ticks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -19,7 +20,7 @@ const TSC_MODE: u32 = 1;
 const REALTIME: usize = 0;
 const MONOTONIC: usize = 1;
 const TAI: usize = 11;
-/// A page that tells another time than the kernel by more than this was not understood.
+/// If the time computed from a page differs from the kernel's by more than this, the page was misread.
 const MOST_APART_NS: u64 = 1_000_000;
 
 /// The kernel's conversion at a time: `base + ((tsc - cycle_last) * mult + shifted) >> shift` for each clock.
@@ -31,7 +32,7 @@ pub struct Parameters {
     pub cycle_last: u64,
     /// ns of a tick, times `2^shift`.
     pub mult: u32,
-    /// Bits.
+    /// The shift, bits.
     pub shift: u32,
     /// CLOCK_REALTIME then: whole seconds, and ns shifted.
     pub realtime: (u64, u64),
@@ -77,7 +78,7 @@ impl Places {
     }
 }
 
-/// The page.
+/// The mapped page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     start: usize,
@@ -85,7 +86,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Finds the page of this process and where its fields are, and tries it against the kernel's own answer.
+    /// Finds the page of this process and where its fields are, and checks it against the kernel's own answer.
     ///
     /// # Errors
     /// [`HostError::Unsupported`] on another architecture, when the clock source is not the TSC, or when the page says another time than
@@ -174,7 +175,7 @@ impl Parameters {
     }
 }
 
-/// The counter now, behind everything that was before.
+/// The counter now, after all earlier instructions.
 #[cfg(target_arch = "x86_64")]
 pub fn tsc() -> u64 {
     let mut core = 0;
@@ -186,7 +187,7 @@ pub fn tsc() -> u64 {
     }
 }
 
-/// There is none.
+/// This architecture has none.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn tsc() -> u64 {
     0
@@ -197,7 +198,7 @@ fn now_ns() -> u64 {
     time.map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
-/// A thread that looks at the page twice a tick of the kernel, at most each millisecond, and keeps every change that it sees.
+/// A thread that reads the page twice a tick of the kernel, at most each millisecond, and keeps every change that it sees.
 #[derive(Debug)]
 pub struct Poller {
     stop: Arc<AtomicBool>,
@@ -207,9 +208,9 @@ pub struct Poller {
 /// What a [`Poller`] saw.
 #[derive(Clone, Debug, Default)]
 pub struct Polled {
-    /// The parameters of each change, in order; the first are those of the beginning.
+    /// The parameters after each change, in order; the first are those at the start.
     pub changes: Vec<Parameters>,
-    /// Looks.
+    /// Readings of the page.
     pub looks: u64,
     /// CPU time that it took, ns.
     pub cpu_ns: u64,
@@ -218,9 +219,9 @@ pub struct Polled {
 }
 
 impl Poller {
-    /// How often it looks at first, and at most.
+    /// The shortest time between two readings, and the one at first.
     pub const EACH: Duration = Duration::from_millis(1);
-    /// How often it looks at least. In between, twice a tick of the kernel, as it shows in the changes.
+    /// The longest time between two readings. Otherwise twice a tick of the kernel, as the changes show it.
     pub const SELDOM: Duration = Duration::from_millis(5);
 
     /// Starts the thread.
@@ -236,7 +237,7 @@ impl Poller {
         Ok(Poller { stop, thread })
     }
 
-    /// Stops it and gives what it saw, with the parameters as they are now.
+    /// Stops it and returns what it saw, with the parameters as they are now.
     pub fn stop(self) -> Polled {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -254,7 +255,7 @@ fn poll(page: Page, stop: &AtomicBool) -> Polled {
     let mut shortest = u64::MAX;
     let mut out = Polled { changes: vec![last], ..Polled::default() };
     loop {
-        // Once more after the end was asked for: what changed meanwhile is needed for the last moments.
+        // Once more after the end was requested: the last moments need the changes since.
         let over = stop.load(Ordering::Relaxed);
         out.looks += 1;
         if page.changed_since(&last) {

@@ -1,4 +1,4 @@
-//! Runs one load and prints what it came to: for measuring the client itself.
+//! Runs one load and prints its result, to measure the client itself.
 //!
 //! `drive TARGET PROTOCOL RATE SECONDS [NAME=VALUE…]`, names: arrivals, workload (`|` for `;`), connections, outstanding,
 //! burst, over (connections), threads, sampling, stamps, wait, receive, pin, seed, cpus, trust (anyone). Times in µs.

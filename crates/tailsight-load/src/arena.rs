@@ -1,5 +1,5 @@
-//! Append-only memory of one writer and any reader, taken and touched before the load. In: records. Out: the prefix that
-//! is written, readable while more is appended; no lock, no allocation, no page fault on the writer's side.
+//! Append-only memory with one writer and any number of readers, allocated and touched before the load. In: records. Out:
+//! the records written so far, readable while more are appended; no lock, no allocation, no page fault on the writer's side.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

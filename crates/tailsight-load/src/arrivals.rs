@@ -20,7 +20,7 @@ pub enum Arrivals {
     /// The times in a file: `replay:FILE`.
     Replay(PathBuf),
     /// Not an open loop: each connection keeps this many requests outstanding, and the next is due when one is answered:
-    /// `closed:4`. Such a load slows down with the server and cannot tell what an open system would suffer.
+    /// `closed:4`. Such a load slows down with the server and underestimates the latency that open-loop traffic would see.
     Closed(u32),
     /// Not an open loop either: each connection sends this many requests in one call, waits for all their replies, and
     /// repeats: `batch:64`. What other tools call pipelining; it finds how much a server can do, not how fast it answers.

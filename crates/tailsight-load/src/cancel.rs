@@ -1,4 +1,4 @@
-//! What ends a load from outside, whatever its server does. In: a time, flags. Out: whether it is over, and why.
+//! What ends a load from outside, whatever its server does. In: a time, flags. Out: whether the load must end, and why.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,14 @@ use crate::clock::now_ns;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// How long a load may be prepared, and who may end it.
+/// How long the preparation of a load may take, and how it can be ended.
 #[derive(Debug, Clone)]
 pub struct Cancel<'a> {
-    /// The preparation is given up at this time, CLOCK_MONOTONIC ns; `u64::MAX`: each of its steps has its own limit only.
+    /// The preparation ends at this time, CLOCK_MONOTONIC ns; `u64::MAX`: only the limits of its steps apply.
     pub until_ns: u64,
-    /// The preparation is given up when this becomes true. The load that then runs does not look at it.
+    /// The preparation ends when this becomes true. The load that follows does not look at it.
     pub stop: &'a AtomicBool,
-    /// When this becomes true the preparation is given up, and the load that runs ends at once, as if its driver were dropped.
+    /// When this becomes true, the preparation ends, or the running load ends at once, as if its driver were dropped.
     pub abandon: Arc<AtomicBool>,
 }
 

@@ -13,7 +13,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC, ns: the clock of recordings, so that both can be laid side by side.
+/// CLOCK_MONOTONIC, ns: the clock of recordings, so that load and recording can be compared.
 #[inline]
 #[must_use]
 pub fn now_ns() -> u64 {
@@ -90,7 +90,7 @@ mod tests {
             WallWatch { offset: WallOffset { offset_ns: 1 << 60, error_ns: 30 }, steps: 0, largest_step_ns: 0 };
         watch.note(WallOffset { offset_ns: (1 << 60) + 200, error_ns: 20 });
         assert_eq!((watch.steps, watch.offset.error_ns), (0, 30));
-        // An imprecise bracket proves no step.
+        // A wide bracket is no evidence of a step.
         watch.note(WallOffset { offset_ns: (1 << 60) + 5000, error_ns: 5000 });
         assert_eq!(watch.steps, 0);
         watch.note(WallOffset { offset_ns: (1 << 60) - 1_000_000, error_ns: 30 });

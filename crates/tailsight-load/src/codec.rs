@@ -1,5 +1,5 @@
-//! Between a workload and a protocol. In: a key and whether it is read or stored. Out: the request's bytes; of bytes that
-//! came, the replies in them.
+//! Between a workload and a protocol. In: a key and whether it is read or stored. Out: the request's bytes; from received
+//! bytes, the replies in them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) struct Encoder {
     message: Vec<u8>,
 }
 
-/// What a request is wrapped in.
+/// The framing around a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     None,
@@ -82,7 +82,7 @@ impl Encoder {
         Ask { key, set, service_ns }
     }
 
-    /// Appends the request and the ends of its datagrams; gives what the reply must be. Not for HTTP/2.
+    /// Appends the request and the ends of its datagrams; returns what the reply must be. Not for HTTP/2.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>, cuts: &mut impl FnMut(usize), id: u64, ask: Ask) -> Expect {
         match self.framing {
             Framing::None => {
@@ -112,7 +112,7 @@ impl Encoder {
         }
     }
 
-    /// Writes an HTTP/2 request to its connection's output; gives what the reply must be, under its stream's id.
+    /// Writes an HTTP/2 request to its connection's output; returns what the reply must be, under its stream's id.
     pub(crate) fn write_http2(&mut self, http2: &mut Http2, ask: Ask) -> Result<Expect, BlockedBy> {
         self.value.clear();
         if ask.set {
@@ -251,7 +251,8 @@ impl Replies {
         }
     }
 
-    /// Whether replies are matched to requests by their order alone, so that one that nobody asked for spoils all that follow.
+    /// Whether replies are matched to requests by order alone, so that a reply without a request makes all later matches
+    /// wrong.
     pub(crate) fn in_order(&self) -> bool {
         match self {
             Self::Stream(parser) => {
@@ -261,7 +262,7 @@ impl Replies {
         }
     }
 
-    /// A request is given up.
+    /// Stops expecting the reply of a request.
     pub(crate) fn forget(&mut self, id: u64) {
         // Whether it was still expected makes no difference.
         let _ = match self {
@@ -278,7 +279,7 @@ impl Replies {
         }
     }
 
-    /// Moves what the protocol owes the server (HTTP/2) behind `out`; whether there was any.
+    /// Moves what the protocol has to send to the server (HTTP/2) to the end of `out`; returns whether there was any.
     pub(crate) fn owed(&mut self, out: &mut Vec<u8>) -> bool {
         let Self::Stream(parser) = self else { return false };
         let Some(owed) = parser.output().filter(|owed| !owed.is_empty()) else { return false };

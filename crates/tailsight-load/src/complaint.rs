@@ -1,4 +1,4 @@
-//! What was wrong with a run. In: counts and how the client was treated. Out: words, and whether the run is spoiled.
+//! What was wrong with a run. In: counts and how the client was scheduled. Out: sentences, and whether the run is invalid.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
 
-/// Something that makes a run less than a measurement of the server, with its evidence.
+/// A reason why a run is not a valid measurement of the server, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub enum Complaint {
         /// The limit.
         limit: f64,
     },
-    /// A thread wanted to run and did not.
+    /// A thread was ready to run but did not get a core.
     Starved {
         /// Which one.
         thread: u32,
@@ -71,30 +71,30 @@ pub enum Complaint {
         /// The first few reasons for which connections broke.
         reasons: Vec<String>,
     },
-    /// Connections were given up because what came on them was not the protocol's, or not asked for.
+    /// Connections were closed because the server sent bytes that are not the protocol's, or replies without a request.
     GivenUp {
         /// How often.
         times: u64,
         /// Requests that were sent.
         requests: u64,
-        /// Replies that nobody had asked for: those before them may be others' too.
+        /// Replies without a request: the replies before them may belong to other requests too.
         unasked: u64,
         /// The first few reasons for which connections broke.
         reasons: Vec<String>,
     },
-    /// The server went away, or speaks another protocol.
+    /// The server closed all connections, or speaks another protocol.
     ServerGone {
         /// The last thing that went wrong.
         reason: String,
-        /// Whether that was garbage rather than a closed connection.
+        /// Whether that was invalid data rather than a closed connection.
         garbage: bool,
     },
-    /// A thread could not go on.
+    /// A thread failed.
     ClientFailed {
         /// What failed.
         reason: String,
     },
-    /// The wall clock was set during the load; stamps that it made impossible were not used.
+    /// The wall clock was set during the load; impossible stamps were not used.
     ClockStepped {
         /// How often.
         steps: u32,
@@ -103,7 +103,7 @@ pub enum Complaint {
         /// Samples whose stamps were impossible.
         refused_stamps: u64,
     },
-    /// The clock of the NIC whose stamps are used was set during the load; stamps that it made impossible were not used.
+    /// The clock of the NIC whose stamps are used was set during the load; impossible stamps were not used.
     NicClockStepped {
         /// How often.
         steps: u32,
@@ -122,10 +122,10 @@ pub enum Complaint {
 }
 
 impl Complaint {
-    /// Whether the latencies are not those of the server under the load asked for (the others are worth knowing).
+    /// Whether the latencies are not those of the server under the load asked for (the other complaints are informative).
     #[must_use]
     pub fn spoils(&self) -> bool {
-        // A server that breaks off its own words as often as that is not measured by what it says between.
+        // If replies are invalid that often, those between them are not trusted either.
         let is_rare = |times: u64, requests: u64| times.saturating_mul(1_000) <= requests;
         if let Self::GivenUp { times, requests, unasked, .. } = self {
             return *unasked > 0 || !is_rare(*times, *requests);

@@ -16,7 +16,7 @@ use crate::stamps;
 use crate::thread_log::{Stamp, ThreadLog, bump};
 use crate::tls::Tls;
 
-/// How long a connection is read at a time, ns, however much has come: then the others, the schedule and who may end the load have
+/// How long one connection is read at a time, ns; then the other connections, the schedule and requests to end the load get
 /// their turn.
 const READING_NS: u64 = 1_000_000;
 
@@ -25,7 +25,7 @@ const READING_NS: u64 = 1_000_000;
 pub(crate) enum Broken {
     /// The server closed or reset it, or nobody listens.
     Closed(String),
-    /// It sent what is not the protocol.
+    /// It sent bytes that are not the protocol's.
     Garbage(String),
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct Connection {
     pub(crate) proven: bool,
     /// Whether it has something to write that was not tried yet.
     pub(crate) dirty: bool,
-    /// Whether the kernel took no more and has to say when it does.
+    /// Whether the kernel took no more bytes and must report when it does.
     pub(crate) wants_write: bool,
     /// Whether it is in its thread's list of connections with requests in flight.
     pub(crate) listed: bool,
-    /// Whether the last reading of it ended before it was empty: epoll says so no second time.
+    /// Whether the last reading of it stopped before it was empty: edge-triggered epoll does not report that again.
     pub(crate) unfinished: bool,
     /// Whether it is in its thread's list of those.
     pub(crate) read_on: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Connection {
     /// What the next kernel stamp counts: bytes on the socket (streams), stamped sends (datagrams).
     stamp_count: u32,
     slots: Box<[Pending]>,
-    /// Numbers of requests: the next, the first not wholly sent, the first that may be in flight.
+    /// Numbers of requests: the next, the first not completely sent, the first that may be in flight.
     next: u64,
     unsent: u64,
     oldest: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Takes over a socket.
     pub(crate) fn new(index: u32, socket: Socket, mut replies: Replies, outstanding: u32, datagram: bool) -> Self {
-        // Room for stragglers: replies may come out of order, and a slot is free only when its own has come.
+        // Room for late replies: replies may come out of order, and a slot is free only when its own reply has come.
         let slots = (outstanding as usize * 2).next_power_of_two().clamp(if datagram { 1024 } else { 2 }, 65_536);
         Self {
             index,
@@ -186,7 +186,7 @@ impl Connection {
         if let Some(http2) = self.replies.http2() {
             match encoder.write_http2(http2, ask) {
                 Ok(expect) => self.replies.expect(expect),
-                // There was room, so this cannot be; the request then ends unanswered rather than nowhere.
+                // Cannot happen, since there was room; if it did, the request would be counted as not answered.
                 Err(_) => debug_assert!(false, "an HTTP/2 connection with room took no request"),
             }
             self.replies.owed(&mut self.out);
@@ -251,7 +251,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Everything that was to be sent is with the kernel.
+    /// All bytes to send were given to the kernel.
     #[inline]
     fn all_left(&mut self) {
         if self.is_http2
@@ -267,7 +267,7 @@ impl Connection {
         (self.unsent..self.next).map(|n| self.slot(n)).take_while(|p| p.end <= end).any(|p| p.flags & SAMPLED != 0)
     }
 
-    /// Everything up to `written` is with the kernel since the call that began at `now`.
+    /// All bytes up to `written` were given to the kernel by the call that began at `now`.
     #[inline]
     fn mark_sent(&mut self, written: u64, now: u64, stamp: bool, log: &mut ThreadLog) {
         let mask = self.slots.len() - 1;
@@ -320,7 +320,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has come, for a while, and records the replies in it; gives how many there were, and whether anything came.
+    /// Reads received bytes for a limited time and records the replies in them; returns how many there were, and whether
+    /// anything came.
     pub(crate) fn receive(&mut self, log: &mut ThreadLog) -> Result<(u32, bool), Broken> {
         if self.state != State::Open {
             return Ok((0, false));
@@ -358,7 +359,7 @@ impl Connection {
                     tls.give_back(plain);
                 }
                 count += fed?;
-                // A handshake goes on, or what waited for its end can leave.
+                // A handshake continues, or data that waited for its end can be sent.
                 self.flush_tls(log)?;
             } else {
                 let buffer = std::mem::take(&mut log.buffer);
@@ -374,7 +375,7 @@ impl Connection {
         }
     }
 
-    /// The server closed: replies that end so, and why the rest does not.
+    /// The server closed the connection: replies that end with it, and why the others are missing.
     fn end_of_stream(&mut self, log: &mut ThreadLog) -> Broken {
         let now = now_ns();
         let (slots, mut ended) = (&mut self.slots, 0);
@@ -397,7 +398,7 @@ impl Connection {
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let (emptied_ns, datagram) = (self.emptied_ns, self.datagram);
-        // Of a TLS record that has not come whole there is nothing in `bytes`, but the stamp may be its.
+        // An incomplete TLS record gives no bytes, but the stamp may be its.
         let more = self.tls.as_ref().is_some_and(|tls| tls.ended_within_record());
         let in_order = self.replies.in_order();
         let (mut count, mut good, mut early, mut unasked) = (0_u32, false, false, false);
@@ -409,7 +410,8 @@ impl Connection {
                 return;
             };
             if pending.called_ns == 0 {
-                // Answered before it was wholly asked: the connection is out of step, and is ended below.
+                // Answered before it was completely sent: replies no longer match requests, and the connection is closed
+                // below.
                 early = true;
                 return;
             }
@@ -430,7 +432,7 @@ impl Connection {
             return Err(Broken::Garbage("a reply to a request that was not completely sent".into()));
         }
         if unasked && in_order {
-            // The next request would be answered by what was sent before it.
+            // Otherwise the reply to earlier bytes would be taken for the next request's.
             return Err(Broken::Garbage("a reply without a request".into()));
         }
         result.map_err(|e| Broken::Garbage(e.to_string()))?;
@@ -457,9 +459,10 @@ impl Connection {
         log.batch = batch;
     }
 
-    /// Empties the error queue into the requests that its stamps belong to. What is not there is not waited for.
+    /// Matches the stamps in the error queue with their requests. Missing stamps are not waited for.
     fn take_send_stamps(&mut self, batch: &mut [(Sample, Option<u32>)], log: &mut ThreadLog) {
-        // No more stamps can be there than two for each send with a stamp; the bound is against a kernel that never says "empty".
+        // There are at most two stamps for each send with a stamp; the bound guards against a kernel that never reports an
+        // empty queue.
         for _ in 0..65_536 {
             let Some(stamp) = stamps::take_send_stamp(self.fd.as_raw_fd()) else { break };
             let (id, stamp) = (stamp.id, log.placed(self.nic, stamp.stamps));
@@ -487,7 +490,7 @@ impl Connection {
         }
     }
 
-    /// Ends everything in flight with a status, and what was not sent is offered no more; the connection is then empty.
+    /// Ends everything in flight with a status; what was not sent stays unsent; the connection is then empty.
     pub(crate) fn fail_all(&mut self, log: &mut ThreadLog, status: Status) {
         let mask = self.slots.len() - 1;
         for number in self.oldest..self.next {
@@ -496,7 +499,7 @@ impl Connection {
                 continue;
             }
             if pending.called_ns == 0 {
-                // It was due and taken, and its connection went away before it left.
+                // It was due and assigned to this connection, which closed before it was sent.
                 log.unsent(1);
                 let flags = std::mem::take(&mut pending.flags);
                 if flags & SAMPLED != 0 {
@@ -520,7 +523,7 @@ impl Connection {
         self.at = 0;
     }
 
-    /// Gives up requests that were sent before `before_ns`; gives how many.
+    /// Gives up requests that were sent before `before_ns`; returns how many.
     pub(crate) fn give_up(&mut self, log: &mut ThreadLog, before_ns: u64) -> u32 {
         let (mut count, mask) = (0, self.slots.len() - 1);
         for number in self.oldest..self.unsent {
@@ -548,7 +551,7 @@ impl Connection {
         self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
     }
 
-    /// Adds bytes that are no request of the workload, such as a greeting, and what they are answered with.
+    /// Adds bytes that are not a request of the workload, such as a greeting, and the reply that they must get.
     pub(crate) fn offer_raw(&mut self, bytes: &[u8]) {
         let number = self.next;
         self.next += 1;
@@ -568,11 +571,11 @@ impl Connection {
         (self.proven, self.wants_write, self.dirty, self.stamp_count) = (false, false, false, 0);
         self.emptied_ns = 0;
         self.unfinished = false;
-        // Numbers go on: a wire id of the old connection means nothing on the new one.
+        // Numbers continue: a wire id of the old connection is not valid on the new one.
         debug_assert_eq!(self.in_flight, 0);
     }
 
-    /// The kernel has connected, or says why not. Stamps are turned on now, while no byte was sent.
+    /// The kernel has connected, or reports why not. Stamps are turned on now, while no byte was sent.
     pub(crate) fn connected(&mut self, log: &mut ThreadLog) -> io::Result<()> {
         if let Some(error) = nix::sys::socket::getsockopt(&self.fd, nix::sys::socket::sockopt::SocketError)
             .map(|e| (e != 0).then(|| io::Error::from_raw_os_error(e)))?
@@ -594,7 +597,7 @@ impl Connection {
     }
 }
 
-/// Who is asked for the time of a send.
+/// Which time stamps of a send are requested.
 #[inline]
 fn ask(stamp: bool, nic: Option<usize>) -> stamps::Ask {
     match (stamp, nic) {

@@ -1,4 +1,4 @@
-//! Requests, counted by what became of them.
+//! Requests, counted by their result.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Requests that were due.
     pub intended: u64,
-    /// Of these, given to the kernel whole.
+    /// Of these, completely given to the kernel.
     pub sent: u64,
-    /// Of these, never sent whole: every connection was full or broken until the end.
+    /// Of these, never completely sent: every connection was full or broken until the end.
     pub unsent: u64,
-    /// Answered as hoped.
+    /// Answered as expected.
     pub ok: u64,
     /// Answered without the thing asked for.
     pub miss: u64,
@@ -21,7 +21,7 @@ pub struct Counts {
     pub wrong: u64,
     /// Not answered before the connection ended.
     pub closed: u64,
-    /// Not answered before the connection sent what is not the protocol.
+    /// Not answered before the connection sent bytes that are not the protocol's.
     pub garbage: u64,
     /// Datagrams not answered in time.
     pub lost: u64,
@@ -29,7 +29,7 @@ pub struct Counts {
     pub unanswered: u64,
     /// Requests that found every connection full.
     pub blocked: u64,
-    /// Replies that nobody had asked for, or asked for no more.
+    /// Replies without a request, or to a request that was given up.
     pub unasked: u64,
     /// Connections made again.
     pub reconnects: u64,

@@ -14,7 +14,7 @@ use crate::connection::Socket;
 use crate::tls::{Tls, TlsSetup};
 use crate::{Cancel, LoadError, Plan, Target};
 
-/// Who waits looks up so often whether it is to go on, ms.
+/// How often a waiting thread checks whether to go on, ms.
 const LOOK_MS: u64 = 20;
 
 /// Opens sockets of one target.

@@ -1,4 +1,4 @@
-//! A load that runs. In: a plan; then windows to measure. Out: progress at any time, records as they come, an outcome.
+//! A running load. In: a plan; then windows to measure. Out: progress at any time, records as they come, an outcome.
 //!
 //! [`run`] does it in one call. [`Driver`] does it step by step, for a method that decides while the load goes on: start,
 //! measure with a sampling rate, look, measure more, stop.
@@ -35,8 +35,8 @@ pub struct Driver {
     cpu_before_ns: u64,
 }
 
-/// A load that is ready and has not begun: its connections stand, its keys are stored, its threads wait. Dropping it lets
-/// all of that go.
+/// A load that is ready and has not begun: connections are open, keys are stored, threads wait. Dropping it ends the threads
+/// and closes the connections.
 #[derive(Debug)]
 pub struct Prepared {
     // Dropped first: a thread whose sender is gone ends, and dropping the driver waits for that.
@@ -59,20 +59,20 @@ impl Prepared {
         driver.cpu_before_ns = process_cpu_ns();
         driver.start_ns = start_ns.max(now_ns() + LEAD_NS);
         for sender in go {
-            // A thread that is gone has nobody to start.
+            // A thread that has ended need not be started.
             let _ = sender.send(driver.start_ns);
         }
         driver
     }
 }
 
-/// How often who waits for the threads looks up.
+/// How often code that waits for the threads checks them.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Time for all threads to wake before the first request is due, ns.
 pub const LEAD_NS: u64 = 2_000_000;
 
-/// How a load stands.
+/// The state of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Since the first request was due, ns.
@@ -91,7 +91,7 @@ pub struct Progress {
     pub ended: bool,
 }
 
-/// How far records were taken; begins at the first.
+/// How far records were read; starts at the first.
 #[derive(Debug, Clone, Default)]
 pub struct Cursor {
     samples: Vec<usize>,
@@ -117,7 +117,7 @@ impl Driver {
         Self::prepare_within(plan, &Cancel::default())
     }
 
-    /// The same, as long as `cancel` lets it.
+    /// The same, until `cancel` ends it.
     ///
     /// # Errors
     /// As [`Driver::prepare`], and [`LoadError::Ended`].
@@ -125,8 +125,8 @@ impl Driver {
         Self::prepare_one(plan, None, cancel)
     }
 
-    /// Prepares several loads of one thread each that will poll without a pause ([`Wait::Spin`]) and share a core: one thread
-    /// gives each a turn after the other. All of them must then [go](Prepared::go), or be dropped; none runs before.
+    /// Prepares several loads of one thread each that poll without a pause ([`Wait::Spin`]) and share a core: one thread
+    /// runs them in turn. All of them must then [go](Prepared::go), or be dropped; none runs before.
     ///
     /// # Errors
     /// As [`Driver::prepare`], and when a plan has more threads or does not spin; with the plan's place in the list.
@@ -210,10 +210,10 @@ impl Driver {
                 match receiver.recv_timeout(LOOK) {
                     Ok(prepared) => break prepared?,
                     Err(mpsc::RecvTimeoutError::Disconnected) => {
-                        // A thread that ended without a word has panicked; joining it will say so.
+                        // A thread that ended without a message has panicked; joining it shows that.
                         return Err(LoadError::Plan("a loading thread panicked".into()));
                     }
-                    // The threads see their time and their flag by themselves, but not the caller's; dropping the driver tells them.
+                    // The threads see their own time and flag, but not the caller's; dropping the driver tells them.
                     Err(mpsc::RecvTimeoutError::Timeout) if cancel.over() == Some(Over::Stopped) => {
                         return Err(Over::Stopped.during(&plan.target, "getting ready", 0));
                     }
@@ -244,22 +244,21 @@ impl Driver {
         window as u16
     }
 
-    /// Whether the threads of such a plan sleep where they could poll: not for other ways to wait than [`Wait::Auto`], nor where
-    /// polling would leave no core for anybody else; a server on this host needs one besides those of the loading threads and one for all
-    /// the rest.
+    /// Whether threads of such a plan sleep where they could poll. Only [`Wait::Auto`] can change, and only if polling
+    /// leaves a core for other work; a server on this host needs another core besides.
     #[must_use]
     pub fn could_be_punctual(plan: &Plan) -> bool {
         let others = if plan.target.is_here() { 2 } else { 1 };
         plan.wait == Wait::Auto && host::allowed_cpus().len() >= plan.threads as usize + others
     }
 
-    /// From now on threads that wait as [`Wait::Auto`] poll without a pause, which takes their cores whole. Gives whether that
-    /// changes anything.
+    /// From now on, threads with [`Wait::Auto`] poll without a pause, which takes whole cores. Returns whether that changes
+    /// anything.
     pub fn be_punctual(&self) -> bool {
         Self::could_be_punctual(&self.plan) && !self.control.punctual.swap(true, Ordering::Relaxed)
     }
 
-    /// How it stands.
+    /// Its state.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let mut progress = Progress {
@@ -288,8 +287,8 @@ impl Driver {
         samples
     }
 
-    /// Consecutive sends of the whole load since the cursor, in the order in which they were due, up to where all threads
-    /// have come. There are none from times when nothing was measured, and none once their room is full.
+    /// Consecutive sends of the whole load since the cursor, in the order in which they were due, as far as every thread has
+    /// recorded them. Times outside measurement windows have none, and none are recorded once their room is full.
     pub fn sends_since(&self, cursor: &mut Cursor) -> Vec<Send> {
         let ats = sized(&mut cursor.sends, self.published.len());
         let parts: Vec<&[Send]> = self.published.iter().zip(ats.iter()).map(|(p, at)| p.sends.since(*at)).collect();
@@ -312,30 +311,30 @@ impl Driver {
         rows.collect()
     }
 
-    /// Asks for the end of sending and does not wait for it, as [`Driver::stop`] and [`Driver::wait`] do.
+    /// Requests the end of sending, and returns without waiting, as [`Driver::stop`] and [`Driver::wait`] do.
     pub fn end(&self) {
         self.control.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The same; late requests are then sent, and replies waited for, no longer than this each, ns.
+    /// The same; late requests are then sent, and replies waited for, at most this long each, ns.
     pub fn end_within(&self, ns: u64) {
         self.control.drain_ns.store(ns.max(1), Ordering::Relaxed);
         self.end();
     }
 
-    /// Ends the load at once and does not wait for it: no request leaves after the turn at hand.
+    /// Ends the load at once and returns without waiting: after the current turn no request is sent.
     pub fn abandon(&self) {
         self.control.abandon.store(true, Ordering::Relaxed);
     }
 
-    /// Stops sending, waits for the last replies (at most [`Plan::drain_ns`]), and gives what was measured.
+    /// Stops sending, waits for the last replies (at most [`Plan::drain_ns`]), and returns what was measured.
     #[must_use]
     pub fn stop(mut self) -> Outcome {
         self.end();
         self.finish()
     }
 
-    /// Waits until the plan's duration is over, and gives what was measured.
+    /// Waits until the plan's duration is over, and returns what was measured.
     #[must_use]
     pub fn wait(mut self) -> Outcome {
         self.finish()
@@ -349,7 +348,7 @@ impl Driver {
         let cpu_ns = process_cpu_ns().saturating_sub(self.cpu_before_ns);
         let mut plan = self.plan.clone();
         if self.control.punctual.load(Ordering::Relaxed) {
-            // The accounts are of a thread that polls, which is not out of CPU when it takes its core.
+            // For a thread that polls, using a whole core does not mean that it lacks CPU time.
             Arc::make_mut(&mut plan).wait = Wait::Spin;
         }
         Outcome::new(plan, self.start_ns, cpu_ns, reports, &self.published)
@@ -365,7 +364,7 @@ impl Drop for Driver {
     }
 }
 
-/// What a thread does: gets ready, says so, waits for the start, runs, reports.
+/// The body of a thread: prepares, reports that, waits for the start, runs, reports.
 fn serve(
     thread: u32,
     cpu: Option<usize>,
@@ -388,7 +387,7 @@ fn serve(
     };
     let start_ns = ready.send(Ok(())).ok().and_then(|()| go.recv().ok());
     let Some(start_ns) = start_ns else {
-        // The driver gave up: another thread could not get ready.
+        // The driver ended the load: another thread could not be prepared.
         give_up();
         return report;
     };
@@ -426,8 +425,8 @@ fn sized(cursor: &mut Vec<usize>, threads: usize) -> &mut [usize] {
     cursor
 }
 
-/// Runs a plan: starts, calls `progress` ten times a second, and gives what was measured when the plan's duration is over or
-/// `stop` becomes true.
+/// Runs a plan: starts, calls `progress` ten times a second, and returns what was measured when the plan's duration is over
+/// or `stop` becomes true.
 ///
 /// # Errors
 /// As [`Driver::start`]; a plan without a duration and an endless schedule ends only by `stop`.

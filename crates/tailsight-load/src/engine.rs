@@ -28,7 +28,7 @@ use crate::{Arrivals, BurstOver, LoadError, Plan, Receive, Schedule, Target};
 const AHEAD: usize = 256;
 /// Requests sent in one turn before replies are looked at.
 const TURN: usize = 16;
-/// How often the thread looks up from its work: at stops, lost datagrams, closed connections, clocks, ns.
+/// How often the thread checks for stops, lost datagrams, closed connections and steps of clocks, ns.
 const MAINTENANCE_NS: u64 = 10_000_000;
 /// Attempts to connect again without a good reply, and the pause before each, ns.
 const ATTEMPTS: u32 = 20;
@@ -45,18 +45,18 @@ struct Due {
     sampling: u32,
 }
 
-/// Why a thread ended before its time.
+/// Why a thread ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The load lasted as long as planned, or was stopped.
     Planned,
-    /// No connection is left: the last reason, and whether it was garbage.
+    /// No connection is left: the last reason, and whether it was invalid data.
     Gone { reason: String, garbage: bool },
     /// epoll failed.
     Failed(String),
 }
 
-/// A thread's connections and the requests to come.
+/// A thread's connections and its future requests.
 pub(crate) struct Engine {
     pub(crate) plan: Arc<Plan>,
     pub(crate) log: ThreadLog,
@@ -80,25 +80,25 @@ pub(crate) struct Engine {
     pipelined: u32,
     /// Requests in flight on all connections.
     in_flight: u64,
-    /// Every connection was full or down when the last request was due, and none has changed since.
+    /// Every connection was full or down when the last request was due, and no connection has changed since.
     full: bool,
     lazy: bool,
-    /// Whether epoll has said of connections that they can be read, and they were not.
+    /// Whether epoll reported connections as readable that were not read yet.
     unread: bool,
-    /// How old a request is about, ns, before its reply can be there.
+    /// The age at which a request's reply may be there, ns.
     soonest_ns: u64,
     pacer: Pacer,
     attempts: Vec<u32>,
     gone: Option<Ended>,
-    /// When the thread looks up from its work next, ns.
+    /// When the thread makes its next periodic check, ns.
     maintenance_ns: u64,
     /// Until when replies are waited for, ns, once the last request is sent.
     drain: Option<u64>,
-    /// Times in the schedule that were drawn for the interval at hand (replays have no rate).
+    /// Number of due times drawn for the current interval (replays have no rate).
     drawn: u64,
-    /// The interval at hand: when it began, and sent, answered, failed and CPU time until then.
+    /// The current interval: its begin, and the requests sent, answered and failed and the CPU time before it.
     row: (u64, u64, u64, u64, u64),
-    /// How often a connection was given up because what came on it was not the protocol's.
+    /// How often a connection was closed because its bytes were not the protocol's.
     pub(crate) given_up: u64,
     /// What went wrong with connections: the first few reasons.
     pub(crate) troubles: Vec<String>,
@@ -162,7 +162,7 @@ impl Engine {
         })
     }
 
-    /// Sends from `start_ns` until the plan's duration is over or somebody stops it, then waits for the last replies.
+    /// Sends from `start_ns` until the plan's duration is over or the load is stopped, then waits for the last replies.
     pub(crate) fn run(&mut self, start_ns: u64) -> Ended {
         self.begin(start_ns);
         loop {
@@ -185,7 +185,7 @@ impl Engine {
         self.sleep_to_start(start_ns.saturating_sub(50_000));
         self.log.recording = true;
         self.row = (start_ns, 0, 0, 0, thread_cpu_ns());
-        // Who is let go before the start does not wait for it.
+        // A load that is cancelled before its start does not wait for the start.
         self.maintenance_ns = start_ns.min(now_ns());
         if let Some(outstanding) = self.plan.arrivals.outstanding()
             && !self.is_ended()
@@ -196,13 +196,13 @@ impl Engine {
         }
     }
 
-    /// Whether somebody ended the load.
+    /// Whether the load was ended from outside.
     fn is_ended(&self) -> bool {
         let control = &self.log.control;
         control.is_abandoned() || control.stop.load(Ordering::Relaxed)
     }
 
-    /// The start may be seconds away, and the load may be ended until then.
+    /// The start may be seconds away, and the load may be ended before.
     fn sleep_to_start(&self, until_ns: u64) {
         while !self.is_ended() {
             let now = now_ns();
@@ -213,8 +213,8 @@ impl Engine {
         }
     }
 
-    /// Sends what is due, reads what has come, and waits until there is more to do, unless the plan spins: a turn then returns
-    /// at once. Gives why the load is over when it is.
+    /// Sends due requests, reads replies, and waits until there is more to do; with a plan that spins, a turn returns at
+    /// once. Returns why the load is over when it is.
     pub(crate) fn turn(&mut self) -> Option<Ended> {
         let now = now_ns();
         if self.maintenance_is_due(now) {
@@ -243,14 +243,14 @@ impl Engine {
         } else {
             self.send_due(now);
             let next = self.ahead.front().map_or(u64::MAX, |due| due.intended_ns);
-            // Late requests are still sent for as long as replies are waited for, and for a third of that when no
-            // connection takes them: the replies that make room may only be late themselves.
+            // Late requests are still sent for as long as replies are waited for, and for a third of that if no connection
+            // takes them: the replies that would make room may be late.
             let sent_all = self.schedule.is_none() || next >= self.end_ns;
             let drain_ns = self.log.control.drain_ns(&self.plan);
             let patience = if self.full { drain_ns / 3 } else { drain_ns };
             let given_up = now >= self.end_ns.saturating_add(patience);
             if now >= self.end_ns && (sent_all || given_up) || next == u64::MAX && self.schedule.is_some() {
-                // A replay may be over before the plan's time.
+                // A replay may end before the plan's time.
                 self.end_ns = self.end_ns.min(now);
                 self.count_unsent();
                 self.drain = Some(now.saturating_add(drain_ns));
@@ -265,7 +265,7 @@ impl Engine {
         self.wait(now, next).err().map(|e| Ended::Failed(e.to_string()))
     }
 
-    /// Ends the books, with whatever is still in flight.
+    /// Completes the counts with the requests still in flight.
     pub(crate) fn end(&mut self) {
         if self.drain.is_none() {
             self.end_ns = self.end_ns.min(now_ns());
@@ -406,7 +406,7 @@ impl Engine {
         None
     }
 
-    /// Does something with a connection and keeps the books: what is in flight, what broke.
+    /// Runs a step on a connection and updates the state that depends on it: requests in flight, failures.
     #[inline]
     fn attend<T: Default>(
         &mut self,
@@ -422,7 +422,7 @@ impl Engine {
         match result {
             Ok(value) => {
                 if self.connections[i].wants_write && !wanted {
-                    // The kernel will say when it takes more.
+                    // The kernel will report when it takes more bytes.
                     let _ = self.poller.change(self.connections[i].fd(), i, true);
                 }
                 value
@@ -445,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// Reads a connection; in a closed loop asks again.
+    /// Reads a connection; in a closed loop sends the next requests.
     fn receive(&mut self, i: usize) -> bool {
         let (replies, any) = self.attend(i, |connection, log| connection.receive(log));
         let connection = &mut self.connections[i];
@@ -476,7 +476,7 @@ impl Engine {
         self.flush_dirty();
     }
 
-    /// What has to be done now and then.
+    /// The periodic checks.
     fn housekeeping(&mut self, now: u64) -> std::io::Result<()> {
         if now >= self.row.0 + INTERVAL_NS {
             self.row(now);
@@ -561,8 +561,8 @@ impl Engine {
     }
 
     fn connect_anew(&mut self, i: usize) {
-        // What the old one had proven says nothing of the next. Where connecting fails at once (a Unix socket without a listener),
-        // it would be tried again at once, for ever.
+        // Replies of the old connection prove nothing about the new one. Where connecting fails at once (a Unix socket
+        // without a listener), it would otherwise be retried without a pause, for ever.
         self.connections[i].proven = false;
         crate::thread_log::bump(&self.log.published.reconnects);
         let started = self.dialer.start().and_then(|socket| {

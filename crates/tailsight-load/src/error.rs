@@ -3,12 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why there is no load, or no more of it. Each message holds its cause, which is therefore no `source`: who prints a chain of
-/// errors would say it twice.
+/// Why a load could not start, or ended. Each message contains its cause, which is therefore no `source`: a printed chain of
+/// errors would repeat it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A text that describes a workload, a rate, a target or the like cannot be read.
+    /// A text that describes a workload, a rate, a target or the like is invalid.
     #[error("`{text}` is not {what}; expected {expected}")]
     Parse {
         /// What was being read.
@@ -18,7 +18,7 @@ pub enum LoadError {
         /// The forms that can be read.
         expected: &'static str,
     },
-    /// The parts of a plan do not go together, or a number in it is impossible.
+    /// Choices of a plan contradict each other, or a number in it is out of range.
     #[error("the plan cannot be run: {0}")]
     Plan(String),
     /// A replay file cannot be used.
@@ -55,7 +55,7 @@ pub enum LoadError {
         /// What was refused, and what to do.
         reason: String,
     },
-    /// The target does not answer as the protocol says while the load is prepared.
+    /// The target does not answer as the protocol requires while the load is prepared.
     #[error("{target} does not serve {protocol} while {step}: {reason}")]
     Setup {
         /// The target.
@@ -75,7 +75,7 @@ pub enum LoadError {
         /// By what, and what was being done.
         reason: String,
     },
-    /// The operating system refused something.
+    /// The operating system refused an operation.
     #[error("cannot {what}: {reason}")]
     Io {
         /// What was tried.

@@ -1,6 +1,7 @@
 //! A histogram of the client's own lateness over all requests. In: ns. Out: percentiles, at most 1.6 % above the truth.
 //!
-//! Only the client's lateness is kept so: it is judged against a limit, not reported as a latency. Latencies are samples.
+//! Only the client's lateness is stored this way: it is compared with a limit, not reported as a latency. Latencies are
+//! samples.
 
 use serde::{Deserialize, Serialize};
 

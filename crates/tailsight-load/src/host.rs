@@ -1,4 +1,4 @@
-//! What a loading thread asks of the operating system: a core, exact timers, files, and how it was treated.
+//! What a loading thread asks of the operating system: a core, exact timers, files, and how it was scheduled.
 
 use std::io;
 
@@ -21,13 +21,14 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-/// Timers of this thread to the nanosecond; Linux is otherwise up to 50 us late on purpose, to save wake-ups.
+/// Exact timers for this thread; otherwise Linux fires them up to 50 us late, to save wake-ups.
 pub(crate) fn exact_timers() {
-    // Where it is refused, sends are later, and the lateness shows it.
+    // If this is refused, sends are later, and the lateness shows it.
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
-/// Raises the soft limit of open files to the hard limit when `files` need it. When that is not enough, opening says so.
+/// Raises the soft limit of open files to the hard limit when `files` need it. If that is not enough, opening fails with an
+/// error.
 pub(crate) fn raise_file_limit(files: u64) {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && files + 64 > soft

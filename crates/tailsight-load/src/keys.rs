@@ -75,8 +75,8 @@ impl Keys {
         mix(key)
     }
 
-    /// Writes a key's name in the place of what is there: the prefix, zeros, the number. Different keys differ, for the
-    /// numbers behind the prefix do.
+    /// Writes a key's name over the earlier one: the prefix, zeros, the number. Different keys differ, because their numbers
+    /// do.
     pub(crate) fn name(&self, key: u64, name: &mut Vec<u8>) {
         let length = usize::from(self.names[(key as usize).min(self.names.len() - 1)]);
         name.clear();

@@ -1,8 +1,8 @@
-//! Whether an address is one of this host. In: an address. Out: yes, or not as far as can be seen.
+//! Whether an address belongs to this host. In: an address. Out: yes, or no as far as can be seen.
 //!
-//! An address of this network namespace can be bound. One of another namespace (a container's) stands in the tables of that
-//! namespace, which every process in it shows under its own /proc/PID/net. The same private address may also belong to another
-//! machine: where the way to it leaves by a device of the hardware, the namespace that has it here is not the one meant.
+//! An address of this network namespace can be bound. One of another namespace (a container's) is in the tables of that
+//! namespace, which every process in it shows under its own /proc/PID/net. Another machine may have the same private
+//! address: if the route to it leaves by a hardware device, the namespace on this host is not the one meant.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -23,7 +23,8 @@ fn another_namespace_has(ip: IpAddr) -> bool {
             continue;
         }
         let tables = process.path().join("net");
-        // The kernel numbers these files separately for each namespace, and shows that to everybody; the namespace itself it does not.
+        // The kernel numbers these files separately for each namespace, and shows that to every user, unlike the namespace
+        // itself.
         let Ok(number) = std::fs::metadata(tables.join("dev")).map(|m| m.ino()) else { continue };
         if seen.insert(number) && has(&tables, ip) {
             return true;
@@ -63,7 +64,7 @@ fn is_local_v6(text: &str, ip: IpAddr) -> bool {
 /// Whether packets to it leave by a device behind which there is hardware.
 fn leaves_by_hardware(address: SocketAddr) -> bool {
     let any: IpAddr = if address.is_ipv4() { [0_u8; 4].into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a datagram socket sends nothing: the kernel looks up the way and takes that device's address.
+    // Connecting a datagram socket sends nothing: the kernel looks up the route and assigns that device's address.
     let own = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(address)?;
         socket.local_addr()

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_host::phc::stamping::{self, Reason, Stamping};
 use tailsight_host::phc::{self, Map, Phc};
 
-/// Readings of a clock at once: when it is found, and in the housekeeping.
+/// Readings of a clock in one comparison: when it is found, and in the periodic checks.
 const TRIES: [u32; 2] = [25, 3];
 /// How long the speed of a clock is measured before anything is sent.
 const FIRST: Duration = Duration::from_millis(100);
@@ -23,9 +23,9 @@ const FIRST: Duration = Duration::from_millis(100);
 pub struct StampSource {
     /// `software`, `hardware of eth0 (/dev/ptp0)`, or `none`: the client's clock alone.
     pub source: String,
-    /// Why the NIC does not stamp, when it does not.
+    /// Why the NIC makes no stamps, if so.
     pub why: Option<String>,
-    /// What would make it, where something would.
+    /// How to enable them, if possible.
     pub hint: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl StampSource {
         Self { source: "none".into(), why: Some(why.into()), hint: None }
     }
 
-    /// One of several, which then says all their sources.
+    /// Combines several sources into one text that names all of them.
     #[must_use]
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         fn add<'a>(words: &mut Vec<&'a str>, word: &'a str) {
@@ -68,7 +68,7 @@ pub(crate) struct Nics {
     /// the same peer.
     seen: Vec<(IpAddr, Result<usize, Reason>)>,
     clocks: Vec<Clock>,
-    /// The most that a stamp can have been wrong since the load began, ns.
+    /// The largest error of a stamp since the load began, ns.
     worst_ns: u64,
 }
 
@@ -111,7 +111,7 @@ impl Nics {
         Ok(self.clocks.len() - 1)
     }
 
-    /// The kernel takes no such clock's stamps after all.
+    /// The kernel accepts no stamps of this clock after all.
     pub(crate) fn refuse(&mut self, place: usize) {
         for (_, found) in &mut self.seen {
             if *found == Ok(place) {
@@ -129,7 +129,7 @@ impl Nics {
         }
     }
 
-    /// Renews, and forgets how wrong stamps were before the load.
+    /// Compares the clocks again and clears the errors from before the load.
     pub(crate) fn begin(&mut self) {
         self.renew();
         self.worst_ns = 0;
@@ -144,7 +144,7 @@ impl Nics {
         Some(at)
     }
 
-    /// The most that a stamp can have been wrong since the load began, ns; 0 when there was none.
+    /// The largest error of a stamp since the load began, ns; 0 when there was none.
     pub(crate) fn error_ns(&self) -> u64 {
         self.clocks.iter().map(|clock| clock.map.worst_ns).max().unwrap_or(0).max(self.worst_ns)
     }

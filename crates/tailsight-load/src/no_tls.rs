@@ -1,5 +1,5 @@
-//! What stands in for `tls` in a build without the feature `tls`: a plan over TLS is refused before anything is sent. In: a plan.
-//! Out: an error.
+//! Replaces `tls` in a build without the feature `tls`: a plan over TLS is refused before anything is sent. In: a plan. Out:
+//! an error.
 
 use std::io;
 use std::os::fd::RawFd;

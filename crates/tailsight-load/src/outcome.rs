@@ -1,4 +1,5 @@
-//! What a load came to. In: what the threads recorded. Out: samples, counts that add up, and what was wrong with the client.
+//! The result of a load. In: what the threads recorded. Out: samples, counts that add up, and what was wrong with the
+//! client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +13,12 @@ use crate::{Arrivals, Complaint, Histogram, Interval, Plan, Rate, Sample, Send, 
 const CPU_SHARE: f64 = 0.95;
 /// Time that a thread was ready to run and did not, over wall time.
 const STARVED_SHARE: f64 = 0.01;
-/// Share of the requests due that were held back because every connection had its limit outstanding.
+/// Share of the due requests that were delayed because every connection had its limit outstanding.
 const BLOCKED_SHARE: f64 = 0.001;
-/// How far the rate that was sent may be from the rate asked for.
+/// How far the sent rate may be from the rate asked for.
 const RATE_ERROR: f64 = 0.02;
 
-/// What became of a thread.
+/// The account of a thread.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadReport {
     /// Its number.
@@ -28,11 +29,11 @@ pub struct ThreadReport {
     pub treatment: Treatment,
     /// Its lateness over all requests but those that were blocked, ns.
     pub lateness: Histogram,
-    /// Of its lateness, what it was idle for and woke too late; the rest it was busy with other requests, ns.
+    /// The part of its lateness in which it was idle and woke too late; in the rest it was busy with other requests, ns.
     pub overslept: Histogram,
     /// The longest that a request waited for a connection with room, ns.
     pub blocked_max_ns: u64,
-    /// How long before due times it stopped sleeping at the end, ns.
+    /// How long before due times it stopped sleeping at the end of the load, ns.
     pub margin_ns: u64,
     /// Whether it read replies when it woke to send.
     pub lazy: bool,
@@ -42,7 +43,7 @@ pub struct ThreadReport {
     pub clock_steps: u32,
     /// The largest such step, ns.
     pub clock_step_max_ns: u64,
-    /// How exactly the clocks were compared, the NIC's too where its stamps were used, ns.
+    /// The error of the comparison of the clocks, including the NIC's where its stamps were used, ns.
     pub clock_error_ns: u64,
     /// How often somebody set the clock of a NIC whose stamps are used meanwhile.
     pub nic_clock_steps: u32,
@@ -50,7 +51,7 @@ pub struct ThreadReport {
     pub nic_clock_step_max_ns: u64,
     /// Where its time stamps come from.
     pub stamps: StampSource,
-    /// How often a connection was given up because what came on it was not the protocol's, or not asked for.
+    /// How often a connection was closed because its bytes were not the protocol's, or not requested.
     pub given_up: u64,
     /// The first few reasons for which connections broke.
     pub troubles: Vec<String>,
@@ -69,7 +70,7 @@ impl Default for Ended {
     }
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// What was run.
@@ -89,7 +90,7 @@ pub struct Outcome {
     pub intervals: Vec<Vec<Interval>>,
     /// The client's own lateness over all requests but those that were blocked, ns.
     pub lateness: Histogram,
-    /// Of it, what the threads were idle for and woke too late; the rest they were busy with other requests, ns.
+    /// The part of it in which the threads were idle and woke too late; in the rest they were busy with other requests, ns.
     pub overslept: Histogram,
     /// The threads.
     pub threads: Vec<ThreadReport>,
@@ -175,7 +176,7 @@ impl Outcome {
         (self.counts.sent > 0).then(|| self.cpu_ns as f64 / self.counts.sent as f64)
     }
 
-    /// Whether nothing says that the latencies are the client's doing rather than the server's.
+    /// Whether no complaint says that the latencies are due to the client rather than the server.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         !self.complaints.iter().any(Complaint::spoils)
@@ -196,7 +197,7 @@ impl Outcome {
                 Ended::Failed(reason) => complaints.push(Complaint::ClientFailed { reason: reason.clone() }),
             }
         }
-        // Before what it did to the client.
+        // The state before the load.
         let mut reasons: Vec<String> = self.threads.iter().flat_map(|t| t.troubles.iter().cloned()).collect();
         reasons.sort();
         reasons.dedup();
@@ -229,8 +230,8 @@ impl Outcome {
         }
         if let Some(asked) = self.asked() {
             let sent = counts.sent as f64;
-            // Random arrivals miss their mean by chance: five standard deviations of a Poisson count are no fault, and
-            // what the schedule drew is none either.
+            // Random arrivals miss their mean by chance: five standard deviations of a Poisson count are allowed, and what
+            // the schedule drew is allowed too.
             let chance = 5.0 * asked.sqrt() + counts.intended as f64 - asked;
             let missing = counts.unsent as f64;
             if missing > RATE_ERROR * asked || (sent - asked).abs() > RATE_ERROR * asked + chance.abs() {

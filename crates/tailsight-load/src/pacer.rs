@@ -6,11 +6,12 @@
 
 use crate::Wait;
 
-/// What a request is late by even when the thread is awake (reading the clock, writing the request, sending the one before), ns.
+/// The lateness of a request even when the thread is awake (reading the clock, writing the request, sending the one before),
+/// ns.
 const OWN_NS: f64 = 2_000.0;
-/// Polling longer than this before each request costs more than it can mend, ns.
+/// Polling longer than this before each request costs more than it gains, ns.
 const LONGEST_NS: f64 = 50_000.0;
-/// A sleep that ends later than this was not kept by the timer but by other work on the core, which polling does not mend, ns.
+/// A sleep that ends later than this was delayed by other work on the core, not by the timer; polling does not help, ns.
 const OTHERS_NS: f64 = 100_000.0;
 /// A pause that leaves less than this to sleep is polled through, ns.
 const WORTH_SLEEPING_NS: f64 = 5_000.0;
@@ -47,8 +48,8 @@ impl Pacer {
         }
     }
 
-    /// What must be left to sleep, ns, before the wake-up, for a sleep to be worth it. Measured: a timed sleep costs 1 us of CPU
-    /// time on bare metal and up to 14 us in virtual machines, where it also ends so much too late: about as much as it costs.
+    /// What must be left to sleep, ns, before the wake-up, for a sleep to be worth it. Measured: a timed sleep costs 1 us of
+    /// CPU time on bare metal and up to 14 us in virtual machines, where it also ends about that much too late.
     #[inline]
     pub(crate) fn worth_ns(&self) -> u64 {
         match self.wait {
@@ -57,14 +58,14 @@ impl Pacer {
         }
     }
 
-    /// From now on an `auto` thread polls all the time.
+    /// From now on a thread with `auto` polls all the time.
     pub(crate) fn be_punctual(&mut self) {
         if self.wait == Wait::Auto {
             self.wait = Wait::Spin;
         }
     }
 
-    /// How long a thread that has nothing due lets requests gather before it looks again, ns.
+    /// How long a thread with nothing due collects requests before it looks again, ns.
     #[inline]
     pub(crate) fn gather_ns(&self) -> u64 {
         match self.wait {
@@ -142,7 +143,7 @@ mod tests {
     fn a_sleep_must_be_longer_than_it_costs() {
         let mut pacer = Pacer::new(Wait::Auto);
         assert_eq!(pacer.worth_ns(), 5_000);
-        // Few requests are slept for, so that no margin is needed, and what a sleep costs decides.
+        // Few requests are slept for, so no margin is needed, and the cost of a sleep decides.
         for i in 0..60_000_u64 {
             if i % 200 == 0 { pacer.woke(1_000_000_000, 1_000_014_000) } else { pacer.stayed_awake() }
         }

@@ -42,14 +42,14 @@ pub(crate) fn status(reply: &Reply) -> Status {
     }
 }
 
-/// What is known of when the bytes of a reply came.
+/// What is known of the arrival time of a reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Arrival {
     /// The clock after the call that read them; 0: there is no reply.
     pub(crate) now: u64,
     /// The stamp of the last byte of that read.
     pub(crate) stamp: Stamp,
-    /// Where later bytes came in that read: not before this did any of it come.
+    /// Whether later bytes came in that read, and the time before which none of it had come.
     pub(crate) shared_since: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn end(pending: &mut Pending, log: &mut ThreadLog, status: Status, ar
         sample.flags |= refused(received, possible);
     }
     if let Some(since) = arrival.shared_since {
-        // Nor did it come before it was asked for.
+        // Nor did it come before it was requested.
         let earliest = since.max(sample.called_ns);
         sample.shared_ns = u32::try_from(sample.received_ns.saturating_sub(earliest)).unwrap_or(u32::MAX);
         sample.flags |= Sample::SHARED_STAMP;
@@ -93,8 +93,8 @@ pub(crate) fn end(pending: &mut Pending, log: &mut ThreadLog, status: Status, ar
     log.batch.push((sample, due));
 }
 
-/// Puts a stamp in the place of the clock, if it is possible: not before the call, not after the reply. The NIC's and the kernel's
-/// may come one after the other, in any order.
+/// Replaces the clock's time by a stamp, if it is possible: not before the call, not after the reply. The NIC's and the
+/// kernel's may come one after the other, in any order.
 pub(crate) fn apply_send_stamp(sample: &mut Sample, stamp: Stamp, log: &ThreadLog) {
     let latest = if sample.received_ns > 0 { sample.received_ns } else { u64::MAX };
     let possible = log.stamp_between(stamp, sample.called_ns, latest);
@@ -105,7 +105,7 @@ pub(crate) fn apply_send_stamp(sample: &mut Sample, stamp: Stamp, log: &ThreadLo
     sample.flags |= refused(stamp, possible);
 }
 
-/// Says so when a stamp was there and not possible, the NIC's even if the kernel's took its place.
+/// Sets the flag if there was an impossible stamp, the NIC's even if the kernel's was used instead.
 fn refused(stamp: Stamp, used: Option<(u64, bool)>) -> u32 {
     let nic_used = matches!(used, Some((_, true)));
     if used.is_none() || stamp.nic_ns > 0 && !nic_used { Sample::STAMP_REFUSED } else { 0 }
@@ -159,7 +159,7 @@ mod tests {
             (&[(wall, None), (None, Some(-second))], 1_000_000, SENT | REFUSED),
             (&[(wall, Some(20_000_000))], 1_000_000, SENT | REFUSED),
             (&[(None, Some(20_000_000))], 0, REFUSED),
-            // So far off that it cannot be placed at all.
+            // Too far off to be converted at all.
             (&[(wall, Some(100 * second))], 1_000_000, SENT),
         ];
         for (stamps, expected_ns, flags) in cases {

@@ -1,4 +1,4 @@
-//! A load, described whole. In: choices. Out: a [`Plan`] that was checked, or the first contradiction in it.
+//! The complete description of a load. In: choices. Out: a [`Plan`] that was checked, or the first contradiction in it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,17 +15,18 @@ use tailsight_units::parse::{duration_ns, write_duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Wait {
-    /// Sleeps, and wakes early by what this host's timers were late lately, as far as the lateness goal asks for it
-    /// ([`Limits::lateness_p99_ns`]); the rest it polls: `auto`. Cheap where timers are good, exact where they are not.
+    /// Sleeps, and wakes early by the recent lateness of this host's timers, as far as the lateness goal requires it
+    /// ([`Limits::lateness_p99_ns`]); polls the rest: `auto`. Little CPU time where timers are good, exact where they are
+    /// not.
     Auto,
-    /// Sleeps to the due time and is late by what the host's timers are late: `sleep`.
+    /// Sleeps to the due time and is late by the timers' lateness: `sleep`.
     Sleep,
     /// Sleeps until this many ns before the due time and polls the rest: `poll:20us`.
     Poll(u64),
-    /// Polls all the time, which takes the core whole: `spin`.
+    /// Polls all the time, which takes a whole core: `spin`.
     Spin,
-    /// Sleeps so many ns at least between two turns, and sends together what came due meanwhile: `batch:1ms`. The cheapest,
-    /// for load that is not measured; the server sees bursts.
+    /// Sleeps at least this many ns between two turns, and sends together what came due meanwhile: `batch:1ms`. The least
+    /// CPU time, for load that is not measured; the server sees bursts.
     Batch(u64),
 }
 
@@ -40,7 +41,7 @@ impl FromStr for Wait {
             "spin" => Ok(Self::Spin),
             _ => timed("poll:")
                 .map(Self::Poll)
-                // Beyond 10 ms the housekeeping would come late.
+                // Beyond 10 ms the periodic checks would be late.
                 .or(timed("batch:").filter(|ns| (1..=10_000_000).contains(ns)).map(Self::Batch))
                 .ok_or_else(|| {
                     LoadError::parse("a way to wait", input, "auto, sleep, poll:TIME, spin or batch:TIME (up to 10ms)")
@@ -82,8 +83,8 @@ pub enum Receive {
     Auto,
     /// A reply wakes the thread at once.
     Eager,
-    /// The kernel notes when a reply arrived; the thread reads it when it wakes to send anyway, at most a millisecond
-    /// later. Saves a wake-up a request, and the server the work of waking us.
+    /// The kernel stamps the arrival of a reply; the thread reads it when it wakes to send anyway, at most a millisecond
+    /// later. Saves a wake-up for each request, and on loopback the server the work of waking the client.
     Lazy,
 }
 
@@ -94,11 +95,11 @@ pub enum BurstOver {
     /// To one connection, in one call: pipelined.
     #[default]
     Connection,
-    /// To one connection after the other: clients that act at the same time.
+    /// One to each of several connections: clients that act at the same time.
     Connections,
 }
 
-/// Whom TLS trusts.
+/// Which certificates TLS trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
@@ -106,16 +107,17 @@ pub enum Trust {
     System,
     /// The certificates in this PEM file.
     File(PathBuf),
-    /// Anybody. For test servers: the load is then encrypted, not authenticated.
+    /// Any certificate. For test servers: the load is then encrypted, not authenticated.
     Anyone,
 }
 
-/// Beyond this the client was not good enough and the run is flagged. Other accounts have fixed limits ([`Complaint`](crate::Complaint)
-/// names them), which older files spell out here; they are read and not used.
+/// Beyond this the client was not good enough and the run is flagged. Other accounts have fixed limits
+/// ([`Complaint`](crate::Complaint) names them); older files contain them, and they are read but not used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// 99th percentile of the client's own lateness (clock at the send call minus intended), ns: what its waiting aims at, too.
+    /// 99th percentile of the client's own lateness (clock at the send call minus intended), ns: also the goal of its
+    /// waiting.
     pub lateness_p99_ns: u64,
 }
 
@@ -133,12 +135,12 @@ impl Default for Limits {
 pub struct Plan {
     /// The server.
     pub target: Target,
-    /// What is spoken to it.
+    /// The protocol.
     #[serde(with = "as_text")]
     pub protocol: Kind,
-    /// What is asked.
+    /// The requests.
     pub workload: Workload,
-    /// When.
+    /// The arrivals.
     pub arrivals: Arrivals,
     /// How often, over all threads. Not used by replays and closed loops.
     pub rate: Rate,
@@ -154,14 +156,14 @@ pub struct Plan {
     /// Requests that are due at once at each arrival. Arrivals are rarer by this factor: the rate stays the same.
     #[serde(default = "one")]
     pub burst: u32,
-    /// Who sends them.
+    /// How a burst is distributed over connections.
     #[serde(default)]
     pub burst_over: BurstOver,
     /// Seed of everything that is drawn.
     pub seed: u64,
     /// Share of the requests whose times are kept, chosen at random.
     pub sampling: f64,
-    /// Room for samples, over all threads; it is taken before the start. What is drawn beyond it is counted.
+    /// Room for samples, over all threads; allocated before the start. Samples beyond it are counted.
     pub max_samples: usize,
     /// Room for [sends](crate::Send), over all threads. All requests of measured windows are recorded there, sampled or not; what
     /// has no room is left out, and the arrivals are then known up to there.
@@ -343,7 +345,7 @@ impl Plan {
         let refuse = |reason: String| Err(LoadError::Plan(reason));
         let (target, protocol) = (&self.target, self.protocol);
         match target {
-            // Plain datagrams need an id inside the request, or a lost one would shift all that follow.
+            // Plain datagrams need an id inside the request, or a lost one would shift all later matches.
             Target::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => refuse(format!(
                 "{protocol} cannot be used over {target}: datagrams need request ids; memcached, \
                  synthetic and echo have them"

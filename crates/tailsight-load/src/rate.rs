@@ -15,9 +15,9 @@ use tailsight_units::parse::{duration_ns, number, write_duration};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {
-    /// The same all the time: `20k`.
+    /// Constant: `20k`.
     Constant(f64),
-    /// One level after the other, (ns, requests/s), the last for ever: `steps:10k/5s,20k/5s`. A level may be 0.
+    /// Levels in order, (ns, requests/s), the last without an end: `steps:10k/5s,20k/5s`. A level may be 0.
     Steps(Vec<(u64, f64)>),
     /// Linear from one rate to another, which then stays: `ramp:1k..50k/10s`.
     Ramp {
@@ -40,7 +40,7 @@ pub enum Rate {
 }
 
 const FORMS: &str = "requests/s (20k), steps:RATE/TIME,…, ramp:FROM..TO/TIME or diurnal:LOW..HIGH/PERIOD";
-/// Above this no single host can send, and gaps vanish below a nanosecond's resolution.
+/// Above this no single host can send, and gaps are below the resolution of a nanosecond.
 const MAX: f64 = 1e8;
 
 impl Rate {
@@ -206,7 +206,7 @@ impl FromStr for Rate {
                 .map(|(low, high, period_ns)| Self::Diurnal { low, high, period_ns }),
             Some(_) => None,
         };
-        // A rate that is nowhere above zero is no load.
+        // A rate that is never above zero is no load.
         parsed.filter(|rate| rate.peak() > 0.0).ok_or_else(|| LoadError::parse("a rate", input, FORMS))
     }
 }

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 
-/// The generator of everything that is drawn at random: its sequence is fixed by its name, so a seed is for ever.
+/// The generator of all random draws: its sequence is fixed by its name, so a seed gives the same draws in every version.
 pub(crate) type Rng = Xoshiro256PlusPlus;
 
 /// What a stream is for; two purposes never share one.

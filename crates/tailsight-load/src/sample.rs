@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Status {
-    /// Answered as hoped.
+    /// Answered as expected.
     Ok = 0,
-    /// A proper answer without the thing: no such key, HTTP 404.
+    /// A valid answer without the requested item: no such key, HTTP 404.
     Miss = 1,
     /// The server reported an error.
     Error = 2,
@@ -17,7 +17,7 @@ pub enum Status {
     Wrong = 3,
     /// The connection ended before the answer did.
     Closed = 4,
-    /// What came was not the protocol; the connection was given up.
+    /// The bytes received were not the protocol's; the connection was closed.
     Garbage = 5,
     /// A datagram that was not answered in time.
     Lost = 6,
@@ -44,10 +44,11 @@ pub struct Sample {
     pub intended_ns: u64,
     /// The clock just before the call that sent its last byte; 0 when it was never sent whole.
     pub called_ns: u64,
-    /// When its last byte left, by the NIC's stamp, else went to the device, by the kernel's, else [`Sample::called_ns`].
+    /// When its last byte left: the NIC's stamp; else, when it went to the device, the kernel's stamp; else
+    /// [`Sample::called_ns`].
     pub sent_ns: u64,
-    /// When the bytes that completed its reply came, by the NIC's stamp, else came from the device, by the kernel's, else the
-    /// clock after the call that read them; 0 without a reply.
+    /// When the bytes that completed its reply came: the NIC's stamp; else, when they came from the device, the kernel's
+    /// stamp; else the clock after the call that read them; 0 without a reply.
     pub received_ns: u64,
     /// Its connection, counted over all threads.
     pub connection: u32,
@@ -70,7 +71,7 @@ impl Sample {
     /// `received_ns` may be late, by [`Sample::shared_ns`] at most: back to the last time at which there was nothing to read on
     /// the connection, or to when the request was sent.
     pub const SHARED_STAMP: u32 = 1 << 10;
-    /// A stamp was outside of what is possible (a clock was set, a device stamps wrongly) and not used.
+    /// A stamp was impossible (a clock was set, or a device makes wrong stamps) and was not used.
     pub const STAMP_REFUSED: u32 = 1 << 11;
     /// The request left with others in one call.
     pub const SENT_TOGETHER: u32 = 1 << 12;
@@ -81,13 +82,13 @@ impl Sample {
     /// Flags above this bit are the measurement window's number, modulo 65536.
     pub const WINDOW_SHIFT: u32 = 16;
 
-    /// What became of it.
+    /// Its result.
     #[must_use]
     pub fn status(&self) -> Status {
         Status::ALL[(self.flags & 7) as usize]
     }
 
-    /// From due to answered, ns: what an open system's user suffers. `None` without a reply.
+    /// From due to answered, ns: the latency in an open system. `None` without a reply.
     #[must_use]
     pub fn response_ns(&self) -> Option<u64> {
         (self.received_ns > 0).then(|| self.received_ns.saturating_sub(self.intended_ns))

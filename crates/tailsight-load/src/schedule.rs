@@ -1,7 +1,7 @@
 //! When every request of a thread is due. In: arrivals, a rate, a seed, the thread. Out: ns from the start, rising.
 //!
 //! All threads draw the one sequence of the whole load and take every n-th time of it, so the stream that the server sees
-//! has exactly the distribution asked for, whatever the number of threads, and one seed gives one schedule for ever.
+//! has exactly the distribution asked for, whatever the number of threads, and one seed always gives the same schedule.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Schedule {
         match &mut self.source {
             Source::Drawn { gaps, rate, burst, at } => {
                 *at = rate.advance(*at, *burst * gaps.next_gap());
-                // Beyond 2^62 ns (146 years) is never; infinity lands there too.
+                // Beyond 2^62 ns (146 years) means never; so does infinity.
                 (*at < 4.6e18).then_some(*at as u64)
             }
             Source::Replayed { times, next } => {

@@ -1,5 +1,5 @@
-//! What happens before a load. In: an engine without connections. Out: one whose connections stand, whose keys are stored,
-//! and whose server answered one request on each connection.
+//! The preparation of a load. In: an engine without connections. Out: one with open connections, stored keys, and a server
+//! that answered one request on each connection.
 
 use std::os::fd::BorrowedFd;
 
@@ -54,7 +54,8 @@ pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError>
     check_stamps(engine, thread)
 }
 
-/// Sends and reads until `done`, within the plan's patience, which nothing that comes renews, and as long as the load may be prepared.
+/// Sends and reads until `done`, within the plan's time limit, which received bytes do not extend, and as long as the load
+/// may be prepared.
 fn pump(
     engine: &mut Engine,
     i: usize,
@@ -82,7 +83,7 @@ fn pump_within(
         }
     };
     let broken = |broken: Broken| match broken {
-        // A server that hangs up on a first request mostly expects something else.
+        // A server that closes the connection on a first request usually expects another protocol.
         Broken::Closed(reason) => fail(format!(
             "{reason}; is the server running, and does it speak {} on this port?",
             plan.target.spoken(plan.protocol)
@@ -144,7 +145,7 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
     const STEP: &str = "storing the keys";
     let plan = engine.plan.clone();
     let datagram = plan.target.is_datagram();
-    // However few are outstanding in the load: one store after the other costs as much CPU time as a second of it.
+    // However few may be outstanding in the load: one store at a time costs as much CPU time as a second of it.
     let at_once = STORING[usize::from(datagram)];
     // The slowest network that is worth a load carries 1 MB/s.
     let mut patience_ns = plan.patience_ns;
@@ -160,8 +161,8 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
                 key += threads;
                 count += 1;
             }
-            // Half of them together: a store for each answer would be a send, a sleep and a read each. Lost datagrams keep their
-            // places, and half of the places would be lost sooner than all.
+            // Half of them together: one store for each answer would cost a send, a sleep and a read each. Lost datagrams
+            // keep their places, and half of the places last longer than all.
             let queued = engine.connections[0].queued() as u64;
             patience_ns = patience_ns.max(plan.patience_ns.saturating_add(2_000 * queued));
             let left = if datagram { at_once - 1 } else { at_once / 2 };
@@ -191,12 +192,12 @@ fn store(engine: &mut Engine, thread: u64, threads: u64) -> Result<(), LoadError
     Ok(())
 }
 
-/// With datagrams no answer means lost, at first.
+/// With datagrams, no answer means lost, at first.
 fn give_up_datagrams(engine: &mut Engine, result: Result<(), LoadError>, datagram: bool) -> Result<(), LoadError> {
     if datagram && result.is_err() {
         let some = engine.log.prepared[Status::Ok as usize] > 0;
         engine.connections[0].give_up(&mut engine.log, u64::MAX);
-        // A server that never answered is not there.
+        // A server that never answered is taken as absent.
         return if some { Ok(()) } else { result };
     }
     result
@@ -206,7 +207,7 @@ fn give_up_datagrams(engine: &mut Engine, result: Result<(), LoadError>, datagra
 fn probe(engine: &mut Engine, i: usize, thread: u32) -> Result<(), LoadError> {
     let tries = if engine.plan.target.is_datagram() { 3 } else { 1 };
     for attempt in 1..=tries {
-        // A key that this thread has stored itself: others may not have come so far.
+        // A key that this thread has stored itself: other threads may not have stored theirs yet.
         let key = u64::from(thread) % engine.plan.workload.keys;
         let ask = Ask { key, set: false, service_ns: 0 };
         engine.connections[i].offer(&mut engine.encoder, ask, now_ns(), 0, true);

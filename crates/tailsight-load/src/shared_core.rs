@@ -1,7 +1,7 @@
 //! Several loads that poll on one core. In: engines that spin, one from each load. Out: the same, run to their ends.
 //!
-//! Threads that spin on one core take it from each other for milliseconds at a time. So the engines meet on the thread that is
-//! ready last, which gives each a turn after the other, and the other threads sleep until their engine comes back.
+//! Threads that spin on one core preempt each other for milliseconds at a time. So the engines are passed to the thread that
+//! is ready last, which runs them in turn, and the other threads sleep until their engine comes back.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ pub(crate) struct SharedCore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Loads that have neither come nor given up.
+    /// Loads that have neither arrived nor been cancelled.
     missing: usize,
     come: Vec<Member>,
 }
 
-/// An engine, when it starts, and where it goes when its load is over.
+/// An engine at its start, and where it goes when its load is over.
 struct Member {
     engine: Engine,
     start_ns: u64,
@@ -47,12 +47,12 @@ impl SharedCore {
         over.recv().ok()
     }
 
-    /// This load will not come.
+    /// This load will not arrive.
     pub(crate) fn give_up(&self) {
         self.arrive(None);
     }
 
-    /// Whoever is the last runs all that have come.
+    /// The last to arrive runs all that have arrived.
     fn arrive(&self, member: Option<Member>) {
         let mut state = self.lock();
         state.missing -= 1;
@@ -65,7 +65,7 @@ impl SharedCore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds it can panic half way.
+        // No holder can panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +82,7 @@ fn run_all(mut members: Vec<Member>) {
                 Some(ended) => {
                     let mut member = members.remove(at);
                     member.engine.end();
-                    // A thread that is gone needs nothing back.
+                    // A thread that has ended needs nothing back.
                     let _ = member.back.send((member.engine, ended));
                 }
             }

@@ -1,10 +1,10 @@
 //! SO_TIMESTAMPING. In: a socket. Out: when the kernel handed bytes to the device, and when bytes came from it; where a NIC
 //! stamps, also when they left it and reached it.
 //!
-//! Transmit stamps are asked for one send at a time (a control message), so that requests outside the sample pay nothing;
-//! they come back on the error queue with the offset of the last byte of that send (`OPT_ID`): the kernel's and the NIC's in
-//! a message each, in any order. Receive stamps come with the bytes. The kernel's are CLOCK_REALTIME, the NIC's by its own clock
-//! ([`crate::nic`]). A stamp that is missing stays missing, nothing waits for it.
+//! Transmit stamps are requested for each send separately (a control message), so that requests outside the sample cost
+//! nothing; they come back on the error queue with the offset of the last byte of that send (`OPT_ID`): the kernel's and the
+//! NIC's in a message each, in any order. Receive stamps come with the bytes. The kernel's are CLOCK_REALTIME, the NIC's by
+//! its own clock ([`crate::nic`]). Missing stamps are not waited for.
 
 mod control;
 
@@ -41,7 +41,7 @@ pub(crate) struct SendStamp {
     pub(crate) stamps: Raw,
 }
 
-/// Who is asked for the time of a send.
+/// Which stamps of a send are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Nobody.
@@ -61,10 +61,10 @@ pub(crate) struct Enabled {
     pub(crate) nic: bool,
 }
 
-/// Turns stamps on, the NIC's too when they are wanted, as far as the kernel and the kind of socket have them. Streams must be
+/// Turns stamps on, including the NIC's if wanted, as far as the kernel and the kind of socket support them. Streams must be
 /// connected.
 pub(crate) fn enable(fd: RawFd, stream: bool, nic: bool) -> Enabled {
-    // Older kernels know no OPT_ID_TCP; their offsets count the same while nothing was sent yet.
+    // Older kernels lack OPT_ID_TCP; their offsets are the same while nothing was sent yet.
     let try_set = |flags: u32| (stream && set(fd, flags | OPT_ID_TCP)) || set(fd, flags);
     if nic && try_set(SOFTWARE | HARDWARE) {
         return Enabled { kernel: true, nic: true };

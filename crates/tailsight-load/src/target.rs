@@ -42,8 +42,8 @@ impl Target {
         Some(host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host))
     }
 
-    /// Whether the server is on this host, as far as addresses tell: one that this network namespace has, or another one of this
-    /// host (a container) to which no device of the hardware leads.
+    /// Whether the server is on this host, as far as addresses tell: an address of this network namespace, or one of another
+    /// namespace on this host (a container) to which no hardware device leads.
     #[must_use]
     pub fn is_here(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! What one thread records. In: sends and replies. Out: counters and records that other threads may read meanwhile.
+//! The records of one thread. In: sends and replies. Out: counters and records that other threads may read meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,29 +14,29 @@ use crate::{Histogram, Plan, Target};
 /// Length of an interval row, ns.
 pub(crate) const INTERVAL_NS: u64 = 100_000_000;
 
-/// What the driver tells all threads; they look, nobody waits.
+/// What the driver tells all threads; they read it, nothing waits.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     /// Stop sending, drain, end.
     pub(crate) stop: AtomicBool,
     /// Stop without draining: the driver itself goes away.
     pub(crate) abandon: AtomicBool,
-    /// The same, by whoever holds the load's [`Cancel`].
+    /// The same, set through the load's [`Cancel`].
     pub(crate) released: Arc<AtomicBool>,
-    /// The preparation must be over by then, ns; 0: it has no limit but those of its steps.
+    /// The preparation must end by then, ns; 0: only the limits of its steps apply.
     pub(crate) prepared_by_ns: u64,
-    /// Replies are waited for at most so long, ns, and not longer than the plan says; 0: as the plan says.
+    /// Replies are waited for at most this long, ns, and not longer than the plan says; 0: as the plan says.
     pub(crate) drain_ns: AtomicU64,
     /// A request is chosen when its 32 random bits are below this; 2^32 chooses all. 0 chooses none.
     pub(crate) threshold: AtomicU64,
     /// Number of the measurement window.
     pub(crate) window: AtomicU32,
-    /// Threads that wait as `auto` poll from now on.
+    /// Threads with `auto` poll from now on.
     pub(crate) punctual: AtomicBool,
 }
 
 impl Control {
-    /// The preparation, as a thread sees its limits.
+    /// The limits of the preparation, for a thread.
     pub(crate) fn cancel(&self) -> Cancel<'_> {
         let until_ns = if self.prepared_by_ns == 0 { u64::MAX } else { self.prepared_by_ns };
         Cancel { until_ns, stop: &self.abandon, abandon: self.released.clone() }
@@ -151,7 +151,7 @@ pub(crate) struct ThreadLog {
     pub(crate) prepared_stamped: u64,
     /// The client's lateness over all requests but the blocked ones, ns.
     pub(crate) lateness: Histogram,
-    /// Of that, the part for which the thread was idle and ended its waiting too late, ns; the rest it was busy with other
+    /// The part of it in which the thread was idle and its wait ended too late, ns; in the rest it was busy with other
     /// requests.
     pub(crate) overslept: Histogram,
     /// When the last waiting began (`u64::MAX`: there was none) and when it ended, ns.
@@ -161,9 +161,9 @@ pub(crate) struct ThreadLog {
     pub(crate) late_max_ns: u64,
     /// How long blocked requests waited at most, ns.
     pub(crate) blocked_max_ns: u64,
-    /// Where reads go; shared by all connections of the thread.
+    /// The buffer for reads; shared by all connections of the thread.
     pub(crate) buffer: Box<[u8]>,
-    /// Replies of the read at hand that are in the sample: with the number of their send stamp, where one is due.
+    /// Replies of the current read that are in the sample: with the number of their send stamp, if one is expected.
     pub(crate) batch: Vec<(Sample, Option<u32>)>,
 }
 
@@ -211,7 +211,7 @@ impl ThreadLog {
         }
     }
 
-    /// Requests that were due and never left whole.
+    /// Requests that were due and never completely sent.
     pub(crate) fn unsent(&self, count: u64) {
         if self.recording {
             let unsent = &self.published.unsent;
@@ -240,7 +240,7 @@ impl ThreadLog {
         }
     }
 
-    /// Puts the NIC's stamp on the timeline now, while its clock is known best.
+    /// Converts the NIC's stamp to the timeline now, while its clock's offset is known best.
     #[inline]
     pub(crate) fn placed(&mut self, nic: Option<usize>, raw: Raw) -> Stamp {
         let nic_ns = match nic {
@@ -250,8 +250,8 @@ impl ThreadLog {
         Stamp { wall_ns: raw.wall_ns, nic_ns }
     }
 
-    /// The time of a stamp if it lies between two clock readings as it must, and whether it is the NIC's: that one where it can
-    /// be, else the kernel's.
+    /// The time of a stamp if it lies between two clock readings as it must, and whether it is the NIC's: the NIC's if
+    /// possible, else the kernel's.
     #[inline]
     pub(crate) fn stamp_between(&self, stamp: Stamp, from_ns: u64, to_ns: u64) -> Option<(u64, bool)> {
         let between = |at: u64, error_ns: u64| {

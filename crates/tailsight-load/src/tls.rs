@@ -127,12 +127,12 @@ impl Tls {
         self.connection.wants_write()
     }
 
-    /// Takes plain bytes whole.
+    /// Takes all the plain bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.connection.writer().write_all(bytes)
     }
 
-    /// Sends records that wait; gives how many bytes the socket took.
+    /// Sends waiting records; returns how many bytes the socket took.
     pub(crate) fn send(&mut self, fd: RawFd, stamp: stamps::Ask) -> io::Result<usize> {
         struct Out(RawFd, stamps::Ask);
         impl Write for Out {
@@ -162,7 +162,8 @@ impl Tls {
         Ok(&mut self.plain)
     }
 
-    /// Whether what came last ended within a record: those bytes came with the replies before and are in none of them.
+    /// Whether the last bytes received ended within a record: they came with the earlier replies but are part of none of
+    /// them.
     pub(crate) fn ended_within_record(&self) -> bool {
         self.records.is_within_one()
     }

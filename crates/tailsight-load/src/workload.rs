@@ -1,4 +1,4 @@
-//! What is asked of the server. In: a text such as `etc;keys=1M`. Out: keys, sizes, popularity, the share of sets.
+//! What is requested from the server. In: a text such as `etc;keys=1M`. Out: keys, sizes, popularity, the share of sets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use crate::keys::MAX_KEY;
 use crate::{LoadError, Size};
 use tailsight_units::parse::{signed, whole as count};
 
-/// How often which key is asked for.
+/// The popularity of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Popularity {
-    /// All alike: `uniform`.
+    /// All the same: `uniform`.
     Uniform,
     /// The key of rank r in proportion to r^-skew: `zipf:0.99`.
     Zipf(f64),
@@ -67,7 +67,7 @@ pub struct Workload {
     pub value_size: Size,
     /// Sizes of values are cut here, bytes (`max-value`).
     pub max_value: u32,
-    /// Which keys are asked for how often (`popularity`).
+    /// The popularity of keys (`popularity`).
     pub popularity: Popularity,
     /// Share of requests that store, 0 to 1 (`sets`, or `get:set=30:1`).
     pub sets: f64,
@@ -75,7 +75,8 @@ pub struct Workload {
     pub preload: bool,
     /// What key names begin with (`prefix`).
     pub key_prefix: String,
-    /// Seed of the sizes of keys and values (`key-seed`): the same on all agents, or they disagree on what is right.
+    /// Seed of the sizes of keys and values (`key-seed`): it must be the same on all agents, because replies are checked by
+    /// it.
     pub key_seed: u64,
     /// What HTTP requests ask for (`path`).
     pub path: String,

@@ -1,7 +1,8 @@
 //! Decodes pieces of trace ahead of where they are needed, on all cores.
 //!
-//! In: pieces in the order in which they will be needed, about. Out: [`Ahead::take`]: a decoded piece. Threads of [`Ahead::work`] decode the
-//! next ones meanwhile; whoever takes one that nobody has begun decodes it himself. A bounded number of decoded pieces is in memory.
+//! In: pieces in the order in which they will be needed, approximately. Out: [`Ahead::take`]: a decoded piece. Threads of
+//! [`Ahead::work`] decode the next ones meanwhile; a caller that takes a piece which no thread has begun decodes it itself.
+//! A bounded number of decoded pieces is in memory.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ pub struct Job<'a> {
     pub ns: u64,
     /// Where.
     pub piece: Piece,
-    /// Whose trace.
+    /// Which core's trace.
     pub queue: &'a Queue,
     /// How it is decoded.
     pub setting: Setting<'a>,
@@ -130,13 +131,13 @@ impl<'a> Ahead<'a> {
             let bytes = queue.read(self.file, piece.from, len).map_err(read)?;
             decode::piece(setting, spaces, bytes, piece.border, piece.cut)
         };
-        // A thread that ended in a panic would be waited for.
+        // Otherwise the caller would wait for a thread that panicked.
         let panicked = |_| Err(Error::Decoder { why: "it failed on a piece of trace".into() });
         catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(panicked)
     }
 }
 
-/// Stops the threads however the taking ends.
+/// Stops the threads, whichever way the caller ends.
 pub struct Stop<'s, 'a>(pub &'s Ahead<'a>);
 
 impl Drop for Stop<'_, '_> {

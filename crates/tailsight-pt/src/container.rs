@@ -23,9 +23,9 @@ const AUXTRACE_HEADER: u64 = 48;
 const FEATURES: [u64; 5] = [2, 4, 6, 8, 9];
 /// `PERF_RECORD_HEADER_FEATURE`: a feature, in a pipe.
 const HEADER_FEATURE: u32 = 80;
-/// A feature larger than this is none.
+/// A larger feature is invalid.
 const MOST_FEATURE: u64 = 64 << 20;
-/// Sideband larger than this is no recording that anybody made on purpose.
+/// Larger sideband is taken as damage.
 const MOST_SIDEBAND: u64 = 4 << 30;
 
 /// A section of trace in the file.
@@ -61,7 +61,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Where in the trace a place is that the kernel tells by its own count of bytes.
+    /// The place in the trace of a byte position by the kernel's own count.
     pub fn place(&self, aux_offset: u64) -> Option<u64> {
         let mut before = 0;
         for chunk in &self.chunks {
@@ -159,7 +159,7 @@ impl Container {
     }
 }
 
-/// A reader that knows where it is.
+/// A reader that tracks its position.
 struct Walk<'a, R> {
     reader: &'a mut R,
     at: u64,
@@ -242,7 +242,7 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
     Ok((queues, out, false))
 }
 
-/// The attributes must lie before the records, and be as many as somebody may have recorded: the parser takes their word for it.
+/// The attributes must lie before the records, and their number must be plausible: the parser does not check it.
 fn attributes<R: Read + Seek>(walk: &Walk<'_, R>, header: &[u8], data: u64) -> Result<(), Error> {
     let (each, at, size) = (u64_at(header, 16), u64_at(header, 24), u64_at(header, 32));
     let inside = |at: u64, size: u64| at.checked_add(size).is_some_and(|end| end <= data);

@@ -14,7 +14,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// It is no perf.data file of a little-endian machine.
+    /// It is not a perf.data file of a little-endian machine.
     #[error("{path} is no perf.data file of an x86 machine: {why}")]
     Foreign {
         /// The file.
@@ -40,7 +40,7 @@ pub enum Error {
         /// What is missing.
         why: &'static str,
     },
-    /// The time-stamp counter cannot be brought to perf's time.
+    /// The time-stamp counter cannot be converted to perf's time.
     #[error(
         "{path} does not say how its time-stamp counter relates to time (cap_user_time_zero is 0): the recorded machine's clock \
          source was not the TSC; choose it there (`tsc` in /sys/devices/system/clocksource) and record again"
@@ -49,7 +49,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A text is not what perf prints of a recording, or not all that is needed.
+    /// A text is not the output of `perf script`, or lacks fields that are needed.
     #[error(
         "{path} has no calls that can be read: {why}; print them with `perf script --itrace=be --ns -F \
          comm,pid,tid,cpu,time,event,flags,ip,sym,symoff,addr,dso`"
@@ -60,10 +60,10 @@ pub enum Error {
         /// What is missing.
         why: String,
     },
-    /// The decoder library refused.
+    /// The decoder library returned an error.
     #[error("the Intel PT decoder cannot be set up: {why}")]
     Decoder {
-        /// Its words.
+        /// Its message.
         why: String,
     },
     /// The run that the functions are to be put into cannot be used.

@@ -24,18 +24,18 @@ use crate::stacks::{Event, What};
 
 /// `TASK_INTERRUPTIBLE`: perf does not say how a task sleeps.
 const ASLEEP: u64 = 1;
-/// The position of a stack's first function; each inside of it is 16 lower, as stacks grow down.
+/// The position of a stack's first function; each nested one is 16 lower, as stacks grow down.
 const FIRST_POSITION: u32 = 0xffff_fff0;
-/// A comparison of clocks that is as far away as this from a time says little of it.
+/// A comparison of clocks farther than this from a time says little about it.
 const MOST_APART_NS: u64 = 1_000_000_000;
 
-/// What a run can be made of.
+/// The source of a run.
 pub trait Source {
     /// The file.
     fn path(&self) -> &Path;
-    /// Who ran where.
+    /// Which thread ran on each core.
     fn sideband(&self) -> &Sideband;
-    /// What code ran.
+    /// The code that ran.
     fn memory(&self) -> &Memory;
     /// perf's clock.
     fn clock(&self) -> TscClock;
@@ -68,7 +68,7 @@ impl Source for Recording {
     }
 }
 
-/// Text has perf's time and nothing that brings it to another.
+/// Text has perf's time and nothing to convert it.
 impl Source for Script {
     fn path(&self) -> &Path {
         &self.path
@@ -91,10 +91,10 @@ impl Source for Script {
     }
 }
 
-/// How perf's time is brought to a run's.
+/// How perf's time is converted to a run's.
 #[derive(Clone, Debug)]
 pub enum Timeline {
-    /// It is the run's.
+    /// They are the same.
     Perf,
     /// By the kernel's own conversions, recorded change by change.
     Log(Box<ClockLog>),
@@ -103,7 +103,7 @@ pub enum Timeline {
 }
 
 impl Timeline {
-    /// The best that a run has.
+    /// The best conversion that a run has.
     ///
     /// # Errors
     /// [`Error::With`] when the run knows nothing of the time-stamp counter.
@@ -120,7 +120,7 @@ impl Timeline {
         Ok(Timeline::Compared(rows))
     }
 
-    /// A time of the run, and the most that it may be wrong, ns.
+    /// A time of the run, and its largest error, ns.
     pub fn place(&self, clock: TscClock, ns: u64) -> Option<(u64, u64)> {
         match self {
             Timeline::Perf => Some((ns, 0)),
@@ -155,13 +155,13 @@ fn between(rows: &[ClockRow], tsc: u64) -> Option<(u64, u64)> {
     let i = rows.partition_point(|row| row.tsc <= tsc).clamp(1, rows.len() - 1);
     let (a, b) = (&rows[i - 1], &rows[i]);
     let ns = line((a.tsc, a.monotonic_ns), (b.tsc, b.monotonic_ns), tsc)?;
-    // Between two rows the counter's rate may have been steered; beyond the rows it is not known at all.
+    // Between two rows the counter's rate may have been steered; beyond the rows it is unknown.
     let near = ns.abs_diff(a.monotonic_ns).min(ns.abs_diff(b.monotonic_ns));
     let error = a.bracket_ns.max(b.bracket_ns) / 2 + near / 10_000 + 1;
     (near <= MOST_APART_NS).then_some((ns, error))
 }
 
-/// What a function took.
+/// The time of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTime {
     /// Its name.
@@ -178,7 +178,7 @@ pub struct FunctionTime {
     pub own_ns: u64,
 }
 
-/// What became of a recording.
+/// The result of importing a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// What was decoded.
@@ -197,7 +197,7 @@ pub struct Imported {
     pub lost_records: u64,
 }
 
-/// Where a run goes.
+/// The output run.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// Its directory.
@@ -271,7 +271,7 @@ impl Sink<'_> {
 #[derive(Default)]
 struct Times {
     threads: FxHashMap<(u32, u32), ThreadTime>,
-    /// By core: who has it, since when it runs.
+    /// By core: the thread on it, and since when it runs.
     cores: FxHashMap<u32, (u32, Option<u64>)>,
     functions: Vec<(u64, u64, u64)>,
 }
@@ -288,7 +288,7 @@ impl Times {
     fn take(&mut self, event: &Event) {
         let key = |tid: u32| (tid, if tid == 0 { event.cpu } else { 0 });
         let (tid, since) = *self.cores.entry(event.cpu).or_insert((event.tid, None));
-        // Whoever had the core until now.
+        // The thread that used the core until now.
         if let Some(since) = since {
             self.threads.entry(key(tid)).or_default().on_core += event.ns.saturating_sub(since);
         }
@@ -314,7 +314,7 @@ impl Times {
                     let again = thread.open.iter().any(|(f, ..)| *f == opened);
                     let of = &mut self.functions[opened as usize];
                     of.0 += 1;
-                    // A function that calls itself is in itself once.
+                    // A recursive call counts once.
                     of.1 += if again { 0 } else { total };
                     of.2 += total.saturating_sub(callees);
                 }
@@ -499,7 +499,7 @@ fn finish(
     Ok(imported)
 }
 
-/// What a reader must know of it.
+/// Notes for the reader of the run.
 fn warnings(imported: &Imported) -> Vec<String> {
     let mut out = Vec::new();
     let counts = &imported.summary.counts;

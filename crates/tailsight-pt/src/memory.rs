@@ -62,7 +62,7 @@ impl Region {
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     Region(Region),
-    /// Nothing of before.
+    /// Nothing of the time before.
     Clear,
 }
 
@@ -136,7 +136,7 @@ impl Memory {
                 }
                 Change::Map(_) => {}
                 Change::Fork { pid, parent } => {
-                    // What is mapped in it now; what was before is nobody's, and would grow with each fork of a fork.
+                    // The present mappings only; keeping earlier ones would grow with each fork of a fork.
                     let copied = memory.spaces.get(parent).map_or(&[][..], |space| live(space)).to_vec();
                     let space = memory.spaces.entry(*pid).or_default();
                     space.push((*time, Entry::Clear));
@@ -324,7 +324,7 @@ fn found(mapping: &Mapping, places: &Places) -> Module {
     }
     let mut why = if is_file || !candidates.is_empty() { "not found" } else { "no file: generated code" }.to_owned();
     for path in candidates {
-        // A pipe or a device that the recording names is not waited for: opening a pipe waits for somebody who writes to it.
+        // A pipe or a device that the recording names is not opened: opening a pipe would block until a writer comes.
         if !std::fs::metadata(&path).is_ok_and(|about| about.is_file()) {
             continue;
         }
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(memory.function(7, start + 0x10, 0), start..start + 0x100);
     }
 
-    /// Processes that fork each other held twice as much with each fork.
+    /// Regression: processes that fork each other took twice as much memory with each fork.
     #[test]
     fn a_fork_copies_what_is_mapped_and_no_more() {
         let mut changes = vec![(0, map(1, 0x1000, "/nowhere/a"))];

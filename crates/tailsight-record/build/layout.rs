@@ -30,7 +30,7 @@ pub fn rust(object: &[u8]) -> String {
         out += &structure(&section[1..], &fields, "", &mut structures);
     }
     let mut written = Vec::new();
-    // What is found in these is written behind them.
+    // Structures that are found in these are written after them.
     while let Some((name, fields)) = structures.pop_first() {
         if !written.contains(&name) {
             out += &structure(&name, &fields, ", Default", &mut structures);
@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// A structure with room where C has room.
+/// A structure, with padding where C has padding.
 fn structure(name: &str, fields: &[Field], more: &str, found: &mut Structures) -> String {
     let mut out = format!("#[repr(C)]\n#[derive(Clone, Copy, Debug{more})]\npub struct {name} {{\n");
     let mut at = 0;
@@ -153,7 +153,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Types by number; each its words: name, information, size or type, and what else it has.
+/// The types by number, each as its 32-bit words: name, information, size or type, then what its kind adds.
 struct Btf<'a> {
     types: Vec<&'a [u8]>,
     names: &'a [u8],
@@ -179,7 +179,7 @@ impl<'a> Btf<'a> {
         let mut types: Vec<&[u8]> = vec![&[]];
         while !rest.is_empty() {
             let (many, of) = (u32_at(rest, 4) & 0xffff, u32_at(rest, 4) >> 24 & 0x1f);
-            // Bytes behind the first three words, and those for each of its members.
+            // Bytes after the first three words, plus those of each member.
             let (fixed, each) = match of {
                 kind::INT | kind::VAR | 17 => (4, 0),
                 kind::ARRAY => (12, 0),

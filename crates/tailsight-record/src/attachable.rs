@@ -112,7 +112,7 @@ fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static
     names.iter().zip(places).filter_map(|(name, place)| Some((*name, place?))).collect()
 }
 
-/// While the function tracer is switched off, the kernel takes programs at functions and never calls them.
+/// While the function tracer is switched off, the kernel accepts programs at functions but never calls them.
 fn ftrace_is_on() -> Result<(), String> {
     match std::fs::read_to_string("/proc/sys/kernel/ftrace_enabled") {
         Ok(text) if text.trim() == "0" => {
@@ -122,7 +122,7 @@ fn ftrace_is_on() -> Result<(), String> {
     }
 }
 
-/// Whether the types of modules can be had: libbpf asks the kernel for them by id.
+/// Whether the types of modules can be read: libbpf asks the kernel for them by id.
 fn try_modules() -> Result<(), String> {
     let mut id = 0;
     // SAFETY: a number to write to.

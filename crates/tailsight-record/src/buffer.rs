@@ -46,7 +46,7 @@ impl Buffers {
         let count = (slots / CHUNK_SLOTS) as usize * cpus as usize;
         let bytes = (count as u64).saturating_mul(CHUNK_BYTES as u64);
         let fail = |why: String| Error::Buffers { bytes, why };
-        // Chunk by chunk the kernel would give all it has, and then kill somebody to get more.
+        // Otherwise the kernel would grant chunk after chunk until no memory is left, and then kill a process.
         if let Some(available) = available_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
             && bytes > available / 2
         {
@@ -132,7 +132,7 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Raises the soft limit of open files as far as it may go; a limit that stays too low fails at the first map over it.
+/// Raises the soft limit of open files to the hard limit. If that is too low, making the first map beyond it fails.
 fn allow_files(wanted: u64) {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < wanted

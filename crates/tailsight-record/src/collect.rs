@@ -1,5 +1,5 @@
-//! What passes through while draining: names of tasks, addresses of IPv6 flows, and kernel addresses that must become
-//! names before anything is written.
+//! Tables that are collected while buffers are drained: names of tasks, addresses of IPv6 flows, and kernel addresses, which
+//! must become names before anything is written.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -40,8 +40,8 @@ impl Collector {
         Collector { symbols: vec![String::new()], stacks: vec![String::new()], ..Collector::default() }
     }
 
-    /// Looks at one event and replaces what must not leave the host. `stack`: the addresses of a stack that the probes
-    /// took, innermost first.
+    /// Reads one event and replaces the addresses in it that must not leave the host. `stack`: the addresses of a stack that
+    /// the probes took, innermost first.
     pub fn see(&mut self, event: &mut Event, stack: &dyn Fn(u32) -> Vec<u64>) {
         match event.kind() {
             Some(Kind::SchedSwitch) if event.c_hi() != 0 => {
@@ -73,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// Counts an event that the run keeps; what came before its begin and after its end is none of it.
+    /// Counts an event that is part of the run: one between its begin and its end.
     pub fn count(&mut self, event: &Event) {
         match event.kind() {
             Some(Kind::Recv) => self.received += 1,
@@ -93,7 +93,7 @@ impl Collector {
         let names: Vec<String> = addresses
             .iter()
             .map(|&address| {
-                // Return addresses: the call is before them.
+                // These are return addresses: the call instruction is before each.
                 let symbol = self.symbol(address.saturating_sub(1)) as usize;
                 self.symbols[symbol].clone()
             })

@@ -55,7 +55,8 @@ pub fn settings(pid: Option<u32>) -> Vec<meta::Setting> {
     tailsight_host::settings::read(&tailsight_host::Root::host(), pid).into_iter().map(of).collect()
 }
 
-/// The kernel's names of the reasons for dropping packets, without what is the same in all; none where it does not tell.
+/// The kernel's names of the reasons for dropping packets, without their common prefix; empty where the kernel does not
+/// provide them.
 pub fn drop_reasons() -> Vec<String> {
     let mut names = tailsight_host::btf::enum_present("skb_drop_reason", 1024).unwrap_or_default();
     for name in &mut names {
@@ -101,7 +102,7 @@ pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCo
     meta.overhead.hooks_cpu_ns = (meta.overhead.ns_per_event * events as f64) as u64;
 }
 
-/// The steps of the wall clock. Lifetimes use CLOCK_MONOTONIC alone, so how exactly the clocks were compared is no error of theirs.
+/// The steps of the wall clock. Lifetimes use CLOCK_MONOTONIC alone, so the error of this comparison does not affect them.
 pub fn clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow]) {
     let verdict = judge(rows);
     for (at, size) in verdict.steps {

@@ -40,7 +40,7 @@ pub enum Error {
     SocketsHidden {
         /// The process.
         pid: u32,
-        /// The kernel's word.
+        /// The kernel's error.
         why: String,
     },
     /// Nothing matches the selector.
@@ -69,7 +69,7 @@ pub enum Error {
     Bpf {
         /// What was being done.
         step: String,
-        /// libbpf's word.
+        /// libbpf's error.
         why: String,
     },
     /// The kernel's BPF statistics could not be had.

@@ -50,7 +50,7 @@ pub struct HookState {
     pub name: &'static str,
     /// Whether a recording can do without.
     pub need: Need,
-    /// Whether this kernel has a program's place for it, on or off.
+    /// Whether this kernel has a place where one of its programs can attach, on or off.
     pub there: bool,
     /// The program that serves it, when it is on.
     pub program: Option<&'static str>,
@@ -206,7 +206,7 @@ impl Loaded {
         unsafe { std::ptr::write_volatile(&mut bss.nic_tx_flags, flags) };
     }
 
-    /// Has programs look for the time stamps of NICs, or not.
+    /// Switches the search for NIC time stamps on or off.
     pub fn set_nic_stamps(&mut self, on: bool) {
         let bss = self.probes.variables_mut();
         // SAFETY: the pointer comes from a live exclusive reference into the map's shared mapping.
@@ -228,8 +228,8 @@ impl Loaded {
         unsafe { std::ptr::write_volatile(&mut bss.recording, u32::from(on)) };
     }
 
-    /// Has every core say who runs on it: the events before a core's first switch are that task's. A kernel before 5.10, or
-    /// a core that is offline, says nothing; then its first event does, later.
+    /// Makes every core record which task runs on it, to which the events before the core's first switch belong. On kernels
+    /// before 5.10 and on offline cores this does nothing; there the first event tells it, later.
     pub fn tell_current(&self, cpus: u32) {
         let Some(program) = self.probes.object().progs_mut().find(|p| p.name() == "current_task") else { return };
         for cpu in 0..cpus {
@@ -369,7 +369,8 @@ fn attach(probes: &Probes, name: &str) -> Result<Link, libbpf_rs::Error> {
     }
 }
 
-/// The programs were refused although `bpf()` may load tracing programs, which was tried before: what lacks is what the others need.
+/// The kernel refused the programs, although it accepted a tracing program before: the missing right is one that the other
+/// program types need.
 fn refused(error: &libbpf_rs::Error) -> Error {
     let root = tailsight_host::Root::host();
     let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));

@@ -1,4 +1,4 @@
-//! Work that the server must not wait for: the lowest priority for a while.
+//! The lowest scheduling priority for a while, for work that the server must not wait for.
 
 /// The lowest priority for this thread while it lives: writing while recording is work that the server must not wait for.
 pub struct LowPriority {

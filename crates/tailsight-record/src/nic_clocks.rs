@@ -1,8 +1,8 @@
 //! The clocks of NICs that stamp, compared with CLOCK_MONOTONIC all through a recording.
 //!
-//! In: a process of the target. Out: rows for nic_clocks.arrow, and what run.json says of stamps. Which devices messages come in
-//! on is known only when their events are read, so the clock of every device is compared that is set to stamp, in the target's
-//! network namespace and in this one. Where none is set to, nothing is done and nothing is reported.
+//! In: a process of the target. Out: rows for nic_clocks.arrow, and the facts on stamps in run.json. Which devices messages
+//! arrive on is known only when their events are read, so the clocks of all devices with time stamps switched on are
+//! compared, in the target's network namespace and in the recorder's. Without such a device nothing is done or reported.
 
 use tailsight_host::device;
 use tailsight_host::phc::stamping::{self, StampingDevice};
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((meta.nic.received, meta.nic.why, meta.nic.tx_why), (7, None, None));
     }
 
-    /// The recorder told an error of clocks in every run, though no lifetime used any of them.
+    /// The recorder reported a clock error in every run, although no lifetime used those clocks.
     #[test]
     fn without_a_nic_that_stamps_there_is_no_clock_error_and_a_reason() {
         let mut clocks = NicClocks::of(&[], &[], system);

@@ -63,7 +63,7 @@ impl EarlyTables {
 pub fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, targets: &[u32]) -> Vec<TaskRow> {
     let named: std::collections::HashSet<u32> = before.iter().chain(&born).map(|t| t.tid).collect();
     let mut snapshot = before;
-    // Of a process that was named before the end, the end still knows the group.
+    // For a process that was named before the end, the group is read at the end.
     let grouped: Vec<(u32, String)> =
         after.iter().filter(|t| t.tid == t.tgid && !t.cgroup.is_empty()).map(|t| (t.tgid, t.cgroup.clone())).collect();
     snapshot.extend(after.into_iter().filter(|t| !named.contains(&t.tid)));

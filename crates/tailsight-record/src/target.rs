@@ -27,11 +27,11 @@ pub enum Selector {
     Command(Vec<String>),
 }
 
-/// How long a server that is chosen by what it is, not by its process, may be away: it is being restarted.
+/// How long a server chosen by name, control group or port may be absent, since it may be restarting.
 const RESTART: Duration = Duration::from_secs(3);
 
 impl Selector {
-    /// How long nothing may match before the recording ends.
+    /// How long the recording waits while nothing matches; then it ends.
     pub fn may_be_away(&self) -> Duration {
         match self {
             Selector::Pid(_) | Selector::Command(_) => Duration::ZERO,
@@ -186,8 +186,8 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     if !holders.is_empty() {
         return Ok(holders);
     }
-    // Without the right to look, somebody may well listen there. (Some processes are closed to root, too: they have rights that it
-    // has not.)
+    // A process whose sockets cannot be read may listen there. (Some cannot be read even by root: they have capabilities
+    // that it lacks.)
     let hidden = all.iter().filter(|p| !p.kernel && procfs::may_read_sockets(p.pid).is_err()).count();
     if hidden > 0 && lacks_sight() {
         return Err(Error::NoTarget {

@@ -1,6 +1,6 @@
-//! Diagnoses a run as `tailsight diagnose --more` and `tailsight report` do, at a given width and without colours:
-//! `cargo run -p tailsight-report --example run -- RUN [FROM TO] [WIDTH] [FILE.html] [AGAINST]`. FROM and TO are quantiles of the
-//! focus. For looking at the output on small runs that the command line would refuse.
+//! Diagnoses a run as `tailsight diagnose --more` and `tailsight report` do, at a given width and without colours: `cargo
+//! run -p tailsight-report --example run -- RUN [FROM TO] [WIDTH] [FILE.html] [AGAINST]`. FROM and TO are quantiles of the
+//! focus. To see the output of small runs that the command line would refuse.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 

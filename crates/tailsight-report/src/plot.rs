@@ -27,7 +27,7 @@ fn draw(of: &Ideal, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> 
     let lines =
         [("measured", &of.ccdf.measured, RGBColor(200, 60, 40)), ("ideal", &of.ccdf.ideal, RGBColor(40, 90, 180))];
     let seen = |points: &[(u64, f64)]| -> Vec<(f64, f64)> {
-        // A share of 0 has no place on a log axis.
+        // A share of 0 cannot be drawn on a logarithmic axis.
         points.iter().map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
     };
     let us: Vec<f64> =
@@ -56,7 +56,7 @@ fn draw(of: &Ideal, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
-/// The application chose its name; the library escapes what is markup.
+/// The application chose its name; the library escapes markup.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

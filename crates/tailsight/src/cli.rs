@@ -231,6 +231,9 @@ pub struct Diagnose {
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,
+    /// Exit 4 if a cause takes more than this, by its whole 95 % interval, e.g. 500us
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub fail_above: Option<u64>,
 }
 
 /// `report`.

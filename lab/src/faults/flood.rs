@@ -1,5 +1,5 @@
-//! UDP datagrams to a socket, so that its host is busy receiving. In: an address, datagrams a millisecond (0: as fast as it
-//! can), a schedule. Out: truth log entries, one a burst.
+//! UDP datagrams to a socket, which keep its host busy with receive processing. In: an address, datagrams a millisecond (0:
+//! as fast as possible), a schedule. Out: truth log entries, one a burst.
 
 use std::net::UdpSocket;
 

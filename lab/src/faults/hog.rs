@@ -1,12 +1,12 @@
 //! A task that uses its core in bursts; as the intruder under SCHED_FIFO. In: a schedule. Out: truth log entries of the
-//! times in which it really had the core, found by the gaps between its own clock reads.
+//! times in which it really used the core, found by the gaps between its own clock reads.
 
 use super::{FaultArgs, ready};
 use crate::clock::spin_slices;
 use crate::truth::{TruthLog, kind};
 use crate::{Error, Result};
 
-/// A gap between two clock reads longer than this means that something else had the core, ns.
+/// A gap between two clock reads longer than this means that another task used the core, ns.
 const GAP_NS: u64 = 2_000;
 /// The intruder's real-time priority: above any default, below the kernel's own threads (99).
 const PRIORITY: i32 = 50;

@@ -93,7 +93,7 @@ pub struct FaultArgs {
     /// migrator: moves a burst.
     #[arg(long, default_value_t = 1.0)]
     pub strength: f64,
-    /// The processes that it is done to (stopper, migrator).
+    /// The processes to stop or move (stopper, migrator).
     #[arg(long, value_delimiter = ',')]
     pub pid: Vec<u32>,
     /// The cores: of the timers, or to move between.
@@ -108,7 +108,7 @@ pub struct FaultArgs {
     /// Packets are kept back this long instead of lost (relay).
     #[arg(long, value_parser = parse::duration)]
     pub delay: Option<Duration>,
-    /// The socket of the server (row-lock).
+    /// The server's socket (row-lock).
     #[arg(long, value_name = "FILE")]
     pub socket: Option<PathBuf>,
     /// The truth log to write to.
@@ -122,7 +122,7 @@ pub struct FaultArgs {
     pub lifetime: Duration,
 }
 
-/// Does it until killed or until its time is over.
+/// Runs until killed or until its time is over.
 ///
 /// # Errors
 /// [`Error::Io`] when the fault cannot be had here; nothing was done then.
@@ -131,7 +131,7 @@ pub fn run(args: &FaultArgs) -> Result<()> {
     let truth = match &args.truth {
         Some(path) => TruthLog::open(path)?,
         None => {
-            // Nobody asked for the truth; it is written to a file without a name.
+            // Without `--truth`, the log is written to a file without a name.
             let dir = tempfile::tempdir().map_err(|e| Error::io("make a temporary folder", e))?;
             TruthLog::create(&dir.path().join("truth"))?
         }
@@ -154,13 +154,13 @@ pub fn run(args: &FaultArgs) -> Result<()> {
     }
 }
 
-/// Says on stdout that everything is set up.
+/// Prints on stdout that everything is set up.
 fn ready() -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "ready").and_then(|()| out.flush()).map_err(|e| Error::io("write to stdout", e))
 }
 
-/// An option that this fault cannot do without.
+/// An option that this fault needs.
 fn needed(fault: Fault, option: &'static str) -> Error {
     Error::Parse { what: "fault", text: fault.name().into(), expected: option }
 }

@@ -1,7 +1,7 @@
-//! Carries packets between a client's and a server's namespace over two TUN devices, and loses or keeps back some of those
-//! that bring data to the server: what a network does, before the server's host. In: namespaces, the part of packets, a
-//! delay (none: lost). Out: devices `tun-c` and `tun-s`; truth log entries, one a request in a packet, from when it came
-//! until it was passed on (lost: until it came): late and lost ones apart from those that went through at once.
+//! Carries packets between a client's and a server's namespace over two TUN devices, and loses or delays some of those that
+//! bring data to the server, as a network would. In: namespaces, the part of packets, a delay (none: lost). Out: devices
+//! `tun-c` and `tun-s`; truth log entries, one for each request in a packet, from its arrival until it was passed on (lost:
+//! until it came): delayed and lost ones apart from those that were passed on at once.
 
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -25,7 +25,7 @@ const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const IFF_TUN: libc::c_short = 1;
 const IFF_NO_PI: libc::c_short = 0x1000;
 
-/// A packet that is kept back; the one to go first is the greatest.
+/// A delayed packet; the one to send first is the greatest.
 #[derive(PartialEq, Eq)]
 struct Kept {
     until_ns: u64,
@@ -75,7 +75,7 @@ pub(super) fn run(args: &FaultArgs, truth: &TruthLog) -> Result<()> {
                     None => log(truth, kind::packet, packet, now, now),
                 }
             } else {
-                // The host has it from here on: what it does with it is inside of the call.
+                // From here on the host has the packet: what it does with it is part of the call.
                 let at = now_ns();
                 pass(&mut to_server, packet).map_err(io)?;
                 log(truth, kind::passed, packet, now, at);
@@ -109,7 +109,7 @@ fn read(device: &mut File, buffer: &mut [u8]) -> Option<usize> {
     device.read(buffer).ok().filter(|length| *length > 0)
 }
 
-/// Gives a packet to a device; one that is down or full loses it, as a network does.
+/// Writes a packet to a device; a device that is down or full drops it, as a network does.
 fn pass(device: &mut File, packet: &[u8]) -> std::io::Result<()> {
     match device.write(packet) {
         Err(e) if e.raw_os_error() == Some(libc::EBADFD) => Err(e),

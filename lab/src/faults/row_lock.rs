@@ -1,7 +1,7 @@
 //! A row of a table of PostgreSQL, locked. In: the server's socket, a schedule. Out: truth log entries from when the row was locked to
 //! the end of the transaction.
 //!
-//! The transaction ends with its connection, should this process be killed in between.
+//! The transaction ends with its connection if this process is killed in between.
 
 use std::os::unix::net::UnixStream;
 

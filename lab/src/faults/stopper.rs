@@ -1,7 +1,7 @@
 //! SIGSTOP and SIGCONT to processes. In: pids, a schedule. Out: truth log entries from each stop to its continuation.
 //!
-//! Should the stopper be killed in between, its end leaves the process stopped: `lab run` continues and kills what it
-//! started, and a server whose lab died gets SIGKILL, which also ends a stopped process.
+//! If the stopper is killed in between, the process stays stopped: `lab run` continues and kills what it started, and a
+//! server whose lab died gets SIGKILL, which also ends a stopped process.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

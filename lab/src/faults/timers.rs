@@ -1,5 +1,5 @@
-//! Timers that expire on a core without a task of ours there: software counters of CPU time, sampled. In: a core, expiries a
-//! millisecond, a schedule. Out: timer interrupts on that core; truth log entries, one a burst.
+//! Timers that expire on a core without a task of the lab there: software counters of CPU time, sampled. In: a core,
+//! expiries a millisecond, a schedule. Out: timer interrupts on that core; truth log entries, one a burst.
 //!
 //! A `PERF_COUNT_SW_CPU_CLOCK` counter with a sample period is an hrtimer on its core; each expiry is a local timer
 //! interrupt. The kernel limits one counter to a period of 10 us, so several are opened.
@@ -11,7 +11,7 @@ use crate::clock::{now_ns, sleep_until};
 use crate::truth::{TruthLog, kind};
 use crate::{Error, Result};
 
-/// The shortest period that the kernel keeps, ns.
+/// The shortest period that the kernel accepts, ns.
 const PERIOD_NS: u64 = 10_000;
 const PERF_TYPE_SOFTWARE: u32 = 1;
 /// `_IO('$', 0)` and `_IO('$', 1)` (`include/uapi/linux/perf_event.h`).

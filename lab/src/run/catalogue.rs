@@ -1,5 +1,5 @@
-//! The scenarios. In: nothing. Out: every scenario with what is true about it. Several right answers are given only where
-//! the same nanoseconds can rightly be called by two names; docs/lab.md says why.
+//! The scenarios. In: nothing. Out: every scenario with its known facts. Several right answers are given only where the same
+//! nanoseconds can rightly have two names; docs/lab.md says why.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ use tailsight_testbed::netns::SERVER_V4;
 
 use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
 
-/// The port of our servers.
+/// The port of the lab's servers.
 pub const PORT: u16 = 7000;
 
-/// The port of the server behind ours.
+/// The port of the backend.
 pub const BEHIND_PORT: u16 = 7100;
 
-/// The synthetic server with further arguments. Its short slice keeps the rest of a shared machine out of its way.
+/// The synthetic server with further arguments. Its short slice keeps other work of a shared machine from delaying it.
 fn synthetic(arguments: &str) -> App {
     App::Own(
         ["synthetic", "--slice", "100us"].into_iter().chain(arguments.split_whitespace()).map(String::from).collect(),
@@ -30,7 +30,7 @@ fn plan() -> Plan {
     Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Synthetic)
 }
 
-/// A load of requests that take long enough to meet a disturbance often while they are served.
+/// A load of requests that take long enough to be hit by a disturbance often while they are served.
 fn spin() -> Plan {
     Plan { service: Service::Fixed(250_000.0), rate_per_s: 1_500.0, ..plan() }
 }
@@ -68,7 +68,7 @@ pub(super) fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>
     }
 }
 
-/// What the machine itself does to an application in which nothing is wrong; all of it is looked for in the raw events. The
+/// What the machine itself does to an application in which nothing is wrong; all of it is checked in the raw events. The
 /// last two are the message's own way through the stack, and the recording.
 const MACHINE: &[Cause] = &[
     any("interference"),
@@ -114,8 +114,8 @@ pub fn all() -> Vec<Scenario> {
     all
 }
 
-/// Nothing is wrong. At a low load the requests are evenly spaced, 500 us for 10 us of work: none waits for another one unless
-/// the machine holds both back, and the application's own time does not vary. So a queue is no true cause there.
+/// Nothing is wrong. At a low load the requests are evenly spaced, 500 us for 10 us of work: none waits for another one
+/// unless the machine delays both, and the application's own time does not vary. So a queue is no true cause there.
 fn clean() -> Vec<Scenario> {
     let low = |protocol| Load::Probe(Plan { even: true, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) });
     let own = |kind: &str| App::Own([kind, "--slice", "100us"].map(str::to_owned).to_vec());
@@ -163,7 +163,7 @@ fn clean() -> Vec<Scenario> {
     ]
 }
 
-/// Other tasks have the application's core.
+/// Other tasks use the application's core.
 fn tasks() -> Vec<Scenario> {
     vec![
         Scenario {
@@ -278,7 +278,7 @@ fn kernel() -> Vec<Scenario> {
     ]
 }
 
-/// A fault of the application itself: how it is started, the leg that is slow, what it is sent, and what is to be found.
+/// A fault of the application itself: how it is started, the slow leg, its requests, and what must be found.
 fn inside(
     app: &str,
     leg: &'static str,
@@ -294,7 +294,7 @@ fn inside(
 /// Some requests take long, and others wait behind them.
 fn queues() -> Vec<Scenario> {
     let slow = Special { part: 0.03, flags: 0, service: Some(Service::Fixed(2e6)) };
-    // So few that those behind them are most of the slowest 1 %, and not they.
+    // So few that most of the slowest 1 % are those behind them.
     let rare = Special { part: 0.001, flags: 0, service: Some(Service::Fixed(4e6)) };
     let rare = || Load::Probe(Plan { special: Some(rare), rate_per_s: 4_000.0, ..plan() });
     vec![
@@ -357,7 +357,7 @@ fn waits() -> Vec<Scenario> {
         Scenario {
             steps: vec![Step::Behind("6ms/80ms")],
             ..inside(
-                // A worker a connection: all that come meanwhile ask, and none waits for another one.
+                // One worker for each connection: all requests that come meanwhile ask too, and none waits for another one.
                 "--threads 8 --read-one --behind 127.0.0.1:7100",
                 "service",
                 special(1.0, flags::ASK),
@@ -449,14 +449,14 @@ fn memory() -> Vec<Scenario> {
             Load::Probe(spin()),
             "ipi-storm",
             "another thread interrupts the application's core with membarrier",
-            // On a virtual machine most of what an interrupt costs is spent outside of it.
+            // On a virtual machine most of the cost of an interrupt is outside its handler.
             &[any("interrupts"), any("steal")],
             vec![],
         ),
     ]
 }
 
-/// The network does it.
+/// The network is the cause.
 fn network() -> Vec<Scenario> {
     let relayed = |name, about, step, connections| Scenario {
         load: Load::Probe(Plan {

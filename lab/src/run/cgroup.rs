@@ -1,8 +1,8 @@
-//! Control groups of our own. In: a controller, settings, a pid. Out: a group with the process in it, removed by
-//! [`remove`]. Only groups that were made here are written to.
+//! The lab's control groups. In: a controller, settings, a pid. Out: a group with the process in it, removed by [`remove`].
+//! Only groups that were made here are written to.
 //!
 //! Groups are made at the top of the hierarchy (v2: where the controller is on for children, as systemd has it), beside
-//! those of others and not inside them. So that nobody leaves a limit that way, a lab whose own group has a limit of the
+//! existing groups and not inside them. So that no limit can be escaped that way, a lab whose own group has a limit of the
 //! controller gets none.
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 
 use super::state::State;
 
-/// Where a controller is to be had.
+/// Where a controller can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A v1 hierarchy: the folder to make groups in.
@@ -21,7 +21,7 @@ pub enum Place {
     V2(PathBuf),
 }
 
-/// Finds a controller (`cpu`, `memory`), or says why it is not to be had.
+/// Finds a controller (`cpu`, `memory`), or says why it cannot be used.
 pub fn find(controller: &str) -> Result<Place, String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|e| format!("cannot read the mounts: {e}"))?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| format!("cannot read our groups: {e}"))?;
@@ -93,16 +93,16 @@ pub fn enter(state: &mut State, place: &Place, settings: &[[String; 4]], pid: u3
         .with_context(|| format!("cannot move process {pid} into {}", group.display()))
 }
 
-/// The lab and all that it starts in a CPU group of their own with a great weight, so that other work of a shared machine
-/// is in the way as little as it can be; among themselves they compete as ever. Ended on drop.
+/// The lab and all that it starts in a CPU group of their own with a high weight, so that other work of a shared machine
+/// disturbs as little as possible; among themselves they compete as before. Ended on drop.
 #[derive(Debug)]
 pub struct Apart {
-    /// Where we were.
+    /// The lab's group before.
     back: PathBuf,
 }
 
 impl Apart {
-    /// Begins it; `None` (and a line on stderr) where the controller is not to be had.
+    /// Begins it; `None` (and a line on stderr) where the controller cannot be used.
     pub fn begin(state: &mut State) -> Option<Self> {
         Self::try_begin(state).map_err(|why| eprintln!("lab: not in a CPU group of our own: {why:#}")).ok()
     }
@@ -124,8 +124,8 @@ impl Apart {
         std::fs::create_dir(&group).with_context(|| format!("cannot make {}", group.display()))?;
         let weight = if v1 { ("cpu.shares", "102400") } else { ("cpu.weight", "10000") };
         std::fs::write(group.join(weight.0), weight.1).context("cannot set its weight")?;
-        // With real-time group scheduling a new group may run nothing in real time until it is given some of the time.
-        // When others have it all, the scenarios that need it fail and say so; the rest go on.
+        // With real-time group scheduling, a new group may not run real-time tasks until it is given some of the time. If
+        // other groups have all of it, the scenarios that need it fail and say so; the others continue.
         let real_time = group.join("cpu.rt_runtime_us");
         if real_time.exists() && !["500000", "200000", "100000"].iter().any(|us| std::fs::write(&real_time, us).is_ok())
         {
@@ -138,7 +138,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // When it fails the group stays, is noted, and is removed by the next start.
+        // If it fails, the group stays, is noted, and is removed by the next start.
         let _ = std::fs::write(&self.back, std::process::id().to_string());
     }
 }

@@ -20,21 +20,21 @@ use super::judge::Named;
 
 /// The number of NET_RX among the softirqs.
 const NET_RX: u64 = 3;
-/// Stamps of messages and of events are of the same clock and the same events; a switch may be this much beside, ns.
+/// Stamps of messages and of events come from the same clock and the same events; a switch may differ by this much, ns.
 const SLACK_NS: u64 = 2_000;
 
-/// What the check says.
+/// The result of the check.
 #[derive(Debug, Default, PartialEq)]
 pub struct Found {
-    /// Causes that were looked for.
+    /// Causes that were checked.
     pub checked: usize,
-    /// When programs that are neither the lab's nor its servers had the application's core.
+    /// When programs that are neither the lab's nor its servers used the application's core.
     pub others: Vec<(u64, u64)>,
     /// Switches to a task that are followed by a switch from another one on the same core: something was not recorded.
     pub breaks: usize,
-    /// Those that are not there in any message, as `category name (role): messages without it of all of the evidence`.
+    /// Those that do not occur in any message, as `category name (role): messages without it of all of the evidence`.
     pub absent: Vec<String>,
-    /// Those that are not there in a part of the evidence.
+    /// Those that do not occur in a part of the evidence.
     pub partly: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ impl Message {
     }
 }
 
-/// What a task did on a core: [from, to).
+/// A task's use of a core: [from, to).
 type Turns = HashMap<(u32, u32), Vec<(u64, u64)>>;
 
 /// Looks for every named cause that makes messages slower.
@@ -151,9 +151,9 @@ pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> any
     Ok(found)
 }
 
-/// What is looked for.
+/// What is searched for.
 enum Look {
-    /// That one of these threads had the core.
+    /// One of these threads used the core.
     Tasks(HashSet<u32>),
     /// That the core was idle.
     Idle,
@@ -223,7 +223,7 @@ fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)>
     begins.map(|begin| (begin.ts, end(begin))).collect()
 }
 
-/// How a cause shows in the raw events; `None` when no event of today's recorder could show it.
+/// How a cause appears in the raw events; `None` if no event of the present recorder could show it.
 fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
     let (kind, name) = (cause.subject.kind.as_str(), cause.subject.name.as_str());
     let kernel = cause.category == "os-threads";
@@ -235,7 +235,7 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
             // A kernel thread's name goes on with its core (`kworker/0:1`).
             let fits = |comm: &str| comm == name || kernel && !name.is_empty() && comm.starts_with(name);
             let mut tids: HashSet<u32> = names.iter().filter(|(_, comm)| fits(comm)).map(|(tid, _)| *tid).collect();
-            // A cause that is a process is called like its first thread, or has its number: any of its threads will do.
+            // A cause that is a process has the name of its first thread, or its number: any of its threads counts.
             let leads = |tgid: &u32| cause.pids.contains(tgid) || tids.contains(tgid);
             let more: Vec<u32> = threads.iter().filter(|(_, tgid)| leads(tgid)).map(|(tid, _)| *tid).collect();
             tids.extend(more);
@@ -255,8 +255,8 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
                 _ => false,
             }))
         }
-        // On the receive core that is the message's own way through the stack (docs/categories.md): nobody else's event would
-        // show it, and its own ones show nothing.
+        // On the receive core that is the message's own way through the stack (docs/categories.md): no other message's event
+        // would show it, and its own events prove nothing.
         "receive-processing" if cause.role == "R" && name == "net_rx" => return None,
         "receive-processing" => Look::Packets,
         "hol-blocking" => Look::Calls,
@@ -314,15 +314,15 @@ fn breaks(cores: &[CpuEvents]) -> usize {
     cores.iter().map(broken).sum()
 }
 
-/// When each thread had which core, from the switches alone.
+/// When each thread used which core, from the switches alone.
 fn turns(cores: &[CpuEvents]) -> Turns {
     let mut turns = Turns::new();
     for core in cores {
         let mut since: Option<(u32, u64)> = None;
         for event in core.events.iter().filter(|event| event.kind() == Some(Kind::SchedSwitch)) {
             let (previous, next) = (event.a_lo(), event.a_hi());
-            // Before the first switch, whoever it switches from had the core. Where a switch was not recorded, both tasks
-            // had it between the two that were: one at first, the other at last.
+            // Before the first switch, the task that it switches from used the core. Where a switch was not recorded, both
+            // tasks used it between the two recorded ones: one at first, the other at last.
             let begin = since.map_or(0, |(_, at)| at);
             turns.entry((core.cpu, previous)).or_default().push((begin, event.ts));
             if let Some((tid, at)) = since.filter(|(tid, _)| *tid != previous) {

@@ -20,13 +20,13 @@ use tailsight_trace::{Event, Kind};
 
 use super::judge::Cover;
 
-/// From this part on a run is disturbed. A fault that has half of what the rest of the machine leaves of the tail is its first
-/// cause as long as the rest has less than a third of it: (1 − d) / 2 > d.
+/// From this part on a run is disturbed. A fault with half of the part of the tail that the rest of the machine leaves is
+/// its first cause as long as the rest has less than a third of it: (1 − d) / 2 > d.
 pub const LIMIT: f64 = 1.0 / 3.0;
-/// Fewer messages have no slowest 1 %.
+/// With fewer messages there is no slowest 1 %.
 const LEAST: usize = 100;
 
-/// What other work had of the slowest 1 % of messages.
+/// The part of other work in the slowest 1 % of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Disturbance {
     /// Its part of their excess over the median message, 0 to 1.
@@ -51,7 +51,7 @@ impl Disturbance {
 /// Sorted, disjoint intervals.
 type Spans = Vec<(u64, u64)>;
 
-/// How much the machine's other work had. `ours` are pids of the lab's processes. `stolen` says whether stolen time is other
+/// The part of the machine's other work. `ours` are pids of the lab's processes. `stolen` says whether stolen time is other
 /// work: not where the scenario itself makes the hypervisor work. `None` with too few messages.
 pub fn disturbance(
     tasks: &[TaskRow],
@@ -111,9 +111,9 @@ struct Flow {
     sent: u64,
 }
 
-/// What of a leg can be seen of messages in packets and calls alone: `receive` from a message's first packet until the
-/// receive call that takes it (a datagram from its hand-off), `service` from there, or from the reply before it on the
-/// connection, to its reply, every other leg from the first packet to the reply.
+/// The part of a leg that packets and calls alone show: `receive` from a message's first packet until the receive call that
+/// takes it (a datagram from its hand-off), `service` from there, or from the reply before it on the connection, to its
+/// reply, every other leg from the first packet to the reply.
 fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
     let mut flows: HashMap<(u64, u32), Flow> = HashMap::new();
     let mut datagrams: HashMap<u32, VecDeque<u64>> = HashMap::new();
@@ -175,7 +175,7 @@ fn after(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) > 0
 }
 
-/// Which threads are whose.
+/// The owner of each thread.
 struct Whose {
     app: HashSet<u32>,
     /// The lab's, and the kernel's.
@@ -207,7 +207,7 @@ impl Whose {
     }
 }
 
-/// Intervals as they are found, and the beginning of one that is not over.
+/// Intervals as they are found, and the begin of one that is still open.
 #[derive(Default)]
 struct Open(Spans, Option<u64>);
 
@@ -226,7 +226,7 @@ impl Open {
     }
 }
 
-/// What is known of a core.
+/// The state of a core.
 #[derive(Default)]
 struct Core {
     current: u32,
@@ -239,7 +239,7 @@ struct Core {
     waits: Open,
 }
 
-/// Who had each core, and when the application waited for it: by switches, wake-ups and migrations.
+/// Which task used each core, and when the application waited for it: by switches, wake-ups and migrations.
 fn timeline(events: &[(u32, &Event)], whose: &Whose) -> BTreeMap<u32, Core> {
     let mut cores: BTreeMap<u32, Core> = BTreeMap::new();
     // Threads of the application that are ready, and the core that they wait for.

@@ -28,16 +28,16 @@ type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Score {
-    /// The first cause is the expected one; where nothing is wrong: nothing is named but what may be, and all of it is in
+    /// The first cause is the expected one; where nothing is wrong: only permitted causes are named, and all of them are in
     /// the raw events.
     Right,
     /// It is another one.
     Wrong,
     /// There was not enough evidence for a diagnosis: counts as wrong.
     NoDiagnosis,
-    /// It cannot run here; counts neither way.
+    /// It cannot run here; not counted.
     NotRun,
-    /// It was to run and did not.
+    /// It should have run and failed.
     Failed,
 }
 
@@ -50,13 +50,13 @@ pub struct Named {
     pub share: f64,
     pub deviation_ns: i64,
     pub evidence: Vec<u32>,
-    /// What held the messages in front, of a queue: category and name, the largest first.
+    /// What delayed the messages ahead, of a queue: category and name, the largest first.
     pub root: Vec<(String, String)>,
-    /// The same with their shares of what held those messages, and their functions.
+    /// The same with their shares of the delay, and their functions.
     pub roots: Vec<InQueue>,
     /// Of a cause that is a process, or several of one name: their pids.
     pub pids: Vec<u32>,
-    /// Who or what it is, as data.
+    /// The subject, as data.
     pub subject: Subject,
     /// The kinds of the frames that its name goes on with.
     pub frames: Vec<String>,
@@ -73,20 +73,20 @@ pub struct InFunction {
     pub share: f64,
 }
 
-/// What held the messages in front.
+/// What delayed the messages ahead.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct InQueue {
     /// Its category.
     pub category: String,
     /// Its name.
     pub name: String,
-    /// Its part of all that held them, 0 to 1.
+    /// Its part of all the delay, 0 to 1.
     pub share: f64,
     /// The functions that samples put it into, the largest first.
     pub functions: Vec<InFunction>,
 }
 
-/// Who or what a cause is, as `diagnose --json` has it.
+/// The subject of a cause, as in `diagnose --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Subject {
@@ -115,7 +115,7 @@ pub struct Share {
     pub cause: String,
     /// What the diagnosis says, 0 to 1.
     pub named: f64,
-    /// What is true.
+    /// The true share.
     pub truth: f64,
 }
 
@@ -213,8 +213,9 @@ pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
 /// The category of waits behind other messages.
 const QUEUE: &str = "hol-blocking";
 
-/// A cause that is not permitted makes a clean run wrong from this share on. Caches that the machine's other work left cold make
-/// the application's own time vary too, which is true, small, and no answer; shares themselves are claimed within 15 points.
+/// From this share on, a cause that is not permitted makes a clean run wrong. Caches that the machine's other work left cold
+/// make the application's own time vary too, which is true, small, and no answer; shares themselves are claimed within 15
+/// points.
 pub const TOO_MUCH: f64 = 0.05;
 
 /// The causes of slower messages that a scenario in which nothing is wrong does not permit.
@@ -275,7 +276,7 @@ pub fn shares(
     shares.collect()
 }
 
-/// The part of a cause that its functions of these names have, 0 to 1; all of it where none are asked for.
+/// The part of a cause in functions of these names, 0 to 1; all of it if no function is expected.
 fn part_in(cause: &Named, functions: Option<Function>) -> f64 {
     functions.map_or(1.0, |f| in_these(&cause.functions, f))
 }
@@ -292,8 +293,8 @@ fn behind(cause: &Named, truth: &Truth) -> f64 {
     cause.roots.iter().filter(expected).map(|root| root.share * in_these(&root.functions, names)).sum()
 }
 
-/// The requests as the server's host sees them. Behind a relay one begins when the host first gets it, whatever became of
-/// its packet before; requests of one packet are one message there, as they are in a diagnosis without a protocol.
+/// The requests as the server's host sees them. Behind a relay, a request begins when the host first gets it, whatever
+/// happened to its packet before; requests of one packet are one message there, as in a diagnosis without a protocol.
 pub fn as_seen(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> Vec<Sample> {
     if !logs.contains_key(RELAY) {
         return samples.to_vec();
@@ -334,7 +335,7 @@ pub fn untouched(
 /// The log of packets on their way.
 const RELAY: &str = "lab-relay";
 
-/// When the server's host first got each request: its first packet that was passed on, or the one kept back until then.
+/// When the server's host first got each request: its first packet that was passed on, or the delayed one.
 fn arrived(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<u32, u64> {
     let mut first = BTreeMap::new();
     for entry in logs.get(RELAY).map(Vec::as_slice).unwrap_or_default() {
@@ -351,8 +352,8 @@ fn arrived(logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<u32, u64> {
     first
 }
 
-/// By connection and arrival of a message: when all bytes up to its own were at the host. TCP gives an application nothing
-/// before (RFC 9293 section 3.10.7.4); the time between is the hole's, and what comes after it is not.
+/// By connection and arrival of a message: when all bytes up to its own were at the host. TCP passes nothing to an
+/// application before (RFC 9293 section 3.10.7.4); the time between is the hole's, and later time is not.
 fn whole(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> BTreeMap<(u32, u64), u64> {
     let arrived = arrived(logs);
     let mut latest: BTreeMap<u32, u64> = BTreeMap::new();

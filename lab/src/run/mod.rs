@@ -190,7 +190,7 @@ fn once(lab: &Lab, state: &mut State, scenario: &Scenario, repeat: u32, folder: 
 fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result<ScenarioResult> {
     let mut run = Run::open(&take.run)?;
     let events = run.events()?;
-    // Before the answer is looked at, and without it.
+    // Before the diagnosis is looked at, and without it.
     let stolen = !scenario.expect.iter().any(|cause| cause.category == "steal");
     let disturbance = disturbed::disturbance(&run.tasks, &events, &take.ours, scenario.leg, stolen);
     let outcome = ScenarioResult {

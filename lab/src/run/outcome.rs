@@ -1,4 +1,4 @@
-//! What one run of a scenario came to.
+//! The result of one run of a scenario.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub struct ScenarioResult {
     /// Why it did not run, failed, or has no diagnosis.
     pub reason: Option<String>,
     pub expected: Vec<Cause>,
-    /// Where nothing is wrong: all that may be named.
+    /// Where nothing is wrong: all permitted causes.
     pub may: Option<Vec<Cause>>,
     /// The named causes by rank, without `unexplained`.
     pub causes: Vec<Named>,
@@ -33,15 +33,15 @@ pub struct ScenarioResult {
     pub coverage: Option<Coverage>,
     /// The part that has an owner, reported or not.
     pub owned: Option<Coverage>,
-    /// Where nothing is wrong: what was named and is not permitted, also what is too small to make the run wrong.
+    /// Where nothing is wrong: what was named and is not permitted, including causes too small to make the run wrong.
     pub forbidden: Vec<String>,
     /// Messages of the leg.
     pub messages: u64,
-    /// What the machine's other work had of the slowest messages, by the raw events alone; `None` with too few messages.
+    /// The part of the machine's other work in the slowest messages, by the raw events alone; `None` with too few messages.
     pub disturbance: Option<Disturbance>,
-    /// Whether that is too much for the run to say much about the diagnosis, right or wrong.
+    /// Whether that is too much for the run to count.
     pub disturbed: bool,
-    /// The part of the focus's deviation that is of requests which the fault, by its truth log, never met.
+    /// The part of the focus's deviation in requests that the fault, by its truth log, never hit.
     pub untouched_share: Option<f64>,
     /// Places in the raw events where a switch of tasks was not recorded.
     pub breaks: usize,
@@ -54,13 +54,13 @@ pub struct ScenarioResult {
 }
 
 impl ScenarioResult {
-    /// Whether it ran, so that it counts for or against.
+    /// Whether it ran, so that it is counted.
     pub fn counts(&self) -> bool {
         self.verdict != Score::NotRun
     }
 
-    /// Whether the first cause is an expected one or, where none is expected, one that may be named. A clean run asks for
-    /// more than that to be right: that no other cause has 5 % or more.
+    /// Whether the first cause is an expected one or, where none is expected, a permitted one. To be right, a clean run must
+    /// also have no other cause with 5 % or more.
     pub fn first_is_right(&self) -> bool {
         let Some(may) = &self.may else { return self.verdict == Score::Right };
         if !matches!(self.verdict, Score::Right | Score::Wrong) {

@@ -1,9 +1,9 @@
-//! Is the first cause right once what is not the scenario's is taken out? In: a run and its scenario. Out: whether the first cause of the
+//! Is the first cause right once other work is removed? In: a run and its scenario. Out: whether the first cause of the
 //! total leg is the expected one, as recorded and without other work (`diagnose --without`).
 //!
-//! Other work is stolen time and the turns of programs that the lab did not start; it is chosen by category and process alone, before
-//! it is known which diagnosis is right. Kernel threads stay: which of them the fault made busy, nobody knows beforehand. A scenario
-//! that expects stolen time keeps that.
+//! Other work is stolen time and the run time of programs that the lab did not start; it is chosen by category and process
+//! alone, before it is known which diagnosis is right. Kernel threads stay: it is not known beforehand which of them the
+//! fault made busy. A scenario that expects stolen time keeps that.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::judge::{self, Named};
 use super::scenario::Scenario;
 use super::stage::{Lab, Take};
 
-/// Causes of less than this share of the deviation are left where they are.
+/// Causes of less than this share of the deviation are not removed.
 const LEAST: f64 = 0.01;
 
 /// Whether the first cause of the total leg is right.

@@ -20,7 +20,7 @@ use super::stage::{Stop, installed};
 
 /// The log of a program, in the run's folder.
 pub const LOG: &str = "truth-program.txt";
-/// What it is called among the truth logs.
+/// Its name among the truth logs.
 pub const TASK: &str = "program";
 
 const ECHO: (&str, &str) = ("echo.h", include_str!("../../programs/echo.h"));
@@ -170,8 +170,8 @@ pub fn log(run: &Path) -> anyhow::Result<Option<Vec<Interval>>> {
     whole.lines().map(entry).collect::<anyhow::Result<_>>().map(Some)
 }
 
-/// A program under 1,000 requests a second, evenly spaced: a slow one, of less than a millisecond, is over before the next comes.
-/// The recording is three times as long as others, for samples enough.
+/// A program under 1,000 requests a second, evenly spaced: a slow request, of less than a millisecond, is over before the
+/// next comes. The recording is three times as long as others, to have enough samples.
 fn of(
     name: &'static str,
     about: &'static str,
@@ -257,7 +257,7 @@ fn postgres() -> Vec<Scenario> {
     ]
 }
 
-/// Scenarios in which the function is known that makes requests slow. The rule for each was written before its first run.
+/// Scenarios whose slow function is known. The rule for each was written before its first run.
 pub fn functions() -> Vec<Scenario> {
     let serial = JAVA;
     let g1 =

@@ -1,5 +1,4 @@
-//! What a scenario is: a server, a load, faults, and what is true about them. In: nothing. Out: the words of
-//! [`super::catalogue`].
+//! What a scenario is: a server, a load, faults, and the known facts. In: nothing. Out: the types of [`super::catalogue`].
 
 use tailsight_lab::faults::Fault;
 use tailsight_lab::probe::Plan;
@@ -57,7 +56,7 @@ pub struct Program {
     pub build: &'static [&'static str],
     /// How it is started, in the folder of its sources; the port, the log and the mode come behind.
     pub run: &'static [&'static str],
-    /// What it is to do.
+    /// Its mode.
     pub mode: &'static str,
     /// An example program of the lab's own that is run; the sources are not needed then.
     pub example: Option<&'static str>,
@@ -65,7 +64,7 @@ pub struct Program {
     pub symbol: Option<&'static str>,
 }
 
-/// The functions that a diagnosis is to name first under the first cause.
+/// The functions that a diagnosis must name first under the first cause.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Function {
     /// The name has one of these in it, or the runtime's work reads so (`CPython collecting garbage`).
@@ -79,16 +78,16 @@ impl Function {
     }
 }
 
-/// What loads it, from core 1.
+/// The client, on core 1.
 #[derive(Debug, Clone)]
 pub enum Load {
-    /// A client that knows each of its requests; the address is filled in.
+    /// A client that records each of its requests; the address is filled in.
     Probe(Plan),
     /// `get`s a second from memcached.
     Gets(f64),
 }
 
-/// What is wrong. Faults begin before the recording and end after it.
+/// A fault. Faults begin before the recording and end after it.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// A fault program with further arguments; `on_server` pins it to core 0, else to core 1.
@@ -104,8 +103,8 @@ pub enum Step {
         /// Another name for its task.
         task: Option<&'static str>,
     },
-    /// A relay between the client and the server, instead of the veth pair: the part of packets, and how long they are
-    /// kept back (us; 0: lost).
+    /// A relay between the client and the server, instead of the veth pair: the part of packets, and their delay (us; 0:
+    /// lost).
     Relay { part: f64, delay_us: u64 },
     /// nginx on the application's core, with so many requests a second.
     Nginx(f64),
@@ -113,11 +112,11 @@ pub enum Step {
     ReceiveOnServer,
     /// Receive processing of the server's side is done by a kernel thread on the application's core.
     ThreadedNapi,
-    /// Rules of a firewall that every datagram of the flood is held against, on the server's side.
+    /// Firewall rules that every datagram of the flood is compared with, on the server's side.
     Firewall(usize),
     /// A quota of the CPU controller for the application: us of every period, us.
     Quota { quota_us: u64, period_us: u64 },
-    /// A server behind the application, on the client's core, that keeps its answers back at these times.
+    /// A backend of the application, on the client's core, that delays its answers at these times.
     Behind(&'static str),
     /// A limit of the memory controller for the application, bytes.
     MemoryLimit(u64),
@@ -133,7 +132,7 @@ pub enum How {
         /// One of [`tailsight_lab::truth::kind`].
         kind: u64,
     },
-    /// The service time that the request asked for: what its server really worked for it.
+    /// The service time that the request asked for: what its server really spent on it.
     Service,
     /// The time in which the server, which has one worker, served requests that it received before this one.
     Others,
@@ -172,13 +171,13 @@ pub struct Scenario {
     pub longer: u32,
     /// The leg that is diagnosed.
     pub leg: &'static str,
-    /// The first cause is to be one of these; empty: none is expected.
+    /// The first cause must be one of these; empty: none is expected.
     pub expect: Vec<Cause>,
-    /// What held the messages in front, where the first cause is a queue.
+    /// What delayed the messages ahead, where the first cause is a queue.
     pub root: Option<Cause>,
-    /// The function that is to be named first under it.
+    /// The function that must be named first under it.
     pub function: Option<Function>,
-    /// Where nothing is wrong: all that may be named as making messages slower. Anything else is wrong.
+    /// Where nothing is wrong: all causes that may be named as making messages slower. Any other is wrong.
     pub may: Option<Vec<Cause>>,
     /// Causes of known share.
     pub truth: Vec<Truth>,

@@ -43,7 +43,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Fails when Ctrl-C was pressed; called between all steps.
+    /// Fails if Ctrl-C was pressed; called between all steps.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -63,11 +63,11 @@ impl Lab {
 pub const SERVER_CPU: usize = 0;
 /// The core of the client, of faults beside the application, and of the recorder.
 pub const CLIENT_CPU: usize = 1;
-/// Pages that nginx is asked for at once: about two milliseconds of a core, for which its neighbour waits.
+/// Pages that nginx is asked for at once: about two milliseconds of CPU time, for which its neighbour waits.
 const NGINX_BURST: usize = 64;
 /// The port that a flood goes to.
 const SINK_PORT: u16 = 7999;
-/// How long a program of ours may take to be ready.
+/// How long a program of the lab may take to be ready.
 const START: Duration = Duration::from_secs(20);
 /// Everything of a run is over after this.
 const LONGEST: Duration = Duration::from_secs(90);
@@ -77,9 +77,9 @@ const WARM: Duration = Duration::from_millis(250);
 /// Why there is no result.
 #[derive(Debug)]
 pub enum Stop {
-    /// It cannot run here; counts neither way.
+    /// It cannot run here; not counted.
     NotRun(String),
-    /// It was to run and did not.
+    /// It should have run and failed.
     Failed(anyhow::Error),
 }
 
@@ -89,7 +89,7 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 pub struct Take {
     /// `tailsight diagnose --json`, when there was enough evidence.
     pub diagnosis: Option<serde_json::Value>,
@@ -119,7 +119,7 @@ struct Rig<'a> {
     logs: BTreeMap<String, TruthLog>,
 }
 
-/// What the client thread gives back.
+/// The result of the client thread.
 type Measured = (Vec<Sample>, Vec<LoadSummary>);
 
 impl Drop for Rig<'_> {
@@ -184,7 +184,7 @@ fn keep_samples(folder: &Path, samples: &[Sample]) -> anyhow::Result<()> {
     std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// What the scenario needs and this machine may not have: control groups by controller.
+/// What the scenario needs and this machine may lack: control groups by controller.
 fn check(lab: &Lab, scenario: &Scenario) -> Result<BTreeMap<&'static str, Place>, Stop> {
     lab.check()?;
     let mut places = BTreeMap::new();
@@ -264,7 +264,7 @@ impl Rig<'_> {
         Ok(pid)
     }
 
-    /// Starts the server behind the application, which asks it over the loopback device of its namespace.
+    /// Starts the backend, which the application asks over the loopback device of its namespace.
     fn behind(&mut self, state: &mut State, scenario: &Scenario) -> anyhow::Result<()> {
         let stall = scenario.steps.iter().find_map(|s| if let Step::Behind(stall) = s { Some(*stall) } else { None });
         let Some(stall) = stall else { return Ok(()) };
@@ -442,7 +442,7 @@ impl Rig<'_> {
         Ok(())
     }
 
-    /// Waits, and sees a client or a fault that ended.
+    /// Waits, and notices a client or a fault that ended.
     fn rest(&mut self, time: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + time;
         while Instant::now() < until {
@@ -452,7 +452,7 @@ impl Rig<'_> {
         Ok(())
     }
 
-    /// Fails when anything has ended that was to run: a fault that is gone is no fault.
+    /// Fails if a program ended that should still run: without it there is no fault.
     fn alive(&mut self) -> anyhow::Result<()> {
         self.lab.check()?;
         for child in &mut self.children {
@@ -510,7 +510,7 @@ impl Rig<'_> {
     }
 }
 
-/// A recorder that is killed when it is not needed any more.
+/// A recorder that is killed when it is no longer needed.
 struct Recorder(Child);
 
 impl Drop for Recorder {
@@ -543,12 +543,12 @@ fn diagnose(lab: &Lab, run: &Path, leg: &str, folder: &Path) -> anyhow::Result<(
     Ok((diagnosis, said))
 }
 
-/// Holds datagrams to the flood's port against so many rules of nftables, none of which fits. All else is let through at
-/// the first rule. The rules go with the namespace.
+/// Compares datagrams to the flood's port with this many rules of nftables, none of which matches. All other packets are
+/// accepted at the first rule. The rules go with the namespace.
 fn firewall(ns: &Namespace, rules: usize) -> anyhow::Result<()> {
     let mut text = String::from("table ip lab {\n chain long {\n  type filter hook prerouting priority 0;\n");
     text.push_str(&format!("  ip protocol != udp accept\n  udp dport != {SINK_PORT} accept\n"));
-    // Ports below 1024 are no client's.
+    // No client uses ports below 1024.
     (0..rules).for_each(|i| text.push_str(&format!("  udp sport {} drop\n", i % 1023 + 1)));
     text.push_str(" }\n}\n");
     let file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;

@@ -1,4 +1,4 @@
-//! What a run of scenarios has made on this machine, in a file: the next start undoes what a killed one left.
+//! What a run of scenarios has made on this machine, in a file: the next start undoes what a killed run left.
 //!
 //! In: processes, control groups and folders as they are made. Out: `/run/tailsight-lab/PID-START.json` (without root:
 //! `$XDG_RUNTIME_DIR/tailsight-lab`), gone when all of it is gone. A process is known by its pid and its start time, so a
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tailsight_testbed::netns;
 
-/// A process that cannot be mistaken for a later one of the same pid.
+/// A process that cannot be mistaken for a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
@@ -47,20 +47,20 @@ impl Process {
 /// How the file ends while it is written.
 const UNNAMED: &str = "new";
 
-/// What there is to undo.
+/// What must be undone.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Made {
     owner: Option<Process>,
     processes: Vec<Process>,
     cgroups: Vec<PathBuf>,
-    /// Groups that last for all scenarios.
+    /// Groups that are used by all scenarios.
     lasting: Vec<PathBuf>,
     folders: Vec<PathBuf>,
 }
 
 impl Made {
-    /// Undoes all of it: processes first, because groups and folders are theirs. Gives what could not be undone.
+    /// Undoes all of it: processes first, because they use the groups and folders. Returns what could not be undone.
     fn undo(&self) -> Vec<String> {
         self.processes.iter().for_each(|process| process.kill());
         let mut left = Vec::new();
@@ -88,7 +88,7 @@ pub struct State {
     made: Made,
 }
 
-/// Where state files are.
+/// The folder of the state files.
 pub fn folder() -> PathBuf {
     if nix::unistd::geteuid().is_root() {
         return PathBuf::from("/run/tailsight-lab");
@@ -97,7 +97,7 @@ pub fn folder() -> PathBuf {
 }
 
 impl State {
-    /// Undoes what dead runs left in `folder`, and begins a file of our own. Says on stderr what was undone.
+    /// Undoes what dead runs left in `folder`, and begins this run's file. Prints on stderr what was undone.
     pub fn begin(folder: &Path) -> anyhow::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new()
@@ -144,7 +144,7 @@ impl State {
         self.save()
     }
 
-    /// Undoes what was noted up to now, but for folders when they are kept; the file stays for what comes.
+    /// Undoes what was noted so far, except folders when they are kept; the file stays for what follows.
     pub fn undo(&mut self, keep_folders: bool) -> anyhow::Result<()> {
         if keep_folders {
             self.made.folders.clear();
@@ -204,7 +204,7 @@ fn clean(folder: &Path) {
         }
         if left.is_empty() {
             let _ = std::fs::remove_file(&path);
-            // It was killed between writing this file and giving it its name.
+            // It was killed between writing this file and renaming it.
             let _ = std::fs::remove_file(path.with_extension(UNNAMED));
         }
     }

@@ -1,7 +1,7 @@
 //! The confusion table. In: outcomes. Out: Markdown with counts, and the same between the markers of a file.
 //!
-//! What a shared machine ran is not published: in the table, tasks that are neither the lab's nor the kernel's nor of the
-//! servers under test are `task-1`, `task-2`, …
+//! Programs of a shared machine are not published: in the table, tasks that are neither the lab's nor the kernel's nor of
+//! the servers under test are `task-1`, `task-2`, …
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -65,7 +65,7 @@ fn word(verdict: Score) -> &'static str {
     }
 }
 
-/// Replaces names that are not to be published, always by the same word.
+/// Replaces names that must not be published, each always by the same word.
 #[derive(Default)]
 struct Names(BTreeMap<String, usize>);
 

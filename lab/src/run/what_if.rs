@@ -49,14 +49,14 @@ pub struct WhatIfArgs {
     tailsight: Option<PathBuf>,
 }
 
-/// The part of docs/ideal.md that is written here.
+/// The part of docs/results/what-if.md that is written here.
 const GENERATED: GeneratedSection = GeneratedSection { begin: "<!-- what-if:begin -->", end: "<!-- what-if:end -->" };
-/// Kept apart: no what-if of theirs was looked at while the model was worked on.
+/// Kept apart: the model was not adjusted to their results.
 const APART: [&str; 3] = ["two-faults", "kernel-thread", "reordering"];
 /// A round with more of other work than this part of the recording is measured again.
 const FOREIGN: f64 = 0.01;
-/// What their faults do is in part inferred from counts or on the hypervisor's side, which no replay can take out; and without
-/// its limit memory-reclaim's requests cost more than with it.
+/// Part of what their faults do is estimated from counts or happens on the hypervisor's side, which no replay can remove;
+/// and without its limit memory-reclaim's requests cost more than with it.
 const NOT_SWITCHED: [&str; 6] =
     ["memory-reclaim", "migration", "page-faults", "write-barrier", "tlb-shootdown", "ipi-storm"];
 
@@ -68,7 +68,7 @@ struct Round {
     predicted: u64,
     interval: [u64; 2],
     without: u64,
-    /// Other work's part of the two recordings, the larger.
+    /// The part of other work in the two recordings, the larger.
     foreign: f64,
 }
 
@@ -156,7 +156,7 @@ fn without_fault(scenario: &Scenario) -> Option<Scenario> {
         match step {
             // The relay stays, and does nothing to packets.
             Step::Relay { part, .. } if *part > 0.0 => (*part, changed) = (0.0, true),
-            // So seldom that no recording meets it.
+            // So rarely that no recording contains it.
             Step::Behind(stall) => (*stall, changed) = ("1us/1000s", true),
             _ => {}
         }
@@ -177,7 +177,7 @@ fn without_fault(scenario: &Scenario) -> Option<Scenario> {
     changed.then_some(off)
 }
 
-/// A round; again when other work had much of it, at most `again` times. The quietest is kept.
+/// A round; repeated when there was much other work, at most `again` times. The quietest is kept.
 fn round(
     lab: &Lab,
     state: &mut State,
@@ -249,7 +249,7 @@ fn take(
     Ok(Taken { diagnosis, peeled, foreign })
 }
 
-/// The causes of a diagnosis that are of the scenario's fault and make messages slower, as `--without` names them.
+/// The causes of a diagnosis that come from the scenario's fault and make messages slower, as `--without` names them.
 fn of_fault(scenario: &Scenario, diagnosis: &Value) -> Vec<String> {
     let text = |cause: &Value, key: &str| cause[key].as_str().unwrap_or_default().to_owned();
     let truths = scenario.truth.iter().flat_map(|truth| truth.causes);
@@ -260,7 +260,7 @@ fn of_fault(scenario: &Scenario, diagnosis: &Value) -> Vec<String> {
     let is = |cause: &&Value| {
         let (category, name) = (text(cause, "category"), text(cause, "name"));
         let expected = expected.iter().any(|expected| expected.is(&category, &name));
-        // Its own packets, and what has no place in time, cannot be taken out.
+        // Its own packets, and what has no place in time, cannot be removed.
         let can = !(category == "receive-processing" && !name.starts_with("packet:") || cause["inferred"] == true);
         expected && can && cause["deviation_ns"].as_i64() > Some(0)
     };
@@ -287,7 +287,8 @@ fn without(lab: &Lab, run: &Path, names: &[String], folder: &Path) -> anyhow::Re
     serde_json::from_slice(&output.stdout).context("what diagnose printed is not JSON")
 }
 
-/// Which part of the recording other work had of the application's core while that waited for it, by the raw events alone.
+/// The part of the recording in which other work used the application's core while the application waited for it, by the raw
+/// events alone.
 fn foreign(lab: &Lab, take: &Take) -> anyhow::Result<f64> {
     let mut run = Run::open(&take.run)?;
     let events = run.events()?;
@@ -318,7 +319,7 @@ fn compare(with: &Taken, without: &Taken) -> Result<Round, String> {
     })
 }
 
-/// What a table comes to.
+/// The summary of a table.
 #[derive(Default)]
 struct Tally {
     errors: Vec<f64>,
@@ -342,7 +343,7 @@ impl Tally {
     }
 }
 
-/// The two tables, and what they come to.
+/// The two tables with their summaries.
 fn page(names: &[&str], rounds: &[Vec<Result<Round, String>>]) -> String {
     const HEAD: &str = "| Scenario | Taken out | p99 with the fault, us | predicted without | interval | measured without | error | holds it | rounds | other work |\n\
          |---|---|---|---|---|---|---|---|---|---|\n";
@@ -475,7 +476,7 @@ mod tests {
 
     #[test]
     fn the_page_has_its_marks() {
-        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ideal.md");
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/what-if.md");
         GENERATED.check(&page).expect("marks");
     }
 }

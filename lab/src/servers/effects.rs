@@ -1,4 +1,5 @@
-//! What a request's flags make a worker do: take the mutex, ask the server behind, fsync, fault pages. In: flags. Out: truth log entries.
+//! What a request's flags make a worker do: take the mutex, ask the backend, fsync, fault pages. In: flags. Out: truth log
+//! entries.
 
 use std::fs::File;
 use std::io::Write;
@@ -119,7 +120,7 @@ fn log(truth: &Option<Arc<TruthLog>>, kind: u64, begin: u64) {
     }
 }
 
-/// Opens a file of our own, cut to `bytes`, and takes its name away: it is gone with the process.
+/// Opens a new file of `bytes` bytes and unlinks it: it is gone with the process.
 fn open(path: &Path, bytes: u64) -> Result<File> {
     let open = || {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
@@ -141,7 +142,7 @@ fn map(bytes: usize, file: Option<&File>) -> Result<usize> {
     if address == libc::MAP_FAILED {
         return Err(Error::io(format!("map {bytes} bytes"), std::io::Error::last_os_error()));
     }
-    // Faults are to be as many as pages: no huge pages, no read-ahead.
+    // There must be as many faults as pages: no huge pages, no read-ahead.
     let advice = if file.is_some() { libc::MADV_RANDOM } else { libc::MADV_NOHUGEPAGE };
     // SAFETY: the mapping made above. A kernel without the advice takes fewer faults, which the truth log shows.
     unsafe { libc::madvise(address, bytes, advice) };

@@ -19,7 +19,7 @@ impl Epoll {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Adds a descriptor; whoever sees it in [`Epoll::wait`] for the first time owns it from then on.
+    /// Adds a descriptor; the thread that gets it from [`Epoll::wait`] first owns it from then on.
     pub(super) fn give(&self, fd: impl IntoRawFd) -> io::Result<()> {
         let fd = fd.into_raw_fd();
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
@@ -33,7 +33,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes a descriptor out again: while a request of it is still being served it stays open, and must not be seen as new.
+    /// Removes a descriptor: while one of its requests is being served it stays open, and must not be taken for a new one.
     pub(super) fn forget(&self, fd: RawFd) {
         // SAFETY: deleting takes no event; a descriptor that is not there is an error that changes nothing.
         unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };

@@ -1,6 +1,6 @@
-//! A perfect FIFO server with one queue: what is left of a queue when nothing but its arrivals and service times counts.
-//! In: requests in a language that other load generators speak too. Out: replies, each at the time at which the ideal
-//! server would have given it.
+//! A perfect FIFO server with one queue: the latency of a queue when only its arrivals and service times matter. In:
+//! requests in a language that other load generators speak too. Out: replies, each at the time at which the ideal server
+//! would have given it.
 //!
 //! Request n, seen at A(n), leaves at D(n) = max(D(n-1), A(n)) + S(n). While it has connections the thread never sleeps and looks
 //! at them all the time, also while a request is "in service": so it sees arrivals when they happen, its own system
@@ -66,7 +66,7 @@ impl Ideal {
         let mut events = epoll::room();
         let mut buffer = vec![0; 1 << 16];
         loop {
-            // Without a client there is nothing to be exact about.
+            // Without a client there is no reason to poll.
             let alone = connections.is_empty() && self.waiting.is_empty();
             let ready = if alone { epoll.wait(&mut events) } else { epoll.poll(&mut events) };
             for fd in ready {
@@ -104,7 +104,7 @@ impl Ideal {
         }
     }
 
-    /// Takes the whole requests out of what a connection has sent; false when it is not the language.
+    /// Takes the complete requests out of what a connection has sent; false if the bytes are not of the language.
     fn arrive(&mut self, now: u64, stream: &Rc<TcpStream>, kept: &mut Vec<u8>) -> bool {
         let mut at = 0;
         let good = loop {
@@ -176,7 +176,7 @@ mod tests {
         assert!(now_ns() - begin >= 9_000_000, "three service times");
         socket.write_all(b"what is this").unwrap();
         socket.write_all(&[b'x'; 5000]).unwrap();
-        // Not the language: the connection is closed.
+        // Not of the language: the connection is closed.
         let _ = socket.read(&mut seen);
     }
 }

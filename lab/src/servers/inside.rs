@@ -1,4 +1,4 @@
-//! Threads of the synthetic server that get in its workers' way from another core. In: options. Out: truth log entries.
+//! Threads of the synthetic server that disturb its workers from another core. In: options. Out: truth log entries.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,14 +37,14 @@ pub(super) fn start(args: &ServeArgs, lock: &Arc<Mutex<u64>>, truth: Option<&Arc
     Ok(())
 }
 
-/// Pins the thread; without, it disturbs from wherever it runs.
+/// Pins the thread; without, it runs on any core.
 fn pin(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         let _ = pin_thread(cpu);
     }
 }
 
-/// Holds the mutex in bursts, asleep: whoever waits for it waits for nothing but it.
+/// Holds the mutex in bursts, asleep: a thread that waits for it waits for nothing else.
 fn hold(lock: &Mutex<u64>, schedule: Schedule, truth: Option<&TruthLog>) {
     loop {
         let (_, end) = schedule.wait();

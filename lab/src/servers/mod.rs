@@ -80,12 +80,12 @@ pub enum Queue {
     Shared,
 }
 
-/// What the synthetic server does for a service time.
+/// How the synthetic server spends a service time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Work {
-    /// Uses the core.
+    /// It uses the core.
     Spin,
-    /// Sleeps.
+    /// It sleeps.
     Sleep,
 }
 

@@ -105,10 +105,10 @@ pub(super) fn datagrams(port: u16, threads: usize) -> Result<u16> {
             let mut request = [0; 2048];
             loop {
                 match socket.recv_from(&mut request) {
-                    // What is no request of the protocol gets no answer.
+                    // A datagram that is not a request of the protocol gets no answer.
                     Ok((NULL_RPC, from)) => drop(socket.send_to(&request[..NULL_RPC], from)),
                     Ok(_) => {}
-                    // ECONNREFUSED tells of a client that is gone, the socket goes on.
+                    // ECONNREFUSED reports a client that is gone; the socket continues.
                     Err(error) if error.kind() == ErrorKind::InvalidInput => return,
                     Err(_) => {}
                 }

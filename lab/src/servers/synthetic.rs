@@ -23,7 +23,7 @@ use crate::truth::{TruthLog, kind};
 use crate::wire::{REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, flags};
 use crate::{Error, Result};
 
-/// A gap between two clock reads longer than this means that something else had the core, ns.
+/// A gap between two clock reads longer than this means that another task used the core, ns.
 const GAP_NS: u64 = 400;
 
 /// A request that was read.
@@ -100,7 +100,7 @@ pub(super) fn start(args: &ServeArgs, truth: Option<Arc<TruthLog>>) -> Result<u1
     Ok(port)
 }
 
-/// Accepts for good and gives connections to the doors in turn.
+/// Accepts connections without an end and gives them to the workers in turn.
 fn accept(listener: &TcpListener, doors: &[Arc<Epoll>], handoff: Option<Duration>, truth: Option<&TruthLog>) {
     for (turn, stream) in listener.incoming().flatten().enumerate() {
         let begin = now_ns();
@@ -155,7 +155,7 @@ fn read_all(epoll: &Epoll, limit: usize, mut each: impl FnMut(Job)) {
                                 at += length;
                             }
                             Ok(_) => break,
-                            // Not our protocol: the connection is closed, which the client sees.
+                            // Not the lab's protocol: the connection is closed, which the client sees.
                             Err(_) => {
                                 good = false;
                                 break;
@@ -184,7 +184,7 @@ impl Worker {
         let time = if request.service_ns > 0 { request.service_ns } else { self.service.draw(&mut self.rng) };
         self.effects.run(request.beside);
         match self.work {
-            // The work itself: what interrupts it makes the request take longer, not do less.
+            // The work itself: an interruption makes the request take longer, not do less.
             Work::Spin if !request.sleep => spin_for(u64::from(time), GAP_NS),
             Work::Spin | Work::Sleep => sleep_until(now_ns() + u64::from(time)),
         }

@@ -1,4 +1,4 @@
-//! What the ideal server understands: the little of memcached's text protocol, of RESP and of HTTP/1.1 that load generators
+//! The protocols of the ideal server: the parts of memcached's text protocol, of RESP and of HTTP/1.1 that load generators
 //! use. In: the bytes of a connection, cut anywhere. Out: the next request's reply, and whether it takes service time.
 //!
 //! Reads take a service time. Stores and questions about the server take none, so that a client's preparations are quick.
@@ -18,7 +18,7 @@ pub enum TextProtocol {
     Http1,
 }
 
-/// The longest head or command line that is waited for, bytes.
+/// The longest head or command line that is accepted, bytes.
 const LONGEST_LINE: usize = 4096;
 /// The longest value, bytes.
 const LONGEST_VALUE: usize = 1 << 20;
@@ -30,7 +30,7 @@ const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Len
 /// What is at the front of the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Not a whole request yet.
+    /// An incomplete request.
     More,
     /// Not this language.
     Bad,
@@ -40,7 +40,7 @@ pub(super) enum Next {
         used: usize,
         /// Whether it takes a service time.
         timed: bool,
-        /// What it is answered; empty for none.
+        /// Its answer; empty for none.
         reply: Vec<u8>,
     },
 }

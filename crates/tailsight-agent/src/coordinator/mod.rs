@@ -27,29 +27,29 @@ use crate::proto;
 use crate::wire::Summary;
 use crate::{AgentAddress, AgentError, Identity, Token};
 
-/// What the coordinator shows to agents, and whom it trusts to be one.
+/// The coordinator's credentials, and which certificates it trusts.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     /// The agents' token.
     pub token: Token,
-    /// Who signed the agents' certificates, for agents that are named without a fingerprint: a PEM file.
+    /// The authority that signed the agents' certificates, for agents named without a fingerprint: a PEM file.
     pub ca: Option<PathBuf>,
-    /// A certificate of ours, for agents that ask for one.
+    /// The coordinator's own certificate, for agents that require one.
     pub identity: Option<Identity>,
 }
 
 /// How the agents are used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What each agent does, in their order; empty: all are symmetric.
+    /// The role of each agent, in their order; empty: all are symmetric.
     pub roles: Vec<Role>,
     /// Requests/s of each latency agent; `None`: 1 % of the load.
     pub latency_rate: Option<f64>,
-    /// The most that an agent's clock offset may be uncertain, ns. Beyond it streams cannot be laid beside each other.
+    /// The largest uncertainty of an agent's clock offset, ns. Beyond it the streams cannot be merged.
     pub max_clock_error_ns: u64,
-    /// Who we are, for the agents' logs.
+    /// The coordinator's name, for the agents' logs.
     pub who: String,
-    /// Connecting is given up when this becomes true; `None`: only by its own time-outs.
+    /// Connecting ends when this becomes true; `None`: only by its own time-outs.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
@@ -66,12 +66,12 @@ impl Default for Options {
     }
 }
 
-/// What is known of an agent, for the report.
+/// The facts on an agent, for the report.
 #[derive(Debug, Clone, Serialize)]
 pub struct AgentReport {
     /// HOST:PORT.
     pub agent: String,
-    /// What it does.
+    /// Its role.
     pub role: Role,
     /// Its host's name.
     pub host: String,
@@ -83,9 +83,9 @@ pub struct AgentReport {
     pub kernel_stamps: bool,
     /// Whether it may busy-poll.
     pub busy_poll: bool,
-    /// Its clock minus the coordinator's, and the most that this can be wrong.
+    /// Its clock minus the coordinator's, and the largest error of that.
     pub clock: Offset,
-    /// Where its load goes; empty before the start, and for a Unix socket.
+    /// The address of its target; empty before the start, and for a Unix socket.
     pub target: String,
     /// Its share of the load.
     pub rate: String,
@@ -93,7 +93,7 @@ pub struct AgentReport {
     pub seed: u64,
     /// How much later than the first agent it started, ns.
     pub start_skew_ns: u64,
-    /// Why it is no longer there.
+    /// Why it is gone.
     pub gone: Option<String>,
 }
 
@@ -110,18 +110,18 @@ pub struct RemoteLoad {
     trust_pem: Vec<u8>,
     prepared: bool,
     running: bool,
-    /// Whether the tasks that fetch records go on.
+    /// Whether the tasks that fetch records continue.
     fetching: Arc<AtomicBool>,
 }
 
-/// How often leases are held.
+/// How often leases are renewed.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// How far ahead the agents are told to begin, ns.
 const GO_NS: u64 = 100_000_000;
 /// How often records are fetched while a load runs.
 const FETCH: Duration = Duration::from_millis(500);
 
-/// Opens a session with every agent and shares the plan among them. No load runs yet.
+/// Opens a session with every agent and splits the plan among them. No load runs yet.
 ///
 /// # Errors
 /// An agent that is not there, is not the one expected, refuses the token, is in use, or whose clock cannot be compared; a plan
@@ -170,7 +170,7 @@ pub fn connect(
             runtime.block_on(held(&cancel, "connecting to the agents", connecting)).and_then(|connected| connected);
         match connected {
             Ok(agent) => {
-                // Sessions of agents that were reached before another one failed must be held, or closed.
+                // Sessions of agents that were reached before another one failed must be kept alive, or closed.
                 hold(&runtime, &agent);
                 load.agents.push(agent);
             }
@@ -186,10 +186,10 @@ pub fn connect(
     Ok(load)
 }
 
-/// How often a wait looks whether it is to end.
+/// How often a wait checks whether it must end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What comes of it, unless `cancel` ends it before.
+/// The result, unless `cancel` ends it before.
 async fn held<T>(cancel: &Cancel<'_>, what: &str, work: impl Future<Output = T>) -> Result<T, AgentError> {
     tokio::pin!(work);
     loop {
@@ -204,7 +204,7 @@ async fn held<T>(cancel: &Cancel<'_>, what: &str, work: impl Future<Output = T>)
     }
 }
 
-/// Holds an agent's lease until it is gone or the runtime ends.
+/// Renews an agent's lease until the agent is gone or the runtime ends.
 fn hold(runtime: &Runtime, agent: &Arc<Remote>) {
     let agent = agent.clone();
     runtime.spawn(async move {
@@ -228,7 +228,7 @@ fn replay_gaps(plan: &Plan) -> Result<Vec<u64>, AgentError> {
 
 impl RemoteLoad {
     fn runtime(&self) -> &Runtime {
-        // Set by `connect` before anybody has the value, and taken only by `drop`.
+        // Set by `connect` before the value is used, and taken only by `drop`.
         self.runtime.as_ref().expect("the runtime lives as long as the load")
     }
 
@@ -296,8 +296,8 @@ impl RemoteLoad {
         }
     }
 
-    /// Prepares the load of the agents: stores the keys through the first one (once), compares the clocks again, gets all ready,
-    /// and lets them begin at one instant.
+    /// Prepares the load of the agents: stores the keys through the first one (once), compares the clocks again, prepares
+    /// all, and starts them at one instant.
     pub(crate) fn begin(&mut self, cancel: &Cancel<'_>) -> Result<(), AgentError> {
         for agent in &self.agents {
             if let Some(reason) = agent.gone() {
@@ -324,7 +324,7 @@ impl RemoteLoad {
         });
         let started = self.runtime().block_on(held(cancel, "the agents get ready", starting))?;
         self.targets = started.into_iter().collect::<Result<_, _>>()?;
-        // All are ready: they begin at one instant, far enough ahead for the slowest to hear of it.
+        // All are ready: they begin at one instant, far enough ahead for the slowest to be told.
         self.running = true;
         let start_ns = now_ns() + GO_NS;
         let begun: Result<Vec<u64>, AgentError> =
@@ -371,12 +371,12 @@ impl RemoteLoad {
         })
     }
 
-    /// When the last agent had started, on our clock, ns.
+    /// When the last agent had started, on this host's clock, ns.
     pub(crate) fn all_started_ns(&self) -> u64 {
         self.starts.iter().copied().max().unwrap_or(0)
     }
 
-    /// What is known of the agents.
+    /// The facts on the agents.
     #[must_use]
     pub fn reports(&self) -> Vec<AgentReport> {
         let first = self.starts.iter().copied().min().unwrap_or(0);

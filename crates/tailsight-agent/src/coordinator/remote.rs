@@ -1,7 +1,7 @@
 //! The coordinator's end of one agent. In: calls of the coordinator. Out: records on the coordinator's clock.
 //!
-//! While a load runs, a task holds the lease and fetches records twice a second: when the agent dies, what it had measured
-//! until then is here. Nothing an agent does makes a call fail after the start: it is marked as gone, with the reason.
+//! While a load runs, a task renews the lease and fetches records twice a second: when the agent dies, the records until
+//! then are here. After the start, an agent's failure never fails a call: the agent is marked as gone, with the reason.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,7 +41,7 @@ impl tonic::service::Interceptor for Bearer {
     }
 }
 
-/// What has come and was not given on yet.
+/// Records that have come and were not passed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     pub(crate) samples: Vec<Sample>,
@@ -64,20 +64,20 @@ pub(crate) struct Remote {
     last: Mutex<Progress>,
 }
 
-/// A round trip to another machine that takes longer is no round trip.
+/// A round trip that takes longer is no measure of the clocks' offset.
 const CALL: Duration = Duration::from_secs(5);
-/// Connecting thousands of connections, storing a million keys.
+/// For connecting thousands of connections and storing a million keys.
 const START: Duration = Duration::from_secs(180);
 const ROUNDS: usize = 40;
-/// The first bytes of an agent after the handshake are waited for so long at most.
+/// How long to wait for the agent's first bytes after the handshake.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change under these locks is whole.
+    // A panic while one of these locks is held leaves the value valid: each change is complete.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All that an error and its causes say.
+/// An error and its causes as one text.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut words: Vec<String> = causes.map(ToString::to_string).collect();
@@ -88,14 +88,15 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 fn said(status: &Status) -> String {
     let source = std::error::Error::source(status).map(chain);
     match source {
-        // What the agent says has no source; what the transport says is in it ("transport error" is all that it says itself).
+        // An agent's status has no source; a transport's status has the reason in its source, and itself only says
+        // "transport error".
         Some(source) => explained(source),
         None if status.message().is_empty() => status.code().to_string(),
         None => status.message().to_owned(),
     }
 }
 
-/// What a TLS alert of the agent means here, and what to do.
+/// The meaning of an agent's TLS alert here, and what to do.
 fn explained(words: String) -> String {
     let alert = |names: &[&str]| words.contains("fatal alert") && names.iter().any(|name| words.contains(name));
     if alert(&["CertificateRequired"]) {
@@ -125,11 +126,11 @@ impl Remote {
         let tls = tls::client(address.fingerprint, credentials.ca.as_deref(), credentials.identity.as_ref())?;
         let server_name = ServerName::try_from(address.host.clone()).map_err(|e| fail(e.to_string()))?;
         let connector = Connector { authority: name.clone(), server_name, tls: TlsConnector::from(Arc::new(tls)) };
-        // The connector does the TLS; the URI only names the HTTP/2 authority.
+        // The connector does the TLS; the URI only gives the HTTP/2 authority.
         let endpoint = Endpoint::from_static("http://agent").connect_timeout(CALL).tcp_nodelay(true);
         let channel = endpoint.connect_with_connector(connector).await.map_err(|e| {
             let words = chain(&e);
-            // An alert comes from an agent that runs and is the one expected.
+            // An alert comes from an agent that runs and is the expected one.
             if words.contains("fatal alert") {
                 return fail(explained(words));
             }
@@ -177,7 +178,7 @@ impl Remote {
         lock(&self.gone).get_or_insert(reason);
     }
 
-    /// Agent's clock minus ours, as last measured.
+    /// The agent's clock minus this host's, as last measured.
     pub(crate) fn offset(&self) -> Offset {
         *lock(&self.offset)
     }
@@ -186,7 +187,7 @@ impl Remote {
         *lock(&self.offset) = offset;
     }
 
-    /// Whether it says that it runs on this very host and clock.
+    /// Whether it reports this very host and clock.
     fn is_here(&self) -> bool {
         let (boot, namespace) = (host::boot_id(), host::time_namespace());
         !boot.is_empty() && self.hello.boot_id == boot && self.hello.time_namespace == namespace
@@ -212,7 +213,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Gets its load ready; the address it will go to.
+    /// Prepares its load; returns the address of its target.
     pub(crate) async fn start(&self, load: proto::LoadRequest) -> Result<String, AgentError> {
         let reply = self.client.clone().start_load(self.request(load, START)).await;
         let reply = reply.map_err(self.failed("start_load"))?.into_inner();
@@ -221,7 +222,7 @@ impl Remote {
         Ok(reply.address)
     }
 
-    /// Lets the load begin at an instant of our clock, ns; when it does begin, on our clock.
+    /// Starts the load at an instant of this host's clock, ns; returns when it does begin, on this host's clock.
     pub(crate) async fn go(&self, start_ns: u64) -> Result<u64, AgentError> {
         let offset = self.offset().offset_ns;
         let message = proto::GoRequest { session: self.hello.session, start_ns: start_ns.wrapping_add_signed(offset) };
@@ -235,7 +236,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Asks how it stands; the last known state when it is gone.
+    /// Asks for its state; the last known one when it is gone.
     pub(crate) async fn progress(&self) -> Progress {
         if self.gone().is_none() {
             let message = proto::GetThroughputRequest { session: self.hello.session };
@@ -258,7 +259,7 @@ impl Remote {
         *lock(&self.last)
     }
 
-    /// Fetches what was recorded since the last time.
+    /// Fetches the records since the last call.
     pub(crate) async fn fetch(&self) {
         if self.gone().is_some() {
             return;
@@ -282,7 +283,7 @@ impl Remote {
             }
             records.shift(-self.offset().offset_ns);
             let mut fetched = lock(&self.fetched);
-            // A throughput agent records next to nothing, so that its sends are kept; what it does is not used.
+            // A throughput agent records next to nothing, so that its sends are kept; its samples are not used.
             if self.role != Role::Throughput {
                 fetched.samples.append(&mut records.samples);
             }
@@ -298,12 +299,12 @@ impl Remote {
         Ok(())
     }
 
-    /// Gives on what has come.
+    /// Passes on the records that have come.
     pub(crate) fn taken<T>(&self, take: impl FnOnce(&mut Fetched) -> T) -> T {
         take(&mut lock(&self.fetched))
     }
 
-    /// Holds the lease once.
+    /// Renews the lease once.
     pub(crate) async fn keep_alive(&self) {
         let message = proto::KeepAliveRequest { session: self.hello.session };
         if let Err(status) = self.client.clone().keep_alive(self.request(message, CALL)).await {
@@ -323,7 +324,7 @@ impl Remote {
         })
     }
 
-    /// Ends the session. Nobody is left to hear of a failure; the lease ends it then.
+    /// Ends the session. A failure is ignored; the lease then ends it.
     pub(crate) async fn exit(&self) {
         let message = proto::ExitRequest { session: self.hello.session };
         let _ = self.client.clone().exit(self.request(message, Duration::from_secs(1))).await;
@@ -355,8 +356,8 @@ impl tower_service::Service<Uri> for Connector {
             let handshake = this.tls.connect(this.server_name, socket);
             let mut stream =
                 tokio::time::timeout(CALL, handshake).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
-            // In TLS 1.3 the agent looks at our certificate after our part of the handshake is over: its first words are those of HTTP/2
-            // or an alert, which would else be lost in the failure of the first call.
+            // In TLS 1.3 the agent checks the coordinator's certificate after this side of the handshake is over: its first
+            // bytes are HTTP/2's or an alert, which would otherwise be lost in the failure of the first call.
             if let Ok(first) = tokio::time::timeout(FIRST_WORDS, stream.fill_buf()).await
                 && first?.is_empty()
             {

@@ -42,7 +42,7 @@ impl From<Role> for proto::Role {
     }
 }
 
-/// An agent as the split sees it.
+/// An agent, as far as the split needs it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) role: Role,

@@ -1,9 +1,9 @@
 //! From a NIC's clock to the timeline. In: readings of the clock, each at a known time within a known error. Out: its stamps on
 //! CLOCK_MONOTONIC, each with the most that it can be wrong, ns.
 //!
-//! The map is a line: through the newest good reading, at the speed measured over the last one to two seconds. A stamp is as
-//! wrong as that reading, and by the error of the speed times its distance from it. Every further reading tests the line: what
-//! contradicts it by little is a clock that changed its speed, by much is a clock that was set.
+//! The map is a line: through the newest good reading, at the speed measured over the last one to two seconds. The error of
+//! a stamp is that reading's, plus the error of the speed times the distance from it. Every further reading tests the line:
+//! a small contradiction means that the clock changed its speed, a large one that it was set.
 
 /// What a NIC's clock showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +23,15 @@ impl Reading {
     }
 }
 
-/// How fast two clocks can run apart at most before it was measured: their crystals are within 100 ppm each.
+/// The largest difference in speed of two clocks before it was measured: their crystals are within 100 ppm each.
 const UNKNOWN_SPEED: f64 = 2e-4;
-/// By how much a clock that is being steered changes its speed unnoticed.
+/// How much a steered clock may change its speed without being noticed.
 const WANDER: f64 = 1e-6;
-/// A clock was set when it is off by this and more than the map can be wrong, ns.
+/// A clock was set when it differs by more than this plus the error of the map, ns.
 const STEP_NS: u64 = 1000;
-/// Speed is measured over at least so long, where there are readings, and at most twice that, ns.
+/// Speed is measured over at least this long, where there are readings, and at most twice that, ns.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Stamps farther from the newest reading are not the clock's, or too old, ns.
+/// Stamps farther than this from the newest reading are not the clock's, or too old, ns.
 const FARTHEST_NS: u64 = 2_000_000_000;
 
 /// The map.
@@ -39,7 +39,7 @@ const FARTHEST_NS: u64 = 2_000_000_000;
 pub struct Map {
     /// The line goes through this.
     anchor: Reading,
-    /// Its speed is measured from this on, and later from that.
+    /// Its speed is measured from this reading on; later from the next one.
     base: Reading,
     next_base: Reading,
     /// Timeline passed over NIC time passed, minus 1; and the most that this can be wrong.
@@ -51,12 +51,12 @@ pub struct Map {
     pub steps: u32,
     /// The largest step, ns.
     pub largest_step_ns: u64,
-    /// The most that a stamp can have been wrong so far, ns.
+    /// The largest error of a stamp so far, ns.
     pub worst_ns: u64,
 }
 
 impl Map {
-    /// With nothing but one reading: the speed is not known yet.
+    /// From one reading: the speed is not known yet.
     pub fn new(first: Reading) -> Self {
         Self {
             anchor: first,
@@ -89,7 +89,7 @@ impl Map {
         self.anchor.mono_ns.checked_add_signed(passed.checked_add(gained)?)
     }
 
-    /// How wrong the line can be so far from its anchor, ns.
+    /// The largest error of the line this far from its anchor, ns.
     #[inline]
     fn bound_ns(&self, far_ns: u64) -> u64 {
         self.anchor.error_ns.saturating_add((far_ns as f64 * self.speed_error).ceil() as u64 + 1)
@@ -104,12 +104,12 @@ impl Map {
         if proven > STEP_NS {
             self.begin_anew(new, off);
         } else if proven > 0 {
-            // Not as fast as before: the stamps since then were off by up to this.
+            // The speed changed: the stamps since the last reading were off by up to this.
             self.worst_ns = self.worst_ns.max(off.saturating_add(new.error_ns));
             (self.base, self.next_base) = (self.anchor, self.anchor);
             self.follow(new);
         } else if new.error_ns <= bound || passed > WINDOW_NS {
-            // A reading that was disturbed is worse than the line.
+            // A disturbed reading is less exact than the line.
             self.follow(new);
         }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     const START_NS: u64 = 5_000_000_000_000;
 
-    /// Renews the map over `rounds` of about 100 ms and checks stamps in between; gives when it ended.
+    /// Updates the map over `rounds` of about 100 ms and checks stamps in between; returns when it ended.
     fn run(map: &mut Map, nic: Nic, from_ns: u64, rounds: u32, rng: &mut SmallRng) -> Result<u64, TestCaseError> {
         let mut now = from_ns;
         for _ in 0..rounds {
@@ -208,11 +208,11 @@ mod tests {
             let noticed = nic.read(now + 100_000_000, &mut rng);
             map.note(noticed);
             prop_assert_eq!(map.steps, 1);
-            // Two readings' errors, and the crystal's over as long as the step: it is measured in the host's time.
+            // The errors of two readings, and the crystal's over the length of the step: it is measured in the host's time.
             let error = 700_000.0 + step.unsigned_abs() as f64 * 100e-6;
             let off = map.largest_step_ns.abs_diff(step.unsigned_abs());
             prop_assert!((off as f64) < error, "{} is {off} off", map.largest_step_ns);
-            // What was stamped before is not known: the clock may have shown anything.
+            // Earlier stamps are not known: the clock may have shown anything.
             prop_assert_eq!(map.placed(nic.shows(set_at)), None);
             run(&mut map, nic, now + 101_000_000, 60, &mut rng)?;
             prop_assert_eq!(map.steps, 1);
@@ -259,7 +259,7 @@ mod tests {
         nic = Nic { set_at_ns: at, showed_ns: nic.shows(at), ppm: 15.0 };
         at += 100_000_000;
         map.note(read(&nic, at));
-        // It was 1,500 ns off before that was known.
+        // It was off by 1,500 ns before that was known.
         assert_eq!(map.steps, 0);
         assert!((1_500..1_800).contains(&map.worst_ns), "{}", map.worst_ns);
         for _ in 0..3 {

@@ -1,9 +1,9 @@
 //! A NIC's own clock (PTP hardware clock, /dev/ptpN). In: its number. Out: readings of it beside CLOCK_MONOTONIC.
 //!
 //! Its registers are behind a bus, so a reading takes about a microsecond, and its time is known to half of that. The driver
-//! brackets the reading of the register alone (`PTP_SYS_OFFSET_EXTENDED`, Linux 5.0, by CLOCK_MONOTONIC since 6.12); where it
-//! does not, brackets of the whole system call do. `PTP_SYS_OFFSET_PRECISE` is not used: it is exact where it is there, but does not
-//! say how exact.
+//! brackets the reading of the register alone (`PTP_SYS_OFFSET_EXTENDED`, Linux 5.0, by CLOCK_MONOTONIC since 6.12); where
+//! it does not, the whole system call is bracketed. `PTP_SYS_OFFSET_PRECISE` is not used: it is exact where it exists, but
+//! gives no error bound.
 
 use std::fs::File;
 use std::io;
@@ -25,14 +25,14 @@ enum How {
     DriverMonotonic,
     /// The driver brackets it with CLOCK_REALTIME.
     DriverWall,
-    /// We do.
+    /// This program brackets the call.
     Ourselves,
 }
 
 /// A clock that can be read.
 #[derive(Debug)]
 pub struct Phc {
-    /// Kept open for the clock's sake.
+    /// Kept open because the clock's number refers to it.
     file: Option<File>,
     clock: libc::clockid_t,
     how: How,
@@ -57,7 +57,7 @@ impl Phc {
         Err(io::Error::other("it cannot be read"))
     }
 
-    /// A clock of the system in the place of a NIC's, for tests.
+    /// A clock of the system in place of a NIC's, for tests.
     pub fn of_the_system(clock: libc::clockid_t) -> Self {
         Self { file: None, clock, how: How::Ourselves }
     }
@@ -98,7 +98,7 @@ fn ask(file: &File, tries: u32, clock: libc::clockid_t) -> Option<libc::ptp_sys_
     // SAFETY: all zeroes is a valid value of this structure of numbers.
     let mut answer: libc::ptp_sys_offset_extended = unsafe { std::mem::zeroed() };
     answer.n_samples = tries.min(libc::PTP_MAX_SAMPLES);
-    // Older kernels know this field as reserved, and refuse anything but 0, which is CLOCK_REALTIME.
+    // In older kernels this field is reserved, and they refuse anything but 0, which is CLOCK_REALTIME.
     answer.clockid = clock;
     // SAFETY: the request reads and writes one such structure, which lives over the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::PTP_SYS_OFFSET_EXTENDED, &raw mut answer) };
@@ -112,7 +112,7 @@ fn tightest(answer: &libc::ptp_sys_offset_extended, offset: WallOffset) -> Optio
     };
     let mut best = None;
     for [before, nic, after] in answer.ts.iter().take(answer.n_samples as usize) {
-        // What the driver did not fill in is 0.
+        // Values that the driver did not fill in are 0.
         if let (Some(before @ 1..), Some(nic), Some(after)) = (ns(before), ns(nic), ns(after)) {
             best = better(best, reading(before, nic, after));
         }
@@ -163,14 +163,14 @@ mod tests {
         answer.n_samples = 3;
         answer.ts[0] = [time(100, 0), time(7, 0), time(100, 5_000)];
         answer.ts[1] = [time(100, 10_000), time(7, 10_500), time(100, 11_000)];
-        // The wall clock was set back in its midst.
+        // The wall clock was set back between the two readings.
         answer.ts[2] = [time(100, 20_000), time(7, 21_000), time(99, 0)];
         let offset = WallOffset { offset_ns: 60_000_000_000, error_ns: 20 };
         let expected = Reading { mono_ns: 40_000_010_500, nic_ns: 7_000_010_500, error_ns: 521 };
         assert_eq!(tightest(&answer, offset), Some(expected));
         answer.n_samples = 1;
         assert_eq!(tightest(&answer, offset).unwrap().error_ns, 2521);
-        // A driver that claims more than there is room for.
+        // A driver that reports more readings than there is room for.
         answer.n_samples = 1000;
         assert_eq!(tightest(&answer, offset), Some(expected));
         answer.ts[0][0].sec = -5;

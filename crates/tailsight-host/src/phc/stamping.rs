@@ -1,6 +1,6 @@
-//! Whether a NIC stamps packets. In: the addresses of a connection, or a network namespace. Out: the number of the NIC's clock, or
-//! why it does not stamp and what would help. Nothing is changed: stamping is a setting of the whole NIC, and whoever else uses it
-//! would be hit.
+//! Whether a NIC stamps packets. In: the addresses of a connection, or a network namespace. Out: the number of the NIC's
+//! clock, or why it does not stamp and what would help. Nothing is changed: stamping is a setting of the whole NIC, and a
+//! change would affect its other users.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ const FILTER_NONE: i32 = libc::HWTSTAMP_FILTER_NONE as i32;
 const FILTER_ALL: i32 = libc::HWTSTAMP_FILTER_ALL as i32;
 const TX_ON: i32 = libc::HWTSTAMP_TX_ON as i32;
 
-/// Why the kernel stamps alone, and a command that would change it.
+/// Why only the kernel stamps, and a command that would change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     /// Why no NIC stamps.
     pub why: String,
-    /// The command, where one would help.
+    /// The command, if one would help.
     pub hint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Stamping {
 
 /// The addresses at both ends of a connected socket.
 pub fn ends(fd: RawFd) -> Option<(IpAddr, IpAddr)> {
-    // The standard library's functions want to own the socket.
+    // The standard library's functions need an owned socket.
     let local: SockaddrStorage = getsockname(fd).ok()?;
     let peer: SockaddrStorage = getpeername(fd).ok()?;
     Some((address(&local)?, address(&peer)?))
@@ -66,7 +66,7 @@ pub fn of_connection(local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
             return because(format!("{peer} is on this host: no NIC between client and server"));
         }
         if has == local {
-            // A labelled address (eth0:1) is of eth0.
+            // A labelled address (eth0:1) belongs to eth0.
             interface = interface.or_else(|| one.interface_name.split(':').next().map(str::to_owned));
         }
     }
@@ -74,7 +74,7 @@ pub fn of_connection(local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
     judge(interface.clone(), ethtool::ts_info(&interface), || ethtool::hwtstamp(&interface))
 }
 
-/// What follows from what the NIC can do and (transmit type, receive filter) is set to.
+/// The answer from what the NIC can do, and from its present setting (transmit type, receive filter).
 fn judge(
     interface: String,
     abilities: io::Result<TsInfo>,
@@ -93,7 +93,7 @@ fn judge(
         return because(format!("{interface} has time stamps of a clock that cannot be read"));
     };
     match setting() {
-        // Other transmit types stamp these packets too, and treat some of PTP's in their own way besides.
+        // Other transmit types stamp these packets too, and differ only for some PTP packets.
         Ok((tx, FILTER_ALL)) if tx >= libc::HWTSTAMP_TX_ON as i32 => return Ok(Stamping { interface, phc }),
         Ok(_) => {}
         Err(error) => return because(format!("cannot read whether time stamps of {interface} are on ({error})")),
@@ -173,7 +173,7 @@ mod tests {
     fn a_nic_that_is_set_to_stamp_all_is_used() {
         let stamping = Stamping { interface: "eth7".into(), phc: 3 };
         assert_eq!(judged(can(), 1, 1), Ok(stamping.clone()));
-        // One-step transmission stamps all others as usual. A driver may do more than it says it can.
+        // One-step transmission stamps all other packets as usual. A driver may do more than it reports.
         assert_eq!(judged(TsInfo { rx_filters: 1, ..can() }, 2, 1), Ok(stamping));
     }
 

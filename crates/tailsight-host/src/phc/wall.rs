@@ -1,6 +1,6 @@
 //! CLOCK_REALTIME beside CLOCK_MONOTONIC. In: the clocks. Out: their difference, ns, and how wrong it can be.
 
-/// Reads a clock that may not be there, ns; `None` when it is not, or before its 1970.
+/// Reads a clock that may not exist, ns; `None` when it does not, or when it is before 1970.
 pub(crate) fn read_any(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writing.
@@ -19,7 +19,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 pub struct WallOffset {
     /// ns.
     pub offset_ns: u64,
-    /// Half the bracket in which it was measured: the most that it can be wrong, ns.
+    /// Half the bracket in which it was measured: the largest error, ns.
     pub error_ns: u64,
 }
 

@@ -9,10 +9,10 @@ use crate::root::cpu_list;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long stolen time is watched on the live host. The counter ticks at 100 Hz a CPU.
+/// How long stolen time is measured on the live host. The counter ticks at 100 Hz a CPU.
 const STEAL_WINDOW: Duration = Duration::from_millis(250);
 
-/// A share of stolen time that is worth a word, in percent.
+/// The share of stolen time that is reported, in percent.
 const STEAL_PERCENT: f64 = 0.5;
 
 pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
@@ -120,7 +120,7 @@ fn asked(cx: &Context<'_>) -> Option<String> {
     cmdline.split_whitespace().rev().find_map(|w| w.strip_prefix("preempt=")).map(str::to_owned)
 }
 
-/// Where debugfs cannot be read: the command line decides if the kernel is dynamic, else how it was built.
+/// Where debugfs cannot be read, the command line decides on a dynamic kernel, and the build option on others.
 fn preemption_model(cx: &Context<'_>) -> Option<String> {
     let on = |option| cx.kernel.option(option) == Some(true);
     if let Some(model) = asked(cx).filter(|_| on("PREEMPT_DYNAMIC")) {

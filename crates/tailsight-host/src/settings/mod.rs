@@ -1,8 +1,8 @@
 //! The host settings that the papers found to hurt tails: the value now, why it matters, how to change it and back.
 //!
-//! In: a [`crate::Root`] and what was already read of the machine, the kernel and the interfaces; optionally the
-//! process under study. Out: a list of [`Setting`]s. Nothing is changed here: `change` and `undo` are shell commands
-//! for root, and `undo` restores the value that was read.
+//! In: a [`crate::Root`] and the facts read before on the machine, the kernel and the interfaces; optionally the process
+//! under study. Out: a list of [`Setting`]s. Nothing is changed here: `change` and `undo` are shell commands for root, and
+//! `undo` restores the value that was read.
 //!
 //! Papers: Tales of the Tail (SoCC'14) §4.1-4.6, NSight (NSDI'22) §7.1-7.3.
 
@@ -25,18 +25,18 @@ pub use target::Target;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rating {
-    /// It is as a server with a short tail wants it, or it does no harm.
+    /// Its value is right for a server with a short tail, or it does no harm.
     Good,
     /// It is known to lengthen the tail.
     Hurts,
-    /// It could not be read, or what it does cannot be seen from here.
+    /// It could not be read, or its effect cannot be determined from here.
     Unknown,
     /// This host does not have it.
     NotPresent,
 }
 
 impl Rating {
-    /// As JSON has it.
+    /// As in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Rating {
 pub struct Setting {
     /// A stable name, snake_case; per-interface settings end with `:` and the interface.
     pub id: String,
-    /// What a person calls it.
+    /// Its name for a reader.
     pub title: String,
     /// The value now.
     pub value: String,
@@ -205,15 +205,15 @@ impl Context<'_> {
     }
 }
 
-/// Reads every setting of a host, and of a process. On the live host it takes about a quarter of a second, in which stolen time is
-/// watched.
+/// Reads every setting of a host, and of a process. On the live host it takes about a quarter of a second, in which stolen
+/// time is measured.
 pub fn read(root: &Root, pid: Option<u32>) -> Vec<Setting> {
     let (machine, kernel, nics) = (Machine::collect(root), Kernel::collect(root), crate::nic::collect(root));
     let target = pid.map(|pid| Target::read(root, pid));
     collect(&Context { root, machine: &machine, kernel: &kernel, nics: &nics, target: target.as_ref() })
 }
 
-/// Checks every setting: the target's first, then what the papers found to weigh most.
+/// Checks every setting: the target's first, then those that matter most in the papers.
 pub(crate) fn collect(cx: &Context<'_>) -> Vec<Setting> {
     let mut all = target::check(cx);
     all.extend(power::check(cx));

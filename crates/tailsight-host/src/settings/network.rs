@@ -7,7 +7,7 @@ use super::{Commands, Context, Setting};
 use crate::nic::Nic;
 use crate::root::{cpu_list, cpu_mask, cpu_ranges};
 
-/// A receive interrupt held back longer than this costs more than it saves for small requests.
+/// The delay of a receive interrupt above which it costs more than it saves for small requests.
 const LONGEST_WAIT_US: u32 = 10;
 
 pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
@@ -156,7 +156,7 @@ fn receive_cores(cx: &Context<'_>, nic: &Nic) -> Option<Setting> {
     if shared.is_empty() {
         return Some(Setting::good(&id, &title, value, "receive work stays off the target's cores"));
     }
-    // The first core that the target does not use; an unpinned target leaves none, and is pinned off core 0.
+    // The first core that the target does not use; an unpinned target may use all, and is then pinned off core 0.
     let to = cx.online().iter().find(|c| !target.contains(c)).or(cx.online().first())?;
     let old: Vec<(u32, String)> = now.into_iter().map(|(irq, allowed, _)| (irq, allowed)).collect();
     Some(

@@ -153,8 +153,8 @@ fn cpus_for_target(cx: &Context<'_>) -> Vec<u32> {
     from[1..].to_vec()
 }
 
-/// Commands that give each thread back what `command` says: one for the process if all are alike, else one for each
-/// group of like threads. The pid or tid goes at the end.
+/// Commands that apply `command` to each thread: one for the process if all are alike, else one for each group of like
+/// threads. The pid or tid goes at the end.
 fn restore(target: &Target, command: impl Fn(&Thread) -> String, whole: impl Fn(&str) -> String) -> Vec<String> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     for t in &target.threads {
@@ -189,7 +189,7 @@ fn policy_name(policy: u32) -> &'static str {
     }
 }
 
-/// The `chrt` flags that give a thread its class back. Nice values survive a visit to a real-time class.
+/// The `chrt` flags that restore a thread's class. Nice values survive a time in a real-time class.
 fn chrt(t: &Thread) -> String {
     match t.policy {
         1 => format!("chrt -f -p {}", t.rt_priority),
@@ -228,7 +228,7 @@ fn scheduling(target: &Target) -> Setting {
          Tail \
          §4.1, nice −20 did not. Not for servers that spin: they would starve the core",
     );
-    // A deadline thread's runtime cannot be given back by a plain command, so none is offered.
+    // A deadline thread's runtime cannot be restored by a plain command, so none is offered.
     if target.threads.iter().all(|t| t.policy != 6) {
         s = s.with(Commands {
             change: vec![format!("chrt -a -f -p 10 {pid}")],

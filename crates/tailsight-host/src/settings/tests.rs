@@ -21,7 +21,7 @@ fn thread_files(tree: &Tree, tid: u32, cpus: &str, policy: u32, rt: u32, nice: i
     tree.put(&format!("{dir}/stat"), format!("{tid} (ser) ver) {}\n", fields.join(" ")));
 }
 
-/// A host as the papers found it: everything that can hurt does.
+/// A host with every setting that the papers found to hurt.
 pub(crate) fn bad() -> Tree {
     let tree = Tree::new(&[
         ("/proc/cpuinfo", "model name\t: Some CPU\nflags\t: fpu"),
@@ -170,7 +170,7 @@ fn change_cures_and_undo_restores_every_file() {
     let all = settings(&tree);
     let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     shell(&tree, &hurting.iter().flat_map(|s| s.change.clone()).collect::<Vec<_>>());
-    // What acts on processes, services or hardware cannot follow in a made tree.
+    // The effect of commands on processes, services or hardware does not show in a made tree.
     let outside = [
         "target_pinning",
         "target_priority",
@@ -225,7 +225,7 @@ fn a_tuned_host_has_nothing_to_change() {
     let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     assert!(hurting.is_empty(), "{hurting:#?}");
     assert_eq!(find(&all, "target_priority").value, "SCHED_FIFO 10");
-    // Receive work steered onto the pinned core is a fault that pinning alone would hide.
+    // Receive work steered onto the pinned core is a fault that a check of pinning alone would miss.
     tree.put("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2\n");
     assert_eq!(find(&settings(&tree), "packet_steering").verdict, Rating::Hurts);
 }

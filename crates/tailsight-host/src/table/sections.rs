@@ -1,4 +1,4 @@
-//! The sections of the table: which facts are worth a line, and how they are said.
+//! The sections of the table: which facts have a line, and its words.
 //!
 //! In: the parts of a [`HostReport`]. Out: rows of the [`Table`].
 

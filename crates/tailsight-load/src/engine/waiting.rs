@@ -9,16 +9,16 @@ use crate::engine::Engine;
 use crate::pacer::sleep_until;
 use crate::poller::Ready;
 
-/// A lazy thread sleeps at most this long on replies, ns.
+/// The longest sleep of a lazy thread while replies are awaited, ns.
 const LAZIEST_NS: u64 = 1_000_000;
-/// Reading a connection takes about so long, ns; housekeeping of all connections take longer.
+/// About how long reading a connection takes, ns; the periodic checks of all connections take longer.
 const READING_NS: u64 = 3_000;
 const MAINTENANCE_TAKES_NS: u64 = 30_000;
 /// Maintenance waits for a long enough pause, but at most this long, ns.
 const MAINTENANCE_WAITS_NS: u64 = 40_000_000;
 
 impl Engine {
-    /// Whether it is time for housekeeping, and the next request is not due in their midst.
+    /// Whether the periodic checks are due and the next request is not due while they run.
     #[inline]
     pub(super) fn maintenance_is_due(&self, now: u64) -> bool {
         now >= self.maintenance_ns
@@ -41,7 +41,8 @@ impl Engine {
         let before = (self.log.idle_from_ns, self.log.woke_ns);
         let result = self.wait_for(now, next);
         if next <= now {
-            // More came due in the last sleep than one turn sends: the rest is late by that sleep, not by this turn.
+            // More requests came due in the last sleep than one turn sends: the rest is late because of that sleep, not
+            // because of this turn.
             (self.log.idle_from_ns, self.log.woke_ns) = before;
         }
         result
@@ -50,7 +51,7 @@ impl Engine {
     #[inline]
     fn wait_for(&mut self, now: u64, next: u64) -> std::io::Result<()> {
         let margin = self.pacer.margin_ns();
-        // Maintenance that waits for a pause does not wake the thread, but the end of its longest wait does.
+        // Maintenance that waits for a pause does not wake the thread; the end of its longest wait does.
         let patience = if self.maintenance_ns > now { 0 } else { MAINTENANCE_WAITS_NS };
         let gathered = if next > now { next.max(now + self.pacer.gather_ns()) } else { next };
         let until = gathered.min(self.maintenance_ns.saturating_add(patience));
@@ -75,10 +76,10 @@ impl Engine {
             }
             let idle_from = now_ns();
             self.log.idle_from_ns = idle_from;
-            // Where replies are what makes room for the next request, they are waited for.
+            // Where only replies make room for the next request, replies are waited for.
             let gather = if self.full { 0 } else { self.pacer.gather_ns() };
             if gather > 0 {
-                // In a closed loop nothing is due but what replies set free.
+                // In a closed loop, a request is due only when a reply has come.
                 let due = if self.schedule.is_none() { u64::MAX } else { until };
                 sleep_until(due.min(idle_from + gather));
             }
@@ -108,7 +109,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads on where there was more than a turn's reading, each connection once, and what else has come; does not wait.
+    /// Continues reading where more than one turn's bytes were left, each connection once, then reads what else has come;
+    /// does not wait.
     fn read_on(&mut self) -> std::io::Result<()> {
         for _ in 0..self.unfinished.len() {
             let Some(i) = self.unfinished.pop_front() else { break };
@@ -125,7 +127,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stays awake until `next`, and reads meanwhile what comes, as long as that does not make the request late.
+    /// Stays awake until `next` and reads replies meanwhile, as long as that does not make the request late.
     fn poll_until(&mut self, next: u64) -> std::io::Result<()> {
         loop {
             let now = now_ns();
@@ -147,7 +149,7 @@ impl Engine {
     }
 
     /// Reads the connections on which replies may have come, oldest requests first, as long as there is time until `until`;
-    /// with `all` those too on which there is probably nothing.
+    /// with `all`, also those that probably have none.
     #[inline]
     fn harvest(&mut self, now: u64, until: u64, all: bool) {
         let (mut misses, mut at) = (0, now);
@@ -158,7 +160,7 @@ impl Engine {
             let Some(i) = self.awaiting_reply.pop_front() else { break };
             let i = i as usize;
             let age = at.saturating_sub(self.connections[i].asked_ns());
-            // Younger than any request that was answered lately, and those behind it are younger still.
+            // Younger than any recently answered request; later ones in the list are younger still.
             if !all && self.connections[i].in_flight() > 0 && age < self.soonest_ns / 2 {
                 self.awaiting_reply.push_front(i as u32);
                 break;
@@ -174,28 +176,29 @@ impl Engine {
             } else {
                 self.connections[i].listed = false;
             }
-            // Servers answer about in order: when two have nothing, later ones have less.
+            // Servers answer approximately in order: when two connections have nothing, later ones probably have nothing
+            // either.
             if misses == 2 && !all {
                 break;
             }
         }
     }
 
-    /// Learns how old a request is, at least, before looking for its reply is worth a system call.
+    /// Learns the minimum age of a request at which a system call to look for its reply is worth its cost.
     #[inline]
     fn learn(&mut self, age: u64, came: bool) {
         if age >= LAZIEST_NS {
             return;
         }
         if came {
-            // Fast answers count at once; slow ones only a little, for nobody looked earlier.
+            // Fast answers count at once; slow ones only a little, because the thread did not look earlier.
             self.soonest_ns = if age < self.soonest_ns { age } else { self.soonest_ns + (age - self.soonest_ns) / 64 };
         } else {
             self.soonest_ns = self.soonest_ns.max(age);
         }
     }
 
-    /// Sees to connections that epoll reported as closed; the others are read when it is their turn.
+    /// Handles connections that epoll reported as closed; the others are read in their turn.
     pub(super) fn serve_closed(&mut self, ready: usize) {
         self.unread |= ready > 0;
         for at in 0..ready {
@@ -207,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// Sees to connections that epoll reported.
+    /// Handles connections that epoll reported.
     pub(super) fn serve(&mut self, ready: usize) {
         for at in 0..ready {
             let ready = self.poller.ready(at);

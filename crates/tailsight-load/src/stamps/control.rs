@@ -126,7 +126,7 @@ mod tests {
             let bytes = [stamping((0, 0), (7, 8)), error(level, kind, origin, 0xffff_fffe)].concat();
             let stamps = Raw { wall_ns: 0, nic_ns: 7_000_000_008 };
             assert_eq!(read(&bytes), Said { stamps, id: Some(0xffff_fffe) });
-            // Others' messages between them are passed over, as is an error that is no stamp.
+            // Other messages between them are skipped, as is an error without a stamp.
             let bytes = [message(libc::SOL_SOCKET, 99, &[1, 2, 3]), bytes].concat();
             assert_eq!(read(&bytes).id, Some(0xffff_fffe));
             assert_eq!(read(&error(level, kind, 1, 5)).id, None);
@@ -163,7 +163,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_within_them(bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0_u64..80) {
             read(&bytes);
-            // The same with a length that leads somewhere.
+            // The same with a length beyond the data.
             let mut bytes = bytes;
             if let Some(first) = bytes.get_mut(..8) {
                 first.copy_from_slice(&length.to_ne_bytes());

@@ -67,7 +67,7 @@ const volatile __u32 empty_programs = 0;
 	}                                                                                                              \
 	static __always_inline int ____##name(unsigned long long *ctx, ##args)
 
-/* On cache lines of its own, each: the words below are read at every event of every core. */
+/* Each on cache lines of its own: the words below are read at every event on every core. */
 struct head heads[MAX_CPUS] __attribute__((aligned(128)));
 __u32 recording;
 __u32 naming; /* births and names of tasks only: from the first look at the host's tasks until the recording starts */
@@ -91,9 +91,10 @@ static __always_inline bool is_client_port(__u16 port)
 	return client_ports[port >> 6] >> (port & 63) & 1;
 }
 
-/* A port alone is anybody's: each network namespace has its own, and each address of one, too. A socket is the target's when it
- * is in one of its namespaces and has the address at which the target serves the port. A packet is when the device that it is at
- * is in such a namespace; elsewhere (at the host's NIC, on a bridge) when it goes to an address of such a namespace. */
+/* A port number alone does not identify the target: each network namespace, and each address in one, has ports of its
+ * own. A socket belongs to the target if it is in one of the target's namespaces and has the address at which the target
+ * serves the port. A packet belongs to it if its device is in such a namespace; elsewhere (at the host's NIC, on a
+ * bridge) if it goes to an address of such a namespace. */
 struct address {
 	__u64 words[2]; /* IPv4: the address in host order, and 4 */
 };
@@ -165,7 +166,7 @@ static __always_inline bool serves_at(__u32 netns, __u16 port, const __u64 local
 	return is_door(netns, port, local[0], local[1]);
 }
 
-/* One event; `ts` 0: now. Returns without a word when the buffers are not there yet. */
+/* Writes one event; `ts` 0 means now. Does nothing while there are no buffers yet. */
 static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
 				__u64 b, __u64 c)
 {
@@ -189,7 +190,7 @@ static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 wh
 	*(volatile __u64 *)&event->kind = kind | generation << 8 | (__u64)aux << 16 | who << 32;
 }
 
-/* There is room again after losses: say from when on they were. The slots under GUARD are for such. */
+/* There is room again after a loss: record when the loss began. The slots kept free by GUARD are for these events. */
 static __noinline int tell_gap(__u32 cpu)
 {
 	if (cpu >= MAX_CPUS)
@@ -215,7 +216,8 @@ static __noinline int lose(__u32 cpu)
 	return 0;
 }
 
-/* Threads that received a message and have not sent since, each at the place of its id; of two at one place the later. */
+/* Threads that received a message and have not sent since, indexed by the low bits of their ids; a later thread replaces
+ * an earlier one with the same index. */
 #define UNDER_WAY 4096
 __u32 under_way[UNDER_WAY];
 
@@ -224,7 +226,7 @@ static __always_inline bool has_message(__u32 tid)
 	return under_way[tid & (UNDER_WAY - 1)] == tid;
 }
 
-/* One event while thread `who` (its process in the high half) runs here, where there is room. */
+/* Writes one event of thread `who` (its process in the high half), which runs here, if there is room. */
 static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
 	if (!recording && !(kind >= TS_TASK_FORK && kind <= TS_TASK_RENAME && naming))
@@ -240,14 +242,14 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	if (head->gap_from)
 		tell_gap(cpu);
 	put(head, cpu, 0, who, kind, aux, a, b, c);
-	/* The kind is a constant here. Not atomic: a count for who watches, and calls seldom interrupt each other. */
+	/* The kind is a constant here. Not atomic: the counts only estimate progress, and nested calls are rare. */
 	if (kind == TS_RECV) {
 		head->received++;
 		under_way[(__u32)who & (UNDER_WAY - 1)] = who;
 	}
 	if (kind == TS_SEND) {
 		head->sent++;
-		/* What it asks another server for is not the answer. */
+		/* A request to another server is not the reply. */
 		if (!(aux & TS_FLOW_CLIENT))
 			under_way[(__u32)who & (UNDER_WAY - 1)] = 0;
 	}
@@ -258,14 +260,14 @@ static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c
 	emit_of(bpf_get_current_pid_tgid(), kind, aux, a, b, c);
 }
 
-/* The thread that runs here when it is one of the target's, else 0. The kernel is asked once an event: a call takes 9 ns. */
+/* The id of the thread that runs here if it is one of the target's, else 0. Read once an event: the helper takes 9 ns. */
 static __always_inline __u64 target_here(void)
 {
 	__u64 who = bpf_get_current_pid_tgid();
 	return is_target_tgid(who >> 32) ? who : 0;
 }
 
-/* One event if the thread that runs here is one of the target's. */
+/* Writes one event if the thread that runs here is one of the target's. */
 static __always_inline void emit_if_target(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
 	__u64 who = target_here();
@@ -278,11 +280,11 @@ static __always_inline __u64 pair(__u32 low, __u32 high)
 	return low | (__u64)high << 32;
 }
 
-/* Reads kernel memory as that type with plain loads, which the verifier lets be caught when they fault: a packet's headers
- * in 1 ns, not the 36 ns of bpf_probe_read_kernel. The verifier wants whole members of the type. Since 6.2. */
+/* Reads kernel memory as the given type with plain loads; one that faults reads 0. A packet's headers take 1 ns, not the
+ * 36 ns of bpf_probe_read_kernel. The verifier accepts only whole members of the type. Since 6.2. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define AS(type, address) ((const volatile void *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(type)))
-/* Before, a copy. What faults reads 0 in both. */
+/* Older kernels: a copy. In both, memory that faults reads as 0. */
 #define AS_OR_COPY(type, address, copy)                                                                                \
 	(bpf_ksym_exists(bpf_rdonly_cast) ? AS(type, address) :                                                        \
 					    (bpf_probe_read_kernel(copy, sizeof(*(copy)), address), (const volatile void *)(copy)))
@@ -363,7 +365,7 @@ static __always_inline void local_of_sock(const struct sock *sk, __u64 local[2])
 	local[1] = 4;
 }
 
-/* A socket at which the target serves; the port is looked at first, and turns away nearly all others. */
+/* Whether the target serves at this socket. The port is compared first, because it excludes nearly all other sockets. */
 static __always_inline bool is_target_socket(const struct sock *sk)
 {
 	__u16 port = sk->__sk_common.skc_num;
@@ -379,7 +381,7 @@ static __always_inline bool is_target_socket(const struct sock *sk)
 	return is_door(netns, port, local[0], local[1]);
 }
 
-/* A socket with which the target asks others. */
+/* Whether the target sends requests to another server on this socket. */
 static __always_inline bool is_client_socket(const struct sock *sk)
 {
 	return is_client_port(sk->__sk_common.skc_num) && is_target_netns(netns_of_sock(sk));
@@ -459,7 +461,7 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 	} else {
 		return false;
 	}
-	/* What lies behind a short packet is not looked at, or faults and reads 0. */
+	/* Bytes after the end of a short packet are not used; reading them may fault, which gives 0. */
 	struct transport copy;
 	const volatile struct transport *t = AS_OR_COPY(struct tcphdr, l3 + l3_bytes, &copy);
 	if (proto == IPPROTO_TCP) {
@@ -538,7 +540,7 @@ static __always_inline void emit_payload(struct sk_buff *skb, __u32 l3, const st
 	}
 }
 
-/* The queue of the task's core: its steal clock was read when the scheduler was entered. */
+/* The run queue of the task's core; its steal clock was read when the scheduler was entered. */
 static __always_inline void tell_steal(struct task_struct *task)
 {
 	if (!bpf_core_field_exists(((struct rq *)0)->prev_steal_time_rq) ||

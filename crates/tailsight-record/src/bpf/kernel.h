@@ -39,7 +39,7 @@ struct bpf_sock_addr {
 	struct bpf_sock *sk;
 };
 
-/* Whole, for libbpf compares the kinds of the types in a kernel function's signature. */
+/* Complete, because libbpf compares the kinds of the types in a kernel function's signature. */
 struct inode;
 struct __sk_buff {
 	__u32 len;

@@ -12,15 +12,15 @@
 /* Every folder of ../probes; build.rs writes it. */
 #include "probes.gen.h"
 
-/* Runs nowhere but where it is attached to measure what an empty program costs. */
+/* An empty program, attached only to measure what running a program costs. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(baseline)
 {
 	return 0;
 }
 
-/* Attached to nothing: run once on each core as the recording starts. Who has a core is else not known before its first
- * event, and a task may hold one for milliseconds without any. */
+/* Not attached: run once on each core when the recording starts. Otherwise the running task would be unknown until the
+ * core's first event, which may be milliseconds later. */
 SEC("raw_tp")
 int current_task(void *ctx)
 {

@@ -21,7 +21,7 @@ const PERFMON: Capability = ("CAP_PERFMON", 38);
 const BPF: Capability = ("CAP_BPF", 39);
 const CHECKPOINT_RESTORE: Capability = ("CAP_CHECKPOINT_RESTORE", 40);
 
-/// What a recording needs from a stage on, where it has it.
+/// The capabilities that a recording still needs from a stage on, if it has them.
 pub fn needed(stage: Stage, needs: Needs) -> Vec<Capability> {
     // Descriptors, maps and files of the target; files that were deleted; its priority while it writes; kernel symbols.
     let mut list = vec![SYS_PTRACE, DAC_READ_SEARCH, CHECKPOINT_RESTORE, SYS_NICE, SYSLOG];
@@ -35,7 +35,7 @@ pub fn needed(stage: Stage, needs: Needs) -> Vec<Capability> {
     if needs.command || needs.jvm {
         list.push(KILL);
     }
-    // Of a JVM: its socket is its user's alone.
+    // For a JVM: only its own user may connect to its socket.
     if needs.shared || needs.jvm {
         list.push(DAC_OVERRIDE);
     }
@@ -81,12 +81,12 @@ fn set(bits: u64) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives up every capability of this thread but those, and of those the ones that it does not have. Threads that it starts later
-/// have no more than it; a recording has no others. Gives the names of what is left.
+/// Drops every capability of this thread except those in `list` that it has. Threads that it starts later have no more; a
+/// recording has no other threads. Returns the names of what is left.
 pub fn keep_only(list: &[Capability]) -> io::Result<Vec<String>> {
     let had = permitted()?;
     let kept = list.iter().fold(0, |bits, (_, number)| bits | 1 << number) & had;
-    // So that no program which were started could get them again. Needs a capability of its own; without it there is nothing to
+    // So that a program which is started cannot regain them. This needs a capability itself; without it there is nothing to
     // drop that an unprivileged user could use.
     for number in 0..64 {
         if kept >> number & 1 == 0 {

@@ -24,7 +24,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_setgroups,
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
-    // The network. A socket is made for questions about devices; nobody is talked to.
+    // The network. Sockets are created only to query devices; nothing is sent.
     libc::SYS_connect,
     libc::SYS_listen,
     libc::SYS_accept,
@@ -71,7 +71,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_open_by_handle_at,
-    // Ways into the kernel that are often broken.
+    // Kernel interfaces with many known vulnerabilities.
     libc::SYS_userfaultfd,
     libc::SYS_keyctl,
     libc::SYS_add_key,
@@ -81,7 +81,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_io_uring_register,
 ];
 
-/// The same, of a processor that has the older forms, too.
+/// The same calls in the older forms, on processors that have them.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[libc::c_long] = &[
     libc::SYS_iopl,
@@ -110,7 +110,8 @@ fn program(connects: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Installs the filter for every thread of this process, for ever. `connects`: it may connect to the socket of a JVM. With it, nothing that is started gains rights.
+/// Installs the filter for every thread of this process; it cannot be removed. `connects`: connecting to the socket of a JVM
+/// is allowed. It also sets `no_new_privs`: programs that are started gain no rights.
 ///
 /// # Errors
 /// Why there is none, for the reader of a run: a processor that seccompiler does not know, or a kernel without seccomp.
@@ -123,7 +124,7 @@ pub fn install(connects: bool) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// In a process of its own, for the filter would stay. The child only calls the kernel.
+    /// In a process of its own, because the filter cannot be removed. The child only calls the kernel.
     #[test]
     fn a_filtered_process_starts_nothing_and_loads_nothing() {
         let program = program(false).unwrap();
@@ -140,7 +141,7 @@ mod tests {
                 [libc::SYS_execve, libc::SYS_connect, libc::SYS_finit_module, libc::SYS_mount, libc::SYS_ptrace];
             let all = refused.iter().all(|number| call(*number, 0) == libc::EPERM)
                 && BPF_CREATES.iter().all(|command| call(libc::SYS_bpf, *command as usize) == libc::EPERM)
-                // A look-up of a map that is none: the kernel's own word, which differs.
+                // A look-up in something that is not a map: the kernel's own error, which differs from the filter's.
                 && call(libc::SYS_getpid, 0) == 0
                 && call(libc::SYS_bpf, 1) != libc::EPERM;
             // SAFETY: ends the child at once.

@@ -16,7 +16,7 @@ use tailsight_trace::meta::Confinement;
 pub enum Stage {
     /// Every program is attached.
     Recording,
-    /// They are off, and measured; files of the target are read next, whose authors nobody knows.
+    /// The programs are detached and their cost is measured; next, files of the target are read, which are untrusted.
     Reading,
 }
 

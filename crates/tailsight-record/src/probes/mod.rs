@@ -16,7 +16,7 @@ pub struct Probe {
     pub hooks: &'static [Hook],
 }
 
-/// One place in the kernel that Tailsight listens at.
+/// One place in the kernel where Tailsight records events.
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
     /// Its name: the tracepoint's.
@@ -36,7 +36,7 @@ pub enum Need {
     Required,
     /// On when the kernel has it.
     Default,
-    /// Off unless asked for: on a fast path, and other hooks tell the same.
+    /// Off unless asked for: it is on a fast path, and other hooks give the same information.
     Optional,
 }
 
@@ -47,7 +47,7 @@ pub struct Program {
     pub name: &'static str,
     /// How it attaches.
     pub attach: Attach,
-    /// Programs that are attached with it, where they can be: what it sees a part of, they see the rest of.
+    /// Programs that are attached together with it where possible: they see the cases that it does not.
     pub with: &'static [Program],
 }
 

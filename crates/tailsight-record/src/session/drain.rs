@@ -9,7 +9,7 @@ use crate::collect::Collector;
 use crate::error::Error;
 use crate::loader::Loaded;
 
-/// What is done with the events on their way into the run.
+/// What happens to events on their way into the run.
 pub(super) struct Drain {
     pub(super) collector: Collector,
     pending: Vec<Event>,
@@ -26,8 +26,8 @@ impl Drain {
         Drain { collector: Collector::new(), pending: Vec::new(), drains: 0, failed: None, start_ns }
     }
 
-    /// Moves at most `most` events of each core into the run; those after `until` are dropped (the cost window's).
-    /// `false`: there were none.
+    /// Moves at most `most` events of each core into the run and drops those after `until`, which belong to the measurement
+    /// of the cost. Returns `false` if there were none.
     pub(super) fn drain(
         &mut self,
         loaded: &mut Loaded,
@@ -60,7 +60,7 @@ impl Drain {
         moved
     }
 
-    /// Losses after which no event found room again: nobody has said since when they were.
+    /// Losses after which no event found room, so that no event says when they began.
     pub(super) fn tell_gaps(&mut self, loaded: &Loaded, cpus: u32, writer: &mut RunWriter) {
         for (cpu, head) in heads(loaded).iter().enumerate().take(cpus as usize).filter(|(_, h)| h.gap_from != 0) {
             let gap = Event { ts: head.gap_from, kind: Kind::Lost as u8, b: head.gap_count, ..Event::default() };

@@ -1,5 +1,5 @@
-//! The end of a recording: the cost of the hooks is measured, the buffers are emptied, and what a reader of the run needs to
-//! know is written beside the events.
+//! The end of a recording: the cost of the hooks is measured, the buffers are emptied, and the run's tables and run.json are
+//! written.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::tables::{socket_rows, task_rows};
 /// How long the cost of the hooks is measured after the recording.
 const COST_WINDOW: Duration = Duration::from_millis(50);
 
-/// What the probes themselves told at the end.
+/// What the probes report at the end.
 struct Probes {
     /// By program: runs that the kernel left out.
     missed: Vec<(String, u64)>,
@@ -45,7 +45,7 @@ impl Recording<'_> {
         self.empty(progress);
         self.find_devices();
         self.confine(Stage::Reading);
-        // While the target is there: a command is stopped next.
+        // While the target still runs: a command is stopped next.
         let samples = self.name_samples(&probes.costs);
         self.describe_traced(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
@@ -66,7 +66,7 @@ impl Recording<'_> {
         Some(samples)
     }
 
-    /// What is to be said of the functions that were traced.
+    /// The facts on the functions that were traced.
     fn describe_traced(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
         let Prepared { meta, tracing, .. } = &mut self.ready;
         let Some(tracing) = tracing.take() else { return };
@@ -77,7 +77,7 @@ impl Recording<'_> {
         meta.traced = Some(said);
     }
 
-    /// Takes the last readings, measures the hooks and takes them off.
+    /// Takes the last readings, measures the hooks and detaches them.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
         let Prepared { meta, loaded, buffers, cpus, tracing, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns();
@@ -115,12 +115,12 @@ impl Recording<'_> {
         let Prepared { meta, loaded, buffers, writer, cpus, .. } = &mut self.ready;
         progress(Progress::Writing { events: fill(loaded, buffers).0 });
         self.drain.drains += 1;
-        // The cores in turn, so that a disk that fills up cuts all of them at about the same time.
+        // The cores in turn, so that a full disk cuts off all of them at about the same time.
         while self.drain.drain(loaded, buffers, writer, meta.end_ns, DRAIN_EVENTS) {}
         self.drain.tell_gaps(loaded, *cpus, writer);
     }
 
-    /// The devices that the target's packets came in on: its network namespace is entered for that.
+    /// The devices that the target's packets came in on. Its network namespace is entered for that.
     fn find_devices(&mut self) {
         let Prepared { target, loaded, meta, .. } = &mut self.ready;
         let collector = &self.drain.collector;
@@ -128,8 +128,7 @@ impl Recording<'_> {
         meta.devices = devices::of_target(alive, &collector.by_device);
     }
 
-    /// Whom the run is of: all processes that were targets at any time, for the filter also followed forks. Gives the tasks of
-    /// the host.
+    /// All processes that were targets at any time, including forks that the filter followed. Returns the tasks of the host.
     fn describe_target(&mut self, lost: &[u64]) -> Vec<TaskRow> {
         let Prepared { options, target, loaded, writer, meta, cpus, .. } = &mut self.ready;
         let collector = &mut self.drain.collector;

@@ -1,4 +1,4 @@
-//! What to record, where a recording stands, and what it leaves behind.
+//! What to record, the progress of a recording, and its result.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Options {
     pub selector: Selector,
     /// How long; `None`: until stopped (or until the command ends).
     pub duration: Option<Duration>,
-    /// Without a duration: when there is enough.
+    /// When to end a recording without a duration.
     pub until: Option<Until>,
     /// The run directory.
     pub out: PathBuf,
@@ -34,7 +34,7 @@ pub struct Options {
     pub tx_stamps: TxStamps,
     /// Samples of what the target's threads run.
     pub samples: SampleRate,
-    /// Give up, for good, what the rest of the recording does not need: for a program that ends with it.
+    /// Drop, permanently, the rights that the rest of the recording does not need: for a program that ends with it.
     pub confine: bool,
     /// Functions to trace from their begin to their end.
     pub traces: Traces,
@@ -42,20 +42,20 @@ pub struct Options {
     pub version: String,
 }
 
-/// How often what the target's threads run is looked at.
+/// How often threads of the target are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleRate {
-    /// Never: nothing of it is loaded.
+    /// Never: nothing for it is loaded.
     Off,
-    /// So often that its cost is small: [`SampleRate::USUAL_HZ`], less often where there are many cores.
+    /// [`SampleRate::USUAL_HZ`], less often where there are many cores, so that the cost stays small.
     #[default]
     Usual,
-    /// So many times in a second of a core.
+    /// This many times a second on each core.
     Hz(u32),
 }
 
 impl SampleRate {
-    /// On each core. Not a round number: what comes each millisecond would always be met at the same place.
+    /// On each core. Not a round number, so that sampling does not fall into step with work that recurs each millisecond.
     pub const USUAL_HZ: u32 = 997;
     /// On all cores together, unless asked for more.
     const USUAL_ALL_HZ: u32 = 8_000;
@@ -73,19 +73,19 @@ impl SampleRate {
     }
 }
 
-/// When a recording of no given length has enough. Messages are estimated while recording: see [`Progress::Recording`].
+/// When a recording without a given length ends. Messages are estimated while recording: see [`Progress::Recording`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Until {
-    /// So many messages.
+    /// This many messages.
     pub messages: u64,
-    /// Not before this.
+    /// Not before this time.
     pub least: Duration,
-    /// At the latest then.
+    /// At this time at the latest.
     pub most: Duration,
 }
 
 impl Until {
-    /// Whether it is over: pure.
+    /// Whether it is over. Pure.
     pub fn over(&self, messages: u64, elapsed: Duration) -> bool {
         elapsed >= self.most || (elapsed >= self.least && messages >= self.messages)
     }
@@ -109,7 +109,7 @@ impl Payload {
     }
 }
 
-/// Where a recording stands.
+/// The progress of a recording.
 #[derive(Clone, Debug)]
 pub enum Progress {
     /// The target is known; probes are being loaded.
@@ -141,12 +141,12 @@ pub enum Progress {
     },
 }
 
-/// A recording that left a run behind.
+/// The result of a recording that left a run.
 #[derive(Debug)]
 pub struct RecordSummary {
     /// The run's description as written.
     pub meta: RunMeta,
-    /// What cut it short, when something did; the run is kept.
+    /// The error that cut it short, if any; the run is kept.
     pub error: Option<Error>,
 }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(SampleRate::Hz(2_000).period_ns(80), Some(500_000));
     }
 
-    /// 500 requests/s: 2 s hold 1,000, and the focus held too few.
+    /// At 500 requests/s, 2 s hold 1,000, which gave too few messages in the focus.
     #[test]
     fn a_recording_of_no_given_length_ends_with_enough() {
         let (least, most) = (Duration::from_secs(2), Duration::from_secs(30));

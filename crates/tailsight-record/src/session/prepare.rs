@@ -35,13 +35,13 @@ pub(super) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Nothing of the host is touched before rights, hooks and target are known to be there.
+    /// Nothing on the host is changed before the rights, the hooks and the target are known to be there.
     pub(super) fn new(options: &'a Options, progress: &mut dyn FnMut(Progress)) -> Result<Prepared<'a>, Error> {
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
-        // Beside the loading, for it takes a quarter of a second.
+        // Beside the loading, because it takes a quarter of a second.
         let first = target.pids.first().copied();
         let settings = std::thread::spawn(move || describe::settings(first));
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
@@ -61,7 +61,7 @@ impl<'a> Prepared<'a> {
             kernel_functions: plan.kernel().to_vec(),
         };
         let mut loaded = match Loaded::load(&options.hooks, &mut hooks, cpus, slots, extras.clone()) {
-            // They are an extra: what else there is to record is recorded.
+            // They are optional: without them, the rest is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
                 without_tx_stamps = Some(e.to_string());
                 tx_stamps = TxStamps::Off;
@@ -73,7 +73,7 @@ impl<'a> Prepared<'a> {
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
         meta.settings = settings.join().unwrap_or_default();
-        // An earlier run in the directory goes only now, when nothing but the command itself can still fail.
+        // An earlier run in the directory is deleted only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;
         target.tell(&mut loaded);
@@ -102,7 +102,7 @@ fn started(selector: &Selector) -> Option<&str> {
     }
 }
 
-/// Checks rights and hooks before anything is touched, so that the error is about the cause.
+/// Checks rights and hooks before anything is changed, so that the error names the cause.
 fn preflight(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
     let root = Root::host();
     let kernel = Kernel::collect(&root);

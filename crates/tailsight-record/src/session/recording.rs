@@ -1,4 +1,4 @@
-//! A recording that runs: buffers are emptied, clocks compared, and the target is looked after, until it is over.
+//! A running recording: until it ends, it empties the buffers, compares the clocks and follows the target's processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,19 +25,20 @@ use crate::tables::EarlyTables;
 
 /// A recording of at most this length is drained after its end.
 const SHORT: Duration = Duration::from_secs(4);
-/// How often the recorder looks at the buffers at most.
+/// The shortest time between two looks at the buffers.
 const TICK: Duration = Duration::from_millis(20);
-/// And at least; so seldom while the buffers are far from full, for each look takes a core from whoever runs there.
+/// The longest time between them; long while the buffers are far from full, because each look takes a core from the task
+/// that runs there.
 const LONG_TICK: Duration = Duration::from_millis(100);
-/// How often it looks whether the target is still there, and for its ports until they are known.
+/// How often it checks that the target still runs, and looks for its ports until they are known.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often it looks for processes and ports that are new: reading /proc takes milliseconds of a core.
+/// How often it looks for new processes and ports: reading /proc takes milliseconds of CPU time.
 const SCAN: Duration = Duration::from_secs(1);
-/// Events of a core that are moved in one go while recording: a few milliseconds of a core, between which it is free.
+/// The most events of a core that are moved at once while recording: a few milliseconds of CPU time.
 pub(super) const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
 
-/// How long the host may recover from the loading of the probes before the recording starts: making the buffers and
-/// attaching takes the better part of a second of system time, and a queue that built up meanwhile would be recorded.
+/// How long the host may recover after the probes are loaded, before the recording starts: making the buffers and attaching
+/// take most of a second of system time, and a queue that built up meanwhile would be recorded.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Comparisons of the clocks, and the CPU time that recording takes.
@@ -57,19 +58,19 @@ impl Clock {
     }
 }
 
-/// When each of the things that are done now and then was done last.
+/// When each periodic task was last done.
 struct Last {
-    /// Looked whether the target is there.
+    /// The check that the target runs.
     look: Instant,
-    /// It was there.
+    /// When it last ran.
     alive: Instant,
-    /// Looked for new processes.
+    /// The search for new processes.
     scan: Instant,
-    /// Compared the clocks.
+    /// The comparison of the clocks.
     clock: Instant,
-    /// Emptied the buffers.
+    /// The emptying of the buffers.
     drain: Instant,
-    /// Looked how full they are, and how full the fullest was.
+    /// The look at how full they are: when, and how full the fullest was.
     fill: (Instant, u64),
 }
 
@@ -86,9 +87,9 @@ pub(super) struct Recording<'a> {
     last: Last,
     /// How long the recorder may sleep now.
     pause: Duration,
-    /// Why it ended before its time.
+    /// Why it ended early.
     pub(super) ended_early: Option<String>,
-    /// Whether it was stopped by whoever ran it.
+    /// Whether the user stopped it.
     pub(super) interrupted: Option<String>,
 }
 
@@ -98,14 +99,15 @@ impl<'a> Recording<'a> {
         if ready.target.child.is_none() {
             std::thread::sleep(SETTLE);
         }
-        // Tasks that are born while this looks at those there are have their births written down.
+        // Births of tasks are recorded while this reads the tasks that exist.
         ready.loaded.set_naming();
         let snapshot = procfs::tasks(|_| false);
-        // Known by its process and threads: another one may have its name, and it may have been started by another.
+        // Identified by its process and threads: another process may have the same name, and other programs may have started
+        // it.
         let own_pid = std::process::id();
         ready.meta.recorder =
             Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), confinement: None });
-        // What a recording that is killed, or that fills the disk, leaves to read its events with.
+        // What is needed to read the events of a recording that is killed or that fills the disk.
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&ready.writer).err().map(Error::from);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -141,7 +143,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Gives up what the rest of the recording does not need, where that was asked for.
+    /// Drops the rights that the rest of the recording does not need, if that was asked for.
     pub(super) fn confine(&mut self, stage: Stage) {
         let Prepared { options, target, meta, tx_stamps, .. } = &mut self.ready;
         let Some(recorder) = meta.recorder.as_mut().filter(|_| options.confine) else { return };
@@ -154,7 +156,7 @@ impl<'a> Recording<'a> {
         confine::confine(stage, needs, recorder.confinement.get_or_insert_default());
     }
 
-    /// Records until the time is over, there is enough, the target is gone, `stop` says so, or nothing can be written.
+    /// Records until the time is over, there is enough, the target is gone, `stop` is set, or writing fails.
     pub(super) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) {
         loop {
             let messages = estimated(calls(&self.ready.loaded, self.ready.cpus));
@@ -200,7 +202,7 @@ impl<'a> Recording<'a> {
         options.duration.is_none() && options.until.is_some_and(|u| u.over(messages, self.started.elapsed()))
     }
 
-    /// Whether the buffers are emptied while it records.
+    /// Whether the buffers are emptied during the recording.
     fn is_long(&self) -> bool {
         let options = self.ready.options;
         match options.until {
@@ -217,7 +219,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Moves events into the run when there are many, and decides when to look again.
+    /// Moves events into the run when there are many, and sets the time of the next look.
     fn empty_buffers(&mut self, now: Instant, messages: u64, progress: &mut dyn FnMut(Progress)) {
         let Prepared { loaded, buffers, .. } = &mut self.ready;
         let (events, lost, fullest) = fill(loaded, buffers);
@@ -241,7 +243,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Why there is nobody to record any more, if so.
+    /// Why no process of the target is left, if so.
     fn is_gone(&mut self, now: Instant) -> Option<String> {
         if now - self.last.look <= LOOK {
             return None;
@@ -260,7 +262,7 @@ impl<'a> Recording<'a> {
         None
     }
 
-    /// Looks now and then for processes and ports that are new.
+    /// Looks for new processes and ports from time to time.
     fn follow(&mut self, now: Instant) {
         let away = self.last.alive < self.last.look;
         let known = !self.ready.target.ports.is_empty() && !away;
@@ -279,7 +281,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Has the NIC's stamps of what is sent taken, where they were asked for.
+/// Makes the NIC stamp sent packets, if that was asked for.
 fn start_tx_stamps(ready: &mut Prepared<'_>) -> Option<NicTx> {
     let pid = *ready.target.pids.first().filter(|_| ready.tx_stamps != TxStamps::Off)?;
     match NicTx::start(&mut ready.loaded, pid) {
@@ -291,22 +293,22 @@ fn start_tx_stamps(ready: &mut Prepared<'_>) -> Option<NicTx> {
     }
 }
 
-/// Complete messages, estimated from the target's calls: each answered message is a receive call and a send call; where it
-/// sends much less than it receives, it does not answer, and receive calls count. A call that takes several messages, or a
-/// message that takes several calls, makes the estimate too low or too high; the run's messages are known after the analysis.
+/// The number of complete messages, estimated from the target's calls: an answered message has a receive call and a send
+/// call. If the target sends much less than it receives, it does not answer, and receive calls are counted. Calls that take
+/// several messages, and messages that take several calls, make the estimate wrong; the analysis counts exactly.
 fn estimated((received, sent): (u64, u64)) -> u64 {
     if sent.saturating_mul(2) > received { received.min(sent) } else { received }
 }
 
-/// How long the recorder may sleep: half the time until the fullest buffer reaches its limit, when it goes on filling as it
-/// did. `growth`: events since the last look, which was `over` ago; none when it was emptied meanwhile.
+/// How long the recorder may sleep: half the time until the fullest buffer reaches its limit at its present rate. `growth`:
+/// events since the last look, `over` ago; none if it was emptied meanwhile.
 fn until_full(growth: Option<u64>, over: Duration, room: u64) -> Duration {
     let Some(growth) = growth else { return TICK };
     let full_s = over.as_secs_f64() * room as f64 / growth.max(1) as f64;
     Duration::from_secs_f64(full_s / 2.0).clamp(TICK, LONG_TICK)
 }
 
-/// CPU time of this thread, which does all of the recording.
+/// CPU time of this thread, which does all the work of the recording.
 fn own_cpu_ns() -> u64 {
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |u| {
         let ns = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000_000 + t.tv_usec() as u64 * 1000;

@@ -1,4 +1,4 @@
-//! The samples of a recording: taken while it runs, named when it is over.
+//! The samples of a recording: taken while it runs, named at its end.
 //!
 //! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
@@ -18,7 +18,7 @@ use crate::loader::Loaded;
 use crate::low_priority::LowPriority;
 use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
 
-/// Bytes of copied stacks that wait to be unwound.
+/// Bytes of copied stacks that may wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
 /// Samples of a run at most: those of an hour on two busy cores.
 const MOST_SAMPLES: usize = 8_000_000;
@@ -29,16 +29,16 @@ pub(super) struct Sampling {
     clocks: Option<Clocks>,
     stacks: Stacks,
     said: meta::Sampling,
-    /// Samples after this are of the time when the hooks were measured.
+    /// Samples after this time belong to the measurement of the hooks.
     end_ns: u64,
     unwound_ns: u64,
     too_many: u64,
-    /// Processes whose code the programs were told of.
+    /// Processes whose code places the programs know.
     told: BTreeSet<u32>,
 }
 
 impl Sampling {
-    /// Starts the clocks, where samples are wanted. What cannot be had is noted; the recording goes on.
+    /// Starts the clocks, if samples are wanted. Failures are noted; the recording goes on.
     pub(super) fn start(ready: &Prepared<'_>) -> Option<Sampling> {
         let Prepared { options, target, loaded, .. } = ready;
         if options.samples == SampleRate::Off || options.hooks.empty {
@@ -74,7 +74,7 @@ impl Sampling {
         Some(started)
     }
 
-    /// Moves what was taken out of the ring. `pids`: the target's processes by now.
+    /// Moves samples out of the ring. `pids`: the target's processes at this time.
     pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32]) {
         self.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
@@ -92,7 +92,7 @@ impl Sampling {
         }
     }
 
-    /// Which code is whose, for the places of sleeps.
+    /// Tells the programs where the code of each process is, to number the places of sleeps.
     fn tell(&mut self, loaded: &Loaded, pids: &[u32]) {
         for &pid in pids {
             if self.told.insert(pid) {
@@ -123,7 +123,7 @@ impl Sampling {
         self.unwound_ns += began.elapsed().as_nanos() as u64;
     }
 
-    /// What comes after this is not of the recording.
+    /// Samples after this are not part of the recording.
     pub(super) fn stop_taking(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
     }
@@ -133,7 +133,7 @@ impl Sampling {
         self.clocks = None;
     }
 
-    /// Unwinds what waits, names all functions. `followed`: every process of the target.
+    /// Unwinds the waiting samples and names all functions. `followed`: every process of the target.
     pub(super) fn finish(
         mut self,
         loaded: &Loaded,
@@ -146,7 +146,7 @@ impl Sampling {
         if let Some(ring) = &self.ring {
             ring.take();
         }
-        // What a JVM has compiled it tells when it is asked.
+        // A JVM writes a map of its compiled methods when asked.
         for &pid in followed {
             if let Err(why) = tailsight_symbolise::resolve::jvm::ask_for_map(pid) {
                 self.said.notes.push(format!(
@@ -155,7 +155,7 @@ impl Sampling {
                 ));
             }
         }
-        // Libraries that were loaded since, and processes that were born.
+        // Libraries that were loaded and processes that were born since.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
         let mut found = self.stacks.finish();
@@ -185,7 +185,7 @@ fn usable_cpus(pids: &[u32]) -> Vec<u32> {
     let mut cpus = Vec::new();
     for pid in pids {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        // Of a process with thousands of threads the first ones tell.
+        // Of a process with thousands of threads, the first ones are enough.
         for task in tasks.take(256) {
             let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
             let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));

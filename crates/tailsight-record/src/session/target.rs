@@ -1,4 +1,4 @@
-//! Whom a recording follows: the processes and ports of the target, as they come and go.
+//! The processes and ports that a recording follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,11 +18,11 @@ use crate::target::{self, Door, Selector};
 
 /// The target, as far as it is known.
 pub(super) struct Target {
-    /// The application's name; empty where nothing says it yet.
+    /// The application's name; empty while unknown.
     pub(super) app: String,
     pub(super) pids: Vec<u32>,
     pub(super) ports: Vec<u16>,
-    /// Where it serves them.
+    /// Where it serves the ports.
     doors: BTreeSet<Door>,
     /// The network namespaces that it is in, each with a process by which to enter it.
     namespaces: BTreeMap<u32, u32>,
@@ -55,7 +55,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Adds the places where the target serves by now, and the namespaces that it is in.
+    /// Adds the places where the target serves now, and the namespaces that it is in.
     fn find_doors(&mut self, selector: &Selector) {
         match selector {
             Selector::Port(port) => self.doors.extend(target::doors_of_port(*port, &self.pids)),
@@ -68,8 +68,8 @@ impl Target {
         }
     }
 
-    /// The namespaces that the target is in now: a command may enter another one after it was started. One that is being restarted
-    /// keeps those of before.
+    /// The namespaces that the target is in now: a command may enter another one after its start. A target that is being
+    /// restarted keeps its earlier ones.
     fn find_namespaces(&mut self) {
         let alive = self.pids.iter().filter(|&&pid| procfs::alive(pid));
         let now: BTreeMap<u32, u32> = alive.map(|&pid| (procfs::netns(pid), pid)).collect();
@@ -90,14 +90,14 @@ impl Target {
         Ok(())
     }
 
-    /// Whether a process of it runs a JVM, or will.
+    /// Whether one of its processes runs a JVM, or will.
     pub(super) fn runs_jvm(&self, selector: &Selector) -> bool {
         let java = |words: &[String]| words.first().is_some_and(|w| w.rsplit('/').next() == Some("java"));
         matches!(selector, Selector::Command(words) if java(words))
             || self.pids.iter().any(|&pid| Maps::of(pid).is_ok_and(|maps| is_jvm(&maps)))
     }
 
-    /// Tells the probes.
+    /// Writes the target into the probes' filters.
     pub(super) fn tell(&mut self, loaded: &mut Loaded) {
         self.find_namespaces();
         self.tell_places(loaded);
@@ -107,7 +107,7 @@ impl Target {
             bss.plain_sleeps[(nr >> 6) as usize & 15] |= 1 << (nr & 63);
         }
         for &pid in &self.pids {
-            // The probes set bits of children at the same time, atomically; so must we.
+            // The probes set bits of children at the same time, atomically, so this must be atomic too.
             let word = &raw mut bss.target_tgids[(pid >> 6) as usize & 0xffff];
             // SAFETY: an aligned word of the shared mapping.
             unsafe { AtomicU64::from_ptr(word) }.fetch_or(1 << (pid & 63), Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Target {
     }
 
     /// Adds processes and ports that belong to the target by now. The probes follow children by themselves; this finds
-    /// processes that came from elsewhere. `away`: none of those known lives any more.
+    /// processes that were started otherwise. `away`: none of the known processes lives any more.
     pub(super) fn look_again(&mut self, options: &Options, away: bool) {
         let before = self.pids.len();
         self.find_processes(options, away);
@@ -127,7 +127,7 @@ impl Target {
         }
     }
 
-    /// Namespaces, addresses and doors. What cannot be told (a table is full) is not recorded.
+    /// Writes namespaces, addresses and served ports. What does not fit into a table is not recorded.
     fn tell_places(&self, loaded: &mut Loaded) {
         let maps = &loaded.probes.maps;
         let netns: BTreeSet<u32> =
@@ -165,7 +165,7 @@ impl Target {
         let selector = match (&self.child, &options.selector) {
             (Some(child), _) => Selector::Pid(child.pid()),
             (None, s @ (Selector::Comm(_) | Selector::Cgroup(_))) => s.clone(),
-            // Reads every process' descriptors, so only when it must.
+            // Reads every process' descriptors, so it is done only when necessary.
             (None, s @ Selector::Port(_)) if away => s.clone(),
             _ => return,
         };
@@ -178,7 +178,7 @@ impl Target {
         }
     }
 
-    /// Every process that was followed at any time: those we set and the children that the probes followed.
+    /// Every process that was followed at any time: those that were set here, and the children that the probes followed.
     pub(super) fn followed(&self, loaded: &Loaded, born: &[TaskRow]) -> Vec<u32> {
         let bss = loaded.probes.variables();
         let is_set = |tgid: &u32| bss.target_tgids[(tgid >> 6) as usize & 0xffff] >> (tgid & 63) & 1 == 1;
@@ -190,7 +190,7 @@ impl Target {
     }
 }
 
-/// An address as the probes know it: IPv4 in host order and a 4, IPv6 as it goes over the wire; zeros for any.
+/// An address in the probes' form: IPv4 in host order and a 4, IPv6 in network order; zeros stand for any.
 fn address_key(address: Option<IpAddr>) -> Vec<u8> {
     match address.map(|ip| ip.to_canonical()) {
         None => vec![0; 16],

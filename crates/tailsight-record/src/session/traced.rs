@@ -1,7 +1,7 @@
-//! The functions that are traced: what the user named becomes places in files, and what is to be said of them afterwards.
+//! The functions that are traced: what the user named becomes places in files; at the end, facts on them for run.json.
 //!
-//! In: [`Asked`]s as the user wrote them, the target's processes. Out: [`Plan`], before anything is loaded, for a name that means
-//! nothing is an error at once; then [`Tracing`], which watches them while it records.
+//! In: [`Asked`]s as the user wrote them, the target's processes. Out: [`Plan`], before anything is loaded, so that an
+//! unknown name is an error at once; then [`Tracing`], which watches them during the recording.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -88,13 +88,13 @@ impl std::fmt::Display for Asked {
 pub struct Traces {
     /// As the user wrote it.
     pub asked: Vec<Asked>,
-    /// Calls of one function in a second from which on it is switched off; `None`: as many as take a tenth of a core.
+    /// Calls of one function a second above which it is switched off; `None`: as many as take a tenth of a core.
     pub most_per_second: Option<u32>,
 }
 
-/// What a function may take of a core, unless the user says how often it may be called.
+/// The part of a core that a function may take, unless the user limits its calls.
 const SHARE_OF_CORE: f64 = 0.1;
-/// Calls in a second where the cost of one could not be measured.
+/// Calls a second, where the cost of one could not be measured.
 const UNMEASURED_PER_SECOND: u32 = 20_000;
 
 /// How often a function may be called in a second. Two hits a call.
@@ -103,7 +103,7 @@ fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
     asked.unwrap_or_else(|| trap.map_or(UNMEASURED_PER_SECOND, affordable))
 }
 
-/// Everything that is to be set.
+/// Everything that is to be traced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     functions: Vec<meta::TracedFunction>,
@@ -311,7 +311,7 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
         false => started.into_iter().collect(),
     };
     for path in candidates {
-        // Nothing but a file: a pipe would keep us waiting.
+        // Ordinary files only: opening a pipe would block.
         if std::fs::metadata(&path).is_ok_and(|about| about.is_file())
             && let Ok(file) = File::open(&path)
         {
@@ -363,7 +363,7 @@ pub(crate) struct Tracing {
     said: meta::Traced,
     calls: Vec<u64>,
     trap: Option<TrapNs>,
-    /// Of each function, whether its begin takes one trap, and its ends.
+    /// For each function, whether its entry takes one trap, and its returns.
     emulated: Vec<[bool; 2]>,
 }
 
@@ -373,7 +373,7 @@ impl Tracing {
         if plan.is_empty() {
             return None;
         }
-        // Of functions of the kernel there is no trap.
+        // Functions of the kernel need no trap.
         let none = TrapNs { emulated: 0.0, stepped: 0.0 };
         let of_files = plan.of_files();
         let trap = if of_files { trap_ns(loaded) } else { Some(none) };
@@ -403,7 +403,7 @@ impl Tracing {
         Some(Tracing { tracer, said, calls, trap, emulated })
     }
 
-    /// Takes the breakpoints of functions away that turned themselves off: until then each call takes the trap.
+    /// Removes the breakpoints of functions that were switched off: until then each call takes the trap.
     pub(crate) fn look(&mut self, loaded: &Loaded) {
         let bss = loaded.probes.variables();
         for (i, function) in self.said.functions.iter_mut().enumerate() {
@@ -415,14 +415,14 @@ impl Tracing {
         }
     }
 
-    /// The recording is over: what comes now is of the time when the hooks are measured.
+    /// The recording is over: later events belong to the measurement of the hooks.
     pub(crate) fn stop_counting(&mut self, loaded: &Loaded) {
         self.look(loaded);
         let bss = loaded.probes.variables();
         self.calls.iter_mut().zip(&bss.functions).for_each(|(calls, f)| *calls = f.calls);
     }
 
-    /// Takes all breakpoints away.
+    /// Removes all breakpoints.
     pub(crate) fn stop(&mut self) {
         self.tracer.clear();
     }
@@ -444,7 +444,7 @@ impl Tracing {
     }
 }
 
-/// What a reader has to know of functions that are traced.
+/// Notes on traced functions for the reader of the run.
 pub(crate) fn warnings(said: &meta::Traced, start_ns: u64) -> Vec<String> {
     let off = said.functions.iter().filter_map(|f| {
         let after = f.off_ns?.saturating_sub(start_ns) as f64 / 1e9;

@@ -1,7 +1,7 @@
 //! The causes as CSV (RFC 4180): a row a cause, in the order of the diagnosis. Times are ns.
 //!
-//! Spreadsheets take a text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return for a formula, and tasks are named by
-//! strangers: such a text gets a `'` before it.
+//! Spreadsheets take a text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return for a formula, and names of
+//! tasks are untrusted: such a text gets a `'` before it.
 
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_lifetime::Role;

@@ -4,9 +4,9 @@
 //! published protos that are used (track_descriptor.proto, track_event.proto, debug_annotation.proto). Times are CLOCK_MONOTONIC ns
 //! (clock 3 of Perfetto's).
 //!
-//! A core's track is what the paths tell of it: several messages wait on a core at a time and name what runs there in their own
-//! way, so of each moment the message that came first tells. A message's flow leads from its slice to the first slice that it
-//! has on each core.
+//! A core's track is drawn from the paths: several messages wait on a core at a time, and each path names what runs there in
+//! its own way, so each moment is drawn from the message that came first. A message's flow leads from its slice to the first
+//! slice that it has on each core.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use crate::html::Input;
 pub struct ThreadStep {
     /// The thread.
     pub tid: u32,
-    /// From when, CLOCK_MONOTONIC ns.
+    /// Begin, CLOCK_MONOTONIC ns.
     pub from_ns: u64,
-    /// To when.
+    /// End.
     pub to_ns: u64,
-    /// Who had the time, with what was nested.
+    /// The owner of the time, with its nested frames.
     pub owner: String,
 }
 
@@ -138,7 +138,7 @@ pub fn trace(input: &Input, threads: &[ThreadStep]) -> Vec<u8> {
     messages(&mut out, input, &paths);
     cores(&mut out, input, &paths);
     of_threads(&mut out, input, threads);
-    // Events of a track are to be in the order of time, ends before what begins then.
+    // Events of a track must be in the order of time, ends before begins at the same time.
     out.events.sort_by_key(|p| p.timestamp);
     let mut packet = out.tracks;
     packet.append(&mut out.events);
@@ -219,7 +219,7 @@ fn flow(id: u32) -> u64 {
     u64::from(id) + 1
 }
 
-/// What a message is, and how long each cause had of it.
+/// What a message is, and how much time each cause took of it.
 fn annotations(input: &Input, id: u32, path: &[PathSpan]) -> Vec<DebugAnnotation> {
     let (d, message) = (input.diagnosis, &input.lifetimes.messages[id as usize]);
     let text = |name: &str, value: String| DebugAnnotation {
@@ -260,7 +260,7 @@ fn annotations(input: &Input, id: u32, path: &[PathSpan]) -> Vec<DebugAnnotation
     out
 }
 
-/// What the paths tell of each core, as nested slices.
+/// Each core's time as nested slices, from the paths.
 fn cores(out: &mut Writer, input: &Input, paths: &[&(u32, Vec<PathSpan>)]) {
     let mut by_core: BTreeMap<u16, Vec<(&PathSpan, u32)>> = BTreeMap::new();
     for (id, path) in paths {
@@ -291,7 +291,7 @@ struct Slices<'a> {
     out: &'a mut Writer,
     track: u64,
     open: Vec<String>,
-    /// Up to when the track is told.
+    /// The time up to which the track is drawn.
     at: u64,
     met: std::collections::HashSet<u32>,
 }
@@ -302,7 +302,7 @@ impl Slices<'_> {
         let mut names = vec![owner.context_name()];
         names.extend(owner.frames.iter().map(|f| f.name(&input.lifetimes.symbols)));
         let same = self.open.iter().zip(&names).take_while(|(a, b)| a == b).count();
-        // What goes on without a gap stays open.
+        // A slice that continues without a gap stays open.
         self.close(if from == self.at { same } else { 0 });
         for name in names.into_iter().skip(self.open.len()) {
             let flow_ids = if self.met.insert(id) { vec![flow(id)] } else { vec![] };

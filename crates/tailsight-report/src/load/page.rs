@@ -22,19 +22,19 @@ const FOR_P99: usize = 100;
 /// A measurement as the page draws it.
 #[derive(Debug, Serialize)]
 pub struct Drawn {
-    /// What tells it from the others: its file, or its rate in a sweep.
+    /// What distinguishes it from the others: its file, or its rate in a sweep.
     name: String,
     report: Report,
     headline: String,
     evidence: Vec<String>,
-    /// Whether the curves are of what the verdict is about; else of all samples kept.
+    /// Whether the curves show the samples of the verdict; otherwise all kept samples.
     has_samples: bool,
     samples: usize,
     /// (ns, share of the samples as slow or slower).
     response: Vec<(u64, f64)>,
     service: Vec<(u64, f64)>,
     over_time: Vec<Instant>,
-    /// Empty of a measurement that was read back: a sample file does not have it.
+    /// Empty if the measurement was read back: a sample file does not contain it.
     load: Vec<Load>,
 }
 
@@ -68,14 +68,14 @@ struct Page<'a> {
 }
 
 impl Drawn {
-    /// Of a measurement that was just made.
+    /// Of a new measurement.
     #[must_use]
     pub fn of(name: &str, m: &Measurement) -> Drawn {
         let load = load(&m.intervals, m.report.client.agents.len() as u16, m.start_ns);
         Drawn { load, ..Drawn::of_rows(name, &m.report, &m.rows, m.start_ns) }
     }
 
-    /// Of what a sample file holds.
+    /// From a sample file.
     #[must_use]
     pub fn of_samples(name: &str, report: &Report, rows: &[Row]) -> Drawn {
         let start_ns = rows.first().map_or(0, |row| row.sample.intended_ns);
@@ -168,7 +168,7 @@ fn over_time(report: &Report, all: &[Row], start_ns: u64) -> Vec<Instant> {
     instants
 }
 
-/// Rows of all agents, each hundred milliseconds.
+/// Rows of all agents, per 100 ms.
 fn load(intervals: &[(u16, Interval)], agents: u16, start_ns: u64) -> Vec<Load> {
     let mut rows: Vec<Load> = Vec::new();
     for agent in 0..agents {

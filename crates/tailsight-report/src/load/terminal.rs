@@ -53,7 +53,7 @@ pub fn measurement(report: &Report, style: &Style) -> String {
     out.wrapped(&client(report), DIM);
     out.wrapped(&requests(report), DIM);
     agents(&mut out, report);
-    // The verdict has said it; and how late the client was is in the table.
+    // The verdict says it already, and the table has the client's lateness.
     let said = |remark: &Remark| {
         matches!(remark.complaint, Complaint::Late { .. })
             || matches!(&report.verdict, Verdict::NotAvailable { reason, .. } if remark.text.starts_with(reason.as_str()))
@@ -64,14 +64,14 @@ pub fn measurement(report: &Report, style: &Style) -> String {
     out.out
 }
 
-/// What was assumed and held; what did not, with its figures; what was not checked.
+/// Assumptions that held; those that did not, with their figures; those that were not checked.
 fn assumptions(out: &mut Text, report: &Report) {
     let ids = |state: State| report.assumptions.iter().filter(move |a| a.state == state);
     let held = unique(ids(State::Held).map(|a| held_words(&a.id)));
     if !held.is_empty() {
         out.wrapped(&format!("checks passed: {held}"), DIM);
     }
-    // The one that the verdict names is there already; samples that depend on each other have their say in the interval's label.
+    // The one that the verdict names is printed already; dependent samples are mentioned in the interval's label.
     let named = |c: &Checked| matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == c);
     for check in report.checks.iter().filter(|c| !c.passed && !named(c) && c.id != "independence") {
         let name = if check.id == "agents-differ" { "note: agents-differ" } else { "not held" };
@@ -151,11 +151,11 @@ fn verdict(out: &mut Text, r: &Report) {
     }
 }
 
-/// What is known of each percentile where the whole is N/A, or why nothing is.
+/// The results for each percentile where the whole is N/A, or why there are none.
 fn known(out: &mut Text, r: &Report, indent: &str) {
     let Verdict::NotAvailable { failed, passed, bounds, missing, no_bounds_because, .. } = &r.verdict else { return };
     let latency = latency_name(r.latency);
-    // Arrivals that were others stay so however wide an interval is asked for.
+    // Wrong arrivals stay wrong however wide an interval is asked for.
     let by_width = matches!(failed.id.as_str(), "interval-width" | "client-lateness");
     for p in passed {
         out.wrapped(&format!("{indent}what passed: {}", number(p, latency)), BOLD);
@@ -184,12 +184,12 @@ fn number(p: &Known, latency: &str) -> String {
     )
 }
 
-/// An interval that is wider than was asked; `by_width`: nothing else was in the way.
+/// An interval wider than asked for; `by_width`: nothing else was wrong.
 fn bound(p: &Known, latency: &str, by_width: bool) -> String {
     let width = (100.0 * (p.upper_ns - p.lower_ns) / p.value_ns.max(1.0)).ceil();
     let wider = format!("; `--ci {}:{width}%` would have been met", p.percentile);
     let (lower, upper, level) = (ns(p.lower_ns), ns(p.upper_ns), percent_down(p.level));
-    // Wider than the value itself is nothing to ask for.
+    // Wider than the value itself is no useful request.
     let wider = if by_width && width <= 100.0 { wider.as_str() } else { "" };
     format!("{} {latency} between {lower} and {upper} at {level}{wider}", p.percentile)
 }
@@ -225,7 +225,7 @@ fn table(out: &mut Text, r: &Report) {
     row("response time", of(&r.response_ns));
     row("service time", of(&r.service_ns));
     let late = &r.lateness_ns;
-    // Files of before have these three.
+    // Files of older versions have these three.
     let cell = |name: &&String| match name.as_str() {
         name if late.percentiles.contains_key(name) => late.percentiles[name],
         "p50" => late.p50,
@@ -325,7 +325,7 @@ fn client(r: &Report) -> String {
             if known { "the intervals include when they may have arrived" } else { "may have arrived earlier" }
         );
     }
-    // Where nothing would help there is nothing to say.
+    // Where nothing would help, nothing is printed.
     if let (Some(why), Some(hint)) = (&c.stamps_why, &c.stamps_hint) {
         text += &format!("; {why}: {hint}");
     }
@@ -413,7 +413,7 @@ fn rates(out: &mut Text, sweep: &Sweep) {
     out.wrapped(&saturation(sweep), BOLD);
 }
 
-/// Where the load was not kept any more, in a sentence.
+/// From where on the load was not kept, in a sentence.
 fn saturation(sweep: &Sweep) -> String {
     let rate = |r: f64| format!("{} requests/s", count(r.round() as u64));
     let whose = match sweep.limited_by {
@@ -516,7 +516,7 @@ struct Text {
 
 impl Text {
     fn line(&mut self, text: &str, code: &str) {
-        // Names of hosts and agents, and what servers answer, come from others.
+        // Names of hosts and agents, and texts of servers, are untrusted.
         let clean = Untrusted(text).to_string();
         let clean = clean.trim_end();
         if self.style.color && !code.is_empty() && !clean.is_empty() {

@@ -16,7 +16,7 @@ const SMALL: f64 = 0.01;
 const MAX_ROWS: usize = 10;
 /// Columns of a function's name: those of templates are longer than any table.
 const LONGEST_FUNCTION: usize = 60;
-/// A name has at least so many columns beside its category, or stands below it.
+/// A name has at least this many columns beside its category, or stands below it.
 const LEAST_NAME: usize = 16;
 
 /// The role of a cause in words.
@@ -27,7 +27,7 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// Whether the row is a cause: not what has no owner, nor what may be chance.
+/// Whether the row is a cause: neither unexplained nor not significant.
 pub(crate) fn is_named(cause: &Cause) -> bool {
     cause.category.is_named()
 }
@@ -68,7 +68,7 @@ impl Row {
         format!("{}/{}", units::count(cause.messages), units::count(focus))
     }
 
-    /// What several rows are together.
+    /// The sum of several rows.
     fn folded(causes: &[&Cause]) -> Row {
         Row {
             rank: "…".into(),
@@ -156,7 +156,7 @@ impl Widths {
         widths.role = longest(&|r| chars(widths.role_of(r)), 4);
         let Widths { rank, share, time, role, category, hit, .. } = widths;
         let fixed = 1 + rank + 1 + share + 2 + 2 + time + 2 + role + 2 + 2 + 2 + hit;
-        // Names come first: the bar gives way to them, and where even that is not enough they stand below their category.
+        // Names come first: the bar is shortened for them, and where that is not enough they stand below their category.
         let free = widths.columns.saturating_sub(fixed + category);
         let name = longest(&|r| chars(&r.name), 4);
         let least = name.min(LEAST_NAME);
@@ -172,7 +172,7 @@ impl Widths {
         widths
     }
 
-    /// Which core, in as many words as there is room for.
+    /// The core, in as many words as there is room for.
     fn role_of<'a>(&self, row: &Row) -> &'a str {
         match row.role {
             "application core" if self.narrow => "app",
@@ -208,7 +208,7 @@ impl Widths {
             let more = lines.into_iter().map(|line| " ".repeat(indent) + &line).collect();
             return (format!("{role:role_w$}  {:category_w$}", cut(&row.category, category_w)), more);
         }
-        // A name that is too long goes on below.
+        // A name that is too long continues on the next line.
         let lines = in_lines(&row.name, name_w);
         let indent = " ".repeat(before + category_w + 2);
         let more = lines.iter().skip(1).map(|line| format!("{indent}{line}")).collect();
@@ -240,7 +240,7 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
     out
 }
 
-/// A text in lines of so many columns, broken at spaces; a word that is longer than a line is cut.
+/// Breaks a text at spaces into lines of this many columns; a word that is longer than a line is cut.
 fn in_lines(text: &str, columns: usize) -> Vec<String> {
     wrap(text, columns, "").into_iter().map(|line| cut(&line, columns)).collect()
 }

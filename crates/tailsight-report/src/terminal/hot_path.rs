@@ -1,4 +1,4 @@
-//! The hot path: the calls that the first cause spent its time in, of those that were sampled.
+//! The hot path: the sampled calls in which the first cause spent its time.
 //!
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
@@ -17,7 +17,7 @@ const MORE: usize = 3;
 
 /// The lines.
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
-    // Of what others ran in the target's place there are no samples.
+    // Other programs that ran in the target's place are not sampled.
     let sampled = d.causes.iter().filter(|c| is_named(c) && c.share > 0.0).find_map(HotPath::of);
     let Some(HotPath { of, path, functions, samples }) = sampled else { return vec![] };
     let waits = functions.first().is_some_and(|f| f.waits);
@@ -38,7 +38,7 @@ pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     out
 }
 
-/// A path with what it is of.
+/// A path with its owner.
 struct HotPath<'a> {
     of: String,
     path: &'a [HotFrame],
@@ -47,7 +47,7 @@ struct HotPath<'a> {
 }
 
 impl HotPath<'_> {
-    /// Of a cause; of one that is a queue that of what held the messages ahead, where it is known.
+    /// Of a cause; of a queue, that of what delayed the messages ahead, where it is known.
     fn of(cause: &Cause) -> Option<HotPath<'_>> {
         let queue = cause.category == Category::HolBlocking;
         let root = cause.root.first().filter(|root| queue && !root.hot_path.is_empty());

@@ -148,7 +148,7 @@ fn says_capacity(c: &Capacity, workers: usize) -> [String; 2] {
     [loads, cores]
 }
 
-/// What was taken out before a diagnosis; nothing where nothing was.
+/// What was subtracted before a diagnosis; nothing where nothing was.
 pub fn without(d: &Diagnosis, style: &Style) -> String {
     let Some(without) = &d.without else { return String::new() };
     let cause = |c: &TakenOut| format!("{} {}", c.category.as_str(), clean(&c.name));
@@ -162,7 +162,7 @@ pub fn without(d: &Diagnosis, style: &Style) -> String {
     wrap(&text, style.columns(), "  ").iter().map(|line| format!("{line}\n")).collect::<String>() + "\n"
 }
 
-/// `p99 412 us → 298 us [280 us, 330 us]`; nothing when so few messages carry no p99.
+/// `p99 412 us → 298 us [280 us, 330 us]`; nothing when there are too few messages for a p99.
 fn percentile_without(
     measured: &BTreeMap<String, u64>,
     without: &BTreeMap<String, u64>,
@@ -173,7 +173,7 @@ fn percentile_without(
     Some(format!("p99 {} → {} [{}, {}]", time(*was), time(*is), time(low), time(high)))
 }
 
-/// What the ideal says beside a diagnosis; nothing where there is none.
+/// The ideal's results beside a diagnosis; nothing where there are none.
 pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let Some(ideal) = &d.ideal else { return String::new() };
     let (focus, time) = (ideal.focus, units::duration);

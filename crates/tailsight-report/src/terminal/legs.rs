@@ -1,4 +1,4 @@
-//! The percentiles of every leg on the terminal, the one that is explained marked.
+//! The percentiles of every leg on the terminal; the explained one is marked.
 //!
 //! In: the legs of a [`Diagnosis`]. Out: a header and one line a leg. Columns that do not fit are left out, the counts of
 //! messages first: they are only shown when the legs differ in them.

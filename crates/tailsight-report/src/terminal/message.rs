@@ -1,7 +1,7 @@
-//! One message on the terminal: what is known of it, its way in time, and what of it is more than usual.
+//! One message on the terminal: its facts, its path in time, and where it took longer than usual.
 //!
-//! In: a [`Shown`] and the [`Diagnosis`] beside it. Out: text. Neighbouring pieces of the path that count to one row on one core
-//! are one line; pieces that are too short to matter are counted together.
+//! In: a [`Shown`] and the [`Diagnosis`] beside it. Out: text. Neighbouring pieces of the path that belong to one row on one
+//! core are one line; pieces that are too short to matter are counted together.
 
 use tailsight_diagnose::show::{Row, Shown, Span};
 use tailsight_diagnose::{Diagnosis, Titled};
@@ -12,7 +12,7 @@ use super::{Style, role_name, units};
 
 /// Most lines of the path.
 const LINES: usize = 40;
-/// Most rows of what is more, and of what is less.
+/// Most rows of what took longer, and of what took less time.
 const ROWS: usize = 10;
 /// Less than this part of the message is not worth a row.
 const SMALL: f64 = 0.005;
@@ -30,7 +30,7 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
     lines.concat().iter().fold(String::new(), |out, line| out + line.trim_end() + "\n")
 }
 
-/// Which message it is, and where among the others.
+/// Which message it is, and its rank.
 fn about(m: &Shown, style: &Style) -> Vec<String> {
     let leg = if m.leg == tailsight_lifetime::Leg::Total { "all legs".into() } else { format!("{} leg", m.leg.name()) };
     let head = format!("{}, message {}, {leg}: {}", clean(&m.app), m.id, units::duration(m.latency_ns));
@@ -88,7 +88,7 @@ fn way(m: &Shown, style: &Style) -> Vec<String> {
     out
 }
 
-/// The rows that it has more of than the messages it is compared with.
+/// The rows of which it has more than the messages it is compared with.
 fn more_than_usual(m: &Shown, d: &Diagnosis, style: &Style) -> Vec<String> {
     let (more, less): (Vec<&Row>, Vec<&Row>) = m.rows.iter().partition(|r| r.more_ns > 0);
     let matters = |r: &&&Row| r.more_ns.unsigned_abs() as f64 >= SMALL * m.latency_ns as f64;
@@ -168,7 +168,7 @@ enum Step<'a> {
 fn steps(m: &Shown) -> Vec<Step<'_>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut marks = m.marks.iter().peekable();
-    // A mark ends what can be joined.
+    // A mark ends a group of pieces that can be joined.
     let mut stretch = Vec::new();
     let mut steps: Vec<(usize, Step)> = Vec::new();
     for span in &m.spans {

@@ -29,7 +29,7 @@ pub use more::more;
 pub use record::record_summary;
 use text::{clean, paint, wrap};
 
-/// How text is to look.
+/// The appearance of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether ANSI colours are wanted (a terminal, and `NO_COLOR` not set).
@@ -210,7 +210,7 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
     format!("{focus} take {mean}, {apart} {word} than {reference}{because}")
 }
 
-/// Of a first cause that is a queue: what held the messages in front.
+/// Of a first cause that is a queue: what delayed the messages ahead.
 fn root(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Root> {
     first_cause(d)
         .filter(|c| c.category == Category::HolBlocking && d.focus.mean_ns > d.reference.mean_ns)?
@@ -274,7 +274,7 @@ pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
     format!("{overall} of the deviation (median message {half}, lowest {least}{which})")
 }
 
-/// The messages in focus by the cause that most of their delay is, a line each.
+/// The messages in focus by their largest cause, a line each.
 fn groups(d: &Diagnosis) -> Vec<String> {
     const MOST: usize = 3;
     let one = |c: &tailsight_diagnose::model::Cluster| {
@@ -295,7 +295,7 @@ fn groups(d: &Diagnosis) -> Vec<String> {
     lines
 }
 
-/// What the application sent that no message asked for, in one sentence.
+/// What the application sent without a request, in one sentence.
 fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
     let of = |what: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
         let calls = calls.as_ref()?;
@@ -357,7 +357,7 @@ pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
     text
 }
 
-/// Two or three steps: the first cause's fix, unless a proposed step holds it already, then what the diagnosis proposes.
+/// Two or three steps: the first cause's fix, unless a proposed step contains it already, then what the diagnosis proposes.
 fn next_steps(d: &Diagnosis) -> Vec<&str> {
     let fix = first_fix(d).filter(|fix| !d.next.iter().any(|step| step.contains(fix)));
     fix.into_iter().chain(d.next.iter().map(String::as_str)).take(3).collect()

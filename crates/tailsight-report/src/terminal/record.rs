@@ -1,7 +1,7 @@
 //! What `tailsight record` says when it is done.
 //!
-//! In: the run's description. Out: three to six entries, each one line where the width allows: what was recorded, what
-//! was lost, what it cost, what to mind, which hooks were off and why.
+//! In: the run's description. Out: three to six entries, each one line where the width allows: what was recorded, what was
+//! lost, what it cost, warnings, which hooks were off and why.
 
 use tailsight_trace::RunMeta;
 use tailsight_trace::meta::State;
@@ -74,7 +74,7 @@ fn lost(run: &RunMeta) -> String {
     let seen = run.events() + lost;
     let mut cores: Vec<_> =
         run.cpus.iter().filter(|c| c.lost > 0).map(|c| format!("core {}: {}", c.cpu, units::count(c.lost))).collect();
-    // The kernel does not run a hook inside of itself on one core.
+    // The kernel does not run a hook nested in itself on one core.
     let mut busy: Vec<_> =
         run.hooks.iter().filter(|h| h.missed > 0).map(|h| format!("{}: {}", h.name, units::count(h.missed))).collect();
     let list = |all: &mut Vec<String>, what: &str| {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use tailsight_trace::meta::{Cpu, Hook};
 
-    /// Three events that a nested hook did not write were said to be lost "in full buffers; " of no core.
+    /// Regression: three events that a nested hook did not write were reported as lost "in full buffers; " of no core.
     #[test]
     fn events_are_lost_where_they_were_lost() {
         let cpu = |cpu, lost| Cpu { cpu, events: 500, lost };

@@ -1,4 +1,4 @@
-//! A step as lines: prose is wrapped, commands stand whole on lines of their own, so that they can be copied.
+//! A step as lines: prose is wrapped; commands are whole, on lines of their own, so that they can be copied.
 //!
 //! In: a step of the diagnosis: prose, or `command  # why; undo: command`, or prose that ends in one of these or in a
 //! command of ours after a colon. Out: lines without indentation; everything but prose and commands is a comment.
@@ -7,7 +7,7 @@ use super::text::{clean, wrap};
 
 /// The lines of a step; prose has at most `columns`. `fix` is the first cause's, to be found at the step's end.
 pub(super) fn lines(step: &str, fix: Option<&str>, columns: usize) -> Vec<String> {
-    // A fix may be advice that no command carries out: that is prose.
+    // A fix may be advice without a command: that is prose.
     let held = fix.filter(|fix| fix.contains("  # ") && step.ends_with(fix)).map(|fix| step.len() - fix.len());
     let ours = step.find(": tailsight ").map(|at| at + 2);
     let Some(at) = held.or(ours) else {
@@ -38,7 +38,7 @@ fn command(text: &str, columns: usize) -> Vec<String> {
     let mut out = vec![run.to_owned()];
     let (why, undo) = comment.split_once("; undo: ").map_or((comment, None), |(why, undo)| (why, Some(undo)));
     out.extend(wrap(why, columns.saturating_sub(2), "").into_iter().map(|row| format!("# {row}")));
-    // To be copied like the command.
+    // It can be copied like the command.
     out.extend(undo.map(|undo| format!("# undo: {undo}")));
     out
 }

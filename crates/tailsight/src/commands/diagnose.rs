@@ -1,7 +1,8 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
-use tailsight_diagnose::{Error, Options};
+use tailsight_diagnose::{Diagnosis, Error, Options, Titled};
 use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
+use tailsight_units::format::duration;
 
 use crate::cli::Diagnose;
 use crate::{Exit, pipeline, terminal};
@@ -42,7 +43,33 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }
-    Ok(pipeline::verdict(&diagnosis))
+    Ok(match (pipeline::verdict(&diagnosis), args.fail_above) {
+        (Exit::Done, Some(limit)) => gate(&diagnosis, limit),
+        (exit, _) => exit,
+    })
+}
+
+/// The gate of `--fail-above`: not met when a row's whole interval is above `limit` ns. Unexplained time counts as a cause does: a
+/// run that became slower for an unknown reason must not pass.
+fn gate(diagnosis: &Diagnosis, limit: u64) -> Exit {
+    let mut exit = Exit::Done;
+    for cause in diagnosis.causes.iter().filter(|cause| is_above(cause.ci95_ns, limit)) {
+        let [low, high] = cause.ci95_ns.map(|ns| duration(ns.unsigned_abs()));
+        say!(
+            "tailsight: {} {}: {}, 95 % interval {low} to {high}, is above --fail-above {}",
+            cause.category.as_str(),
+            cause.title(),
+            duration(cause.deviation_ns.unsigned_abs()),
+            duration(limit),
+        );
+        exit = Exit::GateNotMet;
+    }
+    exit
+}
+
+/// Whether an interval in ns lies above a limit as a whole.
+fn is_above(ci95_ns: [i64; 2], limit: u64) -> bool {
+    u64::try_from(ci95_ns[0]).is_ok_and(|low| low > limit)
 }
 
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
@@ -60,5 +87,18 @@ pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Exit> {
             Ok(Exit::NotAvailable)
         }
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_above;
+
+    #[test]
+    fn only_an_interval_that_is_above_the_limit_as_a_whole_fails_the_gate() {
+        assert!(is_above([1_001, 5_000], 1_000));
+        assert!(!is_above([1_000, 5_000], 1_000), "it contains the limit");
+        assert!(!is_above([-50, 5_000], 0), "it contains 0");
+        assert!(!is_above([-5_000, -50], 0), "less of it than in the reference");
     }
 }

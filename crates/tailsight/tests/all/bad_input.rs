@@ -258,3 +258,44 @@ fn missing_system_call_hooks_are_a_note_only_with_their_cure() {
         }
     }
 }
+
+/// The gate of a build: exit 4 with the row that is above the limit, 0 where none is, 3 where there is no answer.
+#[test]
+fn fail_above_exits_4_and_names_the_row() {
+    let run_of = golden("memcached-requests");
+    let output = run(&["diagnose", &run_of, "--json"]);
+    let first = json(&output)["causes"][0].clone();
+    let low = first["ci95_ns"][0].as_i64().unwrap();
+    assert!(low > 100_000, "{first}");
+    let gate = |limit: i64, more: &[&str]| {
+        let limit = format!("{limit}ns");
+        run(&[&["diagnose", &run_of, "--fail-above", &limit], more].concat())
+    };
+
+    let failed = gate(low - 1, &[]);
+    assert_eq!(failed.status.code(), Some(4), "{}", shown(&failed));
+    let named = format!("tailsight: {} ", first["category"].as_str().unwrap());
+    assert!(
+        stderr(&failed).contains(&named) && stderr(&failed).contains("is above --fail-above"),
+        "{}",
+        shown(&failed)
+    );
+    assert!(String::from_utf8_lossy(&failed.stdout).contains("Because:"), "the diagnosis is printed all the same");
+    let json_too = gate(low - 1, &["--json"]);
+    assert_eq!(json_too.status.code(), Some(4));
+    assert_eq!(json(&json_too)["causes"][0], first, "nothing else is on standard output");
+
+    for (met, output) in
+        [("a limit above all", gate(60_000_000_000, &[])), ("no difference", gate(1_000, &["--against", &run_of]))]
+    {
+        assert_eq!(output.status.code(), Some(0), "{met}: {}", shown(&output));
+        assert!(!stderr(&output).contains("--fail-above"), "{met}: {}", shown(&output));
+    }
+    let no_answer = gate(0, &["--focus", "p99..p100"]);
+    assert_eq!(no_answer.status.code(), Some(3), "{}", shown(&no_answer));
+    for wrong in ["5%", "-1ms", "soon"] {
+        let output = run(&["diagnose", &run_of, &format!("--fail-above={wrong}")]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", shown(&output));
+        assert!(stderr(&output).contains("is not a time"), "{wrong}: {}", shown(&output));
+    }
+}

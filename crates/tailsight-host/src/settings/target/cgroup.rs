@@ -6,7 +6,7 @@
 use crate::Root;
 use crate::settings::{Commands, Setting};
 
-/// Use above this part of a memory limit means that reclaim is near, in percent.
+/// Above this part of a memory limit, reclaim is near; in percent.
 const NEAR_LIMIT_PERCENT: u64 = 90;
 
 /// v1 writes "no limit" as a number near 2^63.
@@ -39,7 +39,7 @@ fn folders(root: &Root, pid: u32, controller: &str) -> Vec<String> {
     all
 }
 
-/// Where a hierarchy is mounted, and which part of it is shown there.
+/// Where a hierarchy is mounted, and which part of it is visible there.
 fn mount_of(root: &Root, controller: &str) -> Option<(String, String)> {
     let mounts = root.text("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {

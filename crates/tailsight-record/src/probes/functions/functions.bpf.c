@@ -9,7 +9,7 @@
 
 #define MOST_FUNCTIONS 256
 
-/* In a cookie: the function, and what is to be known of the place. mod.rs has the same. */
+/* A cookie holds the function's number and facts about the place. mod.rs has the same layout. */
 #define COOKIE_FUNCTION 0xff
 #define COOKIE_END (1 << 8)        /* of the function; else its begin */
 #define COOKIE_RETURNED (1 << 9)   /* the return address is off the stack already (uretprobe) */

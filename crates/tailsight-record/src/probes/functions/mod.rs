@@ -1,8 +1,8 @@
-//! Functions that the user names, from begin to end. The C is beside this file, in `functions.bpf.c`.
+//! Functions that the user names, from entry to return. The C is beside this file, in `functions.bpf.c`.
 //!
-//! In: the loaded probes and [`Place`]s: where in which file a breakpoint tells the begin or an end of which function. Out: [`Tracer`],
-//! which has them set until it is dropped and takes those of a function away that turned itself off. Without any nothing of this is
-//! loaded.
+//! In: the loaded probes and [`Place`]s: the places in files of breakpoints at the entry or a return of a function. Out:
+//! [`Tracer`], which keeps the breakpoints until it is dropped, and removes those of a function that was switched off
+//! because it was called too often. Without places nothing of this is loaded.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use tailsight_symbolise::maps::Maps;
 use super::Probe;
 use crate::loader::Loaded;
 
-/// Breakpoints and programs of functions. No hooks: they are where the user says.
+/// Breakpoints and programs of functions. There are no hooks: the user chooses the places.
 pub const PROBE: Probe = Probe { name: "functions", hooks: &[] };
 
 /// The program at places of the target's files.
@@ -34,9 +34,9 @@ pub mod cookie {
     pub const RETURNED: u64 = 1 << 9;
     /// Of a Go program.
     pub const GO: u64 = 1 << 10;
-    /// The thread turns to another goroutine.
+    /// The thread switches to another goroutine.
     pub const SWITCH: u64 = 1 << 11;
-    /// And to none.
+    /// The thread switches to no goroutine.
     pub const NONE: u64 = 1 << 12;
     /// Where the condition of a jump stands, plus 1.
     pub const CONDITION_SHIFT: u32 = 16;
@@ -53,9 +53,9 @@ pub struct Place {
     pub offset: u64,
     /// Where the probe's semaphore is in the file; 0: none.
     pub semaphore: u64,
-    /// Whether it is set where the function returns to.
+    /// Whether it is set at the return address.
     pub at_return: bool,
-    /// What the program is told, but for the function's number.
+    /// The bits of the cookie, without the function's number.
     pub cookie: u64,
     /// Whether a hit takes one trap, as [`is_emulated`] says.
     pub emulated: bool,
@@ -83,7 +83,8 @@ impl Tracer {
                 retprobe: place.at_return,
                 ..UprobeOpts::default()
             };
-            // Of every process that runs the file: children of the target come and go. The program turns others away.
+            // For every process that runs the file, because children of the target come and go. The program ignores other
+            // processes.
             let link = program.attach_uprobe_with_opts(-1, &place.file, place.offset as usize, options);
             let link = link.map_err(|e| (place.function, format!("setting a breakpoint failed: {e:#}")))?;
             self.links.push((place.function, link));
@@ -106,7 +107,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Takes those of a function away.
+    /// Removes the breakpoints of a function.
     pub fn remove(&mut self, function: usize) {
         self.links.retain(|(of, _)| *of != Some(function));
     }
@@ -116,7 +117,7 @@ impl Tracer {
         self.links.iter().any(|(of, _)| *of == Some(function))
     }
 
-    /// Takes all away.
+    /// Removes all breakpoints.
     pub fn clear(&mut self) {
         self.links.clear();
     }
@@ -131,16 +132,16 @@ core::arch::global_asm!(
     ".size tailsight_calibration, . - tailsight_calibration"
 );
 unsafe extern "C" {
-    /// A function of two instructions, which is run and hit.
+    /// A function of two instructions, which is called with a breakpoint and without.
     fn tailsight_calibration();
 }
 
-/// What the trap of one hit takes without the program, ns, measured on a function of our own with a breakpoint and without.
+/// What the trap of one hit costs without the program, ns, measured on a function of our own with a breakpoint and without.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrapNs {
-    /// At an instruction that the kernel does in the thread's place: one trap.
+    /// At an instruction that the kernel emulates: one trap.
     pub emulated: f64,
-    /// At one that it has the thread do elsewhere and stop behind it: two traps.
+    /// At one that the thread executes out of line, with a trap after it: two traps.
     pub stepped: f64,
 }
 
@@ -175,8 +176,8 @@ pub fn trap_ns(loaded: &Loaded) -> Option<TrapNs> {
     Some(TrapNs { emulated: with(offset)?, stepped: with(offset + ret)? })
 }
 
-/// Whether the kernel does this instruction in the thread's place (arch/x86/kernel/uprobes.c): `nop`, `push` of a register,
-/// jumps and calls to a place that they name. `code`: its first bytes.
+/// Whether the kernel emulates this instruction (arch/x86/kernel/uprobes.c): `nop`, `push` of a register, jumps and calls to
+/// a place that they name. `code`: its first bytes.
 pub fn is_emulated(code: &[u8]) -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;

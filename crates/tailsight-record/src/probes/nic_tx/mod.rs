@@ -107,7 +107,7 @@ impl NicTx {
     /// Takes the flag off the sockets again. (Without the program, a flag that stays has no effect.)
     pub fn stop(mut self, loaded: &mut Loaded) -> Result<(), String> {
         self.links.clear();
-        // Its sockets went with it.
+        // The namespace is gone, and its sockets with it.
         if crate::procfs::alive(self.pid) { self.set(loaded, 0) } else { Ok(()) }
     }
 }

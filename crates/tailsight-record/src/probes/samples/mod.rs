@@ -157,12 +157,12 @@ impl Ring {
 
     /// Moves what is in the ring to memory; how many bytes wait there.
     pub fn take(&self) -> usize {
-        // Negative: the callback's, which fails never.
+        // A negative value would be the callback's, which never fails.
         let _ = self.ring.consume_raw();
         self.taken.borrow().len()
     }
 
-    /// Hands out what waits in memory, and forgets it: each sample, and of a sleep the number of its place.
+    /// Passes on each sample that waits in memory and removes it; a sample of a sleep comes with the number of its place.
     pub fn each(&self, mut each: impl FnMut(&Raw<'_>, u64)) {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
         let mut kernel = Vec::with_capacity(KERNEL_FRAMES);

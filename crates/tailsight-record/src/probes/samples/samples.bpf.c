@@ -90,11 +90,13 @@ static __always_inline struct sample *begin_sample(__u64 who, __u16 kind)
 	return s;
 }
 
-/* Where in the program a thread of the target goes to sleep: each distinct place has a number, which the context switch carries, and
- * its stack is copied once. Places are told apart by the words near the top of the stack that point into the program's code, for the
- * return addresses are among them; one that is left from an earlier call makes two numbers of a place, and the recorder one again. */
+/* Places in the program where threads of the target sleep. Each distinct place has a number, which the event of the
+ * context switch carries, and its stack is copied once. Places are told apart by the words near the top of the stack that
+ * point into the program's code, which include the return addresses. A word left over from an earlier call gives one
+ * place two numbers; the recorder merges them. */
 const volatile __u32 sleep_places = 0;
-/* A bit a system call in which servers wait for work: no place, unless the thread has a message that it did not answer yet. */
+/* One bit for each system call in which servers wait for work. Such a sleep has no place, unless the thread has a message
+ * that it did not answer yet. */
 __u64 work_waits[16];
 __u32 places_known;
 __u64 places_full;    /* sleeps at places beyond the last number */
@@ -204,7 +206,7 @@ int sample_clock(void *ctx)
 	s->kernel_bytes = bytes > 0 ? bytes : 0;
 	s->in_user = bytes <= 0;
 	copy_user(s);
-	/* No wake-up: the recorder comes by itself. */
+	/* No wake-up: the recorder polls. */
 	bpf_ringbuf_submit(s, 1);
 	return 0;
 }

@@ -4,7 +4,7 @@
  * hooks: sched_switch, sched_waking, sched_wakeup, sched_migrate_task
  * events: SchedSwitch, SchedWaking, SchedWakeup, SchedMigrate, Steal */
 
-/* Kernel stacks that the target's threads sleep with, unless the system call says it all. */
+/* Kernel stacks with which the target's threads sleep, where the system call alone does not say why. */
 #define STACK_DEPTH 32
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
@@ -55,8 +55,8 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 		if (is_throttled(prev))
 			flags |= TS_SWITCH_THROTTLED;
 		if (!preempt && prev_state) {
-			/* Not as an ordinary field: that moves the byte to where this kernel has it, but not the bit
-			 * in it, and reads another flag (sched_remote_wakeup). */
+			/* Not as an ordinary field: libbpf would relocate the byte but not the bit in it, and read
+			 * another flag (sched_remote_wakeup). */
 			if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
 				flags |= TS_SWITCH_IO_WAIT;
 			how = sleep_of(ctx, bpf_get_current_task_btf());

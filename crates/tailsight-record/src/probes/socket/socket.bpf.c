@@ -33,8 +33,8 @@ static __always_inline __u32 position_of(const struct sock *sk, enum position wh
 	return which == RCV_NXT ? tp->rcv_nxt : which == COPIED ? tp->copied_seq : tp->write_seq;
 }
 
-/* Keeps the local port of a connection that the target made itself: no process is current where its data becomes readable or
- * its packets go out, so it is the port that tells. */
+/* Remembers the local port of a connection that the target opened itself. Where its data becomes readable and where its
+ * packets are sent, the current task is not the target's, so the port identifies it. */
 static __always_inline void add_client_port(__u16 port)
 {
 	if (port && !is_client_port(port))
@@ -102,8 +102,8 @@ int HOOK(fexit_inet6_recvmsg, struct socket *sock, void *msg, unsigned long size
 	return received(sock->sk, ret, flags);
 }
 
-/* A socket that the target sends on: one of its server's, or one with which it asks somebody else; that one's port is kept,
- * so that its packets are known. */
+/* Whether the target sends on this socket: it is one of its server's, or one with which it sends requests to another
+ * server. The latter's port is remembered, so that its packets are recognised. */
 static __always_inline bool sends_on(const struct sock *sk, struct flow *flow)
 {
 	if (!is_inet(sk))
@@ -151,7 +151,7 @@ int HOOK(fentry_udpv6_sendmsg, struct sock *sk)
 	return send_begins(sk);
 }
 
-/* Asked at the begin of a send on a UDP socket that is not connected, whether it may: it may. */
+/* Called at the begin of a send on a UDP socket that is not connected, to ask whether it is allowed: always. */
 static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -178,7 +178,7 @@ int cgroup_sendmsg6(struct bpf_sock_addr *ctx)
 
 #define TCP_CA_RECOVERY 3
 
-/* What else a TCP socket says at the end of a send. */
+/* What else is recorded of a TCP socket at the end of a send. */
 static __always_inline __u16 state_of(const struct sock *sk)
 {
 	if (sk->sk_protocol != IPPROTO_TCP)
