@@ -159,19 +159,10 @@ static void ask(int to, const char *text)
 
 #include "faults.h"
 
-int main(int count, char **arguments)
+// Its symbols, and where a task says who it is.
+static void tell_kernel(void)
 {
-    setvbuf(stdout, NULL, _IONBF, 0);
     size_t len;
-    if (count == 4 && !strcmp(arguments[1], "send")) {
-        char *file = whole(arguments[2], &len);
-        if (!file)
-            die("the file to send is not there");
-        send_file(arguments[3], file, len);
-        return 0;
-    }
-    int requests = count > 1 ? atoi(arguments[1]) : 10;
-    const char *fault = count > 2 ? arguments[2] : NULL;
     char *kallsyms = whole("/proc/kallsyms", &len);
     char *found = kallsyms ? strstr(kallsyms, " T __switch_to\n") : NULL;
     if (!found)
@@ -185,7 +176,21 @@ int main(int count, char **arguments)
     struct utsname about;
     uname(&about);
     send_file("release", about.release, strlen(about.release));
+}
 
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, NULL, _IONBF, 0);
+    size_t len;
+    if (count == 4 && !strcmp(arguments[1], "send")) {
+        char *file = whole(arguments[2], &len);
+        if (!file)
+            die("the file to send is not there");
+        send_file(arguments[3], file, len);
+        return 0;
+    }
+    int requests = count > 1 ? atoi(arguments[1]) : 10;
+    const char *fault = count > 2 ? arguments[2] : NULL;
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(11211), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int to = -1, one = 1;
     for (int i = 0; i < 100; i++) {
@@ -201,12 +206,17 @@ int main(int count, char **arguments)
     setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     ask(to, "set key 0 0 5\r\nvalue\r\n");
     prepare_fault(to, fault);
-    call(PREPARE, 0, 0, 0);
     for (int i = 0; i < 20; i++)
         ask(to, "get key\r\n");
-    if (fault)
-        for (int i = 0; i < 20; i++)
-            one_request(to, i, fault);
+    for (int i = 0; fault && i < 20; i++)
+        one_request(to, i, fault);
+    // The recorder's programs are among the kernel's symbols once it records.
+    while (fault && access("/tmp/run/run.json", F_OK))
+        usleep(100000);
+    usleep(300000);
+    tell_kernel();
+    call(PREPARE, 0, 0, 0);
+    usleep(10000);
     printf("agent: the marks\n");
     // A timer's interrupt now and then, and the signal that follows.
     struct itimerval often = { .it_interval.tv_usec = 300, .it_value.tv_usec = 300 };
