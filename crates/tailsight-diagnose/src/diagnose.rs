@@ -23,7 +23,7 @@ use crate::rows::attribution::Attribution;
 use crate::rows::bootstrap::Draws;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Profile, Source, Sum};
-use crate::rows::{Rows, who};
+use crate::rows::{Row, Rows, who};
 use crate::stages::stages;
 use crate::typical::{slowest, typical};
 use crate::{Error, Options, RecordingFacts};
@@ -273,13 +273,17 @@ impl<'a> Analysis<'a> {
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
         let ahead = Ahead::new(mine);
         // For the whole focus, so the same for every row of head-of-line blocking.
+        let deviations = self.rows.rounded(total_ns);
         let roots = || {
             let (focus, reference) = self.cohorts.both();
             let granularity_ns = self.options.granularity_ns;
-            root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, &focus.ids, reference)
+            let waits = |&(row, ns): &(&Row, i64)| row.category == Category::HolBlocking && ns > 0;
+            let waited = self.rows.rows.iter().zip(deviations.iter().copied()).filter(waits);
+            let hit = (&focus.ids[..], waited.map(|(_, ns)| ns as f64).sum());
+            root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, hit, reference)
         };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
-        for (i, deviation_ns) in self.rows.rounded(total_ns).into_iter().enumerate() {
+        for (i, deviation_ns) in deviations.iter().copied().enumerate() {
             let mut cause = self.cause(i, deviation_ns);
             if cause.category == Category::HolBlocking {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);

@@ -19,6 +19,8 @@ pub enum Wait {
     Data,
     /// Data of a descriptor of any kind: a socket, a pipe, a disk. The kernel stack tells.
     Descriptor,
+    /// Room in a pipe, in a socket's buffer or on a disk: for whoever takes what was written before. The kernel stack tells.
+    Room,
     /// A lock of a file, or (fcntl) something else that is short.
     FileLock,
     /// Another thread, or a point in time.
@@ -32,7 +34,7 @@ pub enum Wait {
 }
 
 /// Every system call that is known to say what it waits for.
-const WAITS: [(&str, Wait); 23] = [
+const WAITS: [(&str, Wait); 32] = [
     ("epoll_wait", Wait::Work),
     ("epoll_pwait", Wait::Work),
     ("epoll_pwait2", Wait::Work),
@@ -48,6 +50,15 @@ const WAITS: [(&str, Wait); 23] = [
     ("pselect6", Wait::Data),
     ("read", Wait::Descriptor),
     ("readv", Wait::Descriptor),
+    ("write", Wait::Room),
+    ("writev", Wait::Room),
+    ("sendto", Wait::Room),
+    ("sendmsg", Wait::Room),
+    ("sendmmsg", Wait::Room),
+    ("sendfile", Wait::Room),
+    ("splice", Wait::Room),
+    ("vmsplice", Wait::Room),
+    ("tee", Wait::Room),
     ("flock", Wait::FileLock),
     ("fcntl", Wait::FileLock),
     ("futex", Wait::Futex),
@@ -102,6 +113,11 @@ pub fn waits_for_data(nr: u32) -> bool {
     matches!(wait(nr), Some(Wait::Data | Wait::Descriptor))
 }
 
+/// Whether a thread that sleeps in this call still writes.
+pub fn waits_for_room(nr: u32) -> bool {
+    wait(nr) == Some(Wait::Room)
+}
+
 /// Whether a sleep in this call waits for the lock of a file.
 pub fn locks_a_file(nr: u32) -> bool {
     wait(nr) == Some(Wait::FileLock)
@@ -114,7 +130,7 @@ pub fn may_wait_for_a_lock(nr: u32) -> bool {
 
 /// The calls whose name alone says what a sleep in them waits for: a kernel stack would add nothing.
 pub fn told_by_name() -> impl Iterator<Item = u32> {
-    numbered().filter(|(_, wait)| !matches!(wait, Wait::Descriptor | Wait::FileLock)).map(|(nr, _)| nr)
+    numbered().filter(|(_, wait)| !matches!(wait, Wait::Descriptor | Wait::Room | Wait::FileLock)).map(|(nr, _)| nr)
 }
 
 #[cfg(test)]

@@ -389,6 +389,7 @@ impl Rule {
             ("{syscall}", _) => Subject::SystemCall { call: call() },
             ("waits in {syscall}", _) => Subject::WaitIn { call: call(), waker: None },
             ("waits in {syscall} for {waker}", _) => Subject::WaitIn { call: call(), waker: Some(waker()) },
+            ("waits in {syscall} for {comm}", _) => Subject::WaitIn { call: call(), waker: Some(shown(s.task)) },
             ("waits for {waker}", _) => Subject::WaitFor { waker: waker() },
             ("{peer}", _) => Subject::Peer { name: shown(s.peer()) },
             _ => Subject::named(shown(&self.filled(s))),

@@ -147,6 +147,7 @@ fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
         FrameKind::Csd => "in a function run for another core".into(),
         FrameKind::WakePending => "woken but not yet running".into(),
         FrameKind::Runnable => "ready to run".into(),
+        FrameKind::Timer => "until its timeout".into(),
         FrameKind::KernelLock => "at a lock of the kernel".into(),
         FrameKind::FileSync => "writing a file to its disk".into(),
         other => other.name().replace('-', " "),

@@ -24,6 +24,9 @@ const FOLLOWED: usize = 1000;
 /// Most roots, and the least share of one.
 const ROOTS: usize = 5;
 const SMALL: f64 = 0.05;
+/// The least part of a message's wait that what the messages ahead of it had more of must explain. With less, they took as long as
+/// ordinary ones: the message waited because they were many, or for something that is not known.
+const EXPLAINED: f64 = 0.1;
 
 /// Index into [`Table::rows`].
 type RowId = usize;
@@ -89,14 +92,15 @@ pub struct Found {
     pub held: Vec<u32>,
 }
 
-/// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones.
+/// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones. `waited_ns`: how much
+/// longer than the reference a message of `hit` waited behind others, mean.
 pub fn roots(
     lifetimes: &Lifetimes,
     classification: &Classification<'_>,
     granularity_ns: u64,
     mine: &[Message],
     ahead: &Ahead,
-    hit: &[u32],
+    (hit, waited_ns): (&[u32], f64),
     reference: &Cohort,
 ) -> Vec<Found> {
     let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
@@ -109,12 +113,18 @@ pub fn roots(
     let mut total: Vec<f64> = vec![];
     let mut seen = vec![false; mine.len()];
     let step = hit.len().div_ceil(FOLLOWED).max(1);
+    let mut followed = 0.0;
     for &id in hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len()) {
         for before in chain(mine, ahead, &mine[id as usize], &mut seen) {
             let rows = excess.entry(before).or_insert_with(|| table.excess(before, &usual));
             total.resize(total.len().max(rows.len()), 0.0);
             total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }
+        followed += 1.0;
+    }
+    let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
+    if excess_ns < EXPLAINED * waited_ns * followed {
+        return vec![];
     }
     largest(&table, &excess, &total, granularity_ns)
 }

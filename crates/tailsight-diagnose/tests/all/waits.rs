@@ -104,6 +104,11 @@ fn a_lock_wait_says_what_the_holder_did() {
 /// Bursts of 100 messages to one thread. The first of each tenth burst takes a page fault of 1 ms; those that arrive after it
 /// wait for each other only.
 fn bursts() -> Lifetimes {
+    bursts_with(1_000_000)
+}
+
+/// The same with a page fault of `fault_ns`.
+fn bursts_with(fault_ns: u64) -> Lifetimes {
     let owners = vec![
         owner(Context::Own, &[]),
         owner(Context::Ahead, &[]),
@@ -119,7 +124,7 @@ fn bursts() -> Lifetimes {
         let waits = if held && (1..=30).contains(&place) { 1_000_000 - place * 10_000 } else { 0 };
         let mut service = vec![a(0, 10_000)];
         if held && place == 0 {
-            service.push(a(2, 1_000_000));
+            service.push(a(2, fault_ns));
         }
         let mut receive = vec![a(0, 1_000)];
         receive.extend((waits > 0).then(|| a(1, waits)));
@@ -160,6 +165,17 @@ fn the_root_of_a_queue_is_what_held_the_message_in_front() {
         first.explanation.contains("; what held those: paging (page fault), 1.00 ms more than usual in "),
         "{first:?}"
     );
+}
+
+/// php-fpm: the first sentence named the recorder's hooks, with 15 us of a wait of 17 ms, as what had held the messages ahead.
+#[test]
+fn a_thousandth_of_a_wait_has_no_root() {
+    let with = |fault_ns| diagnose(&bursts_with(fault_ns), &options(), &RecordingFacts::default()).unwrap();
+    let (d, first) = (with(15_000), with(300_000));
+    assert_eq!(d.causes[0].category.as_str(), "hol-blocking");
+    assert_eq!(d.causes[0].root, []);
+    assert!(!d.causes[0].explanation.contains("what held those"), "{}", d.causes[0].explanation);
+    assert_eq!(first.causes[0].root[0].name, "page fault");
 }
 
 /// As many ahead as usual, to the digits shown: "(0.0 messages ahead on average, usually 0.0)" says nothing.

@@ -284,15 +284,22 @@ impl Peers {
         out
     }
 
+    /// The calls that were answered, in the order in which they were sent.
+    pub fn answered(&self) -> Vec<Question> {
+        let question = |c: &Open| Question {
+            key: c.key,
+            sent: (c.sender, c.sent),
+            received: (c.receiver, c.received),
+            last: c.last,
+            pieces: c.pieces,
+        };
+        self.calls.iter().filter(|c| c.received != 0).map(question).collect()
+    }
+
     /// Event loops ask for messages other than the one that they received last: see [`crate::messages::call_owner`].
     fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) {
         let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
-        let question = |&c: &usize| {
-            let c = &self.calls[c];
-            let (sent, received) = ((c.sender, c.sent), (c.receiver, c.received));
-            Question { key: c.key, sent, received, last: c.last, pieces: c.pieces }
-        };
-        let questions: Vec<Question> = answered.iter().map(question).collect();
+        let questions = self.answered();
         let told = call_owner::tell(&questions, messages, extras, sleeps);
         let mut unowned = Vec::new();
         for (c, told) in answered.into_iter().zip(told) {

@@ -53,6 +53,18 @@ impl Replies {
         self.waiting.get(self.sends).copied()
     }
 
+    /// When the last message was received, if this thread received all that wait and has sent nothing since.
+    pub fn unanswered_by(&self, tid: u32, found: &Found) -> Option<u64> {
+        let mut waiting = self.waiting.iter().map(|&index| &found.messages[index as usize]);
+        let its = self.sends == 0 && waiting.all(|m| m.tid == tid);
+        self.waiting.last().filter(|_| its).map(|&last| found.messages[last as usize].recv_ns)
+    }
+
+    /// What waits gets no reply.
+    pub fn owes_none(&mut self) {
+        self.waiting.clear();
+    }
+
     /// Whether every message has a send call of its own, or there is none.
     pub fn owes_nothing(&self) -> bool {
         self.unanswered().is_none()

@@ -61,6 +61,8 @@ pub struct Receiver {
     handed: usize,
     /// When the bytes up to the last received ones were all there: the latest arrival among them.
     whole_ns: u64,
+    /// The last receive call, if it returned the beginning of a range but not its end.
+    part: Option<RecvCall>,
 }
 
 /// Packets that never entered protocol processing are forgotten beyond this many a flow, and after this long.
@@ -282,6 +284,7 @@ impl Receiver {
             self.pending.pop_front();
             self.handed = self.handed.saturating_sub(1);
         }
+        self.part = self.pending.front().filter(|p| sequence_diff(upto, p.seq) > 0).map(|_| call);
         self.received = Some(upto);
         let last = found.messages.len() as u32;
         let batch = (last - first).min(u32::from(u16::MAX)) as u16;
@@ -289,6 +292,11 @@ impl Receiver {
             message.batch = batch;
         }
         first..last
+    }
+
+    /// The last receive call, if it returned the beginning of a message but not its end.
+    pub fn part(&self) -> Option<RecvCall> {
+        self.part
     }
 
     /// For flows whose requests are framed: hands out each range that a receive call up to `upto` returned bytes of, whether

@@ -48,10 +48,11 @@ impl UdpReplies {
         owed.push_back((key, message));
     }
 
-    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says. `false`: it answers nobody.
+    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says; `turned`: when the thread last received
+    /// a message or waited for work. `false`: it answers nobody.
     pub fn sent(
         &mut self,
-        call: SendCall,
+        (call, turned): (SendCall, u64),
         (cookie, bytes): (u32, u32),
         to: Option<FlowKey>,
         reply: Option<UdpFrame>,
@@ -74,12 +75,14 @@ impl UdpReplies {
             None => self.owes(place, found),
         };
         let Some(flow) = key.and_then(|key| self.flows.get_mut(&key)) else { return false };
-        // The thread's own message first, then the oldest of others', then more of what the thread sent last.
+        // The thread's own message first, then the oldest of others', then more of what the thread sent last, unless it has turned to
+        // other work since.
         let own = flow.iter().position(|(tid, _)| *tid == call.tid);
         let unanswered = |i: usize| flow[i].1.unanswered();
         let at = own.filter(|&i| unanswered(i).is_some());
         let oldest = || (0..flow.len()).filter_map(|i| Some((unanswered(i)?, i))).min().map(|x| x.1);
-        let Some(at) = at.or_else(oldest).or(own) else { return false };
+        let more = own.filter(|_| own_from.is_some_and(|sent| turned <= sent));
+        let Some(at) = at.or_else(oldest).or(more) else { return false };
         if let Some(message) = flow[at].1.sent(call, found) {
             own_since(message, own_from, found);
         }

@@ -81,6 +81,8 @@ pub enum Frame {
         /// Who: index into the symbols.
         symbol: u32,
     },
+    /// A timer ended the sleep: its call had a time limit.
+    Timer,
     /// Another thread of the application was serving other messages.
     Serving,
     /// The thread had used the CPU quota of its cgroup up.
@@ -180,6 +182,7 @@ pub enum FrameKind {
     Stack,
     WokenBy,
     Peer,
+    Timer,
     Serving,
     Throttled,
     Stolen,
@@ -224,6 +227,7 @@ impl FrameKind {
             FrameKind::Stack => ("in", "?"),
             FrameKind::WokenBy => ("woken-by", "?"),
             FrameKind::Peer => ("peer", "?"),
+            FrameKind::Timer => ("timer", ""),
             FrameKind::Serving => ("serving", ""),
             FrameKind::Throttled => ("throttled", ""),
             FrameKind::Stolen => ("stolen", ""),
@@ -310,6 +314,7 @@ impl Frame {
             }
             Frame::WokenBy { symbol: s } => (FrameKind::WokenBy, symbol(s)),
             Frame::Peer { symbol: s } => (FrameKind::Peer, symbol(s)),
+            Frame::Timer => (FrameKind::Timer, None),
             Frame::Serving => (FrameKind::Serving, None),
             Frame::Throttled => (FrameKind::Throttled, None),
             Frame::Stolen => (FrameKind::Stolen, None),

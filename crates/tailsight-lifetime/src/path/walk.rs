@@ -268,9 +268,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             }
             if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
                 // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
-                // that fell asleep later waits for something that the other one holds.
+                // that fell asleep later, or in a write, waits for something that the other one holds.
                 let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
-                let waits = (fell_asleep_since || depth == 0 && self.needs_a_lock(focus, since, ended, how))
+                let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
+                let waits = (fell_asleep_since || writes || depth == 0 && self.needs_a_lock(focus, since, ended, how))
                     && since >= focus.since
                     && !focus.handed;
                 // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
@@ -286,6 +287,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
                 let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
                 return self.thread(waker.tid, from, to, focus, depth + 1);
+            }
+            // A thread that waited for this message would have been woken by the hand-off.
+            if by.is_none() && waker.timer && focus.handoff.is_some() && syscalls::polls(how.nr) && !how.stopped {
+                by = Some(Frame::Timer);
             }
             if !waker.interrupt && !how.stopped {
                 by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
@@ -309,7 +314,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 let queued = syscalls::locks_a_file(how.nr)
                     && matches!(by, Some(Frame::WokenBy { .. }))
                     && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
-                if queued || !serves && syscalls::polls(how.nr) && matches!(because, Frame::SleepIn { .. }) {
+                let polls = syscalls::polls(how.nr) && !self.holds_for_its_client(&focus, focus.tid, how, focus.until);
+                if queued || !serves && polls && matches!(because, Frame::SleepIn { .. }) {
                     // A thread that polls holds no lock.
                     self.owners.blocked(how, by)
                 } else {
@@ -338,6 +344,16 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && holder::is_lock(how)
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
             && self.serves(&focus, focus.tid, since)
+    }
+
+    /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it
+    /// served that: the connection had the lock all the while (a transaction between its statements). A thread of an event loop polls
+    /// for many connections and is no such one.
+    fn holds_for_its_client(&self, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
+        syscalls::polls(how.nr)
+            && !syscalls::waits_for_work(how.nr)
+            && busy_periods::serving(&self.scan.busy_periods, tid, released)
+            && self.serves(focus, tid, released)
     }
 
     /// The server whose packet ended a sleep, if the packet may have been for this message.
@@ -371,6 +387,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         let (since, until) = (thread.intervals[end - 1].from, thread.intervals[end].from);
         let waker = thread.intervals[end].waker;
         if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
+            return None;
+        }
+        if self.holds_for_its_client(&focus, tid, how, to) {
             return None;
         }
         let how = if place == 0 { how } else { Sleep { place, ..how } };

@@ -11,7 +11,7 @@ use super::{Scan, Scanner};
 use crate::input;
 use crate::messages::reorder::gathered;
 use crate::messages::requests::Framing;
-use crate::messages::{Extra, Found, overtaken};
+use crate::messages::{Extra, Found, overtaken, udp_order};
 use crate::model::{Incomplete, Message, Sent, SentKind, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
@@ -20,6 +20,9 @@ use crate::timelines::tree::{NodeId, Tree};
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
         self.close();
+        let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
+        let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
+        udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);
         let unstamped = self.nic.judge(&mut self.found.messages);
         let busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
         let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
@@ -128,7 +131,8 @@ fn in_order_of_sending(sent: Vec<(SentKind, Message, Extra)>) -> Vec<(Sent, Extr
         let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
         (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
     };
-    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().map(of).collect();
+    // Without the calls that turned out to be replies.
+    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().filter(|(_, m, _)| m.send_ns != 0).map(of).collect();
     sent.sort_by_key(|(s, _)| s.send_ns);
     sent
 }

@@ -1,5 +1,6 @@
 //! One pass over all events in time order: core timelines, thread timelines, messages.
 
+mod connections;
 mod finish;
 mod losses;
 mod receive;
@@ -11,6 +12,7 @@ use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Error, Event, FlowKey};
 
+use connections::Connections;
 use losses::Losses;
 use tcp_flow::TcpFlow;
 
@@ -114,6 +116,7 @@ struct Scanner<'a> {
     outgoing: Outgoing,
     /// When each thread last received a message or waited for work.
     turned: FxHashMap<u32, u64>,
+    connections: Connections,
     numa_moves: u64,
     losses: Losses,
     faults: FaultCounts,
@@ -159,6 +162,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         clients: FxHashMap::default(),
         outgoing: Outgoing::default(),
         turned: FxHashMap::default(),
+        connections: Connections::default(),
         numa_moves: 0,
         losses: Losses::default(),
         faults: FaultCounts::default(),

@@ -10,7 +10,7 @@ use super::{Scanner, index_of};
 use crate::messages::RecvCall;
 use crate::messages::requests::flow::Framed;
 use crate::model::flags;
-use crate::timelines::busy_periods::CALL_NS;
+use crate::timelines::busy_periods::{CALL_NS, Wait};
 
 impl Scanner<'_> {
     /// The NIC's stamp of the packet that came in last on this core.
@@ -60,6 +60,7 @@ impl Scanner<'_> {
         } else {
             let flow = self.tcp.entry(FlowKey::of(event)).or_default();
             if event.aux & flow_flags::SYN != 0 {
+                self.connections.opened(FlowKey::of(event));
                 flow.opened(event.b_hi(), &mut self.found);
             }
             flow.receiver.captured(event, cpu, capture);
@@ -116,9 +117,16 @@ impl Scanner<'_> {
             {
                 first.flags |= flags::FIRST;
             }
-            if flow.framed.is_none() {
-                flow.replies.received(range.clone(), &mut self.found);
+            if flow.framed.is_none() && !range.is_empty() {
+                flow.settle(&mut self.found);
+                if let Some(before) = flow.replies.unanswered_by(tid, &self.found)
+                    && self.connections.owes_nothing(tid, key, before)
+                {
+                    flow.replies.owes_none();
+                }
+                flow.received(range.clone(), &mut self.found);
             }
+            self.connections.received(tid, key, event.ts);
             range
         };
         if let Some(last) = range.clone().last() {
@@ -176,8 +184,10 @@ impl Scanner<'_> {
         if nr != u32::MAX {
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
-            if self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
-                self.turned.insert(tid, ts);
+            match self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
+                Wait::Work => drop(self.turned.insert(tid, ts)),
+                Wait::Data => self.connections.waits(tid, ts),
+                Wait::Other => {}
             }
         }
     }

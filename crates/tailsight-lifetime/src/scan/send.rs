@@ -53,6 +53,7 @@ impl Scanner<'_> {
         // A port that became the target's while recording is one that it serves.
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
             self.peers.sent(event, queued_key, &self.facts.sockets);
+            self.connections.sent(tid, None, event.ts);
             return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
         }
         self.last_send.insert(tid, event.ts);
@@ -70,12 +71,14 @@ impl Scanner<'_> {
                 _ => None,
             };
             let sent = (event.c_hi(), event.c_lo());
-            if !self.udp_replies.sent(call, sent, to, reply, &mut self.found) {
+            let turned = self.turned.get(&tid).copied().unwrap_or(0);
+            if !self.udp_replies.sent((call, turned), sent, to, reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;
         }
         let turned = self.turned.get(&tid).copied().unwrap_or(0);
+        self.connections.sent(tid, Some(key), event.ts);
         let flow = self.tcp.entry(key).or_default();
         if let Some(framed) = &mut flow.framed {
             return framed.sent(call, event.c_lo(), &mut self.found);
@@ -104,13 +107,11 @@ impl Scanner<'_> {
         let flow = index_of(&mut self.flow_index, &mut self.flows, key);
         let message = Message { flow, bytes: event.c_lo(), tid: event.tid, ..Message::default() };
         let index = self.found.send(kind, message);
-        let mut datagrams = Replies::default();
-        let replies = match kind {
-            _ if key.is_udp() => &mut datagrams,
-            SentKind::Push => &mut self.tcp.entry(key).or_default().replies,
-            SentKind::Request => self.clients.entry(key).or_default(),
-        };
-        replies.unasked(call, index, &mut self.found);
+        match kind {
+            _ if key.is_udp() => Replies::default().unasked(call, index, &mut self.found),
+            SentKind::Push => self.tcp.entry(key).or_default().unasked(call, index, &mut self.found),
+            SentKind::Request => self.clients.entry(key).or_default().unasked(call, index, &mut self.found),
+        }
     }
 
     pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {

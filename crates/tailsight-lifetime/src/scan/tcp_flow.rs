@@ -1,9 +1,11 @@
 //! What the pass knows of a TCP connection of the target.
 
-use crate::messages::Found;
-use crate::messages::replies::Replies;
+use std::ops::Range;
+
+use crate::messages::replies::{Replies, SendCall};
 use crate::messages::requests::flow::Framed;
 use crate::messages::tcp::Receiver;
+use crate::messages::{Found, RecvCall, SENT};
 use crate::model::Incomplete;
 
 #[derive(Default)]
@@ -25,6 +27,22 @@ pub(super) struct TcpFlow {
     pub(super) full: bool,
     /// That call answered nobody.
     pub(super) pushing: bool,
+    /// What was sent unasked when a part of a message had been received.
+    early: Option<EarlyReply>,
+    /// A message with what was sent before its end was received: its reply if no other one follows.
+    replied_early: Option<(u32, EarlyReply)>,
+}
+
+/// What may be the reply to a message of which only a part was received. Some servers read the end of a request after their reply: php-fpm
+/// the last record of FastCGI.
+#[derive(Clone, Copy)]
+struct EarlyReply {
+    /// The last receive call before it.
+    received: RecvCall,
+    first: SendCall,
+    last: SendCall,
+    /// The indices in [`Found::sent`] of the first send call and of the last one.
+    sent: (u32, u32),
 }
 
 impl TcpFlow {
@@ -40,10 +58,49 @@ impl TcpFlow {
         }
     }
 
+    /// A send call answers nothing; `index`: what it sends, in [`Found::sent`].
+    pub(super) fn unasked(&mut self, call: SendCall, index: u32, found: &mut Found) {
+        self.replies.unasked(call, index, found);
+        if let Some(received) = self.receiver.part() {
+            let (first, from) = self.early.map_or((call, index), |early| (early.first, early.sent.0));
+            self.early = Some(EarlyReply { received, first, last: call, sent: (from, index) });
+        }
+    }
+
+    /// A receive call returned these messages, of which there is at least one.
+    pub(super) fn received(&mut self, messages: Range<u32>, found: &mut Found) {
+        self.replied_early = self.early.take().filter(|_| messages.len() == 1).map(|early| (messages.start, early));
+        self.replies.received(messages, found);
+    }
+
+    /// No other reply can follow to what was received until now.
+    pub(super) fn settle(&mut self, found: &mut Found) {
+        let Some((message, early)) = self.replied_early.take() else { return };
+        if self.replies.unanswered() == Some(message) {
+            self.replies.owes_none();
+            let (_, of, last) = &found.sent[(early.sent.1 & !SENT) as usize];
+            let (xmit_ns, xmit_cpu) = (of.xmit_ns, last.xmit_cpu);
+            let (of, extra) = found.at(message);
+            let flow = of.flow;
+            let RecvCall { ts, entered, cpu, tid } = early.received;
+            (of.recv_ns, of.recv_enter_ns, of.recv_cpu, of.tid) = (ts, entered, cpu, tid);
+            (of.send_ns, of.xmit_ns) = (early.first.entered.max(ts), xmit_ns);
+            (extra.send_tid, extra.sent_ns) = (early.last.tid, early.last.ts);
+            (extra.reply_end, extra.xmit_cpu) = (early.last.end, xmit_cpu);
+            for index in early.sent.0..=early.sent.1 {
+                let (_, sent, extra) = &mut found.sent[(index & !SENT) as usize];
+                if sent.flow == flow && extra.send_tid == early.last.tid {
+                    sent.send_ns = 0; // No push.
+                }
+            }
+        }
+    }
+
     pub(super) fn end(&mut self, why: Incomplete, found: &mut Found) {
         if let Some(framed) = &mut self.framed {
             framed.end(found);
         }
+        self.settle(found);
         self.receiver.end(why, found);
         self.replies.end(found);
     }

@@ -46,7 +46,7 @@ pub struct BusyPeriods {
 
 /// What a sleep in a system call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+pub enum Wait {
     /// The next work.
     Work,
     /// Data of one socket or of a few: the next work, or the answer of another server.
@@ -88,15 +88,14 @@ impl BusyPeriods {
         }
     }
 
-    /// A thread fell asleep in a system call, with the index of its kernel stack and its text. Returns whether it waits for
-    /// work.
+    /// A thread fell asleep in a system call, with the index of its kernel stack and its text. Returns what it waits for.
     pub fn slept<'a>(
         &mut self,
         tid: u32,
         nr: u32,
         at: u64,
         (index, stack): (u32, impl FnOnce() -> Option<&'a str>),
-    ) -> bool {
+    ) -> Wait {
         let wait = *self.sleeps.entry((nr, index)).or_insert_with(|| match syscalls::wait(nr) {
             Some(syscalls::Wait::Work) => Wait::Work,
             Some(syscalls::Wait::Data) => Wait::Data,
@@ -108,7 +107,7 @@ impl BusyPeriods {
             (Wait::Data, Some(open)) => open.uncertain_from = open.uncertain_from.or(Some(at)),
             _ => {}
         }
-        wait == Wait::Work
+        wait
     }
 
     fn close(&mut self, tid: u32, at: u64) {

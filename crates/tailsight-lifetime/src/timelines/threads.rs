@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tailsight_trace::Event;
 use tailsight_trace::event::switch_flags::PLACE_SHIFT;
-use tailsight_trace::event::{Kind, switch_flags};
+use tailsight_trace::event::{Kind, SOFTIRQS, VECTORS, switch_flags};
 
 use crate::input::Names;
 use crate::model::{Frame, NO_SYSCALL};
@@ -80,6 +80,8 @@ pub struct Waker {
     pub interrupt: bool,
     /// A packet of another server made it: number of its [`crate::messages::backend_calls::Ready`], 0: no such packet.
     pub ready: u32,
+    /// The interrupt was a timer's: the sleep had a time limit, and that was over.
+    pub timer: bool,
 }
 
 /// One interval of a thread's timeline: until the next one begins.
@@ -418,7 +420,8 @@ impl Threads {
                 let interrupt = event.tid == 0 || tree.within(node).interrupt;
                 let ready = if interrupt { self.ready } else { 0 };
                 if let Some(thread) = self.of_target(event.a_lo()) {
-                    let waker = Waker { tid: event.tid, cpu, interrupt, ready };
+                    let timer = tree.top(node).is_some_and(is_timer);
+                    let waker = Waker { tid: event.tid, cpu, interrupt, ready, timer };
                     let queue = event.a_hi() as u16;
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
@@ -444,7 +447,7 @@ impl Threads {
             }
             Kind::TaskFork if self.names.is_target(event.a_lo()) => {
                 // Its maker made it runnable; before that, what was to become its work was its maker's.
-                let maker = Waker { tid: event.tid, cpu, interrupt: false, ready: 0 };
+                let maker = Waker { tid: event.tid, cpu, interrupt: false, ready: 0, timer: false };
                 if let Some(thread) = self.of_target(event.a_lo()) {
                     thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
                 }
@@ -522,6 +525,16 @@ pub fn is_interrupt_level(frame: Frame) -> bool {
         frame,
         Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
     )
+}
+
+/// A timer's interrupt, or the softirq that runs timers.
+fn is_timer(frame: Frame) -> bool {
+    let named = |names: &[&str], at: usize, of: &[&str]| names.get(at).is_some_and(|name| of.contains(name));
+    match frame {
+        Frame::Vector { which } => named(VECTORS, usize::from(which), &["local_timer"]),
+        Frame::Softirq { vec, .. } => named(SOFTIRQS, usize::from(vec), &["timer", "hrtimer"]),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -13,5 +13,6 @@ mod regressions;
 mod sending;
 mod serving;
 mod simulator;
+mod unanswered;
 mod waits;
 mod work;
