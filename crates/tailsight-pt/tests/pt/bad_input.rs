@@ -24,11 +24,13 @@ fn info(of: &[u8]) -> usize {
     of.windows(8).position(|w| w == head).unwrap()
 }
 
-fn open(bytes: &[u8]) -> Result<Recording, Error> {
+/// With the folder of the file, from which the trace is read later.
+fn open(bytes: &[u8]) -> Result<(Recording, tempfile::TempDir), Error> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf.data");
     std::fs::write(&path, bytes).unwrap();
-    Recording::open(&path, &Places { roots: vec![fixtures()], ..Places::default() })
+    let recording = Recording::open(&path, &Places { roots: vec![fixtures()], ..Places::default() })?;
+    Ok((recording, dir))
 }
 
 fn transfers(of: &Recording) -> (Vec<(u32, bool, u64, u64)>, Summary) {
@@ -41,9 +43,9 @@ fn transfers(of: &Recording) -> (Vec<(u32, bool, u64, u64)>, Summary) {
 fn trace_without_its_description_is_refused() {
     let mut bytes = good();
     let at = info(&bytes);
-    // The header of a CPU map: a record that says nothing of a trace.
+    // A record of the clock (TIME_CONV): it says nothing of a trace.
     bytes[at..at + 4].copy_from_slice(&79u32.to_le_bytes());
-    let error = open(&bytes).unwrap_err();
+    let error = open(&bytes).map(drop).unwrap_err();
     assert!(matches!(error, Error::NoTrace { .. }) && error.to_string().contains("AUXTRACE_INFO"), "{error}");
 }
 
@@ -53,14 +55,14 @@ fn a_trace_whose_counter_says_no_time_is_refused_with_what_to_do() {
     let at = info(&bytes) + 16 + 8 * USER_TIME_ZERO;
     assert_eq!(bytes[at], 1);
     bytes[at] = 0;
-    let error = open(&bytes).unwrap_err();
+    let error = open(&bytes).map(drop).unwrap_err();
     assert!(matches!(error, Error::NoClock { .. }) && error.to_string().contains("clocksource"), "{error}");
 }
 
 /// Intel's decoder has work-arounds for models that it knows; it decodes others by the manual.
 #[test]
 fn the_trace_of_an_unknown_model_is_decoded() {
-    let mut recording = open(&good()).unwrap();
+    let (mut recording, _dir) = open(&good()).unwrap();
     let (known, _) = transfers(&recording);
     recording.sideband.info.cpu = (6, 250, 15);
     let (unknown, summary) = transfers(&recording);
@@ -72,7 +74,8 @@ fn the_trace_of_an_unknown_model_is_decoded() {
 #[test]
 fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
     let bytes = good();
-    let (whole, _) = transfers(&open(&bytes).unwrap());
+    let (recording, _dir) = open(&bytes).unwrap();
+    let (whole, _) = transfers(&recording);
     let psb = [0x02u8, 0x82].repeat(8);
     let places: Vec<usize> = bytes.windows(16).enumerate().filter(|(_, w)| *w == psb).map(|(i, _)| i).collect();
     let mut stormy = bytes;
@@ -85,7 +88,8 @@ fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
         storms += 1;
     }
     assert!(storms > 2, "{storms} of {} stretches", places.len());
-    let (found, summary) = transfers(&open(&stormy).unwrap());
+    let (recording, _dir) = open(&stormy).unwrap();
+    let (found, summary) = transfers(&recording);
     let gaps: u64 = summary.counts.gaps.values().map(|(n, _)| *n).sum();
     assert!(summary.counts.gaps.contains_key(&Gap::Overflow) && gaps >= storms, "{:?}", summary.counts.gaps);
     assert!(found.len() * 10 > whole.len() * 3 && found.len() < whole.len(), "{} of {}", found.len(), whole.len());
