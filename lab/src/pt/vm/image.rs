@@ -149,14 +149,14 @@ impl Guest {
     /// The kernel's text, and outside of it (BPF) what ran: neighbouring pages together.
     fn pieces(&self) -> Vec<Range<u64>> {
         let (start, end) = self.text();
-        let mut out: Vec<Range<u64>> = Vec::from([start..end]);
+        let mut generated: Vec<Range<u64>> = Vec::new();
         for at in self.pages.keys().copied().filter(|at| !(start..end).contains(at)) {
-            match out.iter_mut().skip(1).find(|piece| piece.end == at) {
+            match generated.last_mut().filter(|piece| piece.end == at) {
                 Some(piece) => piece.end = at + PAGE,
-                None => out.push(at..at + PAGE),
+                None => generated.push(at..at + PAGE),
             }
         }
-        out
+        std::iter::once(start..end).chain(generated).collect()
     }
 
     /// The kernel's code as a core file, as perf copies it from /proc/kcore; what did not run is zero.
