@@ -50,8 +50,8 @@ const QUIET_KEPT: usize = 8;
 /// [`tailsight_trace::event::VECTORS`].
 const LOCAL_TIMER: u16 = 0;
 
-/// Traced functions, system call, softirq, packet, interrupt, function of another core, and some to spare.
-const MAX_NESTING: usize = 16 + MAX_FUNCTIONS;
+/// System call, softirq, packet, interrupt, function of another core, and some to spare; between them traced functions.
+const MAX_NESTING: usize = 16 + 4 * MAX_FUNCTIONS;
 
 impl Core {
     /// A core of which nothing is known yet.
@@ -232,9 +232,7 @@ impl Core {
         let own = event.aux & flow_flags::FOREIGN == 0;
         let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
         let port = if own { local } else { local.min(remote) };
-        if matches!(tree.top(self.node), Some(Frame::Packet { .. })) {
-            self.node = tree.parent(self.node);
-        }
+        self.node = self.without_packet(tree);
         let app = threads.service(port);
         self.push(tree, event.ts, Frame::Packet { own, port, app });
     }
@@ -271,6 +269,7 @@ impl Core {
             // What an interrupt runs is no thread's, and the idle task is one on each core.
             let of_core = event.tid == 0 || tree.within(self.node).interrupt;
             return match kind {
+                Kind::FunctionBegin if of_core && self.is_deep(tree) => {}
                 Kind::FunctionBegin if of_core => self.push(tree, event.ts, frame),
                 Kind::FunctionEnd if of_core => self.leave_function(tree, event.ts, frame),
                 Kind::FunctionBegin => self.begin(tree, threads, event, frame),
@@ -286,16 +285,47 @@ impl Core {
         self.enter(event.ts, node, kind == Kind::FunctionBegin);
     }
 
-    /// A function of an interrupt ends, with those inside of it. What the interrupt itself lies in is not touched: that function began
-    /// before it.
-    fn leave_function(&mut self, tree: &Tree, ts: u64, frame: Frame) {
+    /// As many functions are on top as are kept: deeper ones count to the last.
+    fn is_deep(&self, tree: &Tree) -> bool {
         let mut node = self.node;
-        while let Some(top @ Frame::Function { kernel: true, .. }) = tree.top(node) {
+        for _ in 0..MAX_FUNCTIONS {
+            if !matches!(tree.top(node), Some(Frame::Function { kernel: true, .. })) {
+                return false;
+            }
+            node = tree.parent(node);
+        }
+        true
+    }
+
+    /// A function of an interrupt ends, with those inside of it. What the interrupt itself lies in is not touched: that function began
+    /// before it. A packet that was seen in the function goes on: the hook that saw it was in functions of its own.
+    fn leave_function(&mut self, tree: &mut Tree, ts: u64, frame: Frame) {
+        let (mut node, mut packet) = (self.node, None);
+        while let Some(top @ (Frame::Function { kernel: true, .. } | Frame::Packet { .. })) = tree.top(node) {
             node = tree.parent(node);
             if top == frame {
+                let node = packet.map_or(node, |packet| tree.push(node, packet));
                 return self.enter(ts, node, false);
             }
+            if matches!(top, Frame::Packet { .. }) {
+                packet = Some(top);
+            }
         }
+    }
+
+    /// Without the packet that the softirq has been at; functions that began since go on.
+    fn without_packet(&self, tree: &mut Tree) -> NodeId {
+        let (mut node, mut above) = (self.node, Vec::new());
+        loop {
+            match tree.top(node) {
+                Some(top @ Frame::Function { kernel: true, .. }) => above.push(top),
+                Some(Frame::Packet { .. }) => break,
+                _ => return self.node,
+            }
+            node = tree.parent(node);
+        }
+        let below = tree.parent(node);
+        above.into_iter().rev().fold(below, |node, frame| tree.push(node, frame))
     }
 
     fn note_quiet(&mut self, ts: u64) {

@@ -138,3 +138,56 @@ fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it()
     ];
     assert_eq!(seen, expected);
 }
+
+/// A softirq that polls packets, each seen in a function that ends before the next is seen: however many there are, and however deep the
+/// calls, all of it stays in the softirq, and each packet has the same functions.
+#[test]
+fn functions_around_and_in_the_packets_of_a_softirq_end_where_they_end() {
+    let mut names: Vec<String> = ["net_rx_action", "__netif_receive_skb_one_core", "ip_rcv"].map(str::to_owned).into();
+    names.extend((0..60).map(|i| format!("callee_{i}")));
+    let function = |ts, begin: bool, i: u64| {
+        let kind = if begin { Kind::FunctionBegin } else { Kind::FunctionEnd };
+        Event { aux: function_flags::KERNEL, ..event(ts, kind, THREAD, [i, 0, 0]) }
+    };
+    let mut events =
+        vec![switch(1000, 0, THREAD), event(1010, Kind::SoftirqEntry, THREAD, [3, 0, 0]), function(1020, true, 0)];
+    for packet in 0..50 {
+        let at = 2000 + 1000 * packet;
+        events.extend([function(at, true, 1), function(at + 5, true, 62)]);
+        events.push(event(at + 10, Kind::RxStack, THREAD, [1, PORTS | 100 << 32, 50 | 2 << 32]));
+        // The hook's own function.
+        events.extend([function(at + 15, false, 62), function(at + 20, true, 2)]);
+        events.extend((0..60).map(|i| function(at + 100 + i, true, 3 + i)));
+        events.extend((0..60).rev().map(|i| function(at + 300 - i, false, 3 + i)));
+        events.extend([function(at + 400, false, 2), function(at + 410, false, 1)]);
+    }
+    events.extend([function(90_000, false, 0), event(90_010, Kind::SoftirqExit, THREAD, [3, 0, 0])]);
+    events.push(switch(91_000, THREAD, 0));
+    let traced = Traced {
+        functions: names.iter().map(|n| TracedFunction { name: n.clone(), ..TracedFunction::default() }).collect(),
+        ..Traced::default()
+    };
+    let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
+    let (mut known, mut symbols) = (Names::new(&[row]), Vec::new());
+    known.add_functions(Some(&traced), &mut symbols);
+    let context = RunContext { names: known, cpus: 1, symbols, ..RunContext::default() };
+    let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
+    let symbols = &analysis.lifetimes.symbols;
+    let mut seen = std::collections::BTreeMap::new();
+    analysis.on_cores(&[THREAD], |_, span, owner| {
+        seen.insert(span.from_ns, owner.path(symbols));
+    });
+    let at = |ns: u64| seen.range(..=ns).next_back().unwrap().1.as_str();
+    let poll = at(1020).to_owned();
+    assert!(poll.ends_with("softirq:net_rx/function:net_rx_action"), "{poll}");
+    let (first, between) = (at(2025).to_owned(), at(2500).to_owned());
+    assert!(first.starts_with(&poll) && first.ends_with("function:ip_rcv"), "{first}");
+    assert!(between.starts_with(&poll) && !between.contains("receive_skb"), "{between}");
+    for packet in 0..50 {
+        let from = 2000 + 1000 * packet;
+        assert_eq!(at(from + 25), first, "{packet}");
+        assert!(at(from + 200).starts_with(&first) && at(from + 200).contains("callee_14"), "{}", at(from + 200));
+        assert_eq!(at(from + 500), between, "{packet}");
+    }
+    assert!(!at(90_020).contains("softirq"), "{}", at(90_020));
+}

@@ -1,5 +1,6 @@
 //! What was decoded against what ran, and against what others say of the same file.
 
+mod bad_input;
 mod fuzzed;
 mod gate;
 mod import;

@@ -10,6 +10,7 @@ mod functions_live;
 mod gates_live;
 mod hostile_live;
 mod ideal;
+mod intel_pt;
 mod live;
 mod load_live;
 mod lost_nothing;

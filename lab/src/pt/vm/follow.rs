@@ -159,8 +159,11 @@ impl Processor<'_> {
         let frame = self.frame.take();
         match self.last {
             None => self.packets.enable(at.ip, out.ticks.1),
-            // The next part of it.
-            Some(last) if last.ip == at.ip && last.repeats => return Ok(()),
+            // The next part of it, which the emulator counts as an instruction.
+            Some(last) if last.ip == at.ip && last.repeats => {
+                out.ticks.1 += 1;
+                return Ok(());
+            }
             Some(last) if !last.leads_to(at.ip) || guest.is_handler(at.ip) => {
                 let from = frame.ok_or_else(|| {
                     wrong(format!(

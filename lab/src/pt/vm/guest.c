@@ -1,6 +1,10 @@
 // The agent in the guest: tells the emulator's plugin (plugin.c) what it must know of the guest, and is the client between the marks.
 //
-// In: a memcached at 127.0.0.1:11211; the number of requests. Out: by the instruction `call` below, the kernel's symbols, where a task's
+//   agent REQUESTS [FAULT]  the client. FAULT: what is done to every tenth request (faults.h); without it, a timer's signals and page
+//                           faults of the client itself come now and then
+//   agent send FILE NAME    gives a file of the guest to the plugin
+//
+// In: a memcached at 127.0.0.1:11211. Out: by the instruction `call` below, the kernel's symbols, where a task's
 // number is in memory (BTF), the mappings of all processes and the names of all tasks; two marks around the requests.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +25,7 @@
 enum { PAGES = 64 };
 static volatile char fresh[PAGES * 4096];
 
-enum { OPEN = 1, DATA, CLOSE, TASKS, BEGIN, END };
+enum { OPEN = 1, DATA, CLOSE, TASKS, BEGIN, END, PREPARE };
 
 // An instruction that does nothing on a processor; the jump ends the emulator's block.
 static void call(uint64_t what, uint64_t a, uint64_t b, uint64_t c)
@@ -136,17 +140,28 @@ static void alarmed(int signal)
     alarms += signal;
 }
 
-static void request(int to, const char *text)
+// Sends, and reads up to what ends the answer.
+static void request(int to, const char *text, size_t len, const char *end)
 {
-    char answer[4096];
-    if (write(to, text, strlen(text)) < 0 || read(to, answer, sizeof answer) <= 0)
-        die("memcached does not answer");
+    static char answer[1 << 17];
+    size_t got = 0, tail = strlen(end);
+    if (write(to, text, len) != (ssize_t)len)
+        die("a request was not sent whole");
+    for (ssize_t n; got < tail || memcmp(answer + got - tail, end, tail); got += n)
+        if ((n = read(to, answer + got, sizeof answer - got)) <= 0)
+            die("memcached does not answer");
 }
 
-int main(int count, char **arguments)
+static void ask(int to, const char *text)
 {
-    setvbuf(stdout, NULL, _IONBF, 0);
-    int requests = count > 1 ? atoi(arguments[1]) : 10;
+    request(to, text, strlen(text), "\r\n");
+}
+
+#include "faults.h"
+
+// Its symbols, and where a task says who it is.
+static void tell_kernel(void)
+{
     size_t len;
     char *kallsyms = whole("/proc/kallsyms", &len);
     char *found = kallsyms ? strstr(kallsyms, " T __switch_to\n") : NULL;
@@ -161,7 +176,21 @@ int main(int count, char **arguments)
     struct utsname about;
     uname(&about);
     send_file("release", about.release, strlen(about.release));
+}
 
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, NULL, _IONBF, 0);
+    size_t len;
+    if (count == 4 && !strcmp(arguments[1], "send")) {
+        char *file = whole(arguments[2], &len);
+        if (!file)
+            die("the file to send is not there");
+        send_file(arguments[3], file, len);
+        return 0;
+    }
+    int requests = count > 1 ? atoi(arguments[1]) : 10;
+    const char *fault = count > 2 ? arguments[2] : NULL;
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(11211), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int to = -1, one = 1;
     for (int i = 0; i < 100; i++) {
@@ -175,21 +204,35 @@ int main(int count, char **arguments)
     if (to < 0)
         die("memcached is not there");
     setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    request(to, "set key 0 0 5\r\nvalue\r\n");
+    ask(to, "set key 0 0 5\r\nvalue\r\n");
+    prepare_fault(to, fault);
     for (int i = 0; i < 20; i++)
-        request(to, "get key\r\n");
+        ask(to, "get key\r\n");
+    for (int i = 0; fault && i < 20; i++)
+        one_request(to, i, fault);
+    // The recorder's programs are among the kernel's symbols once it records.
+    while (fault && access("/tmp/run/run.json", F_OK))
+        usleep(100000);
+    usleep(300000);
+    tell_kernel();
+    call(PREPARE, 0, 0, 0);
+    usleep(10000);
     printf("agent: the marks\n");
     // A timer's interrupt now and then, and the signal that follows.
     struct itimerval often = { .it_interval.tv_usec = 300, .it_value.tv_usec = 300 };
     struct sigaction action = { .sa_handler = alarmed, .sa_flags = SA_RESTART };
     sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &often, NULL);
+    if (!fault)
+        setitimer(ITIMER_REAL, &often, NULL);
     call(BEGIN, gettid(), getpid(), __builtin_ia32_rdtsc());
     for (int i = 0; i < requests; i++) {
         // Memory that is not there yet: a page fault now and then.
-        if (i % 16 == 3)
+        if (!fault && i % 16 == 3)
             fresh[i / 16 % PAGES * 4096] = 1;
-        request(to, "get key\r\n");
+        if (fault)
+            one_request(to, i, fault);
+        else
+            ask(to, "get key\r\n");
     }
     call(END, 0, 0, 0);
     signal(SIGALRM, SIG_IGN);

@@ -14,8 +14,6 @@ use crate::Result;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Where the kernel's code begins in the core file.
-const CORE_AT: u64 = 4096;
 
 /// A mapping of a file's code in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +35,7 @@ pub struct Guest {
     pub tasks: Vec<(u32, u32, String)>,
     /// By process.
     pub mappings: BTreeMap<u32, Vec<Mapping>>,
-    /// The kernel's functions: address, kind, name.
+    /// The kernel's functions: address, kind, name; generated code (BPF) has `[bpf]` behind it.
     symbols: Vec<(u64, char, String)>,
     /// Pages of the kernel that ran.
     pages: BTreeMap<u64, Vec<u8>>,
@@ -60,13 +58,14 @@ impl Guest {
         };
         for line in sent("kallsyms")?.lines() {
             let mut words = line.split_whitespace();
-            let (Some(at), Some(kind), Some(name), None) = (words.next(), words.next(), words.next(), words.next())
+            let (Some(at), Some(kind), Some(name), module) = (words.next(), words.next(), words.next(), words.next())
             else {
                 continue;
             };
             let (Ok(at), Some(kind)) = (u64::from_str_radix(at, 16), kind.chars().next()) else { continue };
-            if "tTwW".contains(kind) || ["_stext", "_etext"].contains(&name) {
-                out.symbols.push((at, kind, name.to_owned()));
+            let name = module.map_or_else(|| name.to_owned(), |module| format!("{name}\t{module}"));
+            if "tTwW".contains(kind) || ["_stext", "_etext"].contains(&name.as_str()) {
+                out.symbols.push((at, kind, name));
             }
         }
         out.symbols.sort();
@@ -147,34 +146,47 @@ impl Guest {
         self.mappings.get(&pid)?.iter().find(|m| (m.start..m.end).contains(&at))
     }
 
-    /// The kernel's code as a core file, as perf copies it from /proc/kcore; what did not run is zero.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io): code outside of the kernel's text ran.
-    pub fn kcore(&self) -> Result<Vec<u8>> {
+    /// The kernel's text, and outside of it (BPF) what ran: neighbouring pages together.
+    fn pieces(&self) -> Vec<Range<u64>> {
         let (start, end) = self.text();
+        let mut generated: Vec<Range<u64>> = Vec::new();
+        for at in self.pages.keys().copied().filter(|at| !(start..end).contains(at)) {
+            match generated.last_mut().filter(|piece| piece.end == at) {
+                Some(piece) => piece.end = at + PAGE,
+                None => generated.push(at..at + PAGE),
+            }
+        }
+        std::iter::once(start..end).chain(generated).collect()
+    }
+
+    /// The kernel's code as a core file, as perf copies it from /proc/kcore; what did not run is zero.
+    pub fn kcore(&self) -> Vec<u8> {
         let mut out = b"\x7fELF\x02\x01\x01".to_vec();
         out.resize(16, 0);
         let (core, x86_64) = (4u16, 62u16);
         [core, x86_64].iter().for_each(|half| out.extend(half.to_le_bytes()));
         out.extend(1u32.to_le_bytes());
-        // No entry; one program header behind this one.
+        let pieces = self.pieces();
+        // No entry; program headers behind this one.
         [0u64, 64, 0].iter().for_each(|word| out.extend(word.to_le_bytes()));
         out.extend(0u32.to_le_bytes());
-        [64u16, 56, 1, 64, 0, 0].iter().for_each(|half| out.extend(half.to_le_bytes()));
-        // PT_LOAD, readable and executable.
-        [1u32, 5].iter().for_each(|half| out.extend(half.to_le_bytes()));
-        let len = end - start;
-        [CORE_AT, start, 0, len, len, PAGE].iter().for_each(|word| out.extend(word.to_le_bytes()));
-        out.resize((CORE_AT + len) as usize, 0);
-        for (at, page) in &self.pages {
-            if !(start..end).contains(at) {
-                return Err(wrong(format!("the kernel's page at {at:#x} is outside of its text")));
-            }
-            let place = (at - start + CORE_AT) as usize;
-            out[place..place + PAGE as usize].copy_from_slice(page);
+        [64u16, 56, pieces.len() as u16, 64, 0, 0].iter().for_each(|half| out.extend(half.to_le_bytes()));
+        let mut place = (64 + 56 * pieces.len() as u64).next_multiple_of(PAGE);
+        for piece in &pieces {
+            // PT_LOAD, readable and executable.
+            [1u32, 5].iter().for_each(|half| out.extend(half.to_le_bytes()));
+            let len = piece.end - piece.start;
+            [place, piece.start, 0, len, len, PAGE].iter().for_each(|word| out.extend(word.to_le_bytes()));
+            place += len;
         }
-        Ok(out)
+        out.resize(out.len().next_multiple_of(PAGE as usize), 0);
+        for at in pieces.into_iter().flat_map(|piece| piece.step_by(PAGE as usize)) {
+            match self.pages.get(&at) {
+                Some(page) => out.extend(page),
+                None => out.resize(out.len() + PAGE as usize, 0),
+            }
+        }
+        out
     }
 
     /// The kernel's list of symbols: those of pages that ran, and where its text begins and ends.

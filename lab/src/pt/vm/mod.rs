@@ -57,7 +57,7 @@ pub fn make(from: &Path, root: &Path, out: &Path, style: &Style) -> Result<Made>
     }
     let data = file::write(&whole, &guest, style);
     write(&recording.join("data"), &data)?;
-    write(&kcore.join("kcore"), &guest.kcore()?)?;
+    write(&kcore.join("kcore"), &guest.kcore())?;
     write(&kcore.join("kallsyms"), guest.symbols_that_ran().as_bytes())?;
     write(&kcore.join("modules"), b"")?;
     for (path, bytes) in guest.programs(&whole.ran)? {
