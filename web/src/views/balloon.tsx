@@ -96,7 +96,9 @@ export function Balloon({ store }: { store: Store }) {
     // Beside the balloon, and never out of the picture.
     const width = g.measureText(text).width, at = x + 14 + width > right ? x - 11 - width : x + 11;
     g.textAlign = "left"; g.textBaseline = "middle";
-    halo(g, text, Math.max(4, Math.min(v.width - width - 4, at)), Math.max(9, y - 9));
+    // The ticks of the axis are to its left, where it is drawn only when it is wider than the plot.
+    const left = width <= right - PAD.left - 2 ? PAD.left + 2 : 4;
+    halo(g, text, Math.max(left, Math.min(left === 4 ? v.width - width - 4 : right - width, at)), Math.max(9, y - 9));
   };
   const ring = (g: CanvasRenderingContext2D, v: View) => {
     for (const [id, width] of [[store.state.message ?? -1, 2.5], [over.current, 1.5]] as const) {
