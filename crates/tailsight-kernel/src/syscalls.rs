@@ -150,7 +150,8 @@ mod tests {
         assert!(locks_a_file(nr("flock")) && !polls(nr("futex")));
         assert!(may_wait_for_a_lock(nr("futex")) && may_wait_for_a_lock(nr("flock")));
         assert!(!may_wait_for_a_lock(nr("recvfrom")) && !may_wait_for_a_lock(NO_SYSCALL));
-        assert_eq!((wait(nr("write")), wait(NO_SYSCALL), wait(u32::MAX)), (None, None, None));
+        assert!(waits_for_room(nr("write")) && waits_for_room(nr("sendmsg")) && !polls(nr("write")));
+        assert_eq!((wait(nr("fsync")), wait(NO_SYSCALL), wait(u32::MAX)), (None, None, None));
     }
 
     #[test]

@@ -309,11 +309,38 @@ fn a_calibration_finds_the_peak_of_a_server_that_serves_one_at_a_time() {
     fails(&other, 2, &["the calibration is of http"]);
 }
 
+/// What the process of the next test runs: a server whose threads sleep. It ends by itself after two minutes.
+#[test]
+#[ignore = "run by other tests in a process of its own"]
+fn sleeping_server() {
+    let Ok(said) = std::env::var("TAILSIGHT_TEST_SAID") else { return };
+    std::fs::write(said, format!("{}\n", sleeper(false))).unwrap();
+    std::thread::sleep(Duration::from_mins(2));
+}
+
 #[test]
 fn a_server_that_idles_at_its_peak_was_never_saturated() {
-    // The threads of this process sleep: its connections limit the rate, not its workers.
-    let (url, me) = (sleeper(false), std::process::id().to_string());
-    fails(&["ideal", "--calibrate", &url, "--window", "200ms", "--pid", &me], 3, &["never saturated", "busy for"]);
+    // Its connections limit the rate, not its workers. In a process of its own: the other tests of this one are not idle.
+    let dir = tempfile::tempdir().unwrap();
+    let said = dir.path().join("url");
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "ideal::sleeping_server", "--ignored", "--nocapture"]).env("TAILSIGHT_TEST_SAID", &said);
+    let mut server = again.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    let url = loop {
+        match std::fs::read_to_string(&said) {
+            Ok(text) if text.ends_with('\n') => break text.trim_end().to_owned(),
+            _ if std::time::Instant::now() > until => panic!("the server does not start"),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let pid = server.id().to_string();
+    let output = run(&["ideal", "--calibrate", &url, "--window", "200ms", "--pid", &pid]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(text.contains("never saturated") && text.contains("busy for"), "{text}");
     fails(&["ideal", "--calibrate", &url, "--pid", "4194303"], 1, &["no process has pid 4194303"]);
     fails(&["ideal", "--calibrate", "nonsense://host"], 2, &["nonsense", "Usage: tailsight ideal"]);
 }

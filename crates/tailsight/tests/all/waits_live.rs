@@ -232,12 +232,24 @@ fn waits_for_the_one_behind(live: &Live, server: &Path, args: &[&str], one: Behi
     let out = live.path("run");
     let pid = server.0.id().to_string();
     let load = Workload::new(Proto::Http1, address(false, PORT)).rate(400.0).connections(8);
-    let (output, _) = live.under_load(&[load], || run(&["record", "-d", "2s", "-p", &pid, "-o", &out]));
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    check_run(Path::new(&out));
-    let output = run(&["diagnose", &out, "--leg", "service", "--json", "--focus", "p92..p100"]);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    let d = json(&output);
+    // Other programs may have the slowest messages of one recording, on a busy machine of one in two.
+    let mut left = 3;
+    let (output, d) = loop {
+        let _ = std::fs::remove_dir_all(&out);
+        let load = [load.clone()];
+        let (output, _) = live.under_load(&load, || run(&["record", "-d", "2s", "-p", &pid, "-o", &out]));
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        check_run(Path::new(&out));
+        let output = run(&["diagnose", &out, "--leg", "service", "--json", "--focus", "p92..p100"]);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let d = json(&output);
+        let first = d["causes"][0]["category"].as_str().unwrap();
+        left -= 1;
+        if !["interference", "os-threads", "steal"].contains(&first) || left == 0 {
+            break (output, d);
+        }
+        println!("other programs had the slowest messages; recorded again");
+    };
     let first = &d["causes"][0];
     let (category, name) = (first["category"].as_str().unwrap(), first["name"].as_str().unwrap());
     assert_eq!(category, "backend-wait", "{}", shown(&output));
