@@ -5,11 +5,14 @@
 //! In: messages with their paths. Out: a trace a message: its span, its legs as children, the parts of its time as the children of
 //! these where they take a hundredth of the message or more, and links to the messages that its thread took first. Times are ns since
 //! 1970, as far as the recording's start is known. Ids are made of the run's start and the message's id, so that exporting again
-//! gives the same ones.
+//! gives the same ones. Messages and their JSON are those of the crate `opentelemetry-proto`.
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::span::{Link, SpanKind};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use tailsight_diagnose::Titled;
 use tailsight_diagnose::phases::overlaps::Ahead;
 use tailsight_lifetime::{LEGS, Leg, PathSpan};
@@ -18,9 +21,6 @@ use crate::html::Input;
 
 /// Parts below this share of their message have no span.
 const LEAST: f64 = 0.01;
-/// SpanKind SERVER and INTERNAL.
-const SERVER: u32 = 2;
-const INTERNAL: u32 = 1;
 
 /// One line of OTLP JSON.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn parts(input: &Input, most: usize) -> Vec<(String, usize)> {
     let (meta, app) = (input.meta, &input.lifetimes.app);
     let there: HashSet<u32> = input.paths.iter().map(|(id, _)| *id).collect();
     let of = Maker { input, ahead: Ahead::new(&input.lifetimes.messages), there };
-    let mut batches: Vec<Vec<Value>> = vec![vec![]];
+    let mut batches: Vec<Vec<Span>> = vec![vec![]];
     for (id, path) in input.paths {
         if batches.last().is_some_and(|spans| spans.len() >= most) {
             batches.push(vec![]);
@@ -42,27 +42,35 @@ pub fn parts(input: &Input, most: usize) -> Vec<(String, usize)> {
         let spans = batches.last_mut().expect("there is one from the beginning on");
         spans.extend(of.message(*id, path));
     }
-    let resource = json!({"attributes": [
-        text("service.name", app),
-        text("host.arch", &meta.host.arch),
-        text("os.version", &meta.host.kernel),
-    ]});
-    let scope = json!({"name": "tailsight", "version": meta.tailsight});
-    let body = |spans: Vec<Value>| {
+    let attributes =
+        vec![text("service.name", app), text("host.arch", &meta.host.arch), text("os.version", &meta.host.kernel)];
+    let resource = Resource { attributes, ..Resource::default() };
+    let scope = InstrumentationScope {
+        name: "tailsight".into(),
+        version: meta.tailsight.clone(),
+        ..InstrumentationScope::default()
+    };
+    let body = |spans: Vec<Span>| {
         let n = spans.len();
-        let scopes = json!([{"scope": scope, "spans": spans}]);
-        (json!({"resourceSpans": [{"resource": resource, "scopeSpans": scopes}]}).to_string(), n)
+        let scopes = ScopeSpans { scope: Some(scope.clone()), spans, ..ScopeSpans::default() };
+        let of =
+            ResourceSpans { resource: Some(resource.clone()), scope_spans: vec![scopes], ..ResourceSpans::default() };
+        let json = serde_json::to_string(&TracesData { resource_spans: vec![of] });
+        (json.expect("a message of OpenTelemetry's is JSON"), n)
     };
     batches.into_iter().map(body).collect()
 }
 
-fn text(key: &str, value: &str) -> Value {
-    json!({"key": key, "value": {"stringValue": value}})
+fn attribute(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
-/// 64-bit integers are text in JSON.
-fn number(key: &str, value: u64) -> Value {
-    json!({"key": key, "value": {"intValue": value.to_string()}})
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, any_value::Value::StringValue(value.into()))
+}
+
+fn number(key: &str, value: u64) -> KeyValue {
+    attribute(key, any_value::Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX)))
 }
 
 struct Maker<'a> {
@@ -73,21 +81,22 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn trace_id(&self, id: u32) -> String {
-        format!("{:016x}{:016x}", self.input.meta.started_unix_ns | 1, u64::from(id) + 1)
+    fn trace_id(&self, id: u32) -> Vec<u8> {
+        [(self.input.meta.started_unix_ns | 1).to_be_bytes(), (u64::from(id) + 1).to_be_bytes()].concat()
     }
 
     /// The span `n` of a message: 0 is its own.
-    fn span_id(id: u32, n: usize) -> String {
-        format!("{:08x}{:08x}", u64::from(id) + 1, n + 1)
+    fn span_id(id: u32, n: usize) -> Vec<u8> {
+        ((u64::from(id) + 1) << 32 | (n as u64 + 1)).to_be_bytes().to_vec()
     }
 
-    fn unix(&self, ns: u64) -> String {
+    fn unix(&self, ns: u64) -> u64 {
         let meta = self.input.meta;
-        (i128::from(meta.started_unix_ns) + i128::from(ns) - i128::from(meta.start_ns)).max(0).to_string()
+        let at = i128::from(meta.started_unix_ns) + i128::from(ns) - i128::from(meta.start_ns);
+        u64::try_from(at).unwrap_or(0)
     }
 
-    fn message(&self, id: u32, path: &[PathSpan]) -> Vec<Value> {
+    fn message(&self, id: u32, path: &[PathSpan]) -> Vec<Span> {
         let Some(message) = self.input.lifetimes.messages.get(id as usize) else { return vec![] };
         let (Some(first), Some(last)) = (path.first(), path.last()) else { return vec![] };
         let (from, to) = (first.from_ns, last.to_ns);
@@ -100,15 +109,19 @@ impl Maker<'_> {
             text("tailsight.flow", flow),
         ];
         attributes.extend(self.causes(message, path));
-        let link = |other: &u32| json!({"traceId": self.trace_id(*other), "spanId": Self::span_id(*other, 0), "attributes": [text("tailsight.link", "ahead")]});
-        let links: Vec<Value> =
-            self.ahead.of(message).iter().filter(|other| self.there.contains(other)).map(link).collect();
-        let mut out = vec![self.span(id, None, (0, "message", SERVER), (from, to), attributes)];
-        out[0]["links"] = Value::Array(links);
+        let link = |other: &u32| Link {
+            trace_id: self.trace_id(*other),
+            span_id: Self::span_id(*other, 0),
+            attributes: vec![text("tailsight.link", "ahead")],
+            ..Link::default()
+        };
+        let links = self.ahead.of(message).iter().filter(|other| self.there.contains(other)).map(link).collect();
+        let own = self.span(id, None, (0, "message", SpanKind::Server), (from, to), attributes);
+        let mut out = vec![Span { links, ..own }];
         for leg in LEGS {
             let Some((a, b)) = message.ends(leg).filter(|&(a, b)| a >= from && b <= to && a < b) else { continue };
             let place = out.len();
-            out.push(self.span(id, Some(0), (place, leg.name(), INTERNAL), (a, b), vec![]));
+            out.push(self.span(id, Some(0), (place, leg.name(), SpanKind::Internal), (a, b), vec![]));
             let least = (LEAST * (to - from) as f64) as u64;
             for span in path.iter().filter(|s| s.from_ns >= a && s.to_ns <= b && s.to_ns - s.from_ns >= least.max(1)) {
                 let owner = self.input.lifetimes.owners.get(span.owner as usize);
@@ -118,7 +131,7 @@ impl Maker<'_> {
                 out.push(self.span(
                     id,
                     Some(place),
-                    (n, &name, INTERNAL),
+                    (n, &name, SpanKind::Internal),
                     (span.from_ns, span.to_ns),
                     cpu.into_iter().collect(),
                 ));
@@ -128,7 +141,7 @@ impl Maker<'_> {
     }
 
     /// What each cause had of the message, the most first.
-    fn causes(&self, message: &tailsight_lifetime::Message, path: &[PathSpan]) -> Vec<Value> {
+    fn causes(&self, message: &tailsight_lifetime::Message, path: &[PathSpan]) -> Vec<KeyValue> {
         let d = self.input.diagnosis;
         let mut times = vec![0_u64; d.causes.len()];
         for span in path {
@@ -154,22 +167,20 @@ impl Maker<'_> {
         &self,
         id: u32,
         parent: Option<usize>,
-        (n, name, kind): (usize, &str, u32),
+        (n, name, kind): (usize, &str, SpanKind),
         (from, to): (u64, u64),
-        attributes: Vec<Value>,
-    ) -> Value {
-        let mut span = json!({
-            "traceId": self.trace_id(id),
-            "spanId": Self::span_id(id, n),
-            "name": name,
-            "kind": kind,
-            "startTimeUnixNano": self.unix(from),
-            "endTimeUnixNano": self.unix(to),
-            "attributes": attributes,
-        });
-        if let Some(parent) = parent {
-            span["parentSpanId"] = Value::String(Self::span_id(id, parent));
+        attributes: Vec<KeyValue>,
+    ) -> Span {
+        Span {
+            trace_id: self.trace_id(id),
+            span_id: Self::span_id(id, n),
+            parent_span_id: parent.map_or_else(Vec::new, |parent| Self::span_id(id, parent)),
+            name: name.into(),
+            kind: kind.into(),
+            start_time_unix_nano: self.unix(from),
+            end_time_unix_nano: self.unix(to),
+            attributes,
+            ..Span::default()
         }
-        span
     }
 }
