@@ -61,6 +61,12 @@ pub fn element(page: &str, name: &str) -> serde_json::Value {
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// The cores, without a live test on them. What takes them whole, a browser say, would be in its recording. A test that failed poisons
+/// the lock; the machine is free all the same.
+pub fn cores() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A live test's machine: two namespaces, and nobody else of this test program on the cores.
 pub struct Live {
     /// Server and client.
@@ -87,8 +93,7 @@ impl Live {
             tailsight_testing::skip_as(test, reason);
             return None;
         }
-        // A test that failed poisons the lock; the machine is free all the same.
-        let alone = MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let alone = cores();
         Some(Live {
             pair: Pair::create("test").expect("namespaces"),
             dir: tempfile::tempdir().expect("a temporary folder"),

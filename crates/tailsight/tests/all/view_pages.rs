@@ -46,6 +46,7 @@ fn lacks(browser: &str) -> Option<String> {
 
 /// Runs a script of web/test, which must succeed.
 fn node(script: &str, args: &[&str]) {
+    let _cores = crate::support::cores();
     let mut command = Command::new("node");
     let output = command.arg(web().join("test").join(script)).args(args).output().expect("node starts");
     assert!(output.status.success(), "{script}: {}", shown(&output));
