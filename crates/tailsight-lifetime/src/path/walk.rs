@@ -347,11 +347,12 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     }
 
     /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it
-    /// served that: the connection had the lock all the while (a transaction between its statements). A thread of an event loop polls
-    /// for many connections and is no such one.
+    /// served that: the connection had the lock all the while (a transaction between its statements). An event loop waits for many
+    /// connections and is no such thread, whatever it waits in (FreeRADIUS takes datagrams in select and wakes its workers).
     fn holds_for_its_client(&self, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
         syscalls::polls(how.nr)
             && !syscalls::waits_for_work(how.nr)
+            && !self.scan.loops.contains(&tid)
             && busy_periods::serving(&self.scan.busy_periods, tid, released)
             && self.serves(focus, tid, released)
     }

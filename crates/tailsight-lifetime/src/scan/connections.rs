@@ -4,9 +4,10 @@
 //! for more of it, with nothing else to do. It then owed nothing: what it had received before was a part of what it received now, or a
 //! message that no reply answers (the end of a prepared statement, a `noreply` command). Without that, such a message was taken as
 //! answered by the reply to the next one, and the client's pause between them as the server's time. An event loop is not judged: it may
-//! wait for another server's answer in the same call.
+//! wait for another server's answer in the same call. A thread that comes back to a connection after it has received from another one, or
+//! that receives datagrams, is an event loop, whatever it waits in.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::FlowKey;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,18 +25,33 @@ struct Thread {
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     threads: FxHashMap<u32, Thread>,
-    /// When each connection was first received from.
-    first: FxHashMap<FlowKey, u64>,
+    /// When each connection was first received from, and by which thread last.
+    first: FxHashMap<FlowKey, (u64, u32)>,
+    loops: FxHashSet<u32>,
 }
 
 impl Connections {
     /// A receive call on a TCP connection returned data at `ts`.
     pub(super) fn received(&mut self, tid: u32, key: FlowKey, ts: u64) {
-        self.first.entry(key).or_insert(ts);
+        let before = self.first.get(&key).copied();
+        self.first.insert(key, (before.map_or(ts, |(first, _)| first), tid));
         let thread = self.threads.entry(tid).or_insert(Thread { key, since: ts, waited: 0, elsewhere: 0 });
         if thread.key != key {
             *thread = Thread { key, since: ts, ..*thread };
+            if before.is_some_and(|(_, by)| by == tid) {
+                self.loops.insert(tid);
+            }
         }
+    }
+
+    /// A receive call returned a datagram.
+    pub(super) fn received_datagram(&mut self, tid: u32) {
+        self.loops.insert(tid);
+    }
+
+    /// The threads that serve several connections at a time.
+    pub(super) fn into_loops(self) -> FxHashSet<u32> {
+        self.loops
     }
 
     /// A send call ended at `ts`. `key`: none, if it went to another server.
@@ -61,7 +77,7 @@ impl Connections {
     /// that it did not answer. To ask before [`Connections::received`] is told of the call.
     pub(super) fn owes_nothing(&self, tid: u32, key: FlowKey, received: u64) -> bool {
         self.threads.get(&tid).is_some_and(|thread| {
-            let alone = thread.key == key && self.first.get(&key) == Some(&thread.since);
+            let alone = thread.key == key && self.first.get(&key).is_some_and(|(first, _)| *first == thread.since);
             alone && thread.waited > received && thread.elsewhere < received
         })
     }

@@ -62,6 +62,7 @@ impl Scanner<'_> {
             drop_reasons: self.facts.drop_reasons,
             overtaken,
             peers,
+            loops: self.connections.into_loops(),
             classes: classes.into_list(),
             framing,
             nic: self.nic,

@@ -7,7 +7,7 @@ mod receive;
 mod send;
 mod tcp_flow;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Error, Event, FlowKey};
@@ -69,6 +69,8 @@ pub struct Scan {
     pub overtaken: Vec<u64>,
     /// Servers behind the target.
     pub peers: backend_calls::Found,
+    /// Threads that serve several connections at a time.
+    pub loops: FxHashSet<u32>,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How many requests were parsed, with a protocol.

@@ -89,6 +89,7 @@ impl Scanner<'_> {
         let range = if key.is_udp() {
             let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
             let mut index = |key| index_of(flow_index, flows, key);
+            self.connections.received_datagram(tid);
             let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
             for message in range.clone() {
                 let id = self.datagram_class(message);

@@ -128,11 +128,13 @@ fn a_thread_that_rests_between_messages_needs_no_lock() {
 }
 
 /// MariaDB: a transaction had locked a row, and its client waited 40 ms before it committed. Its thread polled for that meanwhile, and
-/// the wait of others for the row was called `waits in poll`. `call`: what TWO waits in.
-fn transaction(call: u64) -> Vec<(u64, u64, String)> {
+/// the wait of others for the row was called `waits in poll`. `call`: what TWO waits in; `before`: the connections that it received
+/// from before, in this order.
+fn transaction(call: u64, before: &[u64]) -> Vec<(u64, u64, String)> {
     let arriving = [request(40_000_000, B), vec![waking(40_000_002, 0, TWO)]].concat();
-    let core = vec![
-        switch(5, 0, TWO, 0),
+    let mut core = vec![switch(2, 0, TWO, 0)];
+    core.extend((3..).zip(before).map(|(ts, &ports)| recv(ts, ports, TWO)));
+    core.extend([
         switch(10, TWO, ONE, call),
         recv(20, A, ONE),
         switch(30, ONE, 0, FUTEX),
@@ -142,7 +144,7 @@ fn transaction(call: u64) -> Vec<(u64, u64, String)> {
         send(40_000_080, B, TWO),
         switch(40_000_090, TWO, ONE, call),
         send(40_000_120, A, ONE),
-    ];
+    ]);
     let analysis = analyse(vec![core, [request(15, A), arriving].concat()]);
     path(&analysis, 20, Leg::Service)
 }
@@ -150,9 +152,12 @@ fn transaction(call: u64) -> Vec<(u64, u64, String)> {
 #[test]
 fn a_connection_that_waits_for_its_client_may_hold_a_lock() {
     const POLL: u64 = 7;
-    let held = transaction(POLL);
+    let held = transaction(POLL, &[]);
     assert!(held.contains(&(30, 40_000_002, "sibling:two/sleep:futex/sleep:poll".into())), "{held:?}");
-    // An event loop polls for whatever comes next, and wakes others because of that.
-    let passed_on = transaction(EPOLL);
+    // An event loop waits for whatever comes next, and wakes others because of that. Known by its call, or by the connections to which
+    // it comes back.
+    let passed_on = transaction(EPOLL, &[]);
     assert!(passed_on.iter().any(|s| s.2.starts_with("blocked/sleep:epoll")), "{passed_on:?}");
+    let passed_on = transaction(POLL, &[B, B + 1]);
+    assert!(passed_on.iter().any(|s| s.2.starts_with("blocked/sleep:poll")), "{passed_on:?}");
 }
