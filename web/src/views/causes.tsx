@@ -59,7 +59,7 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
   if (!c.explanation && !c.fix.length && !evidence && !chance.length) return null;
   return <tr class={"detail" + (named && c.share >= 0 ? "" : " less")}><td /><td colSpan={5}><div class="inner">
     {c.explanation ? <p><Rich text={c.explanation} /></p> : null}
-    {chance.length ? <details><summary>{"The " + plural(chance.length, "row")}</summary><table class="paths"><tbody>{chance.map((r, k) =>
+    {chance.length ? <details><summary>{"What was ruled out: " + plural(chance.length, "row") + " whose interval holds 0"}</summary><table class="paths"><tbody>{chance.map((r, k) =>
       <tr><td>{store.data.page.chance_titles[k]}</td><td>{r.category + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
     {c.fix.length || evidence ? <details open={unfolded}><summary>{c.fix.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">
       {c.fix.length ? <div><h3>What removes it</h3><ul>{removers(c)}</ul></div> : null}
