@@ -203,7 +203,10 @@ install_packages() {
     # One at a time: two would take each other's policy for the machine's own.
     mkdir -p /run/lock
     exec 9>/run/lock/tailsight-setup
-    flock 9
+    flock -n 9 || {
+        say "setup: waiting for another setup of Tailsight that installs packages (ten minutes at most)"
+        flock -w 600 9 || die "another setup of Tailsight still installs packages; run this again when it is done"
+    }
     # Only services that this installation brings: one that is there already keeps running through it.
     services='' pattern=''
     for package in $missing; do
@@ -222,7 +225,8 @@ install_packages() {
     fi
     export DEBIAN_FRONTEND=noninteractive
     # Another apt-get may hold the lock (unattended upgrades on a machine that just booted).
-    apt() { apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2; }
+    # What it starts is not to keep our own lock.
+    apt() { apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null >&2 9>&-; }
     # shellcheck disable=SC2086 # A list of words.
     if ! apt-get install --simulate $missing >/dev/null 2>&1; then
         say "setup: the package lists are absent or old: apt-get update"
@@ -244,6 +248,8 @@ install_packages() {
         restore_policy
         trap - EXIT INT TERM HUP
     fi
+    # The next installation of this setup takes the lock again, from a shell of its own.
+    exec 9>&-
 }
 
 # perf, for the kernel that runs. Nothing fails without it: the benchmark leaves its row out and says so.
