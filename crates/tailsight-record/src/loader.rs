@@ -33,8 +33,8 @@ pub struct Extras {
     pub payload_pieces: u32,
     /// Whose transmit stamps.
     pub tx_stamps: TxStamps,
-    /// Whether there are samples.
-    pub samples: bool,
+    /// Whether there are samples; outside of messages that are slower than usual, of so many ticks of the clock one takes one.
+    pub samples: Option<u16>,
     /// Whether functions of files are traced.
     pub functions: bool,
     /// Functions of the kernel that are traced, each with its number.
@@ -159,7 +159,7 @@ impl Loaded {
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
             .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
         open.map("chunks").set_max_entries(chunks).map_err(|e| failed("sizing the buffers", &e))?;
-        if extras.samples {
+        if extras.samples.is_some() {
             let sized = open.map("samples").set_max_entries(samples::RING_BYTES);
             sized.map_err(|e| failed("sizing the ring of samples", &e))?;
         }
@@ -281,7 +281,7 @@ fn choose_programs(open: &mut Opened, hooks: &[HookState], extras: &Extras) -> R
         let name = program.name().to_string_lossy().into_owned();
         let on = ["baseline", "current_task"].contains(&name.as_str())
             || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
-            || (extras.samples && samples::PROGRAMS.contains(&name.as_str()))
+            || (extras.samples.is_some() && samples::PROGRAMS.contains(&name.as_str()))
             || (extras.functions && name == functions::PROGRAM)
             || hooks.iter().any(|h| served_by(h).any(|p| p == name));
         program.set_autoload(on);
@@ -304,7 +304,8 @@ fn set_constants(constants: &mut rodata, choice: &HookChoice, slots: u64, extras
         constants.nic_tx_op = op;
     }
     constants.empty_programs = u32::from(choice.empty);
-    constants.sleep_places = u32::from(extras.samples);
+    constants.sleep_places = u32::from(extras.samples.is_some());
+    constants.sample_one_in = extras.samples.map_or(0, u32::from);
     constants.function_secret = secret();
     let numbers = [
         &mut constants.kernel_function_0,
@@ -448,7 +449,7 @@ mod tests {
         }
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
-        let everything = Extras { samples: true, functions: true, ..Extras::default() };
+        let everything = Extras { samples: Some(2), functions: true, ..Extras::default() };
         let loaded = Loaded::load(&choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));

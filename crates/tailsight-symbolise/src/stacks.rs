@@ -149,7 +149,12 @@ impl Stacks {
         stack
     }
 
-    /// Samples so far.
+    /// Takes in that the clock found a thread running and took no stack.
+    pub fn add_skipped(&mut self, row: SampleRow) {
+        self.rows.push(row);
+    }
+
+    /// Samples so far, with skipped ones.
     pub fn len(&self) -> usize {
         self.rows.len()
     }

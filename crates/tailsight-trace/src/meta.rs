@@ -167,21 +167,26 @@ pub struct TracedFunction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sampling {
-    /// Time on a core between two samples of the clock, ns.
+    /// Time on a core between two ticks of the clock, ns.
     pub period_ns: u64,
+    /// In a message that is slower than usual each tick takes a sample; of the other ticks, one in so many. 0 in older runs, where
+    /// each tick took one.
+    pub others_one_in: u16,
     /// Cores with such a clock.
     pub cpus: u32,
     /// Samples on disk.
     pub samples: u64,
     /// Those of them that are of sleeps.
     pub sleeps: u64,
+    /// Ticks that found a thread of the target running and took none.
+    pub skipped: u64,
     /// Of each place that threads of the target slept at, as context switches refer to it: its call stack's number + 1, 0: not known.
     /// Empty in older runs, and where none were taken.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sleep_places: Vec<u32>,
     /// Samples that found no room.
     pub lost: u64,
-    /// Mean cost of one sample of the clock, ns, measured after the recording with the kernel's BPF statistics; absent when there
+    /// Mean cost of one tick of the clock that found a thread of the target, ns, measured after the recording with the kernel's BPF statistics; absent when there
     /// was none meanwhile.
     pub ns_per_sample: Option<f64>,
     /// Time that it took to find the call stacks and the names, after the recording, ns.

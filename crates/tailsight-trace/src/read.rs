@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
-use crate::samples::{FrameRow, SampleRow, Samples};
+use crate::samples::{FrameRow, SampleRow, Samples, kind};
 use crate::seal::Seals;
 use crate::stream;
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
@@ -436,7 +436,7 @@ fn socket_rows(batch: &RecordBatch) -> Result<Vec<SocketRow>, String> {
 
 /// The three tables of samples, where the run has them. A run that was killed has none.
 fn read_samples(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) -> Samples {
-    if meta.sampling.as_ref().is_none_or(|s| s.samples == 0) {
+    if meta.sampling.as_ref().is_none_or(|s| s.samples == 0 && s.skipped == 0) {
         return Samples::default();
     }
     let frames: Vec<FrameRow> = tables.read("sample_frames.arrow", partial, frame_rows);
@@ -451,7 +451,7 @@ fn read_samples(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) 
         }
     }
     let mut rows: Vec<SampleRow> = tables.read("samples.arrow", partial, sample_rows);
-    rows.retain(|row| (row.stack as usize) < stacks.len());
+    rows.retain(|row| row.kind == kind::SKIPPED || (row.stack as usize) < stacks.len());
     rows.sort_by_key(|row| row.ts_ns);
     Samples { rows, stacks, frames }
 }
@@ -486,8 +486,18 @@ fn sample_rows(batch: &RecordBatch) -> Result<Vec<SampleRow>, String> {
     let tgid = primitive!(batch, "tgid", UInt32Type);
     let kind = primitive!(batch, "kind", UInt8Type);
     let stack = primitive!(batch, "stack", UInt32Type);
+    // In older runs each tick took a sample.
+    let weight = batch.column_by_name("weight").and_then(|c| c.as_primitive_opt::<UInt16Type>());
     Ok((0..batch.num_rows())
-        .map(|i| SampleRow { ts_ns: ts[i], cpu: cpu[i], tid: tid[i], tgid: tgid[i], kind: kind[i], stack: stack[i] })
+        .map(|i| SampleRow {
+            ts_ns: ts[i],
+            cpu: cpu[i],
+            tid: tid[i],
+            tgid: tgid[i],
+            kind: kind[i],
+            weight: weight.map_or(1, |w| w.value(i)),
+            stack: stack[i],
+        })
         .collect())
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One sample (samples.arrow).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleRow {
     /// When, CLOCK_MONOTONIC ns.
     pub ts_ns: u64,
@@ -19,8 +19,17 @@ pub struct SampleRow {
     pub tgid: u32,
     /// How it came about: one of [`kind`].
     pub kind: u8,
+    /// Ticks of the clock that it stands for: 1, and more where not every tick took a sample. Shares of weights are unbiased, whatever
+    /// was sampled more often.
+    pub weight: u16,
     /// Its call stack, by number.
     pub stack: u32,
+}
+
+impl Default for SampleRow {
+    fn default() -> SampleRow {
+        SampleRow { ts_ns: 0, cpu: 0, tid: 0, tgid: 0, kind: kind::CLOCK, weight: 1, stack: 0 }
+    }
 }
 
 /// How a sample came about.
@@ -30,6 +39,8 @@ pub mod kind {
     /// The thread went to sleep: of each distinct place in the program the first time; context switches refer to it by
     /// `sampling.sleep_places` of run.json.
     pub const SLEEP: u8 = 1;
+    /// The clock found the thread running and took no stack: another sample stands for this tick, too.
+    pub const SKIPPED: u8 = 2;
 }
 
 /// One function of a call stack (sample_frames.arrow).

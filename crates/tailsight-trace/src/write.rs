@@ -322,6 +322,7 @@ impl RunWriter {
                 ("tid", number(|r| r.tid)),
                 ("tgid", number(|r| r.tgid)),
                 ("kind", Arc::new(UInt8Array::from_iter_values(samples.rows.iter().map(|r| r.kind)))),
+                ("weight", Arc::new(UInt16Array::from_iter_values(samples.rows.iter().map(|r| r.weight)))),
                 ("stack", number(|r| r.stack)),
             ],
         )

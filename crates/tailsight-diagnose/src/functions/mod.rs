@@ -29,7 +29,7 @@ use sampled::Sampled;
 use tree::{Scale, Tree};
 
 /// The call stacks of both cohorts' time, outermost function first, each with ns of a mean message: focus, reference. `ids`: the messages
-/// of each; `period_ns`: the time that a sample stands for.
+/// of each; `period_ns`: the time that a tick of the clock stands for.
 pub fn by_stack(
     lifetimes: &Lifetimes,
     samples: &Samples,
@@ -42,9 +42,9 @@ pub fn by_stack(
     for (cohort, ids) in ids.into_iter().enumerate() {
         let of_message = period_ns as f64 / ids.len().max(1) as f64;
         for &id in ids {
-            by_core.on(&path(id), &lifetimes.owners, |_, stack| {
-                let names = samples.stack(stack).rev().map(FrameRow::name).collect();
-                out.entry(names).or_default()[cohort] += of_message;
+            by_core.on(&path(id), &lifetimes.owners, |_, sample| {
+                let names = samples.stack(sample.stack).rev().map(FrameRow::name).collect();
+                out.entry(names).or_default()[cohort] += of_message * f64::from(sample.weight);
             });
         }
     }
@@ -83,15 +83,18 @@ pub(crate) fn no_faults(
     let faults: Vec<bool> = (0..samples.stacks.len() as u32)
         .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
         .collect();
-    let (mut all, mut in_fault) = (0, 0);
+    let (mut enough, mut all, mut in_fault) = (0, 0, 0);
     for &id in focus.ids.iter().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)) {
-        by_core.on(&path(id), &lifetimes.owners, |span, stack| {
+        by_core.on(&path(id), &lifetimes.owners, |span, sample| {
             let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
-            all += u64::from(own);
-            in_fault += u64::from(own && faults.get(stack as usize) == Some(&true));
+            if own {
+                enough += 1;
+                all += u64::from(sample.weight);
+                in_fault += u64::from(sample.weight) * u64::from(faults.get(sample.stack as usize) == Some(&true));
+            }
         });
     }
-    all >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
+    enough >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
 }
 
 /// That the first cause was sampled, and too seldom for a function.
@@ -102,7 +105,7 @@ pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
         format!(
             "no function of cause {} stands out in its {n} samples; record longer, or at a higher rate (record \
              --sample \
-             4000)",
+             8000)",
             first.rank
         )
     })
@@ -134,7 +137,7 @@ pub(crate) struct Search<'a> {
 #[derive(Clone, Debug, Default)]
 struct InMessage {
     ns: f64,
-    /// Stacks with what each stands for: samples one each.
+    /// Stacks with what each stands for: the weights of samples.
     stacks: Vec<(u32, u64)>,
     /// Stacks of sleeps, each with its ns.
     sleeps: Vec<(u32, u64)>,
@@ -191,14 +194,14 @@ impl Search<'_> {
                 });
                 let message = &self.messages[id as usize];
                 let path = self.sampled.path(id);
-                self.sampled.on(id, &path, owners, |span, stack| {
+                self.sampled.on(id, &path, owners, |span, sample| {
                     let slot = segment(message, span, self.options.leg)
                         .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
                     // The walk of a single message may name owners that the partition never met.
                     if let Some(row) =
                         slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
                     {
-                        last(row, &|message| message.stacks.push((stack, 1)));
+                        last(row, &|message| message.stacks.push((sample.stack, u64::from(sample.weight))));
                     }
                 });
             }
@@ -231,17 +234,20 @@ impl Search<'_> {
                 leaf_of.insert(stack, tree.add(functions, cohort, n));
             }
         }
-        let samples = tree.node(0).samples;
+        let weights = tree.node(0).samples;
+        let entries = messages.each_ref().map(|of| of.iter().map(|m| m.stacks.len() as u64).sum::<u64>());
         if !waits {
-            cause.samples = Some(samples);
-            if samples[0] < LEAST_SAMPLES {
+            cause.samples = Some(entries);
+            if entries[0] < LEAST_SAMPLES {
                 return;
             }
         }
         // Of sleeps the mean is of those that have a place.
         let slept = |of: &Vec<InMessage>| of.iter().map(|m| m.ns).sum::<f64>() / of.len().max(1) as f64;
         let mean = if waits { messages.each_ref().map(slept) } else { cause.mean_ns.map(|ns| ns as f64) };
-        let scale = Scale { mean_ns: mean, samples: samples.map(|n| n as f64) };
+        // Of sleeps each ns is known.
+        let of_reference = if waits { weights[1] } else { entries[1] } as f64;
+        let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
         let parts = tree.split(&scale, self.options.nesting);
         // The part of each stack: the innermost of them on its path.
         let part_of = |leaf: usize| {
@@ -261,9 +267,9 @@ impl Search<'_> {
         let place_of: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(i, &node)| (node, i)).collect();
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
-            let samples = counted.samples(i);
-            let deviation = scale.deviation_ns(samples.map(|n| n as f64));
-            let enough = (waits || samples[0] >= LEAST_OF_FUNCTION.0) && counted.hits(i) >= LEAST_OF_FUNCTION.1;
+            let entries = counted.entries(i);
+            let deviation = scale.deviation_ns(counted.weights(i).map(|n| n as f64));
+            let enough = (waits || entries[0] >= LEAST_OF_FUNCTION.0) && counted.hits(i) >= LEAST_OF_FUNCTION.1;
             if !enough || intervals[i][0] <= 0 || deviation <= 0.0 {
                 continue;
             }
@@ -278,7 +284,7 @@ impl Search<'_> {
                     share: deviation / cause.deviation_ns as f64,
                     deviation_ns: deviation.round() as i64,
                     ci95_ns: intervals[i],
-                    samples: if waits { counted.entries(i) } else { samples },
+                    samples: entries,
                     waits,
                     messages: counted.hits(i),
                     how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
@@ -298,7 +304,7 @@ impl Search<'_> {
             }
             nodes.reverse();
             nodes.extend(tree.hottest_below(*node, &scale));
-            cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, samples[0])).collect();
+            cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, weights[0])).collect();
         }
         cause.functions =
             merged(found.into_iter().map(|(part, node)| (part, counted.times(place_of[&node]))).collect());
@@ -536,7 +542,7 @@ impl Counted {
         Counted { messages: [0, 1].map(|cohort: usize| messages[cohort].iter().map(count).collect()), parts }
     }
 
-    fn samples(&self, part: usize) -> [u64; 2] {
+    fn weights(&self, part: usize) -> [u64; 2] {
         [0, 1].map(|c: usize| {
             self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, ..)| *p == part).map(|(_, n, _)| n).sum()
         })
@@ -584,7 +590,7 @@ impl Counted {
                 }
             }
             let [(focus, a), (reference, b)] = of_cohort;
-            let scale = Scale { mean_ns: [focus, reference], samples: [a, b] };
+            let scale = Scale { mean_ns: [focus, reference], samples: [a, b], of_reference: b };
             draws.iter_mut().zip(by_part).for_each(|(draws, samples)| draws.push(scale.deviation_ns(samples)));
         }
         let interval = |mut of: Vec<f64>| {
@@ -659,7 +665,7 @@ mod tests {
             }
             tree.add([of(0), of(2)].into_iter(), 0, 4);
             tree.add([of(0), of(2)].into_iter(), 1, 4);
-            let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0] };
+            let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0], of_reference: 4.0 };
             tree.split(&scale, 0.8).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
         };
         assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));

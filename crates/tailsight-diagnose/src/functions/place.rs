@@ -8,31 +8,40 @@ use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Context, Frame, Owner, PathSpan};
 use tailsight_trace::samples::{SampleRow, kind};
 
+/// What was sampled at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StackSample {
+    /// The call stack, by number.
+    pub stack: u32,
+    /// Ticks of the clock that it stands for.
+    pub weight: u16,
+}
+
 /// The samples of the clock by core, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct ByCore {
-    cores: FxHashMap<u16, Vec<(u64, u32)>>,
+    cores: FxHashMap<u16, Vec<(u64, StackSample)>>,
 }
 
 impl ByCore {
     /// Of a run.
     pub fn new(rows: &[SampleRow]) -> ByCore {
-        let mut cores: FxHashMap<u16, Vec<(u64, u32)>> = FxHashMap::default();
-        for row in rows.iter().filter(|row| row.kind == kind::CLOCK) {
-            cores.entry(row.cpu).or_default().push((row.ts_ns, row.stack));
+        let mut cores: FxHashMap<u16, Vec<(u64, StackSample)>> = FxHashMap::default();
+        for &SampleRow { ts_ns, cpu, stack, weight, .. } in rows.iter().filter(|row| row.kind == kind::CLOCK) {
+            cores.entry(cpu).or_default().push((ts_ns, StackSample { stack, weight }));
         }
         cores.values_mut().for_each(|core| core.sort_unstable());
         ByCore { cores }
     }
 
-    /// Hands out the samples of a path: the span that each landed in, and its stack. The clock's own interrupt is never what ran:
+    /// Hands out the samples of a path: the span that each landed in, and what was sampled. The clock's own interrupt is never what ran:
     /// a sample in it counts to what it interrupted.
-    pub fn on(&self, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, u32)) {
+    pub fn on(&self, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
         for (i, span) in path.iter().enumerate() {
             let Some(core) = span.cpu.and_then(|cpu| self.cores.get(&cpu)) else { continue };
             let first = core.partition_point(|&(ts, _)| ts < span.from_ns);
             let inside = core[first..].iter().take_while(|&&(ts, _)| ts < span.to_ns);
-            for &(_, stack) in inside {
+            for &(_, sampled) in inside {
                 // The hooks that told the interrupt's begin have a span of their own before it.
                 let of_clock = |span: &PathSpan| {
                     let owner = owners.get(span.owner as usize);
@@ -41,7 +50,7 @@ impl ByCore {
                 };
                 let before = path[..=i].iter().rev().find(|s| !of_clock(s));
                 if let Some(of) = before.filter(|s| s.cpu == span.cpu) {
-                    each(of, stack);
+                    each(of, sampled);
                 }
             }
         }
@@ -79,11 +88,11 @@ mod tests {
         ];
         let samples = ByCore::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
         let mut found = vec![];
-        samples.on(&path, &owners(), |span, stack| found.push((span.from_ns, stack)));
+        samples.on(&path, &owners(), |span, sampled| found.push((span.from_ns, sampled.stack)));
         assert_eq!(found, [(10, 0), (10, 1), (22, 2)]);
         // With the interrupt first, nobody knows what it interrupted.
         found.clear();
-        samples.on(&path[1..3], &owners(), |span, stack| found.push((span.from_ns, stack)));
+        samples.on(&path[1..3], &owners(), |span, sampled| found.push((span.from_ns, sampled.stack)));
         assert_eq!(found, []);
     }
 
@@ -102,9 +111,9 @@ mod tests {
             let rows: Vec<SampleRow> = samples.iter().enumerate().map(|(i, &(ts, cpu))| row(ts, cpu, i as u32)).collect();
             let mut met = vec![0; rows.len()];
             let mut wrong = 0;
-            ByCore::new(&rows).on(&path, &owners(), |span, stack| {
-                met[stack as usize] += 1;
-                let row = rows[stack as usize];
+            ByCore::new(&rows).on(&path, &owners(), |span, sampled| {
+                met[sampled.stack as usize] += 1;
+                let row = rows[sampled.stack as usize];
                 wrong += u32::from(span.cpu != Some(row.cpu) || row.ts_ns < span.from_ns || row.ts_ns >= span.to_ns);
             });
             let inside = |row: &SampleRow| {

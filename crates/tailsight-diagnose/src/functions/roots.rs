@@ -68,9 +68,9 @@ impl Search<'_> {
                 out.sleeps.push((stack, ns));
             }
         }
-        self.sampled.on(id, &path, owners, |span, stack| {
+        self.sampled.on(id, &path, owners, |span, sample| {
             if belongs(span) {
-                out.stacks.push((stack, 1));
+                out.stacks.push((sample.stack, u64::from(sample.weight)));
             }
         });
         out

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use tailsight_lifetime::{Owner, OwnerId, PathSpan};
 use tailsight_trace::samples::Samples;
 
-use super::place::ByCore;
+use super::place::{ByCore, StackSample};
 
 /// The path of a message of a run over the leg, in order.
 pub type PathOf<'a> = &'a dyn Fn(u32) -> Vec<PathSpan>;
@@ -75,9 +75,11 @@ impl<'a> Sampled<'a> {
     }
 
     /// Hands out the samples on the path of a message, as [`ByCore::on`].
-    pub fn on(&self, id: u32, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, u32)) {
+    pub fn on(&self, id: u32, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
         match self.other(id) {
-            Some((by_core, ..)) => by_core.on(path, owners, |span, stack| each(span, stack + self.stacks)),
+            Some((by_core, ..)) => by_core.on(path, owners, |span, sample| {
+                each(span, StackSample { stack: sample.stack + self.stacks, ..sample });
+            }),
             None => self.own.0.on(path, owners, each),
         }
     }
@@ -107,8 +109,8 @@ mod tests {
         let owners = vec![Owner { context: Context::Own, frames: vec![] }; 2];
         let met = |id| {
             let (mut out, path) = (vec![], sampled.path(id));
-            sampled.on(id, &path, &owners, |span, stack| {
-                let name = sampled.samples.stack(stack).next().map(FrameRow::name).unwrap_or_default();
+            sampled.on(id, &path, &owners, |span, sample| {
+                let name = sampled.samples.stack(sample.stack).next().map(FrameRow::name).unwrap_or_default();
                 out.push((span.owner, name));
             });
             out

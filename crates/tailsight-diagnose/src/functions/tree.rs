@@ -21,7 +21,7 @@ pub struct Node {
     pub frame: Option<u32>,
     /// Its caller.
     pub parent: usize,
-    /// Samples in it or in what it called: focus, reference.
+    /// Weights of the samples in it or in what it called: focus, reference.
     pub samples: [u64; 2],
     callees: BTreeMap<u32, usize>,
 }
@@ -37,8 +37,10 @@ pub struct Tree {
 pub struct Scale {
     /// Mean ns of the row in a message: focus, reference.
     pub mean_ns: [f64; 2],
-    /// Samples of the row: focus, reference.
+    /// Weights of the samples of the row: focus, reference.
     pub samples: [f64; 2],
+    /// How many samples of the reference these are.
+    pub of_reference: f64,
 }
 
 impl Scale {
@@ -53,7 +55,7 @@ impl Scale {
 
     /// Whether the reference never has what it would have had samples of.
     pub fn is_unexpected(&self, samples: [f64; 2]) -> bool {
-        samples[1] == 0.0 && self.samples[0] > 0.0 && self.samples[1] * samples[0] / self.samples[0] >= EXPECTED
+        samples[1] == 0.0 && self.samples[0] > 0.0 && self.of_reference * samples[0] / self.samples[0] >= EXPECTED
     }
 }
 
@@ -64,7 +66,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Adds samples of a stack, whose frames come outermost first. Gives the innermost function's node.
+    /// Adds samples of this weight of a stack, whose frames come outermost first. Gives the innermost function's node.
     pub fn add(&mut self, frames: impl Iterator<Item = u32>, cohort: usize, n: u64) -> usize {
         let mut at = 0;
         self.nodes[0].samples[cohort] += n;
@@ -164,7 +166,7 @@ mod tests {
         }
         let samples = tree.node(0).samples.map(|n| n as f64);
         // A sample is 10 ns of a mean message.
-        (tree, Scale { mean_ns: samples.map(|n| n * 10.0), samples })
+        (tree, Scale { mean_ns: samples.map(|n| n * 10.0), samples, of_reference: samples[1] })
     }
 
     fn functions(stacks: &[(&[u32], [u64; 2])]) -> Vec<Vec<u32>> {
@@ -193,9 +195,17 @@ mod tests {
 
     #[test]
     fn a_reference_without_samples_takes_its_time_off_in_proportion() {
-        let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 0.0] };
+        let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 0.0], of_reference: 0.0 };
         assert_eq!(scale.deviation_ns([5.0, 0.0]), 450.0);
         assert!(!scale.is_unexpected([5.0, 0.0]));
+    }
+
+    /// Of a reference of which each fourth tick was sampled, 2 samples stand for 8 ticks, and are 2 samples all the same.
+    #[test]
+    fn a_few_samples_of_much_weight_show_nothing_to_be_unexpected() {
+        let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 8.0], of_reference: 2.0 };
+        assert!(!scale.is_unexpected([10.0, 0.0]));
+        assert!(Scale { of_reference: 8.0, ..scale }.is_unexpected([10.0, 0.0]));
     }
 
     #[test]
@@ -218,7 +228,7 @@ mod tests {
                 tree.add(frames.iter().copied(), 1, *reference);
             }
             let samples = tree.node(0).samples.map(|n| n as f64);
-            let scale = Scale { mean_ns: [5_000.0, 300.0], samples };
+            let scale = Scale { mean_ns: [5_000.0, 300.0], samples, of_reference: samples[1] };
             let parts = tree.split(&scale, 0.8);
             let mut sum = 0.0;
             // A stack without samples is in no part, and nobody asks.

@@ -1,7 +1,7 @@
-//! When the recorder's sampling clock interrupted a core to take a sample, and what the sample cost.
+//! When the recorder's sampling clock interrupted a core, and what that cost.
 //!
-//! In: the samples of a run and its measured cost of one. Out: for each core the times of the samples, which the scan meets in
-//! order. Times are CLOCK_MONOTONIC ns.
+//! In: the samples of a run, ticks that took none among them, and the measured cost of one. Out: for each core the times of these
+//! ticks, which the scan meets in order. Times are CLOCK_MONOTONIC ns.
 
 use tailsight_trace::meta::Sampling;
 use tailsight_trace::samples::{SampleRow, kind};
@@ -19,7 +19,7 @@ impl SampleClock {
     /// Of a run's samples on cores below `cpus`; a sample of a sleep is no interrupt's.
     pub fn new(rows: &[SampleRow], sampling: Option<&Sampling>, cpus: u16) -> SampleClock {
         let mut cores = vec![Vec::new(); usize::from(cpus)];
-        for row in rows.iter().filter(|row| row.kind == kind::CLOCK) {
+        for row in rows.iter().filter(|row| row.kind != kind::SLEEP) {
             if let Some(core) = cores.get_mut(usize::from(row.cpu)) {
                 core.push(row.ts_ns);
             }

@@ -4,10 +4,11 @@
 //! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up by such a packet. A *call*
 //! begins with a send on a connection without another open call, by a thread that works for a message, and ends with the last
 //! data-ready event before the answer is received. [`crate::messages::call_owner`] finds the message of a call if an event loop had
-//! several candidates. A connection on which a request of another message is sent before the answer came (pipelining) gives no calls;
+//! several candidates. A message that an event loop left alone until the answer to another one's call, and whose call it then sent on that
+//! connection, waited for a free connection; that is a [`Call`], too. A connection on which a request of another message is sent before the answer came (pipelining) gives no calls;
 //! its packets still end sleeps. All times in ns.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey};
 
@@ -244,7 +245,7 @@ impl Peers {
         order: &[u32],
         sleeps: impl Fn(u32) -> Vec<u64>,
     ) -> Found {
-        self.tell_the_several(messages, extras, sleeps);
+        self.tell_the_several(messages, extras, &sleeps);
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
@@ -256,6 +257,12 @@ impl Peers {
             if c.sent >= m.recv_ns && c.ready > from && m.send_ns >= c.ready {
                 let call = Call { from, to: c.ready, received: c.received, tid: c.receiver, peer: c.peer };
                 waits.push((kept(c.of), call));
+            }
+        }
+        for (of, mut wait) in self.waits_for_a_connection(messages, &sleeps) {
+            if kept(of) != NOBODY {
+                wait.peer = self.free_connection_to(wait.peer);
+                waits.push((kept(of), wait));
             }
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
@@ -282,6 +289,45 @@ impl Peers {
             ready.of = call.map_or(NOBODY, |c| kept(self.calls[c as usize].of));
         }
         out
+    }
+
+    /// The messages that waited until a connection was free, each with that wait: from when the loop that had received it waited for work
+    /// until the connection's answer to another message's call could be read, in the turn in which its own call was sent.
+    fn waits_for_a_connection(&self, messages: &[Message], sleeps: &impl Fn(u32) -> Vec<u64>) -> Vec<(u32, Call)> {
+        let mut before: FxHashMap<FlowKey, &Open> = FxHashMap::default();
+        let mut asked: FxHashSet<u32> = FxHashSet::default();
+        let mut turns: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+        let mut out = Vec::new();
+        for c in self.calls.iter().filter(|c| c.received != 0) {
+            let first = c.of != NOBODY && asked.insert(c.of);
+            let Some(d) = before.insert(c.key, c) else { continue };
+            let Some(m) = messages.get(c.of as usize).filter(|_| first) else { continue };
+            let other = messages.get(d.of as usize).is_none_or(|d| d.flow != m.flow);
+            if !other || d.of == c.of || m.tid != c.sender || d.receiver != c.sender || m.recv_ns >= d.ready {
+                continue;
+            }
+            let sleeps = turns.entry(c.sender).or_insert_with(|| sleeps(c.sender));
+            let of_turn = |ts: u64| sleeps.partition_point(|at| *at <= ts);
+            // Left alone in its own turn, and not in the one of the answer.
+            if of_turn(d.last) == of_turn(c.sent)
+                && let Some(&from) = sleeps.get(of_turn(m.recv_ns)).filter(|from| **from < d.ready)
+            {
+                let (to, received, tid, peer) = (d.ready, d.received, d.receiver, c.peer);
+                out.push((c.of, Call { from, to, received, tid, peer }));
+            }
+        }
+        out
+    }
+
+    /// The symbol of what a message waits for if all connections to a server are in use.
+    fn free_connection_to(&mut self, peer: u32) -> u32 {
+        let Some(server) = peer.checked_sub(self.first).and_then(|i| self.names.get(i as usize)) else { return peer };
+        let name = format!("a free connection to {server}");
+        let (names, first) = (&mut self.names, self.first);
+        *self.by_name.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            first + names.len() as u32 - 1
+        })
     }
 
     /// The calls that were answered, in the order in which they were sent.

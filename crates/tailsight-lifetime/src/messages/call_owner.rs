@@ -8,10 +8,14 @@
 //! hand whose reply was not sent before the answer came. If there are several, these rules decide in this order: what the loop does
 //! between the answer and its next wait; the client for which the connection was always used; the order in which this loop handles its
 //! messages, if that was right for the calls that the first two rules decided.
+//!
+//! A pool of connections that are all in use hands a connection over: the call follows in the same turn the answer to the call before it on
+//! that connection. It belongs to a message that came in an earlier turn and has not asked yet; if there are several, these rules decide
+//! again, with the order of arrival as the order.
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::FlowKey;
 
 use crate::messages::Extra;
@@ -65,6 +69,8 @@ struct Asked {
     hand: Vec<u32>,
     /// Messages that it had received and not replied to.
     service: Vec<u32>,
+    /// Those of them that it received in an earlier turn and did not ask for yet, in the order in which they came.
+    waiting: Vec<u32>,
     /// The one at hand that came first and asked nothing since; the one that came last.
     first: Option<u32>,
     newest: Option<u32>,
@@ -89,8 +95,7 @@ struct Loop {
     steps: Vec<(u64, Step)>,
     /// When it began to wait for work.
     sleeps: Vec<u64>,
-    /// Its order, once that is known.
-    order: Option<Order>,
+    orders: Orders,
 }
 
 /// In which order a loop turns to the messages at hand.
@@ -113,11 +118,22 @@ impl Asked {
     }
 }
 
+/// How a loop takes its messages, as far as that is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Orders {
+    /// Those at hand.
+    hand: Option<Order>,
+    /// It gives a connection of a full pool to the message that has waited longest.
+    pool_in_turn: bool,
+}
+
 struct Judge<'a> {
     questions: &'a [Question],
     messages: &'a [Message],
     extras: &'a [Extra],
     told: Vec<Whose>,
+    /// Of each question: it was sent on a connection of a full pool that the answer before it had just freed.
+    handed_over: Vec<bool>,
 }
 
 /// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
@@ -129,26 +145,64 @@ pub fn tell(
 ) -> Vec<Whose> {
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
-    let mut judge = Judge { questions, messages, extras, told: vec![Whose::NotTold; questions.len()] };
+    let told = vec![Whose::NotTold; questions.len()];
+    let mut judge = Judge { questions, messages, extras, told, handed_over: vec![false; questions.len()] };
     let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
         .map(|tid| {
             let sleeps = sleeps(tid);
-            Loop { steps: judge.steps(tid, &sleeps), sleeps, order: None }
+            Loop { steps: judge.steps(tid, &sleeps), sleeps, orders: Orders::default() }
         })
         .collect();
+    for of in &loops {
+        for c in handed_over(questions, &of.steps) {
+            judge.handed_over[c] = true;
+        }
+    }
     for _ in 0..PASSES {
         let before = judge.told.clone();
         let clients = judge.clients();
         for of in &mut loops {
-            of.order = judge.decide(of, &clients);
+            of.orders = judge.decide(of, &clients);
         }
         if judge.told == before {
             break;
         }
     }
     judge.told
+}
+
+/// The questions of a loop that were sent on a connection which the answer to the question before it had freed in the same turn, while as
+/// many connections to that server were in use as ever were: the loop has no more of them.
+fn handed_over(questions: &[Question], steps: &[(u64, Step)]) -> Vec<usize> {
+    let server = |c: usize| (questions[c].key.addrs, questions[c].key.remote_port());
+    let mut most: FxHashMap<(u64, u16), u32> = FxHashMap::default();
+    // Each question with how many were in use then, if its connection was freed in its turn.
+    let mut freed_then = Vec::new();
+    let mut in_use: FxHashMap<(u64, u16), u32> = FxHashMap::default();
+    let mut freed: FxHashSet<FlowKey> = FxHashSet::default();
+    for &(_, step) in steps {
+        match step {
+            Step::Slept => freed.clear(),
+            Step::Asked(c) => {
+                let now = in_use.entry(server(c)).or_default();
+                *now += 1;
+                let most = most.entry(server(c)).or_default();
+                *most = (*most).max(*now);
+                if freed.remove(&questions[c].key) {
+                    freed_then.push((c, *now));
+                }
+            }
+            Step::Answered(c) => {
+                let now = in_use.entry(server(c)).or_default();
+                *now = now.saturating_sub(1);
+                freed.insert(questions[c].key);
+            }
+            Step::Took(_) | Step::Replied(_) => {}
+        }
+    }
+    freed_then.into_iter().filter(|&(c, n)| most.get(&server(c)) == Some(&n)).map(|(c, _)| c).collect()
 }
 
 impl Judge<'_> {
@@ -212,17 +266,33 @@ impl Judge<'_> {
         m.recv_ns <= q.sent.1 && (m.send_ns == 0 || m.send_ns >= q.received.1)
     }
 
-    /// Tells the questions of a loop, and returns its order.
-    fn decide(&mut self, of: &Loop, clients: &FxHashMap<FlowKey, u32>) -> Option<Order> {
-        let Loop { steps, sleeps, .. } = of;
-        let asked = self.walk(steps, of.order);
+    /// Tells the questions of a loop, and returns its orders.
+    fn decide(&mut self, of: &Loop, clients: &FxHashMap<FlowKey, u32>) -> Orders {
+        let Loop { steps, sleeps, orders } = of;
+        let asked = self.walk(steps, *orders);
         let asks: Vec<(u64, usize)> = asked.iter().map(|&(c, _)| (self.questions[c].sent.1, c)).collect();
         let inputs: Vec<u64> =
             steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
-        let (mut in_order, mut newest) = (Score::default(), Score::default());
-        let mut open = Vec::new();
+        let (mut in_order, mut newest, mut in_turn) = (Score::default(), Score::default(), Score::default());
+        let (mut open, mut pooled) = (Vec::new(), Vec::new());
         for (c, had) in &asked {
             let q = &self.questions[*c];
+            let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
+            if self.handed_over[*c] && !waiting.is_empty() {
+                let (does, sure) = self.does_then(q, had, sleeps, &asks);
+                let theirs: Vec<u32> = waiting.iter().copied().filter(|m| does.contains(m)).collect();
+                self.told[*c] = match (&waiting[..], &theirs[..]) {
+                    (&[m], _) if !sure || does.is_empty() || does.contains(&m) => Whose::Of(m),
+                    (_, &[m]) if sure => Whose::Of(m),
+                    _ => Whose::Unknown,
+                };
+                match self.told[*c] {
+                    Whose::Of(m) if waiting.len() > 1 => in_turn.count(waiting[0] == m),
+                    Whose::Of(_) => {}
+                    _ => pooled.push((*c, waiting[0])),
+                }
+                continue;
+            }
             let mut of: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
             let (does, sure) = self.does_then(q, had, sleeps, &asks);
             let told = match of[..] {
@@ -273,12 +343,19 @@ impl Judge<'_> {
                 self.told[c] = Whose::Of(m);
             }
         }
-        order
+        let pool_in_turn = in_turn.holds();
+        for (c, m) in pooled.into_iter().filter(|_| pool_in_turn) {
+            self.told[c] = Whose::Of(m);
+        }
+        Orders { hand: order, pool_in_turn }
     }
 
     /// What the loop had whenever it asked. What is not known of a question is assumed by its order, for what follows it.
-    fn walk(&self, steps: &[(u64, Step)], order: Option<Order>) -> Vec<(usize, Asked)> {
+    fn walk(&self, steps: &[(u64, Step)], orders: Orders) -> Vec<(usize, Asked)> {
+        let order = orders.hand;
         let mut out = Vec::new();
+        // Received in this turn, or in an earlier one, and not asked for yet.
+        let (mut fresh, mut waiting): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
         let mut assumed: FxHashMap<usize, u32> = FxHashMap::default();
         let (mut hand, mut service) = (Vec::new(), VecDeque::new());
         // In the order in which they came; NOBODY: a message that is not known.
@@ -289,12 +366,16 @@ impl Judge<'_> {
                     hand.clear();
                     queue.clear();
                     newest = None;
+                    waiting.append(&mut fresh);
+                    // The oldest are forgotten.
+                    waiting.drain(..waiting.len().saturating_sub(MOST));
                 }
                 Step::Took(m) => {
                     if service.len() == MOST {
                         service.pop_front();
                     }
                     service.push_back(m);
+                    fresh.push(m);
                     hand.push(m);
                     queue.push_back(m);
                     newest = Some(m);
@@ -318,16 +399,30 @@ impl Judge<'_> {
                     hand.dedup();
                     let first = queue.pop_front();
                     let service = service.iter().copied().collect();
-                    let asked = Asked { hand: hand.clone(), service, first, newest };
-                    let by_order = asked.by(order).filter(|&m| self.spans(m, &self.questions[c]));
-                    if let (Some(m), false) = (by_order, matches!(self.told[c], Whose::Of(_))) {
-                        assumed.insert(c, m);
-                    }
+                    let asked = Asked { hand: hand.clone(), service, waiting: waiting.clone(), first, newest };
+                    let spans = |m: &u32| self.spans(*m, &self.questions[c]);
+                    let pooled = self.handed_over[c] && waiting.iter().any(&spans);
+                    let by_order = match pooled {
+                        true => waiting.iter().copied().find(&spans).filter(|_| orders.pool_in_turn),
+                        false => asked.by(order).filter(&spans),
+                    };
+                    let of = match (self.told[c], by_order) {
+                        (Whose::Of(m), _) => Some(m),
+                        (_, Some(m)) => {
+                            assumed.insert(c, m);
+                            Some(m)
+                        }
+                        _ => None,
+                    };
+                    fresh.retain(|m| Some(*m) != of);
+                    waiting.retain(|m| Some(*m) != of);
                     out.push((c, asked));
                 }
                 Step::Replied(m) => {
                     hand.retain(|x| *x != m);
                     service.retain(|x| *x != m);
+                    fresh.retain(|x| *x != m);
+                    waiting.retain(|x| *x != m);
                     queue.retain(|x| *x != m);
                 }
             }

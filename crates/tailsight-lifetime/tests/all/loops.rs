@@ -17,6 +17,8 @@ enum Connections {
     Own,
     /// Any that is free, the one used last first.
     Pool,
+    /// The same of so many; who finds none waits in line for one.
+    Limited(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +88,8 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
     // Of each message: the answers that are to come before it goes on.
     let mut waits: Vec<u32> = vec![];
     let mut ready: VecDeque<u32> = VecDeque::new();
+    // Messages that wait for a connection.
+    let mut line: VecDeque<u32> = VecDeque::new();
     let mut now = 0;
     while now < 2_000_000_000 {
         inputs.sort_by_key(|i| i.0);
@@ -124,7 +128,7 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
                     now += 50_000;
                     let question: &mut Question = &mut out.questions[c];
                     (question.received, question.last) = ((LOOP, now), now);
-                    if setup.connections == Connections::Pool {
+                    if setup.connections != Connections::Own {
                         free.push(on[c]);
                     }
                     out.truth[c]
@@ -146,11 +150,20 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
             let questions = if asks[i] > 0 { together } else { 0 };
             asks[i] = asks[i].saturating_sub(1);
             waits[i] = questions;
-            for _ in 0..questions {
+            if questions == 0 {
+                out.messages[i].send_ns = now - 5_000;
+                out.extras[i] = Extra { send_tid: LOOP, sent_ns: now, ..Extra::default() };
+                inputs.push((now + chance.exponential(think), Input::Request(client)));
+            }
+            line.extend((0..questions).map(|_| of));
+            loop {
+                let full = matches!(setup.connections, Connections::Limited(most) if free.is_empty() && made == most);
+                let Some(of) = line.front().copied().filter(|_| !full) else { break };
+                line.pop_front();
                 now += 20_000;
                 let connection = match setup.connections {
                     Connections::Own => client,
-                    Connections::Pool => free.pop().unwrap_or_else(|| {
+                    Connections::Pool | Connections::Limited(_) => free.pop().unwrap_or_else(|| {
                         made += 1;
                         made
                     }),
@@ -162,11 +175,6 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
                 on.push(connection);
                 let takes = if chance.next() < 0.1 { 20e6 } else { 2e6 };
                 inputs.push((now + takes as u64 + chance.exponential(100_000.0), Input::Answer(on.len() - 1)));
-            }
-            if questions == 0 {
-                out.messages[i].send_ns = now - 5_000;
-                out.extras[i] = Extra { send_tid: LOOP, sent_ns: now, ..Extra::default() };
-                inputs.push((now + chance.exponential(think), Input::Request(client)));
             }
         }
     }
@@ -224,6 +232,20 @@ fn a_loop_s_questions_are_told_whose_they_are() {
                     let endless = connections == Connections::Pool && deferred && rate > 500.0;
                     assert!(endless || right > 0.85, "{setup:?}: right {right}");
                 }
+            }
+        }
+    }
+}
+
+/// A pool of four connections, most of the time in use: a question is sent when another message's is answered.
+#[test]
+fn a_full_pool_s_questions_are_told_whose_they_are() {
+    for deferred in [true, false] {
+        for rate in [50.0, 100.0, 200.0] {
+            for hits in [0.0, 0.3] {
+                let setup = Setup { connections: Connections::Limited(4), deferred, rate, hits, ..PLAIN };
+                let (right, wrong) = told(setup);
+                assert!(wrong < 0.03 && right > 0.85, "{setup:?}: right {right}, wrong {wrong}");
             }
         }
     }

@@ -400,6 +400,44 @@ fn a_loop_that_replies_to_two_messages_after_an_answer_does_not_tell_whose_it_wa
     }
 }
 
+/// A loop with one connection to the server behind receives a second message while it is in use, and goes to sleep with it. It sends that
+/// message's request when the first one is answered: until then the message waited for the connection, and then for the server.
+#[test]
+fn a_message_for_which_no_connection_was_free_waited_for_one() {
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        switch(30, ONE, 0, EPOLL),
+        waking(99_990, 0, ONE),
+        switch(100_000, 0, ONE, 0),
+        recv(100_020, B, ONE),
+        switch(100_050, ONE, 0, EPOLL),
+        switch(500_010, 0, ONE, 0),
+        answer(500_020, ONE),
+        send(500_100, A, ONE),
+        ask(500_120, ONE),
+        switch(500_150, ONE, 0, EPOLL),
+        switch(900_010, 0, ONE, 0),
+        answer(900_020, ONE),
+        send(900_100, B, ONE),
+        switch(900_150, ONE, 0, EPOLL),
+    ];
+    let network =
+        [request(10, A), request(99_980, B), ready(500_000, Some(ONE)), ready(900_000, Some(ONE))].concat();
+    let analysis = analyse(vec![working, network]);
+    let waits = |recv_ns| {
+        let path = path(&analysis, recv_ns, Leg::Service);
+        let of = |s: &(u64, u64, String)| s.2.strip_prefix("blocked/peer:").map(|name| (s.0, s.1, name.to_owned()));
+        path.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let server = "python3 (127.0.0.1:9101)".to_owned();
+    assert_eq!(waits(20), [(30, 500_000, server.clone())]);
+    let path = path(&analysis, 100_020, Leg::Service);
+    let free = format!("a free connection to {server}");
+    assert_eq!(waits(100_020), [(100_050, 500_000, free), (500_150, 900_000, server)], "{path:?}");
+}
+
 /// A request was sent and nobody waited: the reply came before the answer.
 #[test]
 fn a_request_that_nobody_waits_for_is_no_wait() {

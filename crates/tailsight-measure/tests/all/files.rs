@@ -103,6 +103,16 @@ fn each_row_says_which_of_its_times_are_a_nics() {
     }
 }
 
+/// This number came back as the one after it, so that a report read from a file was not the one that had been written.
+#[test]
+fn a_number_is_read_as_it_was_written() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut written = measurement(vec![]);
+    written.report.rate.answered = 3.713_860_167_975_748_4e-9;
+    write(&written, file.path()).unwrap();
+    assert_eq!(read(file.path()).unwrap().report, written.report);
+}
+
 /// Regression of the format: a report from before the stamps of NICs is read as one without.
 #[test]
 fn a_report_without_the_source_of_stamps_is_read() {

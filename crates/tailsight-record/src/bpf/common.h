@@ -27,7 +27,9 @@ struct head {
 	__u64 steal;     /* stolen time of this core that Steal events have told, ns since boot */
 	__u64 received;  /* receive calls of the target that were told, ever */
 	__u64 sent;      /* its send calls */
-	__u64 pad[8];
+	__u64 usual_ns;  /* from receive to reply: a message here that takes longer is one of the slowest ninth */
+	__u64 ticks;     /* of the sampling clock outside of such messages */
+	__u64 pad[6];
 };
 
 #define CHUNK_LOG2 16
@@ -166,8 +168,8 @@ static __always_inline bool serves_at(__u32 netns, __u16 port, const __u64 local
 	return is_door(netns, port, local[0], local[1]);
 }
 
-/* Writes one event; `ts` 0 means now. Does nothing while there are no buffers yet. */
-static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
+/* Writes one event; `ts` 0 means now. Does nothing while there are no buffers yet. Gives the event's time; 0: none was written. */
+static __always_inline __u64 put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
 				__u64 b, __u64 c)
 {
 	__u64 i = __sync_fetch_and_add(&head->n, 1);
@@ -175,12 +177,13 @@ static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 wh
 	__u32 key = ((__u64)cpu * slots + slot) >> CHUNK_LOG2;
 	void *chunk = bpf_map_lookup_elem(&chunks, &key);
 	if (!chunk)
-		return;
+		return 0;
 	key = slot & (CHUNK - 1);
 	struct ts_event *event = bpf_map_lookup_elem(chunk, &key);
 	if (!event)
-		return;
-	event->ts = ts ?: bpf_ktime_get_ns();
+		return 0;
+	ts = ts ?: bpf_ktime_get_ns();
+	event->ts = ts;
 	event->a = a;
 	event->b = b;
 	event->c = c;
@@ -188,6 +191,7 @@ static __always_inline void put(struct head *head, __u32 cpu, __u64 ts, __u64 wh
 	barrier();
 	/* kind, generation, aux, tid in one store: the event exists from here on. */
 	*(volatile __u64 *)&event->kind = kind | generation << 8 | (__u64)aux << 16 | who << 32;
+	return ts;
 }
 
 /* There is room again after a loss: record when the loss began. The slots kept free by GUARD are for these events. */
@@ -226,6 +230,19 @@ static __always_inline bool has_message(__u32 tid)
 	return under_way[tid & (UNDER_WAY - 1)] == tid;
 }
 
+/* Samples favour messages that are slower than usual: outside of these, one tick of the clock in so many takes a sample, which counts
+ * as many. 0: no samples are taken. */
+const volatile __u32 sample_one_in = 0;
+__u64 received_at[UNDER_WAY]; /* when the thread at this index received its message */
+
+/* A message was answered after so long. The limit settles where one in nine takes longer: it rises by a sixteenth with each
+ * that does, and falls by a hundred and twenty-eighth with each other one. */
+static __always_inline void learn_usual(struct head *head, __u64 took_ns)
+{
+	__u64 usual = head->usual_ns;
+	head->usual_ns = took_ns > usual ? usual + (usual >> 4) + 1 : usual - (usual >> 7);
+}
+
 /* Writes one event of thread `who` (its process in the high half), which runs here, if there is room. */
 static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
 {
@@ -241,17 +258,22 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	}
 	if (head->gap_from)
 		tell_gap(cpu);
-	put(head, cpu, 0, who, kind, aux, a, b, c);
+	__u64 ts = put(head, cpu, 0, who, kind, aux, a, b, c);
 	/* The kind is a constant here. Not atomic: the counts only estimate progress, and nested calls are rare. */
 	if (kind == TS_RECV) {
 		head->received++;
+		if (sample_one_in > 1)
+			received_at[(__u32)who & (UNDER_WAY - 1)] = ts;
 		under_way[(__u32)who & (UNDER_WAY - 1)] = who;
 	}
 	if (kind == TS_SEND) {
 		head->sent++;
 		/* A request to another server is not the reply. */
-		if (!(aux & TS_FLOW_CLIENT))
+		if (!(aux & TS_FLOW_CLIENT)) {
+			if (sample_one_in > 1 && has_message(who))
+				learn_usual(head, ts - received_at[(__u32)who & (UNDER_WAY - 1)]);
 			under_way[(__u32)who & (UNDER_WAY - 1)] = 0;
+		}
 	}
 }
 

@@ -50,19 +50,21 @@ pub enum SampleRate {
     /// [`SampleRate::USUAL_HZ`], less often where there are many cores, so that the cost stays small.
     #[default]
     Usual,
-    /// This many times a second on each core.
+    /// The clock ticks this many times a second on each core.
     Hz(u32),
 }
 
 impl SampleRate {
-    /// On each core. Not a round number, so that sampling does not fall into step with work that recurs each millisecond.
-    pub const USUAL_HZ: u32 = 997;
+    /// Ticks on each core. Not a round number, so that sampling does not fall into step with work that recurs each millisecond.
+    pub const USUAL_HZ: u32 = 1_997;
     /// On all cores together, unless asked for more.
-    const USUAL_ALL_HZ: u32 = 8_000;
+    const USUAL_ALL_HZ: u32 = 16_000;
     /// The most on a core.
     pub const MOST_HZ: u32 = 20_000;
+    /// Each tick in a message that is slower than usual takes a sample; of the other ticks, one in so many.
+    pub const OTHERS_ONE_IN: u16 = 2;
 
-    /// Time on a core between two samples, ns; none: no samples.
+    /// Time on a core between two ticks, ns; none: no samples.
     pub fn period_ns(self, cpus: u32) -> Option<u64> {
         let hz = match self {
             SampleRate::Off => return None,
@@ -157,8 +159,8 @@ mod tests {
     #[test]
     fn the_usual_rate_is_lower_where_there_are_many_cores() {
         assert_eq!(SampleRate::Off.period_ns(2), None);
-        assert_eq!(SampleRate::Usual.period_ns(2), Some(1_003_009));
-        assert_eq!(SampleRate::Usual.period_ns(80), Some(10_000_000));
+        assert_eq!(SampleRate::Usual.period_ns(2), Some(500_751));
+        assert_eq!(SampleRate::Usual.period_ns(80), Some(5_000_000));
         assert_eq!(SampleRate::Hz(2_000).period_ns(80), Some(500_000));
     }
 

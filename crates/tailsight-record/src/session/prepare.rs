@@ -51,6 +51,7 @@ impl<'a> Prepared<'a> {
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
         let samples = options.samples != SampleRate::Off && !options.hooks.empty;
+        let samples = samples.then_some(SampleRate::OTHERS_ONE_IN);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
         let extras = Extras {

@@ -50,7 +50,7 @@ impl Sampling {
             ring: None,
             clocks: None,
             stacks: Stacks::default(),
-            said: meta::Sampling { period_ns, ..meta::Sampling::default() },
+            said: meta::Sampling { period_ns, others_one_in: SampleRate::OTHERS_ONE_IN, ..meta::Sampling::default() },
             end_ns: u64::MAX,
             unwound_ns: 0,
             too_many: 0,
@@ -110,7 +110,9 @@ impl Sampling {
             if raw.row.ts_ns > end_ns {
                 return;
             }
-            if stacks.len() < MOST_SAMPLES {
+            if raw.row.kind == kind::SKIPPED {
+                stacks.add_skipped(raw.row);
+            } else if stacks.len() < MOST_SAMPLES {
                 let stack = stacks.add(raw);
                 if let Some(at) = (place as usize).checked_sub(1).filter(|at| *at < usize::from(MOST_PLACES)) {
                     places.resize(places.len().max(at + 1), 0);
@@ -163,8 +165,9 @@ impl Sampling {
         let bss = loaded.probes.variables();
         let rows = &found.samples.rows;
         let mut said = self.said;
-        said.samples = rows.len() as u64;
-        said.sleeps = rows.iter().filter(|row| row.kind == kind::SLEEP).count() as u64;
+        let of_kind = |kind: u8| rows.iter().filter(|row| row.kind == kind).count() as u64;
+        (said.sleeps, said.skipped) = (of_kind(kind::SLEEP), of_kind(kind::SKIPPED));
+        said.samples = rows.len() as u64 - said.skipped;
         said.lost = bss.samples_lost + self.too_many;
         if bss.places_full > 0 {
             said.notes.push(format!(

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::process::spawn_tied;
+use tailsight_trace::Run;
+use tailsight_trace::samples::{SampleRow, kind};
 
 use crate::support::{Live, address, check_run, json, run, shown};
 
@@ -219,6 +221,7 @@ fn the_function_that_only_slow_requests_call_is_named() {
     let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &[]);
     let sampling = &meta["sampling"];
     assert!(sampling["samples"].as_u64().unwrap() > 50 && sampling["lost"] == 0, "{sampling}");
+    samples_favour(&live, "rebuild_index");
     let first = first_function(&d);
     assert_eq!(first["name"], "rebuild_index", "{d:#}");
     assert!(first["share"].as_f64().unwrap() > 0.6 && first["module"] == "slow-server", "{first:#}");
@@ -233,6 +236,23 @@ fn the_function_that_only_slow_requests_call_is_named() {
     };
     let [slow, usual] = ["focus.collapsed", "reference.collapsed"].map(|file| ns(file, "rebuild_index"));
     assert!(slow > 100_000 && usual < slow / 10, "{slow} ns of a slow message, {usual} ns of an ordinary one");
+}
+
+/// Of the run's samples those in this function, which only slow messages call, stand for one tick each; elsewhere they stand for two,
+/// and for each of these there is a tick that took none.
+fn samples_favour(live: &Live, function: &str) {
+    let run = Run::open(Path::new(&live.path("run"))).unwrap();
+    let of = |weight: u16, inside: bool| {
+        let within = |row: &&SampleRow| run.samples.stack(row.stack).any(|frame| frame.function == function) == inside;
+        run.samples.rows.iter().filter(|row| row.kind == kind::CLOCK && row.weight == weight).filter(within).count()
+    };
+    let (inside, outside) = ([of(1, true), of(2, true)], [of(1, false), of(2, false)]);
+    assert!(inside[0] > 2 * inside[1] && outside[1] > outside[0], "{inside:?} {outside:?}");
+    let skipped = run.samples.rows.iter().filter(|row| row.kind == kind::SKIPPED).count();
+    let cores = run.meta.host.cpus as usize;
+    assert!(skipped.abs_diff(inside[1] + outside[1]) <= cores, "{skipped} skipped, {inside:?} {outside:?}");
+    let said = run.meta.sampling.unwrap();
+    assert_eq!((said.others_one_in, said.skipped as usize), (2, skipped));
 }
 
 #[test]

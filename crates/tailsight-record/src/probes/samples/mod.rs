@@ -12,7 +12,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilde
 use tailsight_symbolise::Raw;
 use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_symbolise::unwind::Registers;
-use tailsight_trace::samples::SampleRow;
+use tailsight_trace::samples::{SampleRow, kind};
 
 use super::Probe;
 use crate::error::Error;
@@ -192,14 +192,19 @@ fn stack_bytes(sample: &[u8]) -> usize {
     (u32::from_ne_bytes(word(sample, 28)) as usize).min(STACK_BYTES)
 }
 
+/// What a record of the ring has: of a skipped tick its head.
+fn length(record: &[u8]) -> usize {
+    if record.get(20) == Some(&kind::SKIPPED) { HEAD } else { WHOLE - STACK_BYTES + stack_bytes(record) }
+}
+
 /// A sample in the ring without the part of the stack that was not copied.
 fn trimmed(sample: &[u8]) -> &[u8] {
-    if sample.len() < WHOLE { &[] } else { &sample[..WHOLE - STACK_BYTES + stack_bytes(sample)] }
+    sample.get(..length(sample)).unwrap_or_default()
 }
 
 /// The length of the first trimmed sample; none when there is none.
 fn taken_of(bytes: &[u8]) -> Option<usize> {
-    let n = WHOLE - STACK_BYTES + stack_bytes(bytes);
+    let n = length(bytes);
     (bytes.len() >= n).then_some(n)
 }
 
@@ -207,13 +212,21 @@ fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
     let long = |at| u64::from_ne_bytes(word(sample, at));
     let int = |at| u32::from_ne_bytes(word(sample, at));
     kernel.clear();
-    let addresses = sample[HEAD..HEAD + kernel_bytes(sample)].chunks_exact(8);
+    let addresses = sample.get(HEAD..HEAD + kernel_bytes(sample)).unwrap_or_default().chunks_exact(8);
     kernel.extend(addresses.map(|a| u64::from_ne_bytes(word(a, 0))));
     Raw {
-        row: SampleRow { ts_ns: long(0), tid: int(8), tgid: int(12), cpu: int(16) as u16, kind: sample[20], stack: 0 },
+        row: SampleRow {
+            ts_ns: long(0),
+            tid: int(8),
+            tgid: int(12),
+            cpu: int(16) as u16,
+            kind: sample[20],
+            weight: u16::from_ne_bytes(word(sample, 22)),
+            stack: 0,
+        },
         kernel,
         registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
-        bytes: &sample[WHOLE - STACK_BYTES..],
+        bytes: sample.get(WHOLE - STACK_BYTES..).unwrap_or_default(),
     }
 }
 
@@ -234,6 +247,7 @@ mod tests {
         set(12, &10u32.to_ne_bytes());
         set(16, &3u32.to_ne_bytes());
         set(20, &1u16.to_ne_bytes());
+        set(22, &2u16.to_ne_bytes());
         set(24, &16u32.to_ne_bytes());
         set(28, &5u32.to_ne_bytes());
         set(32, &0x40u64.to_ne_bytes());
@@ -245,10 +259,19 @@ mod tests {
         assert_eq!(taken_of(short), Some(short.len()));
         let mut kernel = vec![];
         let raw = parse(short, &mut kernel);
-        let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, stack: 0 };
+        let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, weight: 2, stack: 0 };
         assert_eq!((raw.row, raw.kernel, raw.bytes), (row, &[0x100, 0x200][..], &b"stack"[..]));
         assert_eq!((raw.registers.ip, raw.registers.sp), (0x40, 0x50));
         assert_eq!(trimmed(&bytes[..100]), &[] as &[u8]);
         assert_eq!(taken_of(&short[..50]), None);
+        // A tick that was skipped has nothing behind its head, and another record may follow.
+        let mut skipped = bytes[..HEAD].to_vec();
+        skipped[20..24].copy_from_slice(&[kind::SKIPPED, 0, 0, 0]);
+        skipped[24..32].fill(0);
+        assert_eq!(trimmed(&skipped), skipped);
+        let both = [&skipped[..], short].concat();
+        assert_eq!(taken_of(&both), Some(HEAD));
+        let raw = parse(&both[..HEAD], &mut kernel);
+        assert_eq!((raw.row.kind, raw.row.weight, raw.kernel.len(), raw.bytes.len()), (kind::SKIPPED, 0, 0, 0));
     }
 }

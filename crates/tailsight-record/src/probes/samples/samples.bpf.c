@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* What the target's threads run: a clock on each core (a software event of perf) takes the stack of the thread that it finds there
- * when that is one of the target's. The kernel's part as addresses; of the user's part the registers and the stack's bytes, for
+ * when that is one of the target's. In a message that already took longer than usual each tick takes one; elsewhere one tick in
+ * `sample_one_in` does, and that sample counts as many. The kernel's part as addresses; of the user's part the registers and the stack's bytes, for
  * programs come without frame pointers: the recorder unwinds them and forgets them.
  * Off unless the loader gives a ring: then nothing of this is loaded. */
 
-enum { SAMPLE_CLOCK = 0, SAMPLE_SLEEP = 1 };
+enum { SAMPLE_CLOCK = 0, SAMPLE_SLEEP = 1, SAMPLE_SKIPPED = 2 };
 #define KERNEL_FRAMES 48
 /* The stack is copied in pieces: one that reaches the end of the mapping fails alone. */
 #define STACK_PIECE 1024
@@ -15,11 +16,12 @@ struct sample {
 	__u32 tid, tgid;
 	__u32 cpu;
 	__u16 kind;
-	__u16 in_user;      /* whether user code itself was interrupted */
+	__u16 weight;       /* ticks of the clock that it stands for */
 	__u32 kernel_bytes; /* of `kernel` that hold addresses */
 	__u32 stack_bytes;  /* of `stack` that were copied */
 	__u64 ip, sp, fp, lr;
 	__u64 place; /* of a sleep: its number */
+	/* A skipped tick ends here. */
 	__u64 kernel[KERNEL_FRAMES];
 	__u8 stack[STACK_PIECE * STACK_PIECES];
 };
@@ -73,9 +75,9 @@ static __always_inline void copy_user(struct sample *s)
 	}
 }
 
-static __always_inline struct sample *begin_sample(__u64 who, __u16 kind)
+static __always_inline struct sample *begin_record(__u64 bytes, __u64 who, __u16 kind, __u16 weight)
 {
-	struct sample *s = bpf_ringbuf_reserve(&samples, sizeof(*s), 0);
+	struct sample *s = bpf_ringbuf_reserve(&samples, bytes, 0);
 	if (!s) {
 		__sync_fetch_and_add(&samples_lost, 1);
 		return 0;
@@ -85,9 +87,15 @@ static __always_inline struct sample *begin_sample(__u64 who, __u16 kind)
 	s->tgid = who >> 32;
 	s->cpu = bpf_get_smp_processor_id();
 	s->kind = kind;
-	s->in_user = 0;
+	s->weight = weight;
+	s->kernel_bytes = s->stack_bytes = 0;
 	s->place = 0;
 	return s;
+}
+
+static __always_inline struct sample *begin_sample(__u64 who, __u16 kind, __u16 weight)
+{
+	return begin_record(sizeof(struct sample), who, kind, weight);
 }
 
 /* Places in the program where threads of the target sleep. Each distinct place has a number, which the event of the
@@ -157,7 +165,7 @@ static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
 		__sync_fetch_and_add(&places_full, 1);
 		return 0;
 	}
-	struct sample *s = begin_sample(who, SAMPLE_SLEEP);
+	struct sample *s = begin_sample(who, SAMPLE_SLEEP, 1);
 	if (!s)
 		return 0;
 	__u32 place = __sync_fetch_and_add(&places_known, 1) + 1;
@@ -166,7 +174,6 @@ static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
 		return 0;
 	}
 	s->place = place;
-	s->kernel_bytes = 0;
 	copy_user(s);
 	bpf_ringbuf_submit(s, 1);
 	return place;
@@ -191,6 +198,24 @@ static __always_inline __u32 place_of_sleep(__u64 who)
 	return sleep_place(who, ip, sp);
 }
 
+/* Whether this thread is in a message that already took longer than usual. */
+static __always_inline bool in_slow_message(__u32 tid, struct head *head)
+{
+	return has_message(tid) && bpf_ktime_get_ns() - received_at[tid & (UNDER_WAY - 1)] > head->usual_ns;
+}
+
+/* The ticks that a sample taken now stands for; 0: this one is skipped. */
+static __always_inline __u16 weight_here(__u32 tid)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (sample_one_in <= 1 || cpu >= MAX_CPUS)
+		return 1;
+	struct head *head = &heads[cpu];
+	if (in_slow_message(tid, head))
+		return 1;
+	return head->ticks++ % sample_one_in ? 0 : sample_one_in;
+}
+
 SEC("perf_event")
 int sample_clock(void *ctx)
 {
@@ -199,12 +224,20 @@ int sample_clock(void *ctx)
 	__u64 who = target_here();
 	if (!who)
 		return 0;
-	struct sample *s = begin_sample(who, SAMPLE_CLOCK);
+	__u16 weight = weight_here(who);
+	if (!weight) {
+		/* Told, for the clock's interrupt is the recorder's doing all the same. */
+		struct sample *skipped =
+			begin_record(__builtin_offsetof(struct sample, kernel), who, SAMPLE_SKIPPED, 0);
+		if (skipped)
+			bpf_ringbuf_submit(skipped, 1);
+		return 0;
+	}
+	struct sample *s = begin_sample(who, SAMPLE_CLOCK, weight);
 	if (!s)
 		return 0;
 	long bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
 	s->kernel_bytes = bytes > 0 ? bytes : 0;
-	s->in_user = bytes <= 0;
 	copy_user(s);
 	/* No wake-up: the recorder polls. */
 	bpf_ringbuf_submit(s, 1);
