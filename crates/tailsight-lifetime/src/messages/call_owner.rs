@@ -134,6 +134,8 @@ struct Judge<'a> {
     told: Vec<Whose>,
     /// Of each question: it was sent on a connection of a full pool that the answer before it had just freed.
     handed_over: Vec<bool>,
+    /// Of each question: it was, and is of a message that waited for that.
+    in_line: Vec<bool>,
 }
 
 /// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
@@ -145,8 +147,8 @@ pub fn tell(
 ) -> Vec<Whose> {
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
-    let told = vec![Whose::NotTold; questions.len()];
-    let mut judge = Judge { questions, messages, extras, told, handed_over: vec![false; questions.len()] };
+    let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
+    let mut judge = Judge { questions, messages, extras, told, handed_over: none.clone(), in_line: none };
     let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
@@ -275,10 +277,13 @@ impl Judge<'_> {
             steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
         let (mut in_order, mut newest, mut in_turn) = (Score::default(), Score::default(), Score::default());
         let (mut open, mut pooled) = (Vec::new(), Vec::new());
+        let waits = |c: usize, had: &Asked| had.waiting.iter().any(|&m| self.spans(m, &self.questions[c]));
+        let in_line: Vec<bool> = asked.iter().map(|(c, had)| self.handed_over[*c] && waits(*c, had)).collect();
+        asked.iter().zip(in_line).for_each(|(&(c, _), is)| self.in_line[c] = is);
         for (c, had) in &asked {
             let q = &self.questions[*c];
-            let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
-            if self.handed_over[*c] && !waiting.is_empty() {
+            if self.in_line[*c] {
+                let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
                 let (does, sure) = self.does_then(q, had, sleeps, &asks);
                 let theirs: Vec<u32> = waiting.iter().copied().filter(|m| does.contains(m)).collect();
                 self.told[*c] = match (&waiting[..], &theirs[..]) {
@@ -440,7 +445,9 @@ impl Judge<'_> {
         does.retain(|&m| (q.received.1..=end).contains(&self.extras[m as usize].sent_ns));
         let from = asks.partition_point(|a| a.0 < q.received.1);
         let mut sure = true;
-        for (n, &(_, c)) in asks[from..].iter().take_while(|a| a.0 <= end).enumerate() {
+        // What it asks for a message that waited in line says nothing of those that it had at hand.
+        let of_hand = asks[from..].iter().take_while(|a| a.0 <= end).filter(|a| !self.in_line[a.1]);
+        for (n, &(_, c)) in of_hand.enumerate() {
             match self.told[c] {
                 Whose::Of(m) if n < ASKS => does.push(m),
                 _ => sure = false,

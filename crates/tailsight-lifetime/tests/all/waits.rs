@@ -423,8 +423,7 @@ fn a_message_for_which_no_connection_was_free_waited_for_one() {
         send(900_100, B, ONE),
         switch(900_150, ONE, 0, EPOLL),
     ];
-    let network =
-        [request(10, A), request(99_980, B), ready(500_000, Some(ONE)), ready(900_000, Some(ONE))].concat();
+    let network = [request(10, A), request(99_980, B), ready(500_000, Some(ONE)), ready(900_000, Some(ONE))].concat();
     let analysis = analyse(vec![working, network]);
     let waits = |recv_ns| {
         let path = path(&analysis, recv_ns, Leg::Service);

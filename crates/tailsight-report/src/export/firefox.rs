@@ -122,7 +122,13 @@ fn samples(out: &mut Threads, input: &Input, period_ns: u64) {
             .collect();
         let stack = out.profile.intern_stack_frames(thread, infos.into_iter());
         let at = out.at(row.ts_ns);
-        out.profile.add_sample(thread, at, stack, CpuDelta::from_nanos(period_ns * u64::from(row.weight)), i32::from(row.weight));
+        out.profile.add_sample(
+            thread,
+            at,
+            stack,
+            CpuDelta::from_nanos(period_ns * u64::from(row.weight)),
+            i32::from(row.weight),
+        );
     }
 }
 
