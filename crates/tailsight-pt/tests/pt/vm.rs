@@ -177,7 +177,7 @@ fn functions_of_kernel_and_programs_nest_by_thread_and_have_names() {
     assert!(strays * 1000 < spans, "{strays} strays of {spans} spans");
 }
 
-/// perf is told of a switch at 130 ns; the trace shows that it takes place at 100 ns.
+/// perf's record of a switch says 130 ns; the trace shows that it takes place at 100 ns.
 #[test]
 fn a_switch_takes_place_where_the_trace_of_the_kernel_shows_it() {
     const AT: u64 = 0xffff_ffff_8100_0200;
