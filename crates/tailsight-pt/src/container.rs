@@ -217,7 +217,11 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
     let pipe = match u64_at(&out, 8) {
         16 => true,
         104 => false,
-        n => return Err(foreign(&format!("its header has {n} bytes; 104 were expected, or 16 for a file written to a pipe"))),
+        n => {
+            return Err(foreign(&format!(
+                "its header has {n} bytes; 104 were expected, or 16 for a file written to a pipe"
+            )));
+        }
     };
     let mut queues: Vec<Queue> = Vec::new();
     if pipe {
