@@ -8,4 +8,5 @@ mod lldb;
 mod real;
 mod script;
 mod sideband;
+mod unpack;
 mod vm;

@@ -14,25 +14,13 @@ use tailsight_pt::sideband::Switch;
 use tailsight_pt::stacks::{Core, Stacks};
 use tailsight_pt::{Entry, Places, Recording, What};
 
+use crate::unpack::unpack;
+
 /// The fixture, unpacked.
 fn unpacked() -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vm"), to.path());
     to
-}
-
-fn unpack(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() {
-            unpack(&path, &to.join(name));
-            continue;
-        }
-        let mut file = std::fs::File::create(to.join(name.strip_suffix(".gz").unwrap())).unwrap();
-        std::io::copy(&mut flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap()), &mut file).unwrap();
-    }
 }
 
 fn open(folder: &Path) -> Recording {
