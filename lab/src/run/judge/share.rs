@@ -111,7 +111,7 @@ pub fn untouched(
 ) -> Option<f64> {
     let entries = logs.values().flatten().filter(|entry| kind::parts(entry.kind).0 != kind::PASSED);
     let cover = Cover::new(entries);
-    if cover.intervals.is_empty() {
+    if cover.intervals().is_empty() {
         return None;
     }
     let touched = |from, to, _: &Sample| if cover.within(from, to) > 0 { to - from } else { 0 };
