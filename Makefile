@@ -55,7 +55,7 @@ tarball: ## the program with man pages and completions, needing no library of th
 publish-check: ## pack and build every library crate as a registry would get it; nothing is sent
 	@scripts/publish-check.sh
 
-book: ## the pages of docs/ as a book (target/book/html), with its links checked; needs mdbook
+book: ## the pages of docs/ as a book (target/book/html), with its links checked; `make test` does it too
 	@scripts/book.sh
 
 lint: ## rustfmt --check and clippy -D warnings

@@ -17,28 +17,10 @@ case ${1:--} in
     shift
     ;;
 esac
-scenarios=all
-write=
+page=docs/results/accuracy.md
+. "$(dirname -- "$0")/lab-options.sh"
 repeat="--repeat 5"
-count=$#
-while [ "$count" -gt 0 ]; do
-    option=$1
-    shift
-    count=$((count - 1))
-    case $option in
-    --write) write="--write docs/results/accuracy.md" ;;
-    --only)
-        scenarios=$1
-        shift
-        count=$((count - 1))
-        ;;
-    --repeat)
-        repeat=
-        set -- "$@" "$option"
-        ;;
-    *) set -- "$@" "$option" ;;
-    esac
-done
+[ "$repeat_given" = no ] || repeat=
 
 if ! is_root; then
     die "scenarios record and make network namespaces, which needs root: sudo make accuracy"
@@ -55,5 +37,5 @@ code=0
 # Words on purpose: names of scenarios, and options with their values.
 # shellcheck disable=SC2086
 "$target/debug/lab" run $scenarios $repeat --out "$out" $write "$@" || code=$?
-give_back "$out" docs/results/accuracy.md
+give_back "$out" "$page"
 exit "$code"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the Intel PT recordings of the tests of tailsight-pt anew: the lab's stepped program, encoded, and what perf prints of them.
+# Makes the Intel PT recordings of the tests of tailsight-pt again: the lab's stepped program, encoded, and what perf prints of them.
 # Their control flow is real, their time is assigned and not measured. Needs perf and a C compiler; no hardware with Intel PT.
 #
 #   scripts/pt-fixtures.sh

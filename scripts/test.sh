@@ -35,7 +35,5 @@ if [ -n "$skipped" ]; then
     say "$(grep -c . <<<"$skipped") tests did not run on this machine, or a part of them:"
     sed 's/^/  /' <<<"$skipped" >&2
 fi
-# The book and its links, where mdBook is installed.
-if have mdbook; then phase book scripts/book.sh || code=$?; else say "skipped: the book (mdbook is not installed; make book says how)"; fi
 is_root || say "not root: nothing was recorded live; \`sudo make test\` does that too"
 exit "$code"

@@ -8,23 +8,8 @@
 # Exit: 0 done, 1 failed, 130 interrupted.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
-scenarios=all
-write=
-count=$#
-while [ "$count" -gt 0 ]; do
-    option=$1
-    shift
-    count=$((count - 1))
-    case $option in
-    --write) write="--write docs/results/what-if.md" ;;
-    --only)
-        scenarios=$1
-        shift
-        count=$((count - 1))
-        ;;
-    *) set -- "$@" "$option" ;;
-    esac
-done
+page=docs/results/what-if.md
+. "$(dirname -- "$0")/lab-options.sh"
 
 if ! is_root; then
     die "scenarios record and make network namespaces, which needs root: run this with sudo"
@@ -40,5 +25,5 @@ code=0
 # Words on purpose: names of scenarios, and options with their values.
 # shellcheck disable=SC2086
 "$target/debug/lab" what-if $scenarios $write "$@" || code=$?
-give_back docs/results/what-if.md
+give_back "$page"
 exit "$code"

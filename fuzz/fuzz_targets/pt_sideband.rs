@@ -1,4 +1,4 @@
-//! Fuzzes the records beside an Intel PT trace: tasks, switches, mappings, stretches of trace; no panic that gets out, no hang.
+//! Fuzzes the records beside an Intel PT trace: tasks, switches, mappings, sections of trace. None may cause a panic that is not caught, or a hang.
 //! Run with `scripts/fuzz.sh 60 pt_sideband`.
 
 #![no_main]

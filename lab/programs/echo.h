@@ -1,6 +1,6 @@
 /* What the C and C++ programs of the lab share: 128 bytes in, the same 128 bytes out, and a log of what took long.
  *
- * In: PROGRAM PORT LOG MODE. Out: `ready` on stdout when it listens; in LOG a line for each stretch, its begin and its end in
+ * In: PROGRAM PORT LOG MODE. Out: `ready` on stdout when it listens; in LOG a line for each interval, its begin and its end in
  * CLOCK_MONOTONIC ns, written when it is over. */
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -120,18 +120,7 @@ fn realtime_ns() -> u64 {
 }
 
 fn row(of: &Parameters) -> ClockChangeRow {
-    ClockChangeRow {
-        seq: of.seq,
-        cycle_last: of.cycle_last,
-        mult: of.mult,
-        shift: of.shift,
-        monotonic_s: of.monotonic.0,
-        monotonic_shifted_ns: of.monotonic.1,
-        realtime_s: of.realtime.0,
-        realtime_shifted_ns: of.realtime.1,
-        tai_s: of.tai.0,
-        tai_shifted_ns: of.tai.1,
-    }
+    ClockChangeRow::new(of.seq, of.cycle_last, (of.mult, of.shift), [of.monotonic, of.realtime, of.tai])
 }
 
 /// A clock whose frequency is changed; put back when this is dropped.

@@ -2,7 +2,7 @@
 //!
 //! In: a file as `perf record` writes it, also through a pipe, or the directory of `perf record --kcore`. Out: the records in
 //! order of time ([`linux_perf_data`] parses them), and where in the file each core's trace lies. Trace may be many gigabytes: it
-//! is left where it is and read in pieces ([`Queue::read`]).
+//! stays in the file and is read in pieces ([`Queue::read`]).
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
@@ -13,19 +13,19 @@ use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
 
 use crate::Error;
 
-/// `PERF_RECORD_AUXTRACE`: a header of its own, then trace.
+/// `PERF_RECORD_AUXTRACE`: a header, then trace.
 const AUXTRACE: u32 = 71;
-/// `PERF_RECORD_HEADER_TRACING_DATA`: in a pipe, data follows.
+/// `PERF_RECORD_HEADER_TRACING_DATA`: in a file written to a pipe, its data follows the record.
 const TRACING_DATA: u32 = 66;
-/// An AUXTRACE record without the trace.
+/// Bytes of an AUXTRACE record without its trace.
 const AUXTRACE_HEADER: u64 = 48;
-/// Features of the header that are of use: build ids, the kernel's release, the architecture, the processor's name and model.
+/// Features of the header that are kept: build ids, the kernel's release, the architecture, the processor's name and model.
 const FEATURES: [u64; 5] = [2, 4, 6, 8, 9];
-/// `PERF_RECORD_HEADER_FEATURE`: a feature, in a pipe.
+/// `PERF_RECORD_HEADER_FEATURE`: the record that holds a feature in a file written to a pipe.
 const HEADER_FEATURE: u32 = 80;
-/// A larger feature is invalid.
+/// Most bytes of a feature; a larger one is invalid.
 const MOST_FEATURE: u64 = 64 << 20;
-/// Larger sideband is taken as damage.
+/// Most bytes of records besides the trace; with more the file counts as damaged.
 const MOST_SIDEBAND: u64 = 4 << 30;
 
 /// A section of trace in the file.
@@ -61,7 +61,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// The place in the trace of a byte position by the kernel's own count.
+    /// Converts a position as the kernel counts it (`aux_offset`) to one counted over all sections.
     pub fn place(&self, aux_offset: u64) -> Option<u64> {
         let mut before = 0;
         for chunk in &self.chunks {
@@ -133,7 +133,7 @@ impl Container {
         Ok(Container { path: file_path, kcore_dir, queues, sideband, pipe })
     }
 
-    /// Takes bytes apart as [`Container::open`] takes a file.
+    /// Parses the bytes of a file as [`Container::open`] does a file.
     ///
     /// # Errors
     /// [`Error::Foreign`], [`Error::Damaged`].
@@ -183,7 +183,7 @@ impl<R: Read + Seek> Walk<'_, R> {
 
     fn skip(&mut self, n: u64, length: u64) -> Result<(), Error> {
         let to = self.at.checked_add(n).filter(|&to| to <= length);
-        let to = to.ok_or_else(|| self.damaged("trace is said to go on past the end of the file"))?;
+        let to = to.ok_or_else(|| self.damaged("a record says that its trace goes on past the end of the file"))?;
         self.reader.seek(SeekFrom::Start(to)).map_err(|_| self.damaged("it cannot be read there"))?;
         self.at = to;
         Ok(())
@@ -211,13 +211,17 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
     walk.take(16, &mut out).map_err(|_| foreign("it is shorter than a header"))?;
     match &out[..8] {
         b"PERFILE2" => {}
-        b"2ELIFREP" => return Err(foreign("it is of the other byte order")),
+        b"2ELIFREP" => return Err(foreign("it was written on a big-endian machine")),
         _ => return Err(foreign("it does not begin with PERFILE2")),
     }
     let pipe = match u64_at(&out, 8) {
         16 => true,
         104 => false,
-        n => return Err(foreign(&format!("its header has {n} bytes, and 104 or 16 (a pipe) are known"))),
+        n => {
+            return Err(foreign(&format!(
+                "its header has {n} bytes; 104 were expected, or 16 for a file written to a pipe"
+            )));
+        }
     };
     let mut queues: Vec<Queue> = Vec::new();
     if pipe {
@@ -227,7 +231,7 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
     walk.take(88, &mut out)?;
     let (data, size) = (u64_at(&out, 40), u64_at(&out, 48));
     let end = data.checked_add(size).filter(|&end| data >= 104 && end <= length);
-    let end = end.ok_or_else(|| walk.damaged("its header says that its records go on past its end"))?;
+    let end = end.ok_or_else(|| walk.damaged("its header says that the records go on past the end of the file"))?;
     if size == 0 {
         return Err(walk.damaged("perf did not finish it: the size of its records is 0"));
     }
@@ -235,7 +239,7 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
     records(&mut walk, &mut out, end, length, &mut queues)?;
     let compact = out.len() as u64 - data;
     out[48..56].copy_from_slice(&compact.to_le_bytes());
-    // Names of event types, of perf's first years.
+    // The section of event type names, which only old versions of perf wrote, is left out.
     out[56..72].fill(0);
     attributes(&walk, &out, data)?;
     features(&mut walk, &mut out, length)?;
@@ -258,7 +262,7 @@ fn attributes<R: Read + Seek>(walk: &Walk<'_, R>, header: &[u8], data: u64) -> R
     Ok(())
 }
 
-/// Keeps of the header's features those that are of use here: each at its place in a new table.
+/// Copies those of the header's features that are used here, and writes a new table of where they are.
 fn features<R: Read + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u64) -> Result<(), Error> {
     let bits: Vec<u64> = (0..256).filter(|&bit| out[72 + bit as usize / 8] & 1 << (bit % 8) != 0).collect();
     let mut table = Vec::new();
@@ -285,7 +289,7 @@ fn features<R: Read + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u
     Ok(())
 }
 
-/// Copies the records up to `end`, but for trace.
+/// Copies the records up to `end`, without the trace.
 fn records<R: Read + Seek>(
     walk: &mut Walk<'_, R>,
     out: &mut Vec<u8>,
@@ -388,7 +392,7 @@ mod tests {
         assert!(error(b"ELF").contains("shorter than a header"));
         assert!(error(&[7; 200]).contains("PERFILE2"));
         let whole = image();
-        assert!(error(&whole[..whole.len() - 8]).contains("past its end"));
+        assert!(error(&whole[..whole.len() - 8]).contains("records go on past the end of the file"));
         let mut other = whole.clone();
         other[..8].copy_from_slice(b"2ELIFREP");
         assert!(error(&other).contains("byte order"));

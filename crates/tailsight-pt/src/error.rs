@@ -14,15 +14,15 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// It is not a perf.data file of a little-endian machine.
-    #[error("{path} is no perf.data file of an x86 machine: {why}")]
+    /// The file is not a perf.data file of a little-endian machine.
+    #[error("{path} is not a perf.data file of an x86 machine: {why}")]
     Foreign {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// It ends early, or its parts contradict each other.
+    /// The file ends early, or its parts contradict each other.
     #[error("{path} is damaged at byte {at}: {why}")]
     Damaged {
         /// The file.
@@ -32,7 +32,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// It holds no Intel PT trace.
+    /// The file holds no Intel PT trace.
     #[error("{path} has no Intel PT trace: {why}; record with `perf record -e intel_pt//`")]
     NoTrace {
         /// The file.

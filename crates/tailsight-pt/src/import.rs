@@ -26,7 +26,7 @@ use crate::stacks::{Event, What};
 const ASLEEP: u64 = 1;
 /// The position of a stack's first function; each nested one is 16 lower, as stacks grow down.
 const FIRST_POSITION: u32 = 0xffff_fff0;
-/// A comparison of clocks farther than this from a time says little about it.
+/// A time that is farther than this from every comparison of clocks is not converted, ns.
 const MOST_APART_NS: u64 = 1_000_000_000;
 
 /// The source of a run.
@@ -94,11 +94,11 @@ impl Source for Script {
 /// How perf's time is converted to a run's.
 #[derive(Clone, Debug)]
 pub enum Timeline {
-    /// They are the same.
+    /// Both are the same.
     Perf,
     /// By the kernel's own conversions, recorded change by change.
     Log(Box<ClockLog>),
-    /// By comparisons of the counter with CLOCK_MONOTONIC, each 100 ms.
+    /// By comparisons of the counter with CLOCK_MONOTONIC, one every 100 ms.
     Compared(Vec<ClockRow>),
 }
 
@@ -120,7 +120,7 @@ impl Timeline {
         Ok(Timeline::Compared(rows))
     }
 
-    /// A time of the run, and its largest error, ns.
+    /// Converts perf's time to a time of the run, with its largest error, ns.
     pub fn place(&self, clock: TscClock, ns: u64) -> Option<(u64, u64)> {
         match self {
             Timeline::Perf => Some((ns, 0)),
@@ -129,7 +129,7 @@ impl Timeline {
         }
     }
 
-    /// perf's time of a time of the run.
+    /// Converts a time of the run to perf's time.
     pub fn back(&self, clock: TscClock, ns: u64) -> Option<u64> {
         match self {
             Timeline::Perf => Some(ns),
@@ -187,13 +187,13 @@ pub struct Imported {
     pub functions: Vec<FunctionTime>,
     /// Events that were written for functions.
     pub events: u64,
-    /// Of them left out: before or behind the run's recording.
+    /// Events that were left out, because they lie before or after the run's recording.
     pub outside: u64,
     /// The largest error of a time, ns.
     pub clock_error_ns: u64,
     /// Files with code that were not found: name and why.
     pub missing: Vec<(String, String)>,
-    /// Records beside the trace that perf lost: of context switches, mappings.
+    /// Records that perf lost: context switches, mappings.
     pub lost_records: u64,
 }
 
@@ -202,7 +202,7 @@ pub struct Imported {
 pub struct Output<'a> {
     /// Its directory.
     pub dir: &'a Path,
-    /// Also into one that another user can write to.
+    /// Whether another user may be able to write to it.
     pub shared: bool,
     /// The version of tailsight.
     pub version: &'a str,
@@ -260,7 +260,7 @@ impl Sink<'_> {
         }
         self.out.clock_error_ns = self.out.clock_error_ns.max(error);
         self.out.events += 1;
-        // The thread that was current as it was written: a switch is of the one that leaves.
+        // The thread that ran when the event was written: for a switch, the one that leaves.
         let tid = if kind == Kind::SchedSwitch { a as u32 } else { event.tid };
         let written = RunEvent { ts, kind: kind as u8, aux, tid, a, b, ..RunEvent::default() };
         self.by_cpu.entry(cpu).or_default().push(written);
@@ -280,7 +280,7 @@ struct Times {
 struct ThreadTime {
     /// Time on a core so far, ns.
     on_core: u64,
-    /// Open functions: number, time on a core as it began, and what its callees took.
+    /// Open functions: number, time on a core when it began, and the time of its callees.
     open: Vec<(u32, u64, u64)>,
 }
 
@@ -356,7 +356,7 @@ pub fn alone(recording: &impl Source, output: Output<'_>) -> Result<Imported, Er
 }
 
 /// Decodes the windows of a recording (of the run's timeline; none: all of it) and puts its functions between the events of a run, into
-/// a new one. Bounded by the windows: their functions and the run's events are in memory.
+/// a new run. Its memory is bounded by the windows: it holds their functions and the run's events.
 ///
 /// # Errors
 /// Every [`Error`].
@@ -510,7 +510,7 @@ fn warnings(imported: &Imported) -> Vec<String> {
     }
     if imported.lost_records > 0 {
         out.push(format!(
-            "intel-pt: perf lost {} records of context switches and mappings: functions may be told of a wrong thread",
+            "intel-pt: perf lost {} records of context switches and mappings: functions may be assigned to a wrong thread",
             imported.lost_records
         ));
     }
@@ -523,7 +523,7 @@ fn warnings(imported: &Imported) -> Vec<String> {
     }
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
         out.push(format!(
-            "intel-pt: time goes on in steps of {half} ns (median) to {most} ns (p99): shorter differences mean nothing"
+            "intel-pt: times are known in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences"
         ));
     }
     out

@@ -1,13 +1,13 @@
 //! From an Intel PT recording of perf to function calls and returns with nanoseconds.
 //!
-//! In: a perf.data file (or the directory of `perf record --kcore`), and the programs that ran. Out: [`stacks::Event`]s: which
-//! function was entered and left when, on each core, by which thread, and where nothing is known. The modules, in the order of the
-//! data: [`container`] parses the file; [`sideband`] knows which thread ran and what was mapped; [`memory`] and [`symbols`] know the
-//! code there; [`index`] finds where decoding can begin; [`decode`] gives the control flow of a piece of trace; [`stacks`] the nested
-//! spans; and [`recording`] combines them in order of time; pieces are decoded ahead on all cores of this machine, with a bounded
-//! part of the trace in memory.
+//! In: a perf.data file (or the directory of `perf record --kcore`), and the programs that ran. Out: [`stacks::Event`]s: when each
+//! function was entered and left, on which core and by which thread, and for which times nothing is known. The modules, in the order of
+//! the data: [`container`] parses the file; [`sideband`] knows which thread ran and what was mapped; [`memory`] and [`symbols`] know the
+//! code; [`index`] finds where decoding can begin; [`decode`] decodes the control flow of a piece of trace; [`stacks`] makes nested spans
+//! of it; and [`recording`] puts the events of all cores in order of time. Pieces are decoded ahead on all cores of this machine, with a
+//! bounded part of the trace in memory.
 //!
-//! [`script`] reads the output of `perf script` instead, and [`import`] makes a run of either.
+//! [`script`] reads the output of `perf script` instead, and [`import`] makes a run from either.
 //!
 //! Packets and instructions are decoded by libipt, Intel's decoder; records of the container are parsed by `linux-perf-data`. Times
 //! are perf's, in ns, as the recorded kernel converts them from the time-stamp counter.

@@ -1,4 +1,4 @@
-//! A recording as a whole: every core's trace, decoded at once and given out in order of time.
+//! A whole recording: the traces of all cores, decoded in parallel, and their events in order of time.
 //!
 //! In: a perf.data file, where its programs are, and the windows of time that matter. Out: [`Event`]s through a callback, then the
 //! names of the functions and a [`Summary`]. A few pieces of trace are in memory at a time, whatever the size of the file.
@@ -24,7 +24,7 @@ use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 pub struct Window {
     /// First.
     pub from_ns: u64,
-    /// Behind the last.
+    /// The first ns after it.
     pub to_ns: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Recording {
     pub container: Container,
     /// What perf recorded beside the trace.
     pub sideband: Sideband,
-    /// What code ran.
+    /// The code that ran.
     pub memory: Memory,
     /// perf's clock.
     pub clock: TscClock,
@@ -44,7 +44,7 @@ pub struct Recording {
 /// A function by its number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Its name; module and offset where it has none.
+    /// Its name, or module and offset where no symbol names it.
     pub function: String,
     /// The file that it is in.
     pub module: String,
@@ -52,7 +52,7 @@ pub struct Named {
     pub kernel: bool,
 }
 
-/// What came out.
+/// The result of decoding.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// What was counted.
@@ -61,7 +61,7 @@ pub struct Summary {
     pub functions: Vec<Named>,
     /// Instructions by thread.
     pub instructions: BTreeMap<u32, u64>,
-    /// What the decoder said where it lost its way, and how often.
+    /// The decoder's errors, and how often each occurred.
     pub errors: BTreeMap<&'static str, u64>,
     /// Bytes of trace in the file.
     pub trace_bytes: u64,
@@ -71,22 +71,22 @@ pub struct Summary {
     pub span_ns: Option<(u64, u64)>,
 }
 
-/// What is next on a core, where nothing is decoded.
+/// The next part of a core's trace, before it is decoded.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// Nothing is known.
+    /// A gap: nothing is known of this time.
     Gap(Gap),
-    /// A piece, and the time that it begins at the earliest: of [`Ahead::jobs`].
+    /// A piece of trace: its index in [`Ahead::jobs`], and the earliest time at which it can begin.
     Piece(usize, u64),
 }
 
-/// A core's trace on its way.
+/// The state of a core's trace while it is decoded.
 struct Stream<'a> {
     switches: &'a [Switch],
     parts: Vec<Part>,
     next: usize,
     decoded: Decoded,
-    /// The next step of it.
+    /// Index of the next step in `decoded`.
     at: usize,
     core: Core,
     finished: bool,
@@ -97,7 +97,7 @@ impl Stream<'_> {
         self.decoded.steps.get(self.at)
     }
 
-    /// When the next thing happens on it: a step, a switch, or the beginning of a piece that is not decoded yet.
+    /// When the next event of this core is due: a step, a switch, or the beginning of a piece that is not decoded yet.
     fn due(&self) -> Option<u64> {
         let step = self.step().map(|step| step.ns);
         let next = step.or_else(|| match self.parts.get(self.next) {
@@ -108,8 +108,8 @@ impl Stream<'_> {
         Some(self.core.not_before(next))
     }
 
-    /// Where all that was decoded is told: gaps begin, and what is open at the end of the trace ends, now, before later events of other
-    /// cores. `reached`: how far those are.
+    /// Once every decoded step has been given out: begins the gaps that follow, and at the end of the trace ends the spans that are still
+    /// open, before later events of other cores. `reached`: the time up to which events of the other cores were given out.
     fn settle(&mut self, stacks: &mut Stacks<'_>, reached: u64) {
         if self.step().is_some() || self.finished {
             return;
@@ -178,7 +178,7 @@ impl Recording {
         let ahead = Ahead::new(jobs, &file, &self.container.path, 2 * cores);
         std::thread::scope(|scope| {
             let _stop = Stop(&ahead);
-            // This thread decodes, too, where it would wait.
+            // This thread decodes too while it would otherwise wait.
             for _ in 0..(cores - 1).min(ahead.jobs.len()) {
                 scope.spawn(|| ahead.work(&mut Spaces::new(&self.memory)));
             }
@@ -202,7 +202,7 @@ impl Recording {
         let mut reached = 0;
         streams.iter_mut().for_each(|stream| stream.settle(&mut stacks, reached));
         let mut dues: Vec<Option<u64>> = streams.iter().map(Stream::due).collect();
-        // The core where something happens the earliest; it goes on until another one's turn is.
+        // The core with the earliest event; its events are given out until another core has an earlier one.
         while let Some((first, i)) = earliest(&dues, usize::MAX) {
             let until = earliest(&dues, i).map_or(u64::MAX, |(ns, _)| ns);
             let stream = &mut streams[i];
@@ -215,7 +215,7 @@ impl Recording {
                         stream.at += 1;
                     }
                     (None, Some(Part::Piece(number, from_ns))) if stream.core.not_before(*from_ns) <= ns => {
-                        // Damaged trace may say that it is earlier than its beginning.
+                        // Damaged trace may hold times before the beginning of its piece.
                         stream.core.hold(reached);
                         (stream.decoded, stream.at) = (ahead.take(*number, &mut spaces)?, 0);
                         stream.next += 1;
@@ -250,7 +250,7 @@ impl Recording {
     ) -> Result<(Vec<Stream<'_>>, Vec<Job<'_>>), Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let windows = windows.map(Window::apart);
-        // Windows are cut finely, so that little is decoded in vain.
+        // Windows are cut into small pieces, so that little is decoded outside of them.
         let size = if windows.is_some() { 1 } else { piece };
         let indexed: Result<Vec<Vec<Piece>>, std::io::Error> = self
             .container
@@ -307,7 +307,7 @@ impl Recording {
     }
 }
 
-/// The earliest of these, but for one of them.
+/// The earliest of these times and its index, without the one at `but`.
 fn earliest(dues: &[Option<u64>], but: usize) -> Option<(u64, usize)> {
     dues.iter().enumerate().filter(|(i, _)| *i != but).filter_map(|(i, due)| Some(((*due)?, i))).min()
 }
@@ -366,7 +366,7 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
             let full = frames.last().map(|frame| frame.function.clone()).filter(|name| !name.is_empty());
             let own = || about.symbols.at(place).map(|f| f.name.clone());
             let short = about.name.rsplit('/').next().unwrap_or(&about.name);
-            // An address of the kernel is not for everybody's eyes.
+            // A kernel address is not shown: it would tell every reader of the run where the kernel lies in memory.
             let address = || match about.kernel {
                 true => "[kernel, no symbol]".to_owned(),
                 false => format!("{short}+{place:#x}"),
@@ -381,7 +381,7 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
 pub(crate) fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {
     for event in stacks.events.drain(..) {
         if event.ns == 0 {
-            // Who had the core before the recording began.
+            // The thread that had the core before the recording began.
             each(&event);
             continue;
         }

@@ -1,4 +1,4 @@
-//! The sideband: what perf recorded beside the trace, which says whose instructions they are and when they ran.
+//! The sideband: the records that perf wrote beside the trace. They tell which thread ran the traced instructions, and when.
 //!
 //! In: the records of a [`Container`]. Out: [`Sideband`]: how the trace was made, the clock, names of tasks, context switches by
 //! core, and what was mapped where and when. Times are perf's, ns; 0 is "before the recording".
@@ -25,13 +25,13 @@ pub struct TraceInfo {
     pub pmu: u32,
     /// How the counter relates to perf's time; `None`: perf did not know.
     pub clock: Option<TscClock>,
-    /// Whether the trace was kept only when somebody asked for it.
+    /// Whether it is a snapshot: perf kept the last trace before each request for one (`perf record --snapshot`).
     pub snapshot: bool,
     /// The bits of the event's `config` that hold the MTC period.
     pub mtc_bits: u64,
-    /// Where those begin.
+    /// The bit of `config` that asks for MTC packets.
     pub mtc_bit: u64,
-    /// Time-stamp counter against the core crystal clock: CPUID 15h, EBX and EAX.
+    /// The ratio of the time-stamp counter to the core crystal clock: CPUID 15h, EBX and EAX.
     pub tsc_ctc: (u32, u32),
     /// The bit of `config` that asks for cycle counts.
     pub cyc_bit: u64,
@@ -112,7 +112,7 @@ pub struct Switch {
     pub pid: u32,
     /// Thread, 0 when idle.
     pub tid: u32,
-    /// The task before it was preempted: it would rather have run on.
+    /// Whether the task before it was preempted: it was still runnable.
     pub preempted: bool,
 }
 
@@ -128,7 +128,7 @@ pub enum Change {
         /// The other.
         parent: u32,
     },
-    /// A process began another program: nothing of before is mapped.
+    /// A process executed another program: its earlier mappings are gone.
     Exec {
         /// Process.
         pid: u32,
@@ -164,7 +164,7 @@ pub enum Generated {
 }
 
 impl Generated {
-    /// What stands for a file's name.
+    /// The name that is used in place of a file's.
     pub fn module(self) -> &'static str {
         match self {
             Generated::Bpf => "[bpf]",
@@ -185,7 +185,7 @@ pub struct KernelSymbol {
     pub len: u32,
     /// Of what kind.
     pub kind: Generated,
-    /// It is gone from here on.
+    /// Whether the kernel gave it up at this time.
     pub unregistered: bool,
     /// Its name.
     pub name: String,
@@ -207,14 +207,14 @@ pub struct AuxSection {
 }
 
 impl AuxSection {
-    /// The kernel's buffer was full: trace was lost behind it.
+    /// The kernel's buffer was full: trace after this section was lost.
     pub const TRUNCATED: u64 = 1;
-    /// Somewhere in it trace is missing.
+    /// Trace is missing somewhere in it.
     pub const PARTIAL: u64 = 4;
-    /// Somebody else used the unit: trace is missing.
+    /// Another user of the tracing unit collided with this one: trace is missing.
     pub const COLLISION: u64 = 8;
 
-    /// Why trace is missing in it or behind it; `None`: none is.
+    /// Why trace is missing in it or after it; `None`: none is.
     pub fn lost(&self) -> Option<Gap> {
         match self.flags {
             flags if flags & AuxSection::TRUNCATED != 0 => Some(Gap::Truncated),
@@ -273,20 +273,20 @@ impl Sideband {
     pub fn records(container: &Container) -> Result<(Sideband, bool), Error> {
         let damaged =
             || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
-        // The parser's own checks of what it is given are assertions in places.
+        // Some of the parser's checks are assertions: damaged input makes it panic.
         let read = || read(container);
         catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
     }
 
-    /// Where in a queue's trace some was lost, and why, in order: behind a stretch that was truncated, around one that is incomplete. Of
-    /// queues of cores; of those of threads the kernel does not say which it means.
+    /// Where trace of a queue was lost, and why, in order: after a section that was truncated, and at both ends of one that is incomplete.
+    /// Only of queues of cores: for queues of threads the kernel does not say which one a record is about.
     pub fn losses(&self, queue: &Queue) -> Vec<(u64, Gap)> {
         let Some(cpu) = queue.cpu else { return Vec::new() };
         let mut out = Vec::new();
-        for stretch in self.aux.iter().filter(|aux| aux.cpu == Some(cpu)) {
-            let Some(why) = stretch.lost() else { continue };
-            let begin = stretch.offset;
-            let end = begin.saturating_add(stretch.len);
+        for section in self.aux.iter().filter(|aux| aux.cpu == Some(cpu)) {
+            let Some(why) = section.lost() else { continue };
+            let begin = section.offset;
+            let end = begin.saturating_add(section.len);
             if why == Gap::Partial {
                 out.extend(queue.place(begin).map(|at| (at, why)));
             }
@@ -310,7 +310,8 @@ impl Sideband {
 struct Reader {
     out: Sideband,
     info: Option<Vec<u64>>,
-    /// Switches as they come: time, whether a task came (else it left), process and thread that has the core from then on.
+    /// Switches in the order of the records: whether a task came (else it left), when, and the process and thread that has the core from
+    /// then on.
     moves: BTreeMap<u32, Vec<(bool, Switch)>>,
     time_conv: Option<TscClock>,
 }
@@ -363,7 +364,7 @@ fn of_header(out: &mut Sideband, file: &PerfFile) {
     let mut words = id.split(',').skip(1).map(|n| n.trim().parse::<u16>().unwrap_or(0));
     let mut next = || words.next().unwrap_or(0);
     out.info.cpu = if id.starts_with("GenuineIntel") { (next(), next() as u8, next() as u8) } else { (0, 0, 0) };
-    // Where the records of mappings do not have them.
+    // Build ids, for mappings whose records have none.
     let ids = file.build_ids().unwrap_or_default();
     for (_, change) in &mut out.changes {
         if let Change::Map(mapping) = change
@@ -422,7 +423,7 @@ impl Reader {
                     let both = u64::from_le_bytes(*w);
                     let (pid, tid) = (both as u32, (both >> 32) as u32);
                     let known = self.moves.entry(cpu).or_default();
-                    // It says who runs as the trace begins, when it says so at all.
+                    // It names the thread that runs when the trace begins, if perf knew it.
                     if tid != u32::MAX && known.is_empty() {
                         known.push((true, Switch { time_ns, pid, tid, preempted: false }));
                     }
@@ -482,7 +483,8 @@ impl Reader {
     }
 }
 
-/// A switch is told twice: the task leaves, the next one comes. The coming counts; where it was lost, the leaving.
+/// perf records each switch twice: a task leaves, and the next one comes. The second record is used, or the first where the second was
+/// lost.
 pub(crate) fn switches(moves: &[(bool, Switch)]) -> Vec<Switch> {
     let mut out: Vec<Switch> = Vec::new();
     for (i, (came, switch)) in moves.iter().enumerate() {
@@ -570,7 +572,7 @@ mod tests {
             (false, at(10, 2, true)),
             (true, at(12, 2, false)),
             (false, at(20, 3, false)),
-            // The coming of 3 was lost, and the leaving of it.
+            // The second record of the switch to 3 was lost, and the first of the switch away from it.
             (true, at(31, 1, false)),
         ];
         let out = switches(&moves);

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
-/// A function without a size that nothing follows is taken to be this long at most.
+/// Most bytes of a function that has no size and that no other function follows.
 const MOST_UNSIZED: u64 = 64 << 10;
 
 /// A function.
@@ -84,7 +84,7 @@ impl Symbols {
         Symbols::new(self.functions.iter().filter_map(moved).collect())
     }
 
-    /// From the kernel's list. Addresses that the kernel hid (all 0) are no symbols.
+    /// From the kernel's list. Symbols whose address the kernel hid (0) are skipped.
     pub fn of_kallsyms(text: &str) -> Symbols {
         let line = |line: &str| {
             let mut words = line.split_whitespace();
@@ -104,9 +104,9 @@ pub struct Image {
     pub build_id: String,
     /// Its functions, by offset in the file.
     pub symbols: Symbols,
-    /// What of it is loaded: addresses, and where in the file.
+    /// Its loaded segments: the addresses of each, and where it begins in the file.
     pub segments: Vec<(Range<u64>, u64)>,
-    /// A copy of memory: its addresses are those of the recorded machine.
+    /// Whether it is a core file, a copy of memory: its addresses are then those of the recorded machine.
     pub is_core: bool,
 }
 

@@ -89,10 +89,9 @@ fn every_line_fits_and_says_words() {
     }
 }
 
-#[test]
-fn the_page_has_what_the_json_has() {
-    let (run, analysis) = open("memcached-requests");
-    let (diagnosis, causes) = diagnosed(&analysis, Leg::Total);
+/// The diagnosis of a run, and its page without timelines and samples.
+fn page_of(run: &Run, analysis: &Analysis) -> (Diagnosis, String) {
+    let (diagnosis, causes) = diagnosed(analysis, Leg::Total);
     let cause_of = |leg, role: Role, owner| causes.get(&(leg, role, owner)).copied();
     let page = html::report(&html::Input {
         meta: &run.meta,
@@ -105,6 +104,13 @@ fn the_page_has_what_the_json_has() {
         stacks: &[],
         against: None,
     });
+    (diagnosis, page)
+}
+
+#[test]
+fn the_page_has_what_the_json_has() {
+    let (run, analysis) = open("memcached-requests");
+    let (diagnosis, page) = page_of(&run, &analysis);
     let data = super::page::data(&page);
     let whole = serde_json::to_string(&diagnosis).expect("serialises");
     assert!(super::page::text(&page).contains(&whole), "the diagnosis is in the page to the letter");
@@ -129,18 +135,6 @@ fn the_page_has_what_the_json_has() {
     );
     // A run without a protocol has none.
     let (run, analysis) = open("memcached-tcp");
-    let (diagnosis, causes) = diagnosed(&analysis, Leg::Total);
-    let cause_of = |leg, role: Role, owner| causes.get(&(leg, role, owner)).copied();
-    let page = html::report(&html::Input {
-        meta: &run.meta,
-        lifetimes: &analysis.lifetimes,
-        diagnosis: &diagnosis,
-        paths: &[],
-        cause_of: &cause_of,
-        categories: &CategoryTable::default(),
-        samples: None,
-        stacks: &[],
-        against: None,
-    });
+    let (_, page) = page_of(&run, &analysis);
     assert!(super::page::data(&page)["requests"].is_null());
 }

@@ -56,6 +56,24 @@ pub struct Bounded {
 }
 
 impl ClockChangeRow {
+    /// A change as the kernel publishes it. `rate` is `mult` and `shift`; `clocks` are CLOCK_MONOTONIC, CLOCK_REALTIME and CLOCK_TAI then,
+    /// each in whole seconds and ns times `2^shift`.
+    pub fn new(seq: u32, cycle_last: u64, rate: (u32, u32), clocks: [(u64, u64); 3]) -> ClockChangeRow {
+        let ((mult, shift), [monotonic, realtime, tai]) = (rate, clocks);
+        ClockChangeRow {
+            seq,
+            cycle_last,
+            mult,
+            shift,
+            monotonic_s: monotonic.0,
+            monotonic_shifted_ns: monotonic.1,
+            realtime_s: realtime.0,
+            realtime_shifted_ns: realtime.1,
+            tai_s: tai.0,
+            tai_shifted_ns: tai.1,
+        }
+    }
+
     /// What this change says of a counter, ns. `None`: the numbers are those of no clock.
     pub fn at(&self, clock: Clock, tsc: u64) -> Option<u64> {
         let (seconds, shifted) = match clock {

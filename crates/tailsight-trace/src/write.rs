@@ -510,7 +510,7 @@ mod tests {
         let error = writer.events(1, &events(200_000)).unwrap_err();
         assert!(matches!(error, Error::Write { full: true, .. }), "{error}");
         assert!(!path.join(RESERVE).exists(), "the space held back is given free");
-        assert!(writer.events(1, &events(1)).is_err(), "a cut stream is not begun anew");
+        assert!(writer.events(1, &events(1)).is_err(), "a stream that was cut off is not begun again");
         assert_eq!(writer.written(0), 10);
         writer.tasks(&[task(5)]).unwrap();
         let mut meta = RunMeta { state: State::Partial, partial: Some(error.to_string()), ..meta() };

@@ -15,7 +15,7 @@ pub struct View {
     /// The port, on 127.0.0.1 [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
-    /// Messages that the page holds besides those in focus; of more it fetches those of the part that is looked at
+    /// Messages that the page holds besides those in focus; of a larger run it fetches those of the part that is shown
     #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(100..))]
     pub points: usize,
     /// What is asked.

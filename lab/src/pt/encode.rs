@@ -21,7 +21,7 @@ const BETWEEN: u64 = 1000;
 pub const CRYSTAL: u64 = 84;
 /// The core-to-bus ratio in the CBR packets, and the base frequency's: the same, so a cycle is a tick.
 pub const RATIO: u8 = 20;
-/// Returns that the processor remembers to compress.
+/// Most return addresses that the processor keeps in order to compress returns.
 const RETURNS: usize = 64;
 
 /// How the trace is made.
@@ -33,11 +33,11 @@ pub struct Style {
     pub tsc_ticks: Option<u64>,
     /// MTC packets: each `2^mtc` ticks of the crystal clock.
     pub mtc: u8,
-    /// Returns that go where they should are one bit.
+    /// Whether returns are compressed: one bit for a return to behind its call.
     pub compress_returns: bool,
     /// Bytes between two PSB packets at least.
     pub psb_bytes: usize,
-    /// How often the execution is encoded, one time behind the other.
+    /// How often the execution is encoded, one copy after the other.
     pub passes: usize,
     /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
@@ -88,7 +88,7 @@ pub struct Switch {
     pub from: u32,
     /// The thread that comes.
     pub to: u32,
-    /// The one that leaves would have run on.
+    /// Whether the one that leaves was preempted: it was still runnable.
     pub preempted: bool,
 }
 
@@ -122,7 +122,7 @@ pub(super) struct Generator<'a> {
     last_ip: u64,
     returns: Vec<u64>,
     psb_at: Option<usize>,
-    /// The tick of the last cycle count, and of the last crystal tick that was told.
+    /// The tick of the last cycle count, and of the last MTC packet.
     cycle_tick: u64,
     mtc_told: u64,
     tips: usize,
@@ -131,7 +131,7 @@ pub(super) struct Generator<'a> {
 /// Encodes an execution.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) when it ran what is not the program's code.
+/// [`Error::Io`](crate::Error::Io) when an address that ran is not in the program's code.
 pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encoded> {
     let mut look_up = code.look_up();
     let mut cpus: Vec<Generator<'_>> = (0..CPUS).map(|_| Generator::new(style)).collect();
@@ -308,7 +308,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// What tells the time before a packet.
+    /// Packets that give the time of the next packet.
     fn time(&mut self, tick: u64) {
         if !self.style.cycles {
             if self.style.tsc_ticks.is_some_and(|n| tick.saturating_sub(self.cycle_tick) >= n) {

@@ -1,4 +1,4 @@
-//! What each instruction of a program is, as far as control flow goes.
+//! The kind of control flow of each instruction of a program.
 //!
 //! In: an ELF file of x86-64. Out: [`Kind`]s by address. By iced-x86, which shares nothing with the decoders under test.
 
@@ -11,15 +11,15 @@ use crate::{Error, Result};
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Control flow goes on behind it, or jumps to where the instruction says.
+    /// Control flow goes on after it, or jumps to an address in the instruction.
     Plain,
     /// A conditional jump.
     Conditional,
-    /// A jump to where a register or memory says.
+    /// A jump to an address in a register or memory.
     IndirectJump,
-    /// A call of what the instruction names.
+    /// A call of an address in the instruction.
     Call,
-    /// A call of what a register or memory says.
+    /// A call of an address in a register or memory.
     IndirectCall,
     /// A near return.
     Return,

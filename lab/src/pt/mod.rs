@@ -1,4 +1,4 @@
-//! The PT lab: honest Intel PT input without the hardware.
+//! The PT lab: Intel PT recordings of real executions, made without the hardware.
 //!
 //! In: a small program of several threads. Out: a perf.data file with Intel PT packets of an execution that really took place, and
 //! the execution's own log. The parts: [`step`] runs the program one instruction at a time (ptrace) and logs each; [`flow`] says
@@ -32,7 +32,7 @@ const LEADER: u32 = 1000;
 /// Its name in the file's records, below the folder that decoders are given as the root.
 pub const NAME: &str = "two-threads";
 
-/// What `make` left in the folder.
+/// What [`make`] wrote into the folder.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The recording.

@@ -1,17 +1,17 @@
-//! A perf.data file around a trace, such as `perf record -e intel_pt//u` writes it and perf 6.1 reads it.
+//! A perf.data file around a trace, as `perf record -e intel_pt//u` writes it and as perf 6.1 can read it.
 //!
-//! In: what [`encode`](super::encode) made. Out: the bytes of the file. The layout is that of the kernel's
+//! In: the result of [`encode`](super::encode). Out: the bytes of the file. The layout is that of the kernel's
 //! `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/intel-pt.c`.
 
 use super::NAME;
 use super::encode::{CRYSTAL, Cpu, Encoded, RATIO, Style};
 use super::flow::Code;
 
-/// perf's number of the intel_pt unit; any number behind the built-in ones.
+/// perf's number of the intel_pt unit: any number above the built-in ones.
 const PMU: u32 = 8;
 /// The process.
 const PID: u32 = 1000;
-/// The clock triple: two ticks a nanosecond, from a second on.
+/// The clock's three parameters: two ticks a nanosecond, beginning at one second.
 pub const SHIFT: u64 = 10;
 /// ns of a tick, times `2^SHIFT`.
 pub const MULT: u64 = 512;
@@ -183,7 +183,7 @@ fn plain(kind: u32, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A record with who, when and where behind it.
+/// A record with its thread, time and core at the end.
 pub(super) fn record(
     kind: u32,
     misc: u16,

@@ -2,7 +2,7 @@
 //!
 //! In: a program whose threads never wait. Out: [`Execution`]: slices of time on virtual CPUs, each with the address of every
 //! instruction that ran. The threads take turns; a turn ends with a system call or after a number of instructions, as a timer
-//! interrupt would end it. One thread at a time moves, so the order of everything is known.
+//! interrupt would end it. Only one thread runs at a time, so the order of all instructions is known.
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub const CPUS: usize = 2;
 /// Instructions after which a thread is interrupted.
 const QUANTUM: usize = 700;
-/// A program that takes more steps than this is not the lab's.
+/// Most steps; the lab's program needs fewer.
 const MOST_STEPS: usize = 100_000_000;
 
 /// How a slice ended.
@@ -57,7 +57,7 @@ enum Stepped {
 
 struct Tracee {
     pid: i32,
-    /// Whether it was not yet seen to stop.
+    /// Whether it has not been seen to stop yet.
     fresh: bool,
 }
 
@@ -114,7 +114,7 @@ fn take_turns(leader: i32) -> Option<Execution> {
                 Stepped::Ended => {
                     alive[who] = false;
                     slice.ended = Ended::SystemCall;
-                    // The leader's exit is that of all.
+                    // When the leading thread exits, all have ended.
                     if who == 0 {
                         alive.fill(false);
                     }

@@ -298,7 +298,7 @@ fn a_closed_loop_goes_on_after_its_connection_was_closed() {
     plan.arrivals = Arrivals::Closed(1);
     plan.duration_ns = Some(300_000_000);
     let counts = run_checked(plan).counts;
-    // Without a request after connecting anew, each connection would end with its first 20 replies.
+    // Without a request after connecting again, each connection would end with its first 20 replies.
     assert!(counts.reconnects > 8 && counts.ok > 200, "{counts:?}");
 }
 

@@ -197,7 +197,7 @@ fn wrong_values_are_found_in_every_protocol_with_values() {
     };
     let mut of_echo = spoil;
     wrong(plan(format!("r2p2://{}", r2p2_server(move |bytes| of_echo(bytes.to_vec(), 3))), Protocol::Echo));
-    // Servers of one connection that keep what was stored and give it back, spoiled.
+    // Servers of one connection that keep what was stored and return it damaged.
     for protocol in [Protocol::MemcachedText, Protocol::Resp] {
         let address = scripted(move |_, socket| {
             let (mut spoil, mut stored, mut have) = (spoil, std::collections::HashMap::new(), Vec::new());

@@ -368,7 +368,7 @@ fn a_sweep_finds_saturation_and_the_search_finds_the_objective() {
     assert_eq!(highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap().verdict, "not-met");
 }
 
-/// Regression: a client whose sleeps end late began anew twice in the same way and ended N/A, though it could have polled.
+/// Regression: a client whose sleeps end late began again twice in the same way and ended N/A, though it could have polled.
 #[test]
 fn a_late_client_polls_from_the_first_restart_on() {
     let mut question = question(2_000.0);

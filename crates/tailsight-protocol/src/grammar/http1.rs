@@ -242,20 +242,21 @@ pub(crate) struct Replies {
     open: Option<Answer>,
 }
 
+/// What the parser says of a head, as an error of the protocol unless it is whole.
+fn whole(parsed: httparse::Result<usize>, expected: &'static str, head: &[u8]) -> Result<(), ProtocolError> {
+    match parsed {
+        Ok(httparse::Status::Complete(_)) => Ok(()),
+        Err(httparse::Error::TooManyHeaders) => {
+            Err(ProtocolError::TooLarge { kind: KIND, what: "the number of header fields", limit: FIELDS as u64 })
+        }
+        _ => Err(ProtocolError::garbage(KIND, expected, head)),
+    }
+}
+
 fn response(head: &[u8], op: Op) -> Result<(Answer, Rest), ProtocolError> {
     let mut fields = [EMPTY_HEADER; FIELDS];
     let mut parsed = httparse::Response::new(&mut fields);
-    match parsed.parse(head) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Err(httparse::Error::TooManyHeaders) => {
-            return Err(ProtocolError::TooLarge {
-                kind: KIND,
-                what: "the number of header fields",
-                limit: FIELDS as u64,
-            });
-        }
-        _ => return Err(ProtocolError::garbage(KIND, "a status line and header fields", head)),
-    }
+    whole(parsed.parse(head), "a status line and header fields", head)?;
     let code = parsed.code.unwrap_or(0);
     let framing = framing(parsed.headers, head)?;
     let status = match code {
@@ -381,17 +382,7 @@ fn op(method: &[u8]) -> Op {
 fn request(head: &[u8]) -> Result<(Request, Rest), ProtocolError> {
     let mut fields = [EMPTY_HEADER; FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
-    match parsed.parse(head) {
-        Ok(httparse::Status::Complete(_)) => {}
-        Err(httparse::Error::TooManyHeaders) => {
-            return Err(ProtocolError::TooLarge {
-                kind: KIND,
-                what: "the number of header fields",
-                limit: FIELDS as u64,
-            });
-        }
-        _ => return Err(ProtocolError::garbage(KIND, "a request line and header fields", head)),
-    }
+    whole(parsed.parse(head), "a request line and header fields", head)?;
     let method = parsed.method.unwrap_or_default().as_bytes();
     let framing = framing(parsed.headers, head)?;
     let mut request = Request::new(class(method, parsed.path.unwrap_or_default().as_bytes()), op(method));

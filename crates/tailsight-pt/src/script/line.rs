@@ -27,14 +27,14 @@ pub enum Line<'a> {
     Switch {
         /// The task that the record is about, when.
         about: About<'a>,
-        /// It came; else it left.
+        /// Whether the task came; else it left.
         came: bool,
-        /// It would have run on.
+        /// Whether it was preempted: it was still runnable.
         preempted: bool,
         /// Of a task that left: process and thread of the next.
         next: (u32, u32),
     },
-    /// The decoder lost its way (`--itrace=e`).
+    /// perf's decoder reported an error (`--itrace=e`).
     Lost {
         /// When.
         ns: u64,
@@ -47,7 +47,7 @@ pub enum Line<'a> {
     },
     /// Something else: an empty line, another event.
     Other,
-    /// A branch without what is needed of it, or no line of perf.
+    /// A branch that lacks a needed field, or a line that perf did not print.
     Unknown,
 }
 
@@ -116,7 +116,7 @@ pub fn parse(line: &str) -> Line<'_> {
     branch(about, rest)
 }
 
-/// Words up to the time, and what is behind it.
+/// The fields up to the time, and the rest of the line.
 fn about(line: &str) -> Option<(About<'_>, &str)> {
     let (at, word) = words(line).skip(1).find(|(_, word)| time(word).is_some())?;
     let rest = line[at + word.len()..].trim_start();
@@ -195,7 +195,7 @@ fn branch<'a>(about: About<'a>, rest: &'a str) -> Line<'a> {
             "syscall" | "int" => kind = Kind::SystemCall,
             "sysret" | "iret" => kind = Kind::Leave,
             "hw" | "async" => kind = Kind::Interrupt,
-            // Of "hw int", "tx abrt", "tr strt", "tr end" the other word; "in a transaction", "interrupts off".
+            // The second words of "tx abrt", "tr strt" and "tr end", and flags that do not change the kind of branch.
             "jmp" | "jcc" | "tx" | "abrt" | "tr" | "vmentry" | "vmexit" => {}
             "strt" => begins = true,
             "end" => ends = true,
@@ -225,14 +225,14 @@ fn place(text: &str) -> Option<Place<'_>> {
         return Some(Place { ip, symbol: None, file: if file == "[unknown]" { "" } else { file } });
     }
     let Some((name, behind)) = rest.rsplit_once("+0x") else {
-        // A name alone: where the function begins is not said.
+        // A name without an offset: where the function begins is not known.
         return rest.is_empty().then_some(Place { ip, ..Place::default() });
     };
     let digits = behind.bytes().take_while(u8::is_ascii_hexdigit).count();
     let start = ip.checked_sub(u64::from_str_radix(&behind[..digits], 16).ok()?);
     let file = behind[digits..].trim();
     let file = file.strip_prefix('(').and_then(|file| file.strip_suffix(')')).unwrap_or_default();
-    // An offset that is no offset: perf says so of some stubs.
+    // For some stubs perf prints an offset that is larger than the address: it is ignored.
     Some(Place { ip, symbol: start.map(|start| (name, start)), file })
 }
 

@@ -1,9 +1,9 @@
 //! An Intel PT recording as text: what `perf script` printed of it, where the recording itself is not at hand.
 //!
 //! In: the output of `perf script --itrace=be --ns -F comm,pid,tid,cpu,time,event,flags,ip,sym,symoff,addr,dso`; without `comm`, `cpu`,
-//! `event` and `dso` it is what magic-trace asks perf for. `--itrace=cre` (calls and returns) is shorter, and does not show jumps: the
-//! function that a tail call goes on in is then known from its first call or its return on. Out: the same [`Event`]s as of a perf.data
-//! file. The text is read twice and never as a whole in memory. What perf made of the trace is believed.
+//! `event` and `dso` it is what magic-trace asks perf for. `--itrace=cre` (calls and returns) is shorter, and does not show jumps: a
+//! function that was entered by a tail call is then known only from its first call or its return. Out: the same [`Event`]s as of a
+//! perf.data file. The text is read twice and is never in memory as a whole. perf's decoding is not checked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,11 +23,11 @@ mod line;
 
 pub use line::{About, Kind, Line, Place, parse};
 
-/// So much of a file is looked at for a line that perf printed.
+/// Bytes at the beginning of a file that are searched for a line of perf's.
 const LOOKED_AT: u64 = 64 << 10;
-/// A longer line is none of perf's.
+/// Bytes of the longest line that perf may print.
 const LONGEST_LINE: u64 = 64 << 10;
-/// What a line that says nothing counts as.
+/// The error as which an unknown line is counted.
 const NOT_UNDERSTOOD: &str = "a line that was not understood";
 
 /// An opened text.
@@ -37,15 +37,15 @@ pub struct Script {
     pub path: PathBuf,
     /// Who ran where, as the lines show it.
     pub sideband: Sideband,
-    /// The functions that are named, each where it is.
+    /// The functions that the lines name, and where each is.
     pub memory: Memory,
-    /// Jumps are printed, too.
+    /// Whether jumps are printed too.
     jumps: bool,
     /// Bytes.
     length: u64,
 }
 
-/// A core, or a thread where perf was not asked for cores.
+/// A core; or a thread, where perf did not print cores.
 type Key = (Option<u32>, u32);
 
 fn key(cpu: Option<u32>, tid: u32) -> Key {
@@ -144,7 +144,7 @@ impl Script {
         if begins {
             ops.push(Op::On { ip: to_ip });
         } else if !self.jumps && from_ip != 0 {
-            // Without jumps, the function that a tail call went into shows by what it does next.
+            // Without jumps, a function that was entered by a tail call shows only by its next call or return.
             ops.push(Op::Jump { to: from_ip });
         }
         if ends {
@@ -170,15 +170,15 @@ impl Script {
     }
 }
 
-/// A function, as its places show it.
+/// A function, as far as the lines show it.
 struct Found {
     name: String,
     file: String,
-    /// Behind the last place that was seen.
+    /// The address after the last one that was seen in it.
     end: u64,
 }
 
-/// What the first reading finds.
+/// What the first reading of the text finds.
 #[derive(Default)]
 struct Seen {
     names: Vec<Name>,
@@ -201,7 +201,7 @@ impl Seen {
                 self.name(&about);
                 self.place(&about, &from);
                 self.place(&about, &to);
-                // Where switches are not printed: who took a branch had the core.
+                // Where switches are not printed, the thread of a branch had the core.
                 self.moved(&about, true, about.pid, about.tid, false);
             }
             Line::Switch { about, came, preempted, next } => {
@@ -239,7 +239,7 @@ impl Seen {
     }
 }
 
-/// Gives each line to `each`. Returns the bytes.
+/// Gives each line to `each`. Returns the number of bytes read.
 fn lines(path: &Path, mut each: impl FnMut(&str)) -> Result<u64, Error> {
     let read = |source| Error::Read { path: path.into(), source };
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(read)?);

@@ -24,7 +24,7 @@ fn info(of: &[u8]) -> usize {
     of.windows(8).position(|w| w == head).unwrap()
 }
 
-/// With the folder of the file, from which the trace is read later.
+/// The recording, and the folder of its file: the trace is read from it later.
 fn open(bytes: &[u8]) -> Result<(Recording, tempfile::TempDir), Error> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf.data");
@@ -43,7 +43,7 @@ fn transfers(of: &Recording) -> (Vec<(u32, bool, u64, u64)>, Summary) {
 fn trace_without_its_description_is_refused() {
     let mut bytes = good();
     let at = info(&bytes);
-    // A record of the clock (TIME_CONV): it says nothing of a trace.
+    // A record of the clock (TIME_CONV), which does not describe a trace.
     bytes[at..at + 4].copy_from_slice(&79u32.to_le_bytes());
     let error = open(&bytes).map(drop).unwrap_err();
     assert!(matches!(error, Error::NoTrace { .. }) && error.to_string().contains("AUXTRACE_INFO"), "{error}");
@@ -70,7 +70,7 @@ fn the_trace_of_an_unknown_model_is_decoded() {
     assert_eq!(known, unknown);
 }
 
-/// Overflows one after the other, as of a buffer that is never emptied in time: each stretch is lost and counted, the rest is there.
+/// One overflow after the other, as when a buffer is never emptied in time: each lost interval is counted, and the rest is decoded.
 #[test]
 fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
     let bytes = good();
@@ -81,19 +81,19 @@ fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
     let mut stormy = bytes;
     let mut storms = 0;
     for pair in places.windows(2).skip(1).step_by(2).filter(|pair| pair[1] - pair[0] > 600) {
-        // OVF packets, and nothing that says where it goes on.
+        // OVF packets, and no packet that says where tracing goes on.
         for at in (pair[0] + 200..pair[1] - 200).step_by(2) {
             stormy[at..at + 2].copy_from_slice(&[0x02, 0xf3]);
         }
         storms += 1;
     }
-    assert!(storms > 2, "{storms} of {} stretches", places.len());
+    assert!(storms > 2, "{storms} of {} intervals", places.len());
     let (recording, _dir) = open(&stormy).unwrap();
     let (found, summary) = transfers(&recording);
     let gaps: u64 = summary.counts.gaps.values().map(|(n, _)| *n).sum();
     assert!(summary.counts.gaps.contains_key(&Gap::Overflow) && gaps >= storms, "{:?}", summary.counts.gaps);
     assert!(found.len() * 10 > whole.len() * 3 && found.len() < whole.len(), "{} of {}", found.len(), whole.len());
-    // Nothing is made up: what is found happened, and as often at most.
+    // Nothing is invented: each call that is found is in the log, and not more often than there.
     let mut left = std::collections::HashMap::<_, i64>::new();
     whole.iter().for_each(|t| *left.entry(t).or_default() += 1);
     found.iter().for_each(|t| *left.entry(t).or_default() -= 1);

@@ -1,4 +1,4 @@
-//! What the fuzz targets feed, without a fuzzer: the inputs that once broke something, and a few of each kind.
+//! The inputs of the fuzz targets without a fuzzer: those that once broke something, and a few of each kind.
 
 #[path = "../../../../fuzz/pt.rs"]
 #[allow(dead_code, reason = "quieting panics is for the fuzz targets")]
@@ -21,7 +21,7 @@ fn inputs_that_the_fuzzer_found_are_read() {
     found("clock-log").iter().for_each(|data| pt::clock_log(data));
 }
 
-/// The fuzz target's own recording is decoded: what it changes is what the decoder reads.
+/// The unchanged recording of the fuzz target can be decoded, so its changes reach the decoder.
 #[test]
 fn the_fuzz_target_of_records_begins_with_a_recording_that_decodes() {
     let file = tempfile::NamedTempFile::new().unwrap();

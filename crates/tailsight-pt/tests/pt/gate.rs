@@ -1,7 +1,7 @@
 //! The gate: calls and returns of each thread are the same in the execution's own log, in what perf prints, and here.
 //!
 //! The files in `tests/fixtures` are made by the lab (`lab pt`): real control flow of a stepped program, **time assigned and not
-//! measured**. `perf-script.txt` is what Debian's perf 6.1 printed of each (`scripts/pt-fixtures.sh` makes all of them anew).
+//! measured**. `perf-script.txt` is what Debian's perf 6.1 printed of each (`scripts/pt-fixtures.sh` makes all of them again).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn perf_prints_the_same_calls_and_returns() {
     }
 }
 
-/// However finely the trace is cut, what is between two cuts is neither lost nor told twice.
+/// Into however small pieces the trace is cut, nothing between two cuts is lost or counted twice.
 #[test]
 fn pieces_of_any_size_give_the_same() {
     for name in ALL {
@@ -140,7 +140,7 @@ fn spans_nest_by_thread_and_have_the_names_of_their_functions() {
     }
 }
 
-/// Of a window, the spans in its middle are those of the whole; what is around it is a gap and not a guess.
+/// The spans in the middle of a window are those of the whole recording; the time around the window is a gap and not a guess.
 #[test]
 fn a_window_has_the_spans_of_the_whole() {
     let recording = open("tsc");
@@ -161,7 +161,7 @@ fn a_window_has_the_spans_of_the_whole() {
     assert!(whole.len() > 20 && part == whole, "{} and {}", part.len(), whole.len());
 }
 
-/// Tier 3: a synchronisation point that is destroyed costs what is up to the next, no more, and is counted.
+/// Tier 3: a destroyed synchronisation point loses the trace up to the next one and no more, and the loss is counted.
 #[test]
 fn damaged_trace_is_a_counted_gap_and_decoding_goes_on_behind_it() {
     let good = std::fs::read(fixture("tsc").join("perf.data")).unwrap();
@@ -191,7 +191,7 @@ fn damaged_trace_is_a_counted_gap_and_decoding_goes_on_behind_it() {
     }
 }
 
-/// The program is not there: nothing is decoded, and that is said with its name.
+/// Without the program's file nothing of it is decoded, and a message names the file.
 #[test]
 fn a_missing_program_is_counted_and_named() {
     let path = fixture("tsc").join("perf.data");
@@ -203,7 +203,7 @@ fn a_missing_program_is_counted_and_named() {
     assert!(gaps > 0 && ns > 0 && summary.counts.spans < 200, "{:?}", summary.counts);
 }
 
-/// An overflow: the lost instructions are a gap, what is around it is right, and no span goes over it.
+/// An overflow: the lost instructions are a gap, the spans around it are right, and no span crosses it.
 #[test]
 fn an_overflow_is_a_gap_and_never_bridged() {
     let (log, _) = log("overflow");
@@ -215,7 +215,7 @@ fn an_overflow_is_a_gap_and_never_bridged() {
         let behind = truth.iter().rev().zip(found.iter().rev()).take_while(|(a, b)| a == b).count();
         if before < truth.len() {
             different += 1;
-            // At its edge a decoder knows a few instructions more or less than ran.
+            // At the edge of the gap a decoder knows a few instructions more or fewer than ran.
             assert!(before + behind + 6 >= truth.len().max(found.len()), "{before} and {behind} of {}", truth.len());
             assert!(before > 0 && behind > 20);
         }

@@ -34,7 +34,7 @@ fn nests(events: &[Event]) -> usize {
             _ => {}
         }
     }
-    // A thread that was switched out when the recording ended is still in what it was in.
+    // A thread that was switched out when the recording ended is still in its last function.
     assert!(open.values().all(|functions| functions.len() < 5), "{open:?}");
     begins
 }
@@ -48,12 +48,12 @@ fn alone_it_is_a_run_with_the_names_of_its_functions_and_no_messages() {
     assert_eq!(run.meta.target.app, "two-threads");
     let names: Vec<&str> = run.meta.traced.as_ref().unwrap().functions.iter().map(|f| f.name.as_str()).collect();
     assert!(names.contains(&"fibonacci") && names.contains(&"slow_path"), "{names:?}");
-    assert!(run.meta.warnings.iter().any(|w| w.contains("time goes on in steps of")), "{:?}", run.meta.warnings);
+    assert!(run.meta.warnings.iter().any(|w| w.contains("times are known in steps of")), "{:?}", run.meta.warnings);
     let mut all: Vec<Event> = run.events().unwrap().into_iter().flat_map(|cpu| cpu.events).collect();
     all.sort_by_key(|event| event.ts);
     assert!(run.partial.is_empty(), "{:?}", run.partial);
     assert_eq!(nests(&all) as u64, imported.summary.counts.spans);
-    // Own times are a part of the whole: the program ran for less than the recording lasted, on one core at a time.
+    // Own times do not overlap: their sum is less than the recording, since one thread ran at a time.
     let own: u64 = imported.functions.iter().map(|f| f.own_ns).sum();
     let (first, last) = imported.summary.span_ns.unwrap();
     assert!(own > 0 && own < last - first, "{own} of {}", last - first);

@@ -1,4 +1,4 @@
-//! What was decoded against what ran, and against what others say of the same file.
+//! Decoding compared with what ran, and with what other decoders say about the same file.
 
 mod bad_input;
 mod fuzzed;
@@ -8,4 +8,5 @@ mod lldb;
 mod real;
 mod script;
 mod sideband;
+mod unpack;
 mod vm;

@@ -15,7 +15,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Fields with which nothing is left open.
+/// Fields with which every function and thread is known.
 const ALL_FIELDS: &str = "comm,pid,tid,cpu,time,event,flags,ip,sym,symoff,addr,dso";
 /// Those that magic-trace asks perf for.
 const MAGIC_TRACE: &str = "pid,tid,time,flags,ip,addr,sym,symoff";
@@ -85,7 +85,7 @@ fn same(a: &Spans, b: &Spans, what: &str) -> u64 {
             assert_eq!((x.1, &x.2), (y.1, &y.2), "{what}: thread {tid}, event {i} of {}", a.len());
             apart = apart.max(x.0.abs_diff(y.0));
         }
-        // Whoever has the core at the end leaves what it is in; without the switches that is whoever took the last branch.
+        // The thread that has the core at the end leaves its functions; without switches that is the thread of the last branch.
         assert!(b.len() >= a.len() && b[a.len()..].iter().all(|(_, enter, _)| !enter), "{what}: thread {tid}");
     }
     apart

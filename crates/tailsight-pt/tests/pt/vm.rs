@@ -14,25 +14,13 @@ use tailsight_pt::sideband::Switch;
 use tailsight_pt::stacks::{Core, Stacks};
 use tailsight_pt::{Entry, Places, Recording, What};
 
+use crate::unpack::unpack;
+
 /// The fixture, unpacked.
 fn unpacked() -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vm"), to.path());
     to
-}
-
-fn unpack(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() {
-            unpack(&path, &to.join(name));
-            continue;
-        }
-        let mut file = std::fs::File::create(to.join(name.strip_suffix(".gz").unwrap())).unwrap();
-        std::io::copy(&mut flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap()), &mut file).unwrap();
-    }
 }
 
 fn open(folder: &Path) -> Recording {
@@ -177,7 +165,7 @@ fn functions_of_kernel_and_programs_nest_by_thread_and_have_names() {
     assert!(strays * 1000 < spans, "{strays} strays of {spans} spans");
 }
 
-/// perf is told of a switch at 130 ns; the trace shows that it takes place at 100 ns.
+/// perf's record of a switch says 130 ns; the trace shows that it takes place at 100 ns.
 #[test]
 fn a_switch_takes_place_where_the_trace_of_the_kernel_shows_it() {
     const AT: u64 = 0xffff_ffff_8100_0200;

@@ -1,8 +1,8 @@
 //! Distributions for the page: of each leg and of each stage between the stamps T1 to T6, over all complete messages.
 //!
-//! In: messages in order of arrival. Out: points (ns, share of the messages that are as slow or slower), thinned to what a screen can
-//! show, the slowest hundred one by one; of each leg the 95 % intervals of its percentiles. Slow messages come together, so messages
-//! count as often as independent ones that would know as much (tailsight-stats, `effective`).
+//! In: messages in order of arrival. Out: points (ns, share of the messages that are as slow or slower), no more than a screen can show,
+//! but each of the slowest hundred; and the 95 % intervals of each leg's percentiles. Slow messages come in groups, so the intervals are
+//! computed for the number of independent messages that would give as much information (tailsight-stats, `effective`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use tailsight_stats::effective::dependent_interval_sorted;
 
 /// Points of a curve besides the slowest.
 const CURVE: usize = 600;
-/// Of the slowest, so many one by one.
+/// So many of the slowest messages have a point each.
 const SLOWEST: usize = 100;
 
 /// One distribution.
@@ -26,12 +26,12 @@ pub(super) struct Curve {
     kind: &'static str,
     messages: usize,
     points: Vec<(u64, f64)>,
-    /// Of a leg, by percentile: 95 % interval, ns. Without those that the messages do not support.
+    /// By percentile of a leg: 95 % interval, ns; without percentiles that need more messages.
     intervals: BTreeMap<String, (u64, u64)>,
 }
 
-/// Those of the legs, then those of the stages; what no message has is left out. `percentiles`: `p50`, `p99` …, of which intervals are
-/// made.
+/// The distributions of the legs, then those of the stages, without those that no message has. `percentiles`: those with intervals (`p50`,
+/// `p99` …).
 pub(super) fn curves(messages: &[Message], percentiles: &[&str]) -> Vec<Curve> {
     let mut out = Vec::new();
     let mut add = |name, kind, mut values: Vec<u64>| {
@@ -81,7 +81,7 @@ pub(crate) fn curve(sorted: &[u64]) -> Vec<(u64, f64)> {
     let tail = n.saturating_sub(SLOWEST);
     let mut chosen: Vec<usize> = Vec::with_capacity(CURVE + SLOWEST);
     if tail > 0 {
-        // Half the points are even over the ranks, half over the logarithm of the share that is slower.
+        // Half of the points are spaced evenly over the ranks, half over the logarithm of the share that is slower.
         chosen.extend((0..CURVE / 2).map(|k| k * tail / (CURVE / 2)));
         let depth = (n as f64 / SLOWEST as f64).ln();
         chosen.extend((0..CURVE / 2).map(|k| {
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(curve(&[7]), [(7, 1.0)]);
     }
 
-    /// Independent messages have the binomial interval; of messages that come in runs of twenty alike the interval is wider; of few
-    /// there is none.
+    /// Independent messages have the binomial interval; messages that come in groups of twenty equal ones have a wider one; too few
+    /// messages have none.
     #[test]
     fn percentiles_have_intervals_that_know_of_bursts() {
         // SplitMix64.

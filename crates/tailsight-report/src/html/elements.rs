@@ -1,7 +1,7 @@
-//! The data of the page as elements of it: each a script element of a type that no browser runs, holding base64 of gzip.
+//! The data of the page, in script elements of a type that no browser runs: each holds base64 of gzip.
 //!
-//! In: bytes by name. Out: HTML. Base64 has no character that means anything to HTML, so no name of a task can end an element.
-//! Elements are compressed side by side; the page unpacks each when it first needs it.
+//! In: bytes by name. Out: HTML. Base64 has no character with a meaning in HTML, so the name of a task cannot end an element. Elements are
+//! compressed in parallel; the page unpacks each when it first needs it.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
 
-/// One element: its name (of ours, `[a-z0-9-]`) and its bytes.
+/// One element: its name (`[a-z0-9-]`, chosen here) and its bytes.
 pub(crate) struct Element {
     name: String,
     bytes: Vec<u8>,

@@ -1,9 +1,9 @@
-//! Messages as columns for the page: latency, arrival, flow, thread, class, and what each cause took of those in focus.
+//! Messages as columns for the page: latency, arrival, flow, thread, class, and for those in focus the time of each cause.
 //!
-//! In: the lifetimes and the diagnosis. Out: columns of little-endian numbers: of every message, position = id, or of those in focus and a
-//! sample of the others, with the ids as one more column (html/points.rs has the rest). The *dominant cause* of
-//! a message is the one with the most time in it above the mean of the reference; where the reference is not in this run, the
-//! one with the most time. Times are ns.
+//! In: the lifetimes and the diagnosis. Out: columns of little-endian numbers. They hold either every message, whose id is then its
+//! position, or those in focus and a sample of the others, with the ids as one more column (html/points.rs has the rest). The *dominant
+//! cause* of a message is the one that exceeds its mean over the reference by the most time; where the reference is not in this run,
+//! the one with the most time. Times are ns.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,15 @@ use super::points::{Part, Points};
 
 /// No dominant cause: the message is not in focus.
 const NOT_IN_FOCUS: u8 = 255;
-/// In focus, and none of the causes has time in it.
+/// In focus, but no cause has time in it.
 const NO_CAUSE: u8 = 254;
-/// A message whose leg is not complete, in a 32-bit latency column (NaN in the other).
+/// Stands in a 32-bit latency column for a message whose leg is not complete (in the 64-bit column: NaN).
 const MISSING: u32 = u32::MAX;
-/// Above so many flows, only the flows of the messages in focus keep their names in the page.
+/// With more flows than this, the page names only the flows of the messages in focus.
 const MANY_FLOWS: usize = 4096;
 
-/// What the columns are. `ids` `u32`, only where not every message has a row; `latency` is `u32` or `f64`; `arrival` `u32` (since the message before) or `f64` (since the run's start);
+/// What the columns are. `ids` `u32`, only where not every message has a row; `latency` `u32` or `f64`; `arrival` `u32` (since the
+/// message before) or `f64` (since the run's start);
 /// `flow`, `thread` and `class` `u16` or `u32`; `cause` bytes; `focus` `u32` ids; `times` `u32`, a row of `causes` for each of
 /// the focus.
 #[derive(Serialize)]
@@ -65,7 +66,7 @@ pub(super) fn focus(input: &Input) -> Vec<u32> {
     slice(&order(&latencies), &input.diagnosis.focus).to_vec()
 }
 
-/// Threads that received messages, ascending: their places are their numbers in the page.
+/// Threads that received messages, ascending; the page numbers them in this order.
 pub(super) fn threads(messages: &[Message]) -> Vec<u32> {
     let mut threads: Vec<u32> = messages.iter().map(|m| m.tid).collect();
     threads.sort_unstable();
@@ -159,8 +160,8 @@ fn latency(latencies: &[Option<u64>], out: &mut Vec<Element>) -> &'static str {
     "u32"
 }
 
-/// When each message was first seen. Differences take half the room, where messages are in order and none came after a pause
-/// of 4 s.
+/// When each message was first seen. Differences take half the room; they are used where messages are in order and no pause is longer than
+/// 4 s.
 fn arrival(input: &Input, ids: &[u32], out: &mut Vec<Element>) -> &'static str {
     let start = input.meta.start_ns;
     let of = |id: &u32| input.lifetimes.messages[*id as usize].driver_ns.saturating_sub(start);
@@ -212,8 +213,8 @@ fn slice<'a>(order: &'a [u32], slice: &Slice) -> &'a [u32] {
     &order[from..from + want]
 }
 
-/// The mean time of each cause over the reference, or None when the reference is not in these lifetimes: its mean
-/// latency is then not the one that the diagnosis states.
+/// The mean time of each cause over the reference; `None` when the reference is not in these lifetimes, which shows in a mean latency
+/// other than the one that the diagnosis states.
 fn reference_mean(input: &Input, latencies: &[Option<u64>], order: &[u32], profile: &mut Profile) -> Option<Vec<f64>> {
     let stated = &input.diagnosis.reference;
     let ids = slice(order, stated);
@@ -240,7 +241,7 @@ fn dominant(times: &[u64], mean: Option<&[f64]>) -> u8 {
     most.filter(|&i| above(i) > 0.0).map_or(NO_CAUSE, |i| i as u8)
 }
 
-/// The time of each cause in a message; the cause of an owner is asked once.
+/// The time of each cause in a message. The cause of an owner is looked up once.
 struct Profile<'a> {
     input: &'a Input<'a>,
     leg: Leg,

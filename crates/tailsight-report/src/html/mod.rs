@@ -1,12 +1,12 @@
 //! The report: one self-contained HTML file.
 //!
 //! In: [`Input`]. Out: the page as text. The page itself is built from web/ and committed as assets/page.html (docs/report.md);
-//! here its data is put in. It loads nothing, and its content-security policy forbids it to. Data is base64 of gzip in script elements
-//! that no browser runs ([`elements`]), and the scripts insert text only as text: a task named `</script>` is a name and no more.
+//! this module inserts its data. The page loads nothing, and its content-security policy forbids it to. Data is base64 of gzip in script
+//! elements that no browser runs ([`elements`]), and the page's scripts insert text only as text: a task named `</script>` does no harm.
 //!
-//! Every message is in the page and every message is drawn. The timelines are those of [`Input::paths`]; the page says which ones
-//! it does not have. [`served`] is the same page for `tailsight view`, which has them all, and of a large run asks for the points of
-//! what is looked at ([`Points`]).
+//! Every message is in the page and is drawn. The timelines are those of [`Input::paths`]; the page says which ones it lacks. [`served`] is
+//! the same page for `tailsight view`, which has all timelines; of a large run that page asks for the messages of the part that is
+//! shown ([`Points`]).
 
 mod classes;
 pub(crate) mod curves;
@@ -36,29 +36,29 @@ pub use timeline::{Bundle, Timelines};
 pub struct Input<'a> {
     /// The run's description.
     pub meta: &'a RunMeta,
-    /// The messages.
+    /// Its messages.
     pub lifetimes: &'a Lifetimes,
     /// The diagnosis of one leg of them.
     pub diagnosis: &'a Diagnosis,
-    /// Paths of the messages whose timelines are put into the page, the most interesting first.
+    /// Paths of the messages whose timelines are put into the page, the most important first.
     pub paths: &'a [(u32, Vec<PathSpan>)],
-    /// Which of the diagnosis's causes (index into [`Diagnosis::causes`]) an owner's time in a leg (never
-    /// [`Leg::Total`]) counts to: the same owner may count to another cause in another leg.
+    /// The cause (index into [`Diagnosis::causes`]) to which the time of an owner in a leg (never [`Leg::Total`]) belongs: in another leg
+    /// the same owner may belong to another cause.
     pub cause_of: &'a (dyn Fn(Leg, Role, OwnerId) -> Option<usize> + Sync),
     /// The category table of the diagnosis.
     pub categories: &'a CategoryTable,
     /// The run's samples.
     pub samples: Option<&'a Samples>,
-    /// Call stacks, outermost function first, with ns of a mean message: of the focus, of the reference.
+    /// Call stacks, outermost function first, with ns in a mean message of the focus and of the reference.
     pub stacks: &'a [(Vec<String>, [f64; 2])],
-    /// The run that it is compared with, with its name.
+    /// The run that this one is compared with, and its name.
     pub against: Option<(&'a str, &'a Lifetimes)>,
 }
 
-/// Timelines of one element: few, so that one is unpacked in a few milliseconds.
+/// Timelines in one element: few, so that the page unpacks it in some milliseconds.
 const A_BUNDLE: usize = 48;
 
-/// Most functions' call stacks: the largest.
+/// Most call stacks in the page; the smallest are left out.
 const MOST_STACKS: usize = 20_000;
 
 #[derive(Serialize)]
@@ -69,11 +69,11 @@ struct Page<'a> {
     percentiles: Vec<&'a str>,
     /// The causes' names in words, by index.
     titles: Vec<String>,
-    /// Those of the rows that may be chance.
+    /// The names of the rows that may be chance.
     chance_titles: Vec<String>,
-    /// Those of the rows of a median message.
+    /// The names of the rows of a median message.
     typical_titles: Vec<String>,
-    /// Those of the parts of each of the slowest messages.
+    /// The names of the parts of each of the slowest messages.
     slowest_titles: Vec<Vec<String>>,
     /// What the contexts of `more` are in words.
     contexts: BTreeMap<&'a str, String>,
@@ -86,7 +86,7 @@ struct Page<'a> {
     curves: Vec<curves::Curve>,
     against: Option<Against<'a>>,
     functions: Option<Functions<'a>>,
-    /// What a reference message has on average: the other half of each message's table.
+    /// Means over the reference messages: the other half of each message's table.
     reference: Vec<timeline::RowKey>,
     reference_ns: u64,
     timelines: Embedded,
@@ -106,9 +106,9 @@ struct Against<'a> {
 #[derive(Serialize)]
 struct Functions<'a> {
     frames: Vec<&'a str>,
-    /// Places in `frames`, outermost first; ns of a mean message: focus, reference.
+    /// Indices in `frames`, outermost first; ns in a mean message of the focus, and of the reference.
     stacks: Vec<(Vec<usize>, f64, f64)>,
-    /// Stacks that were left out, the smallest.
+    /// How many stacks were left out.
     left_out: usize,
 }
 
@@ -134,8 +134,8 @@ pub fn report(input: &Input) -> String {
     page(input, false, None)
 }
 
-/// The page as `tailsight view` serves it: it may ask its server, and nobody else, for what it does not hold. Of a run of more than
-/// `most` messages it holds those in focus and about so many others.
+/// The page as `tailsight view` serves it: it may ask its own server, and no other, for what it lacks. Of a run of more than `most`
+/// messages it holds those in focus and about `most` others.
 pub fn served(input: &Input, most: usize) -> String {
     page(input, true, Some(most)).replacen(FILE_POLICY, &format!("{FILE_POLICY}; connect-src 'self'"), 1)
 }

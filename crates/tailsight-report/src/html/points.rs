@@ -1,5 +1,5 @@
-//! The messages of a part of the balloon plot, for `tailsight view`: a page of a large run holds those in focus and a sample of the others,
-//! and asks for those of the part that is looked at.
+//! The messages of a part of the balloon plot, for `tailsight view`: the page of a large run holds those in focus and a sample of the
+//! others, and asks for those of the part that is shown.
 //!
 //! In: a part, as ids, latencies and one flow, thread or class; how many messages at most. Out: their columns as bytes, little-endian: the
 //! number of messages (u32), how many the part has (u32), then latency and arrival (f64, ns; arrival since the run's start), id, flow,
@@ -9,7 +9,7 @@ use tailsight_lifetime::{Leg, Message};
 
 use super::{Input, messages};
 
-/// Which messages a part leaves.
+/// Which messages a part keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// All.
@@ -69,7 +69,7 @@ pub struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// Of an input.
+    /// From the parts of a report.
     #[must_use]
     pub fn new(input: &Input<'a>) -> Points<'a> {
         let (messages, leg) = (&input.lifetimes.messages[..], input.diagnosis.leg);
@@ -83,8 +83,8 @@ impl<'a> Points<'a> {
         self.ranked.len()
     }
 
-    /// The ids of a part, ascending, at most about `most` of them, and how many the part has. Of more, the slowest and the fastest of each
-    /// stretch are kept, and of the others a regular sample.
+    /// The ids of a part, ascending, at most about `most` of them, and how many the part has. If it has more, these are kept: the slowest and
+    /// the fastest message of each interval, and a regular sample of the others.
     #[must_use]
     pub fn chosen(&self, part: &Part, most: usize) -> (Vec<u32>, usize) {
         let (first, last) = (part.ids.0 as usize, (part.ids.1 as usize).saturating_add(1).min(self.messages.len()));
@@ -99,11 +99,11 @@ impl<'a> Points<'a> {
         if sight <= most {
             return (found.into_iter().map(|(_, id)| id).collect(), sight);
         }
-        // A quarter of the points are the slowest of a stretch, a quarter the fastest.
-        let stretch = sight.div_ceil((most / 4).max(1));
+        // A quarter of the points are the slowest of an interval, a quarter the fastest.
+        let interval = sight.div_ceil((most / 4).max(1));
         let step = sight.div_ceil((most / 2).max(1));
         let mut ids: Vec<u32> = found.iter().step_by(step).map(|(_, id)| *id).collect();
-        for part in found.chunks(stretch) {
+        for part in found.chunks(interval) {
             ids.extend(part.iter().max().into_iter().chain(part.iter().min()).map(|(_, id)| *id));
         }
         ids.sort_unstable();
@@ -230,7 +230,7 @@ mod tests {
         assert!(ids.windows(2).all(|w| w[0] < w[1]));
         let slowest = of.ranked[of.ranked.len() - 1].1;
         assert!(ids.contains(&slowest));
-        // Each of the hundred outliers is the slowest of its stretch of fifty.
+        // Each of the hundred outliers is the slowest of its interval of fifty messages.
         assert!((0..100).all(|k| ids.contains(&(100 * k + 3))));
     }
 

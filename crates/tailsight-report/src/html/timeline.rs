@@ -1,8 +1,8 @@
-//! Timelines of messages (NSight Figures 5, 8, 9, 11): what had each nanosecond from the driver to the end of the leg.
+//! Timelines of messages (NSight Figures 5, 8, 9, 11): the owner of each nanosecond from the driver to the end of the leg.
 //!
-//! In: paths, contiguous spans with one owner each. Out: a [`Bundle`], which needs nothing beside it but the page's list of
-//! causes: its messages, and the owners, rows and call stacks that they refer to. Times are ns from the start of each path. Boxes
-//! that nest, and the rows of a message, are made of the spans by the page (web/src/timeline.ts).
+//! In: paths, contiguous spans with one owner each. Out: a [`Bundle`]: messages, and the owners, rows and call stacks that they refer to;
+//! besides it a reader needs only the page's list of causes. Times are ns from the start of each path. The page makes the nested boxes
+//! and the rows of a message from the spans (web/src/timeline.ts).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,7 @@ use tailsight_trace::samples::{FrameRow, SampleRow, kind};
 use super::Input;
 use crate::terminal::role_name;
 
-/// Messages with what they refer to.
+/// Messages, and what they refer to.
 #[derive(Debug, Default, Serialize)]
 pub struct Bundle {
     owners: Vec<OwnerOut>,
@@ -28,7 +28,7 @@ pub struct Bundle {
     keys: Vec<RowKey>,
     /// Functions of the call stacks.
     frames: Vec<String>,
-    /// Call stacks, outermost function first, as places in `frames`.
+    /// Call stacks, outermost function first, as indices in `frames`.
     stacks: Vec<Vec<usize>>,
     messages: Vec<Timeline>,
 }
@@ -38,7 +38,7 @@ pub struct Bundle {
 struct OwnerOut {
     /// Context and frames, outermost first.
     names: Vec<String>,
-    /// Nothing ran: idle, asleep or not known, all the way down.
+    /// Nothing ran: all frames are idle, asleep or not known.
     gap: bool,
 }
 
@@ -46,16 +46,16 @@ struct OwnerOut {
 #[derive(Debug, Serialize)]
 struct Slot {
     owner: usize,
-    /// Place of the leg in receive, service, transmit.
+    /// The leg: 0 receive, 1 service, 2 transmit.
     leg: usize,
     role: Role,
-    /// Place in `keys`.
+    /// Index in `keys`.
     key: usize,
-    /// Place of the cause among the diagnosis's.
+    /// Index of the cause in the diagnosis.
     cause: Option<usize>,
 }
 
-/// What a row of a message is of.
+/// A row in the table of a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RowKey {
     leg: Leg,
@@ -64,7 +64,7 @@ pub(super) struct RowKey {
     /// The name in words.
     title: String,
     role: Role,
-    /// What a reference message has of it on average.
+    /// Its mean over the reference messages.
     reference_ns: u64,
 }
 
@@ -76,18 +76,18 @@ struct Timeline {
     bytes: u32,
     tid: u32,
     ahead: u32,
-    /// Ids of the messages that its thread took first, the last before it first.
+    /// Ids of the messages that its thread received before it, the latest first.
     ahead_ids: Vec<u32>,
     length: u64,
     class: Option<String>,
     pairing: Option<&'static str>,
-    /// Bytes of its reply, where a protocol tells.
+    /// Bytes of its reply, where a protocol is known.
     reply_bytes: u32,
-    /// Stage and when.
+    /// Each stage, and when it was reached.
     marks: Vec<(String, u64)>,
-    /// (ns, core or -1, place in `slots`, whether it begins), one after the other, flat.
+    /// (ns, core or -1, index in `slots`, whether it begins), one after the other in one list.
     spans: Vec<i64>,
-    /// Samples of the clock: (when, place in `stacks`).
+    /// Samples of the clock: (when, index in `stacks`).
     samples: Vec<(u64, usize)>,
 }
 
@@ -102,7 +102,7 @@ pub struct Timelines<'a> {
 }
 
 impl<'a> Timelines<'a> {
-    /// Of an input.
+    /// From the parts of a report.
     #[must_use]
     pub fn new(input: &'a Input<'a>) -> Timelines<'a> {
         let classification = Classification::new(input.lifetimes, input.categories);
@@ -121,7 +121,7 @@ impl<'a> Timelines<'a> {
         }
     }
 
-    /// What a reference message has on average, by row.
+    /// Means over the reference messages, by row.
     pub(super) fn reference(&self) -> Vec<RowKey> {
         self.usual
             .rows
@@ -155,7 +155,7 @@ impl<'a> Timelines<'a> {
         RowKey { leg, category, name: key.2, title, role, reference_ns }
     }
 
-    /// The timelines of messages; those that do not exist or have no path are left out.
+    /// The timelines of these messages, without those that do not exist or have no path.
     #[must_use]
     pub fn bundle(&self, paths: &[(u32, Vec<PathSpan>)]) -> Bundle {
         let mut maker = Maker { of: self, out: Bundle::default(), ids: Ids::default() };
@@ -166,7 +166,7 @@ impl<'a> Timelines<'a> {
     }
 }
 
-/// Places of what was met already.
+/// Indices of what was added already.
 #[derive(Default)]
 struct Ids {
     owners: FxHashMap<u32, usize>,
@@ -257,7 +257,7 @@ impl Maker<'_> {
             if let Some(owner) = lifetimes.owners.get(id as usize) {
                 names[0] = owner.context_name();
                 names.extend(owner.frames.iter().map(|f| f.name(&lifetimes.symbols)));
-                // An interrupt on an idle core is work.
+                // An interrupt on an idle core counts as running.
                 gap = matches!(owner.context, Context::Idle | Context::Blocked | Context::Unknown)
                     && !owner.frames.iter().any(is_work);
             }
@@ -286,7 +286,7 @@ impl Maker<'_> {
     }
 }
 
-/// The leg that a span of the path lies in: the legs of a total path follow each other.
+/// The leg in which a span of a total path lies: its legs follow each other.
 fn leg(of: Leg, message: &Message, span: &PathSpan) -> Leg {
     match of {
         Leg::Total if span.from_ns < message.recv_ns => Leg::Receive,

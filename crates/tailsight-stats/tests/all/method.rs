@@ -313,7 +313,7 @@ fn a_client_that_spares_its_cpu_is_asked_to_be_on_time_once() {
         run(Config { client_sleeps, max_requests, ..config("p99:10%@95") }, &mut world).0.restarts.len()
     };
     assert_eq!((restarts(true, 2_000_000), restarts(false, 2_000_000)), (1, 0));
-    // Regression: the second half of a short run was spent on beginning anew, and nothing was known.
+    // Regression: the second half of a short run was spent on beginning again, so there was no result.
     assert_eq!(restarts(true, 100_000), 0);
 }
 
@@ -579,7 +579,7 @@ fn what_passes_is_given_although_another_percentile_fails() {
 }
 
 /// Regression: the last batch alone was asked whether the client was on time, and a list of checks said "on time" beside what
-/// had begun anew, or refused all for one bad batch at the end. What is asked about is what the verdict stands on.
+/// had begun again, or refused all for one bad batch at the end. What is asked about is what the verdict stands on.
 #[test]
 fn lateness_is_judged_over_all_that_the_verdict_stands_on() {
     let mut method = Method::new(config("p99")).expect("sound");

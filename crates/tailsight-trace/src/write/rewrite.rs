@@ -1,7 +1,7 @@
 //! A run that is whole is opened again, to replace its tables of samples.
 //!
 //! In: the run's directory and description. Out: a [`RunWriter`] that goes on with the checksums that are there; its
-//! [`RunWriter::finish`] lists all files anew. Between a replaced table and that, the run opens as changed.
+//! [`RunWriter::finish`] lists all files again. Until then a run with a replaced table opens as changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -40,18 +40,7 @@ pub fn record(args: &Record, messages_into: fn(&Record, &Path) -> anyhow::Result
 }
 
 fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
-    ClockChangeRow {
-        seq: of.seq,
-        cycle_last: of.cycle_last,
-        mult: of.mult,
-        shift: of.shift,
-        monotonic_s: of.monotonic.0,
-        monotonic_shifted_ns: of.monotonic.1,
-        realtime_s: of.realtime.0,
-        realtime_shifted_ns: of.realtime.1,
-        tai_s: of.tai.0,
-        tai_shifted_ns: of.tai.1,
-    }
+    ClockChangeRow::new(of.seq, of.cycle_last, (of.mult, of.shift), [of.monotonic, of.realtime, of.tai])
 }
 
 /// Whether this machine can trace.

@@ -318,7 +318,7 @@ fn a_traced_function_is_slower_or_called_more_often() {
         "{slower:#} {oftener:#}"
     );
     let times = |c: &serde_json::Value| [c["times"][0].as_f64().unwrap(), c["times"][1].as_f64().unwrap()];
-    // One call; a few fewer are met where all of a call's first stretch was the hooks' own.
+    // One call; a few calls fewer are counted where a call's first interval was only the hooks' own time.
     assert!(
         (0.75..1.1).contains(&times(slower)[0]) && (0.95..1.05).contains(&times(oftener)[1]),
         "{slower:#} {oftener:#}"

@@ -9,19 +9,8 @@ use serde_json::Value;
 
 use crate::support::{json, run, shown};
 
-fn unpack(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() {
-            unpack(&path, &to.join(name));
-            continue;
-        }
-        let mut file = std::fs::File::create(to.join(name.strip_suffix(".gz").unwrap())).unwrap();
-        std::io::copy(&mut flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap()), &mut file).unwrap();
-    }
-}
+#[path = "../../../tailsight-pt/tests/pt/unpack.rs"]
+mod unpack;
 
 /// The causes whose name begins so, and what they take together, ns.
 fn causes<'a>(diagnosis: &'a Value, category: &str, name: &str) -> (Vec<&'a Value>, i64) {
@@ -37,7 +26,7 @@ fn causes<'a>(diagnosis: &'a Value, category: &str, name: &str) -> (Vec<&'a Valu
 fn packets_ahead_of_a_request_are_named_with_the_functions_that_they_take() {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tailsight-pt/tests/fixtures/vm-queue");
-    unpack(&fixture, dir.path());
+    unpack::unpack(&fixture, dir.path());
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (recording, root, messages, both) = (path("recording"), path("root"), path("run"), path("both"));
     let args = ["import", &recording, "--root", &root, "--with", &messages, "--all", "-o", &both, "--json"];

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{run, shown};
+use crate::support::{run, shown, tailsight};
 
 /// A command line of the shell, with the program as `$T`.
 fn shell(script: &str) -> Output {
@@ -14,6 +14,22 @@ fn shell(script: &str) -> Output {
 
 fn golden() -> String {
     format!("{}/../tailsight-lifetime/tests/golden/memcached-requests", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// docs/reading-the-output.md explained an answer that the program no longer gave: another first cause, and other notes.
+#[test]
+fn the_page_that_explains_the_output_shows_what_is_printed() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reading-the-output.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let explained = page.split("\n## ").next().expect("the part before the first heading");
+    let blocks: Vec<&str> =
+        explained.split("```text\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    assert_eq!(blocks.len(), 4, "{blocks:?}");
+    let output = tailsight(&["diagnose", &golden()]).env("COLUMNS", "84").output().expect("the program was built");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for block in blocks {
+        assert!(printed.contains(block), "not in the output:\n{block}\n{}", shown(&output));
+    }
 }
 
 /// It panicked (exit 101), whatever the command: `failed printing to stderr`.

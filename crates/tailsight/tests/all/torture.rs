@@ -150,7 +150,7 @@ fn on_a_disk_that_is_too_small_what_fits_is_kept_and_nothing_is_half_written() {
     assert!(disks > 2);
 }
 
-/// A golden run, written anew with checksums.
+/// A golden run, written again with checksums.
 fn sealed(to: &Path) {
     let golden = format!("{}/../tailsight-lifetime/tests/golden/memcached-requests", env!("CARGO_MANIFEST_DIR"));
     let mut old = tailsight_trace::Run::open(Path::new(&golden)).unwrap();

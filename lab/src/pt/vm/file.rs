@@ -46,7 +46,7 @@ pub fn write(whole: &Whole, guest: &Guest, style: &Style) -> Vec<u8> {
         body.extend(text(&mapping.path));
         head.extend(record(MMAP2, USER, &body, (pid, pid, begin + 1, 0, sideband_id(0))));
     }
-    // What has a time, in its order.
+    // Records with a time, in its order.
     let mut timed: Vec<(u64, Vec<u8>)> = Vec::new();
     let pid = |tid: u32| whole.processes.get(&tid).copied().unwrap_or(tid);
     for (cpu, first) in (0u64..).zip(&whole.first) {
@@ -63,8 +63,8 @@ pub fn write(whole: &Whole, guest: &Guest, style: &Style) -> Vec<u8> {
     }
     let last = ns(whole.ticks.1) + 100;
     for (cpu, of) in (0u64..).zip(&whole.cpus) {
-        let stretch = words(&[0, of.trace.len() as u64, 0]);
-        timed.push((last, record(AUX, 0, &stretch, (0, 0, last, cpu, trace_id(cpu)))));
+        let section = words(&[0, of.trace.len() as u64, 0]);
+        timed.push((last, record(AUX, 0, &section, (0, 0, last, cpu, trace_id(cpu)))));
     }
     timed.sort_by_key(|(time, _)| *time);
     head.extend(timed.into_iter().flat_map(|(_, bytes)| bytes));

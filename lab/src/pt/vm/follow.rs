@@ -16,12 +16,12 @@ use super::log::{Instruction, Line, Log, Task};
 use super::wrong;
 use crate::Result;
 
-/// The kernel tells perf of a switch before and behind the place where it takes place; so far before, and so far behind, ticks.
+/// The kernel writes perf's two records of a switch before and after the switch itself; these are the distances, ticks.
 const TOLD: u64 = 100;
-/// A processor that did nothing for so many ticks tells the time anew.
+/// A processor that was idle for so many ticks writes the time again.
 const IDLE: u64 = 20_000;
 
-/// A thread, as what it did is told: an idle one by its processor.
+/// A thread, as the log names it: an idle one by its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
     /// Its number, 0: idle.
@@ -66,10 +66,10 @@ pub struct Whole {
 struct Processor<'a> {
     number: usize,
     packets: Generator<'a>,
-    /// What began last: whether it ended is seen at the next.
+    /// The instruction that began last: the next one shows whether it ended.
     last: Option<Instruction>,
     task: Task,
-    /// Where the interrupt whose frame lies on the stack came.
+    /// Where the interrupt came whose frame lies on the stack.
     frame: Option<u64>,
     switch: (Option<(Task, bool)>, Option<Task>),
 }
@@ -120,7 +120,7 @@ pub fn follow(log: &Log, guest: &Guest, style: &Style) -> Result<Whole> {
         }
     }
     for processor in &mut processors {
-        // What began last is not known to have ended: tracing ends before it.
+        // It is not known whether the last instruction ended: tracing ends before it.
         if let Some(last) = processor.last.take() {
             processor.packets.interrupt(last.ip, out.ticks.1);
         }
@@ -130,7 +130,7 @@ pub fn follow(log: &Log, guest: &Guest, style: &Style) -> Result<Whole> {
     Ok(out)
 }
 
-/// Who runs on each processor as the trace begins: who leaves it first, or who made the mark there.
+/// The thread that runs on each processor when the trace begins: the one that leaves it first, or that made the mark there.
 fn firsts(log: &Log, cpus: usize) -> Vec<Task> {
     let of = |cpu: usize| {
         let mut lines = log.lines.iter().filter(|(of, _)| *of == cpu).map(|(_, line)| line);
@@ -185,7 +185,7 @@ impl Processor<'_> {
             }
             Some(last) => {
                 self.ended(&last, at.ip, out);
-                // Not between a branch and the switch that it leads to, which decoders look for by that branch.
+                // Not between a branch and the switch that it leads to: decoders find the switch by that branch.
                 if self.switch.0.is_none() {
                     self.packets.psb_if_due(at.ip, out.ticks.1);
                 }
@@ -216,7 +216,7 @@ impl Processor<'_> {
             truth.transfers.push(Transfer { call: of.kind.calls(), from: of.ip, to: next });
         }
         match of.kind {
-            // Whose other side is traced, too.
+            // Both sides of a system call are traced.
             Kind::SystemCall | Kind::FarReturn => self.packets.tip(next, tick),
             kind => self.packets.instruction(kind, of.behind(), next, tick),
         }

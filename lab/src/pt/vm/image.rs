@@ -1,8 +1,8 @@
 //! The code that ran in the guest: of the kernel as it was in memory, of the programs as their files have it.
 //!
-//! In: what the plugin and the agent sent (`pages.bin`, `files/`), and the guest's files. Out: [`Guest`], which says whether an instruction
-//! of the log is the one that the recording will show, and writes what a recording needs of the code: the kernel's as a core file, a
-//! program's with nothing but its symbols and the pages that ran.
+//! In: what the plugin and the agent sent (`pages.bin`, `files/`), and the guest's files. Out: [`Guest`]. It checks that an instruction of
+//! the log is the one that the recording will hold at its address, and writes the code that a recording needs: the kernel's as a core
+//! file, a program's file with only its symbols and the pages that ran.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ const PAGE: u64 = 4096;
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// Behind the last.
+    /// The address after the last one.
     pub end: u64,
     /// Where in the file it begins.
     pub offset: u64,
@@ -41,13 +41,13 @@ pub struct Guest {
     pages: BTreeMap<u64, Vec<u8>>,
     /// Files by their path in the guest.
     files: BTreeMap<String, Vec<u8>>,
-    /// Where interrupts and exceptions begin, and the stubs of the others.
+    /// First addresses of handlers of interrupts and exceptions; and the stubs of all other interrupts, 8 bytes each.
     handlers: HashSet<u64>,
     stubs: Range<u64>,
 }
 
 impl Guest {
-    /// Reads what was sent.
+    /// Reads the files that the plugin and the agent sent.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
@@ -86,7 +86,7 @@ impl Guest {
         }
         let processes: BTreeSet<u32> = out.tasks.iter().map(|(pid, ..)| *pid).collect();
         for pid in processes {
-            // A thread of the kernel has none.
+            // A kernel thread has no mappings.
             let Ok(maps) = sent(&format!("maps.{pid}")) else { continue };
             let all: Vec<Mapping> = maps.lines().filter_map(mapping).collect();
             for mapping in &all {
@@ -229,7 +229,7 @@ impl Guest {
     }
 }
 
-/// What of an ELF file says what it is, and where its functions are.
+/// The ranges of an ELF file that hold its headers and symbols.
 fn kept(elf: &[u8]) -> Option<Vec<Range<usize>>> {
     let half = |at: usize| Some(u16::from_le_bytes(*elf.get(at..)?.first_chunk::<2>()?));
     let word = |at: usize| Some(u32::from_le_bytes(*elf.get(at..)?.first_chunk::<4>()?));

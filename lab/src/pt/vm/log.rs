@@ -22,14 +22,14 @@ pub struct Instruction {
     pub code: [u8; 15],
     /// What it is.
     pub kind: Kind,
-    /// Where it jumps or calls, where it says so itself.
+    /// The target of a direct jump or call.
     pub target: Option<u64>,
-    /// A string instruction that repeats itself: the emulator begins it anew for each part.
+    /// Whether it is a string instruction with a repeat prefix: the emulator starts it again for each part.
     pub repeats: bool,
 }
 
 impl Instruction {
-    /// Of bytes at an address.
+    /// Decodes the instruction in the bytes at an address.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): it is none, or of another length than the emulator's.
@@ -45,12 +45,12 @@ impl Instruction {
         Ok(Instruction { ip, len, code, kind: Kind::of(&decoded), target, repeats })
     }
 
-    /// The address behind it.
+    /// The address after it.
     pub fn behind(&self) -> u64 {
         self.ip + u64::from(self.len)
     }
 
-    /// Whether control flow may go on at `next` without anything from outside.
+    /// Whether control flow may go on at `next` without an interrupt or exception.
     pub fn leads_to(&self, next: u64) -> bool {
         match self.kind {
             Kind::Plain if self.target.is_some() => self.target == Some(next),
@@ -90,19 +90,19 @@ pub enum Line {
     },
     /// The next block is the switch of a task.
     Leaves {
-        /// Who leaves.
+        /// The task that leaves.
         task: Task,
-        /// It would rather run on.
+        /// Whether it was preempted: it was still runnable.
         preempted: bool,
     },
-    /// And who comes.
+    /// The next block begins with the task that comes.
     Comes {
-        /// Who.
+        /// The task that comes.
         task: Task,
     },
     /// The first mark, by a task.
     Begin {
-        /// Whose.
+        /// The task that made the mark.
         task: Task,
     },
     /// The last mark.
@@ -114,7 +114,7 @@ pub enum Line {
     },
 }
 
-/// What the plugin wrote.
+/// The log of the emulator's plugin.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// Blocks by number: addresses, lengths and code.

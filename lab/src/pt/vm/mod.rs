@@ -6,7 +6,7 @@
 //! of each virtual processor and makes packets of it; [`file`] writes the recording; [`image`] the code that ran.
 //!
 //! The control flow is real. **Time is not**: each instruction is given a fixed number of ticks, whatever it waited for.
-//! `scripts/pt-vm.sh` makes one anew; the agent in the guest is `guest.c`.
+//! `scripts/pt-vm.sh` makes a new one; the agent in the guest is `guest.c`.
 
 pub mod file;
 pub mod follow;
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 use image::Guest;
 use log::Log;
 
-/// What `make` left.
+/// What [`make`] wrote.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The recording, a directory.

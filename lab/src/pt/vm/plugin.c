@@ -340,7 +340,7 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
     qemu_plugin_register_vcpu_tb_exec_cb(tb, block_begins, READ_REGISTERS, block);
 }
 
-// The emulator has forgotten all blocks: they are translated anew, and every instruction is followed.
+// The emulator has forgotten all blocks: they are translated again, and every instruction is followed.
 static void prepared(plugin_id id)
 {
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
