@@ -9,3 +9,6 @@ mod real;
 mod script;
 mod sideband;
 mod vm;
+
+#[path = "../fixtures/unpack.rs"]
+mod unpack;

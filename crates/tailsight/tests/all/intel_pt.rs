@@ -8,20 +8,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::{json, run, shown};
+use unpack::unpack;
 
-fn unpack(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if path.is_dir() {
-            unpack(&path, &to.join(name));
-            continue;
-        }
-        let mut file = std::fs::File::create(to.join(name.strip_suffix(".gz").unwrap())).unwrap();
-        std::io::copy(&mut flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap()), &mut file).unwrap();
-    }
-}
+#[path = "../../../tailsight-pt/tests/fixtures/unpack.rs"]
+mod unpack;
 
 /// The causes whose name begins so, and what they take together, ns.
 fn causes<'a>(diagnosis: &'a Value, category: &str, name: &str) -> (Vec<&'a Value>, i64) {
