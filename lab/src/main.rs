@@ -82,6 +82,12 @@ struct PtArgs {
     /// How often the execution is encoded, one time behind the other.
     #[arg(long, default_value_t = 1)]
     passes: usize,
+    /// Instead, a file long.data with these packets again and again, until it has so many bytes.
+    #[arg(long)]
+    long: Option<u64>,
+    /// Of a long file: instructions after which a thread is interrupted.
+    #[arg(long, default_value_t = 100_000)]
+    quantum: usize,
 }
 
 fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
@@ -96,6 +102,17 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
         passes: args.passes,
         ..Style::default()
     };
+    if let Some(bytes) = args.long {
+        let made = pt::make_long(&args.out, &style, args.quantum, bytes)?;
+        println!(
+            "{}: {} bytes, {} times the same execution: {} instructions; time is assigned, not measured",
+            made.perf_data.display(),
+            made.bytes,
+            made.times,
+            made.instructions
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let made = pt::make(&args.out, &style)?;
     println!(
         "{}: {} instructions, {} context switches, {} bytes of trace; time is assigned, not measured",
