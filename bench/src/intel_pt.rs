@@ -123,8 +123,8 @@ fn as_logged(counted: &serde_json::Value, transfers: u64, instructions: u64) -> 
 fn memory(bench: &Bench) -> anyhow::Result<(Long, [Usage; 2])> {
     let folder = bench.scratch.path().join("intel-pt-long");
     std::fs::create_dir_all(&folder)?;
-    pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
-    let style = Style { cycles: true, psb_bytes: PSB_BYTES, passes: 4, ..Style::default() };
+    pt::compile(&folder, Scale { rounds: 4, requests: 400 })?;
+    let style = Style { cycles: true, psb_bytes: PSB_BYTES, passes: 1, ..Style::default() };
     let made = |bytes: u64| pt::make_long(&folder, &style, QUANTUM, if bench.quick { bytes / 16 } else { bytes });
     let command = |long: &Long| -> anyhow::Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);

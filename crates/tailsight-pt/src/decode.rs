@@ -218,6 +218,8 @@ struct Flow<'a, B> {
     last: Option<(Class, u64)>,
     /// The function that runs.
     function: Range<u64>,
+    /// The one that control flow came to last.
+    coming: Range<u64>,
     /// The piece has told where it begins.
     started: bool,
     /// Control flow is known.
@@ -244,6 +246,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
             out: Decoded { steps, ..Decoded::default() },
             last: None,
             function: 0..0,
+            coming: 0..0,
             started: false,
             tracing: false,
             next_switch: 0,
@@ -306,7 +309,17 @@ impl<'a, B: Blocks> Flow<'a, B> {
                 self.told(&event, spaces);
                 told = next;
             }
-            let (block, next) = self.blocks.block(spaces)?;
+            if let Some(ip) = self.blocks.ip()
+                && !self.function.contains(&ip)
+                && !self.coming.contains(&ip)
+            {
+                self.coming = self.function_at(ip, spaces);
+            }
+            let within = match self.blocks.ip() {
+                Some(ip) if !self.function.contains(&ip) => &self.coming,
+                _ => &self.function,
+            };
+            let (block, next) = self.blocks.block(spaces, within)?;
             if block.instructions > 0 {
                 self.block(&block, spaces);
             }
@@ -355,7 +368,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
             self.function = self.function_at(end, spaces);
             self.step(Op::Jump { to: end });
         }
-        self.instructions += u64::from(block.instructions);
+        self.instructions += block.instructions;
         let class = match block.class {
             Some(class) => class,
             None => self.indirect(end, spaces),
@@ -506,6 +519,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
         self.kernel = self.setting.memory.kernel_version(now);
         let space = spaces.of(self.task.0, now);
         if self.space.replace(space) != Some(space) {
+            self.coming = 0..0;
             self.blocks.look_into(spaces, space);
         }
     }

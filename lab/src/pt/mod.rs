@@ -2,7 +2,7 @@
 //!
 //! In: a small program of several threads. Out: a perf.data file with Intel PT packets of an execution that really took place, and
 //! the execution's own log. The parts: [`step`] runs the program one instruction at a time (ptrace) and logs each; [`flow`] says
-//! what each instruction was (by another disassembler than the decoder's); [`encode`] turns that into packets as the processor
+//! what each instruction was (by iced-x86; of those that decode it, perf and libipt have other disassemblers); [`encode`] turns that into packets as the processor
 //! manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them into a file that perf reads.
 //!
 //! [`vm`] does the same for a whole machine: an emulated one, kernel and user space.

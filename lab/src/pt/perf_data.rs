@@ -61,7 +61,9 @@ pub fn write_repeated(
     // Of each time, the same number of bytes.
     let sideband = switches(encoded, 0).concat().len() as u64;
     let trace: u64 = encoded.cpus.iter().map(|of| padded(of) as u64 + 48).sum();
-    let size = first.len() as u64 + times * (sideband + trace);
+    // Nothing behind it is earlier than what is before the one before it: readers need not keep all records to sort them.
+    let round = plain(68, &[]);
+    let size = first.len() as u64 + times * (sideband + trace + round.len() as u64);
     out.write_all(&header(cpus, style, false, size, &[ARCHITECTURE]))?;
     out.write_all(&first)?;
     let mut traces: Vec<Vec<u8>> = encoded.cpus.iter().map(|of| of.trace.clone()).collect();
@@ -77,6 +79,7 @@ pub fn write_repeated(
             out.write_all(&auxtrace(cpu, trace.len() as u64, n * trace.len() as u64))?;
             out.write_all(trace)?;
         }
+        out.write_all(&round)?;
     }
     out.write_all(&sections(cpus, size, &[architecture()]))
 }

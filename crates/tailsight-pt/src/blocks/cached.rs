@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::mem::size_of;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use libipt::block::BlockDecoder;
@@ -31,7 +32,8 @@ pub struct Cached {
     /// Why there is no event: an error.
     over: Option<c_int>,
     ip: u64,
-    tsc: u64,
+    /// The latest counter of an event that was used: libipt corrects its guesses, and time goes on all the same.
+    tsc: Option<u64>,
     enabled: bool,
     mode: Option<sys::pt_exec_mode>,
     returns: Returns,
@@ -103,7 +105,7 @@ impl Cached {
             ahead: VecDeque::new(),
             over: Some(-(sys::pt_error_code_pte_nosync as c_int)),
             ip: 0,
-            tsc: 0,
+            tsc: None,
             enabled: false,
             mode: None,
             returns: Returns { all: [(0, 0); RETURNS + 1], top: 0, bottom: 0 },
@@ -123,7 +125,10 @@ impl Cached {
 
     /// The event is used: on to the next one.
     fn fetch(&mut self) {
-        self.tsc = self.event.tsc;
+        // All ones: there was none.
+        if self.event.tsc != u64::MAX {
+            self.tsc = self.tsc.max(Some(self.event.tsc));
+        }
         let next = if self.ahead.is_empty() { None } else { self.ahead.pop_front() };
         match next.unwrap_or_else(|| self.read()) {
             Ok(event) => self.event = event,
@@ -161,7 +166,16 @@ impl Cached {
     }
 
     /// Whether the event is told right here, behind a block or another event.
+    #[inline]
     fn trailing(&mut self) -> Pending {
+        // SAFETY: the type says so.
+        if self.event.type_ == sys::pt_event_type_ptev_tnt && unsafe { self.event.variant.tnt.size } > 0 {
+            return Ok(false);
+        }
+        self.trailing_event()
+    }
+
+    fn trailing_event(&mut self) -> Pending {
         loop {
             if let Some(code) = self.over {
                 return Ok(!is_end(code));
@@ -259,16 +273,44 @@ impl Cached {
         true
     }
 
-    /// A block with a branch that the trace decides, if it does.
-    fn run(&mut self, spaces: &mut Spaces<'_>) -> Result<Block, Lost> {
-        let number = self.here(spaces)?;
-        let known = *spaces.block(number);
+    /// Blocks with branches that the trace decides, as long as they stay in the function. Whether something is told behind them.
+    fn run(&mut self, spaces: &mut Spaces<'_>, within: &Range<u64>) -> Result<(Block, bool), Lost> {
+        let mut number = self.here(spaces)?;
+        let first = self.ip;
+        let mut instructions = 0;
+        loop {
+            let known = *spaces.block(number);
+            let jumps = self.branch(spaces, number, &known)?;
+            instructions += u64::from(known.instructions);
+            let told = self.trailing()?;
+            let goes_on =
+                jumps && !told && self.over.is_none() && within.contains(&known.end) && within.contains(&self.ip);
+            if goes_on && matches!(self.event.type_, sys::pt_event_type_ptev_tnt | sys::pt_event_type_ptev_tip) {
+                // What is wrong there is told when it is next.
+                if let Ok(next) = self.here(spaces)
+                    && within.contains(&spaces.block(next).end)
+                    && spaces.block(next).kind != Kind::Strange
+                {
+                    number = next;
+                    continue;
+                }
+            }
+            return Ok((Block { ip: first, instructions, ..whole(&known) }, told));
+        }
+    }
+
+    /// Goes over the branch at the end of a block. Whether it was none, or a jump that is no call, return or way between user space and
+    /// kernel.
+    #[inline]
+    fn branch(&mut self, spaces: &mut Spaces<'_>, number: u32, known: &Known) -> Result<bool, Lost> {
         match known.kind {
             Kind::Strange => return Err(Lost::NotHere),
             Kind::Conditional => {
                 let taken = self.bit().ok_or(Lost::NotHere)?;
-                let next = self.behind(spaces, number, taken);
-                self.goes(if taken { known.target } else { known.behind }, next);
+                let (ip, known) = if taken { (known.target, known.taken) } else { (known.behind, known.fallen) };
+                let next = if known != 0 { known } else { self.behind(spaces, number, taken) };
+                self.goes(ip, next);
+                return Ok(true);
             }
             Kind::IndirectCall => {
                 self.returns.push(known.behind, number);
@@ -283,10 +325,17 @@ impl Cached {
                 Some(false) => return Err(Lost::NotHere),
                 None => self.indirect()?,
             },
-            _ if self.direct(spaces, number) => {}
-            _ => self.indirect()?,
+            Kind::Falls | Kind::Jump | Kind::Call => {
+                self.direct(spaces, number);
+                return Ok(known.kind != Kind::Call);
+            }
+            Kind::IndirectJump => {
+                self.indirect()?;
+                return Ok(true);
+            }
+            Kind::FarCall | Kind::FarReturn => self.indirect()?,
         }
-        Ok(whole(&known))
+        Ok(false)
     }
 
     /// There are no more packets: on to where they would be needed.
@@ -338,7 +387,10 @@ impl Cached {
                 if place > known.ip && place <= known.end {
                     let (end, instructions) = spaces.before(number, place).ok_or(Lost::NotHere)?;
                     self.goes(place, 0);
-                    return Ok((Block { ip: known.ip, end, instructions, class: Some(Class::Other) }, true));
+                    return Ok((
+                        Block { ip: known.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
+                        true,
+                    ));
                 }
                 if !self.direct(spaces, number) {
                     return Err(Lost::NotHere);
@@ -359,7 +411,10 @@ impl Cached {
                     let (end, instructions, behind) = spaces.until_paging(number).ok_or(Lost::NotHere)?;
                     self.goes(behind, 0);
                     self.bound = true;
-                    return Ok((Block { ip: known.ip, end, instructions, class: Some(Class::Other) }, true));
+                    return Ok((
+                        Block { ip: known.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
+                        true,
+                    ));
                 }
                 if !self.direct(spaces, number) {
                     return Err(Lost::NotHere);
@@ -383,7 +438,7 @@ fn whole(known: &Known) -> Block {
         Kind::FarCall => Class::FarCall,
         Kind::FarReturn => Class::FarReturn,
     };
-    Block { ip: known.ip, end: known.end, instructions: known.instructions, class: Some(class) }
+    Block { ip: known.ip, end: known.end, instructions: u64::from(known.instructions), class: Some(class) }
 }
 
 fn is_end(code: c_int) -> bool {
@@ -396,7 +451,7 @@ fn end() -> Lost {
 
 impl Blocks for Cached {
     fn synchronise(&mut self) -> Pending {
-        (self.event, self.over, self.tsc, self.enabled, self.mode) = (none(), None, 0, false, None);
+        (self.event, self.over, self.tsc, self.enabled, self.mode) = (none(), None, None, false, None);
         self.ahead.clear();
         self.bound = false;
         self.returns.clear();
@@ -528,7 +583,7 @@ impl Blocks for Cached {
     }
 
     #[inline]
-    fn block(&mut self, spaces: &mut Spaces<'_>) -> Result<(Block, bool), Lost> {
+    fn block(&mut self, spaces: &mut Spaces<'_>, within: &Range<u64>) -> Result<(Block, bool), Lost> {
         if let Some(code) = self.over {
             return self.without_trace(spaces, code);
         }
@@ -538,8 +593,7 @@ impl Blocks for Cached {
                     return Err(Lost::NotHere);
                 }
                 self.bound = false;
-                let block = self.run(spaces)?;
-                Ok((block, self.trailing()?))
+                self.run(spaces, within)
             }
             _ => {
                 self.bound = false;
@@ -549,8 +603,13 @@ impl Blocks for Cached {
     }
 
     #[inline]
+    fn ip(&self) -> Option<u64> {
+        (self.enabled && self.over.is_none()).then_some(self.ip)
+    }
+
+    #[inline]
     fn time(&mut self) -> Option<u64> {
-        (self.tsc != u64::MAX).then_some(self.tsc)
+        self.tsc
     }
 
     fn offset(&self) -> Option<u64> {

@@ -1,5 +1,7 @@
 //! Intel's block decoder.
 
+use std::ops::Range;
+
 use libipt::block::{Block as Raw, BlockDecoder};
 use libipt::enc_dec_builder::{EncoderDecoderBuilder, PtEncoderDecoder};
 use libipt::error::PtError;
@@ -51,11 +53,15 @@ impl Blocks for Libipt<'_> {
         Ok((Told { tsc: event.tsc(), status: event.status_update(), what }, status.event_pending()))
     }
 
-    fn block(&mut self, _: &mut Spaces<'_>) -> Result<(Block, bool), Lost> {
+    fn block(&mut self, _: &mut Spaces<'_>, _: &Range<u64>) -> Result<(Block, bool), Lost> {
         let (raw, status) = self.0.decode_next()?;
         let class = class_of(&raw);
-        let block = Block { ip: raw.ip(), end: raw.end_ip(), instructions: raw.ninsn(), class };
+        let block = Block { ip: raw.ip(), end: raw.end_ip(), instructions: u64::from(raw.ninsn()), class };
         Ok((block, status.event_pending()))
+    }
+
+    fn ip(&self) -> Option<u64> {
+        None
     }
 
     fn time(&mut self) -> Option<u64> {

@@ -9,6 +9,8 @@ mod cached;
 pub mod code;
 mod libipt_blocks;
 
+use std::ops::Range;
+
 use libipt::error::PtError;
 use libipt::insn::Class;
 
@@ -25,7 +27,7 @@ pub struct Block {
     /// The last.
     pub end: u64,
     /// How many.
-    pub instructions: u16,
+    pub instructions: u64,
     /// What the last one is; `None`: an indirect jump of any kind.
     pub class: Option<Class>,
 }
@@ -90,9 +92,12 @@ pub trait Blocks {
     fn synchronise(&mut self) -> Result<bool, Lost>;
     /// What is told here.
     fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost>;
-    /// The next block; of no instructions, where something is told first.
-    fn block(&mut self, spaces: &mut Spaces<'_>) -> Result<(Block, bool), Lost>;
-    /// The time-stamp counter of the last packet that was used; `None`: none had one yet.
+    /// The next block; of no instructions, where something is told first. May be several at once as long as jumps lead from one to the
+    /// next, and all are `within` a function.
+    fn block(&mut self, spaces: &mut Spaces<'_>, within: &Range<u64>) -> Result<(Block, bool), Lost>;
+    /// Where the next block begins, if it is known and of use.
+    fn ip(&self) -> Option<u64>;
+    /// The latest time-stamp counter of the packets that were used; `None`: none had one yet.
     fn time(&mut self) -> Option<u64>;
     /// Where in the trace it reads.
     fn offset(&self) -> Option<u64>;
