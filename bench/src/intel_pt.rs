@@ -26,8 +26,10 @@ const ONE_OF: usize = 100;
 /// Bytes of the long recording, and of the short one that it is compared with.
 const LONG: u64 = 2 << 30;
 const SHORT: u64 = LONG / 16;
-/// Instructions between two context switches of the long ones: with as few as in the other, there were more records of switches than trace.
+/// Instructions after which a thread is interrupted; it comes to a system call before.
 const QUANTUM: usize = 100_000;
+/// In the recording with many context switches, whose records take more room than its trace.
+const SHORT_QUANTUM: usize = 700;
 
 /// The page of these figures.
 pub const DOCS: &str = "docs/results/intel-pt.md";
@@ -88,8 +90,10 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     eprintln!("bench: stepping a program and encoding what it did as Intel PT");
     pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
     // Stepping as much as is encoded would take an hour.
-    let passes = if bench.quick { 5 } else { 40 };
-    let style = Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, ..Style::default() };
+    let passes = if bench.quick { 10 } else { 120 };
+    let quantum = QUANTUM;
+    let style =
+        Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, quantum, ..Style::default() };
     let made = pt::make(&folder, &style)?;
     let few: Vec<String> = few(&made.rounds).iter().map(|(from, to)| format!("{from}-{to}")).collect();
     let counted = counted(&ours(&made, &[])?)?;
@@ -104,8 +108,17 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         perf.push(usage(bench, theirs(&made, &[]), None, Stdio::null())?);
         lean.push(usage(bench, theirs(&made, &["-F", "tid,time,ip,addr"]), None, Stdio::null())?);
     }
+    let (mut switching, mut perf_switching) = (vec![], vec![]);
+    let style = Style { quantum: SHORT_QUANTUM, passes: passes / 5, ..style };
+    let many = pt::make(&folder, &style)?;
+    as_logged(&self::counted(&ours(&many, &[])?)?, many.transfers, many.instructions)?;
+    for _ in 0..repeats {
+        switching.push(usage(bench, ours(&many, &[])?, None, Stdio::null())?);
+        perf_switching.push(usage(bench, theirs(&many, &[]), None, Stdio::null())?);
+    }
     let (long, peaks) = memory(bench)?;
-    section(&made, &counted, few.len(), passes, &[whole, windows, import, perf, lean], &long, &peaks)
+    let all = [whole, windows, import, perf, lean, switching, perf_switching];
+    section(&made, &counted, few.len(), passes, &all, &long, &peaks)
 }
 
 /// Fails where something else was decoded than ran.
@@ -124,8 +137,8 @@ fn memory(bench: &Bench) -> anyhow::Result<(Long, [Usage; 2])> {
     let folder = bench.scratch.path().join("intel-pt-long");
     std::fs::create_dir_all(&folder)?;
     pt::compile(&folder, Scale { rounds: 4, requests: 400 })?;
-    let style = Style { cycles: true, psb_bytes: PSB_BYTES, passes: 1, ..Style::default() };
-    let made = |bytes: u64| pt::make_long(&folder, &style, QUANTUM, if bench.quick { bytes / 16 } else { bytes });
+    let style = Style { cycles: true, psb_bytes: PSB_BYTES, quantum: QUANTUM, ..Style::default() };
+    let made = |bytes: u64| pt::make_long(&folder, &style, if bench.quick { bytes / 16 } else { bytes });
     let command = |long: &Long| -> anyhow::Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         command.arg("decode-pt").arg(&long.perf_data).arg(&folder);
@@ -149,7 +162,7 @@ fn section(
     counted: &serde_json::Value,
     few: usize,
     passes: usize,
-    all: &[Vec<Usage>; 5],
+    all: &[Vec<Usage>; 7],
     long: &Long,
     peaks: &[Usage; 2],
 ) -> anyhow::Result<Vec<Section>> {
@@ -166,13 +179,16 @@ fn section(
     let (faster, faster_lean, fewer, imported) = (times(3, 0)?, times(4, 0)?, times(0, 1)?, times(3, 2)?);
     let spans = counted["entered"].as_u64().unwrap_or(0);
     let speed = of(&all[0], &|u| spans as f64 / u.wall_s / 1e6)?;
-    let file = std::fs::metadata(&made.perf_data).map_or(0, |about| about.len());
     let mib = |n: u64| n as f64 / 1_048_576.0;
     let rows = vec![
         Row::fact(
             "the recording",
             format!("{} instructions, {} calls and returns", thousands(made.instructions), thousands(made.transfers)),
-            format!("{:.1} MiB of trace, 2 cores, {} messages", mib(file), thousands(made.rounds.len() as u64)),
+            format!(
+                "{:.1} MiB of trace, 2 cores, {} messages",
+                mib(made.trace_bytes as u64),
+                thousands(made.rounds.len() as u64)
+            ),
         ),
         Row::goal(
             "calls and returns of it, nested and named: how much faster than `perf script --itrace=cr`",
@@ -185,6 +201,11 @@ fn section(
                 faster_lean.text(1)
             ),
             faster.median >= 20.0,
+        ),
+        Row::fact(
+            format!("the same, a fifth as long, interrupted each {SHORT_QUANTUM} instructions"),
+            format!("{} × ({} ms; CPU {} ms)", times(6, 5)?.text(1), wall(5)?.text(0), cpu(5)?.text(0)),
+            format!("perf script: {} ms", wall(6)?.text(0)),
         ),
         Row::fact("spans a second", format!("{} million", speed.text(2)), format!("{} spans", thousands(spans))),
         Row::goal(
@@ -225,10 +246,10 @@ fn section(
     let raw = |values: &Vec<Usage>| -> Vec<_> {
         values.iter().map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s, "peak_bytes": u.peak_bytes})).collect()
     };
-    let [whole, windows, import, perf, lean] = all;
+    let [whole, windows, import, perf, lean, switching, perf_switching] = all;
     let raw = json!({
         "counted": counted, "trace_bytes": made.trace_bytes, "decode": raw(whole), "windows": raw(windows),
-        "memory": raw(&peaks.to_vec()), "long": {"bytes": long.bytes, "times": long.times, "instructions": long.instructions},
+        "memory": raw(&peaks.to_vec()), "switching": raw(switching), "perf_script_switching": raw(perf_switching), "long": {"bytes": long.bytes, "times": long.times, "instructions": long.instructions},
         "import": raw(import), "perf_script": raw(perf), "perf_script_fewest_fields": raw(lean),
     });
     let notes = format!(

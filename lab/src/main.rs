@@ -85,8 +85,8 @@ struct PtArgs {
     /// Instead, a file long.data with these packets again and again, until it has so many bytes.
     #[arg(long)]
     long: Option<u64>,
-    /// Of a long file: instructions after which a thread is interrupted.
-    #[arg(long, default_value_t = 100_000)]
+    /// Instructions after which a thread is interrupted.
+    #[arg(long, default_value_t = 700)]
     quantum: usize,
 }
 
@@ -100,10 +100,11 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
         overflow_in: args.overflow_in,
         psb_bytes: args.psb_bytes,
         passes: args.passes,
+        quantum: args.quantum,
         ..Style::default()
     };
     if let Some(bytes) = args.long {
-        let made = pt::make_long(&args.out, &style, args.quantum, bytes)?;
+        let made = pt::make_long(&args.out, &style, bytes)?;
         println!(
             "{}: {} bytes, {} times the same execution: {} instructions; time is assigned, not measured",
             made.perf_data.display(),

@@ -348,7 +348,10 @@ impl<'a, B: Blocks> Flow<'a, B> {
         }
     }
 
-    fn function_at(&self, ip: u64, spaces: &mut Spaces<'_>) -> Range<u64> {
+    fn function_at(&mut self, ip: u64, spaces: &mut Spaces<'_>) -> Range<u64> {
+        if self.coming.contains(&ip) {
+            return self.coming.clone();
+        }
         spaces.function(self.space, (self.kernel, self.ns), ip)
     }
 
@@ -516,7 +519,10 @@ impl<'a, B: Blocks> Flow<'a, B> {
 
     /// The task's memory is looked into.
     fn look_into(&mut self, spaces: &mut Spaces<'_>, now: u64) {
-        self.kernel = self.setting.memory.kernel_version(now);
+        let kernel = self.setting.memory.kernel_version(now);
+        if kernel != self.kernel {
+            (self.kernel, self.coming) = (kernel, 0..0);
+        }
         let space = spaces.of(self.task.0, now);
         if self.space.replace(space) != Some(space) {
             self.coming = 0..0;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::flow::{Code, Kind};
-use super::step::{CPUS, Ended, Execution};
+use super::step::{CPUS, Ended, Execution, QUANTUM};
 use crate::Result;
 
 /// Ticks of the time-stamp counter that each instruction is given.
@@ -39,6 +39,8 @@ pub struct Style {
     pub psb_bytes: usize,
     /// How often the execution is encoded, one time behind the other.
     pub passes: usize,
+    /// Instructions after which a thread is interrupted.
+    pub quantum: usize,
     /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
 }
@@ -52,6 +54,7 @@ impl Default for Style {
             compress_returns: false,
             psb_bytes: 1024,
             passes: 1,
+            quantum: QUANTUM,
             overflow_in: None,
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! In: a small program of several threads. Out: a perf.data file with Intel PT packets of an execution that really took place, and
 //! the execution's own log. The parts: [`step`] runs the program one instruction at a time (ptrace) and logs each; [`flow`] says
-//! what each instruction was (by iced-x86; of those that decode it, perf and libipt have other disassemblers); [`encode`] turns that into packets as the processor
-//! manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them into a file that perf reads.
+//! what each instruction was (by iced-x86; of those that decode it, perf and libipt have other disassemblers); [`encode`] turns that
+//! into packets as the processor manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them
+//! into a file that perf reads.
 //!
 //! [`vm`] does the same for a whole machine: an emulated one, kernel and user space.
 //!
@@ -100,7 +101,7 @@ pub fn compile(folder: &Path, scale: Scale) -> Result<PathBuf> {
 /// [`Error::Io`]: it cannot be stepped, or the files cannot be written.
 pub fn make(folder: &Path, style: &Style) -> Result<Made> {
     let program = folder.join(NAME);
-    let execution = step::run(&program, step::QUANTUM)?;
+    let execution = step::run(&program, style.quantum)?;
     let bytes = std::fs::read(&program).map_err(|e| Error::io(format!("read {}", program.display()), e))?;
     let code = Code::of(&bytes)?;
     let encoded = encode::encode(&execution, &code, style)?;
@@ -154,14 +155,13 @@ pub struct Long {
     pub transfers: u64,
 }
 
-/// Steps the program that is in `folder` (see [`compile`]), interrupting its threads after `quantum` instructions, and writes what it did
-/// `style.passes` times, then these packets again and again with later time-stamp counters, until the file has `least` bytes.
+/// Steps the program that is in `folder` (see [`compile`]) and writes what it did `style.passes` times, then these packets again and again with later time-stamp counters, until the file has `least` bytes.
 ///
 /// # Errors
 /// [`Error::Io`]: it cannot be stepped, or the file cannot be written.
-pub fn make_long(folder: &Path, style: &Style, quantum: usize, least: u64) -> Result<Long> {
+pub fn make_long(folder: &Path, style: &Style, least: u64) -> Result<Long> {
     let program = folder.join(NAME);
-    let execution = step::run(&program, quantum)?;
+    let execution = step::run(&program, style.quantum)?;
     let bytes = std::fs::read(&program).map_err(|e| Error::io(format!("read {}", program.display()), e))?;
     let code = Code::of(&bytes)?;
     let encoded = encode::encode(&execution, &code, style)?;
