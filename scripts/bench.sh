@@ -37,5 +37,5 @@ trap : INT TERM
 code=0
 "$target/release/bench" --tailsight "$target/release/tailsight" --out "$out" "$@" || code=$?
 [ "$code" -ne 0 ] || [ "$page" = no ] || scripts/page-bench.sh "$out" || code=$?
-give_back "$out" docs/results/benchmarks.md docs/results/client.md
+give_back "$out" docs/results/benchmarks.md docs/results/client.md docs/results/intel-pt.md
 exit "$code"

@@ -11,7 +11,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
-use tailsight_lab::pt::{self, Made, Scale, encode::Style};
+use tailsight_lab::generated::GeneratedSection;
+use tailsight_lab::pt::{self, Long, Made, Scale, encode::Style};
 use tailsight_pt::{Places, Recording, What, Window};
 
 use crate::Bench;
@@ -22,6 +23,21 @@ use crate::table::{Row, Section, Spread, thousands};
 const PSB_BYTES: usize = 4096;
 /// One of this many messages is decoded.
 const ONE_OF: usize = 100;
+/// Bytes of the long recording, and of the short one that it is compared with.
+const LONG: u64 = 2 << 30;
+const SHORT: u64 = LONG / 16;
+/// Instructions after which a thread is interrupted; it comes to a system call before.
+const QUANTUM: usize = 100_000;
+/// In the recording with many context switches, whose records take more room than its trace.
+const SHORT_QUANTUM: usize = 700;
+
+/// The page of these figures.
+pub const DOCS: &str = "docs/results/intel-pt.md";
+/// The part of it that is written here.
+pub const GENERATED: GeneratedSection = GeneratedSection {
+    begin: "<!-- intel-pt:begin (written by `bench --only intel-pt --write`; do not edit between the markers) -->",
+    end: "<!-- intel-pt:end -->",
+};
 
 /// `decode-pt`.
 #[derive(Debug, Args)]
@@ -33,6 +49,9 @@ pub struct DecodeArgs {
     /// Only these intervals, ns: `FROM-TO`.
     #[arg(long, value_delimiter = ',', value_parser = window)]
     windows: Vec<Window>,
+    /// By libipt's block decoder alone.
+    #[arg(long)]
+    by_libipt: bool,
 }
 
 fn window(text: &str) -> Result<Window, String> {
@@ -44,7 +63,8 @@ fn window(text: &str) -> Result<Window, String> {
 /// Decodes and prints what was counted.
 pub fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
     let places = Places { roots: vec![args.root.clone()], ..Places::default() };
-    let recording = Recording::open(&args.recording, &places)?;
+    let mut recording = Recording::open(&args.recording, &places)?;
+    recording.by_libipt = args.by_libipt;
     let windows = (!args.windows.is_empty()).then_some(&args.windows[..]);
     let (mut entered, mut left) = (0u64, 0u64);
     let summary = recording.decode(windows, |event| match event.what {
@@ -56,6 +76,7 @@ pub fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
         "calls": summary.counts.calls.values().sum::<u64>(), "returns": summary.counts.returns.values().sum::<u64>(),
         "entered": entered, "left": left,
         "instructions": summary.instructions.values().sum::<u64>(), "decoded_bytes": summary.decoded_bytes,
+        "left_to_libipt": summary.left_to_libipt,
         "functions": summary.functions.len(), "errors": summary.errors.values().sum::<u64>(),
     });
     println!("{counted}");
@@ -69,19 +90,14 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     eprintln!("bench: stepping a program and encoding what it did as Intel PT");
     pt::compile(&folder, Scale { rounds: 20, requests: 30 })?;
     // Stepping as much as is encoded would take an hour.
-    let passes = if bench.quick { 5 } else { 40 };
-    let style = Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, ..Style::default() };
+    let passes = if bench.quick { 10 } else { 120 };
+    let quantum = QUANTUM;
+    let style =
+        Style { cycles: true, compress_returns: true, psb_bytes: PSB_BYTES, passes, quantum, ..Style::default() };
     let made = pt::make(&folder, &style)?;
     let few: Vec<String> = few(&made.rounds).iter().map(|(from, to)| format!("{from}-{to}")).collect();
     let counted = counted(&ours(&made, &[])?)?;
-    let of = |name: &str| counted[name].as_u64().unwrap_or(0);
-    if (of("calls") + of("returns"), of("instructions")) != (made.transfers, made.instructions) {
-        bail!(
-            "we decoded {counted}, and the program made {} calls and returns in {} instructions",
-            made.transfers,
-            made.instructions
-        );
-    }
+    as_logged(&counted, made.transfers, made.instructions)?;
     let repeats = if bench.quick { 2 } else { 5 };
     let (mut whole, mut windows, mut import, mut perf, mut lean) = (vec![], vec![], vec![], vec![], vec![]);
     eprintln!("bench: decoding {} instructions, beside perf script", thousands(made.instructions));
@@ -92,7 +108,53 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         perf.push(usage(bench, theirs(&made, &[]), None, Stdio::null())?);
         lean.push(usage(bench, theirs(&made, &["-F", "tid,time,ip,addr"]), None, Stdio::null())?);
     }
-    section(&made, &counted, few.len(), passes, &[whole, windows, import, perf, lean])
+    let (mut switching, mut perf_switching) = (vec![], vec![]);
+    let style = Style { quantum: SHORT_QUANTUM, passes: passes / 5, ..style };
+    let many = pt::make(&folder, &style)?;
+    as_logged(&self::counted(&ours(&many, &[])?)?, many.transfers, many.instructions)?;
+    for _ in 0..repeats {
+        switching.push(usage(bench, ours(&many, &[])?, None, Stdio::null())?);
+        perf_switching.push(usage(bench, theirs(&many, &[]), None, Stdio::null())?);
+    }
+    let (long, peaks) = memory(bench)?;
+    let all = [whole, windows, import, perf, lean, switching, perf_switching];
+    section(&made, &counted, few.len(), passes, &all, &long, &peaks)
+}
+
+/// Fails where something else was decoded than ran.
+fn as_logged(counted: &serde_json::Value, transfers: u64, instructions: u64) -> anyhow::Result<()> {
+    let of = |name: &str| counted[name].as_u64().unwrap_or(0);
+    if (of("calls") + of("returns"), of("instructions")) != (transfers, instructions) {
+        bail!(
+            "we decoded {counted}, and the program made {transfers} calls and returns in {instructions} instructions"
+        );
+    }
+    Ok(())
+}
+
+/// A long recording, and what decoding a sixteenth of it and the whole takes.
+fn memory(bench: &Bench) -> anyhow::Result<(Long, [Usage; 2])> {
+    let folder = bench.scratch.path().join("intel-pt-long");
+    std::fs::create_dir_all(&folder)?;
+    pt::compile(&folder, Scale { rounds: 4, requests: 400 })?;
+    let style = Style { cycles: true, psb_bytes: PSB_BYTES, quantum: QUANTUM, ..Style::default() };
+    let made = |bytes: u64| pt::make_long(&folder, &style, if bench.quick { bytes / 16 } else { bytes });
+    let command = |long: &Long| -> anyhow::Result<Command> {
+        let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+        command.arg("decode-pt").arg(&long.perf_data).arg(&folder);
+        Ok(command)
+    };
+    let decoded = |long: &Long| {
+        eprintln!("bench: decoding {} bytes of Intel PT", thousands(long.bytes));
+        usage(bench, command(long)?, None, Stdio::null())
+    };
+    let short = made(SHORT)?;
+    as_logged(&counted(&command(&short)?)?, short.transfers, short.instructions)?;
+    let short = decoded(&short)?;
+    let long = made(LONG)?;
+    let whole = decoded(&long)?;
+    std::fs::remove_file(&long.perf_data)?;
+    Ok((long, [short, whole]))
 }
 
 fn section(
@@ -100,7 +162,9 @@ fn section(
     counted: &serde_json::Value,
     few: usize,
     passes: usize,
-    all: &[Vec<Usage>; 5],
+    all: &[Vec<Usage>; 7],
+    long: &Long,
+    peaks: &[Usage; 2],
 ) -> anyhow::Result<Vec<Section>> {
     let of = |values: &[Usage], f: &dyn Fn(&Usage) -> f64| {
         Spread::of(&values.iter().map(f).collect::<Vec<_>>()).context("nothing was measured")
@@ -115,13 +179,16 @@ fn section(
     let (faster, faster_lean, fewer, imported) = (times(3, 0)?, times(4, 0)?, times(0, 1)?, times(3, 2)?);
     let spans = counted["entered"].as_u64().unwrap_or(0);
     let speed = of(&all[0], &|u| spans as f64 / u.wall_s / 1e6)?;
-    let file = std::fs::metadata(&made.perf_data).map_or(0, |about| about.len());
     let mib = |n: u64| n as f64 / 1_048_576.0;
     let rows = vec![
         Row::fact(
             "the recording",
             format!("{} instructions, {} calls and returns", thousands(made.instructions), thousands(made.transfers)),
-            format!("{:.1} MiB of trace, 2 cores, {} messages", mib(file), thousands(made.rounds.len() as u64)),
+            format!(
+                "{:.1} MiB of trace, 2 cores, {} messages",
+                mib(made.trace_bytes as u64),
+                thousands(made.rounds.len() as u64)
+            ),
         ),
         Row::goal(
             "calls and returns of it, nested and named: how much faster than `perf script --itrace=cr`",
@@ -134,6 +201,11 @@ fn section(
                 faster_lean.text(1)
             ),
             faster.median >= 20.0,
+        ),
+        Row::fact(
+            format!("the same, a fifth as long, interrupted each {SHORT_QUANTUM} instructions"),
+            format!("{} × ({} ms; CPU {} ms)", times(6, 5)?.text(1), wall(5)?.text(0), cpu(5)?.text(0)),
+            format!("perf script: {} ms", wall(6)?.text(0)),
         ),
         Row::fact("spans a second", format!("{} million", speed.text(2)), format!("{} spans", thousands(spans))),
         Row::goal(
@@ -153,19 +225,40 @@ fn section(
             format!("{}; {}; {} MiB", memory(0)?.text(0), memory(1)?.text(0), memory(2)?.text(0)),
             format!("perf script: {} MiB", memory(3)?.text(0)),
         ),
+        Row::goal(
+            format!("peak memory on a file of {:.2} GiB, beside one of a sixteenth of it", mib(long.bytes) / 1024.0),
+            "≤ 1.25 ×",
+            format!(
+                "{:.0} MiB, {:.0} MiB: {:.2} ×",
+                mib(peaks[1].peak_bytes),
+                mib(peaks[0].peak_bytes),
+                peaks[1].peak_bytes as f64 / peaks[0].peak_bytes as f64
+            ),
+            format!(
+                "{} instructions, {} calls and returns, in {:.1} s",
+                thousands(long.instructions),
+                thousands(long.transfers),
+                peaks[1].wall_s
+            ),
+            peaks[1].peak_bytes * 4 <= peaks[0].peak_bytes * 5,
+        ),
     ];
     let raw = |values: &Vec<Usage>| -> Vec<_> {
         values.iter().map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s, "peak_bytes": u.peak_bytes})).collect()
     };
-    let [whole, windows, import, perf, lean] = all;
+    let [whole, windows, import, perf, lean, switching, perf_switching] = all;
     let raw = json!({
         "counted": counted, "trace_bytes": made.trace_bytes, "decode": raw(whole), "windows": raw(windows),
+        "memory": raw(&peaks.to_vec()), "switching": raw(switching), "perf_script_switching": raw(perf_switching), "long": {"bytes": long.bytes, "times": long.times, "instructions": long.instructions},
         "import": raw(import), "perf_script": raw(perf), "perf_script_fewest_fields": raw(lean),
     });
     let notes = format!(
         "A program of three threads that the lab steps here; what it did is encoded {passes} times, one behind the other, with cycle counts and compressed returns, a synchronisation point each \
          {PSB_BYTES} bytes: real control flow, **assigned time**, user space only, all of its code in one file of a few KiB. Ours counts the \
-         same calls, returns and instructions as the execution's log. Both write to /dev/null, as whole processes, in turn.\n"
+         same calls, returns and instructions as the execution's log. Both write to /dev/null, as whole processes, in turn: perf a line for each call and return, ours what it counted.\n\n\
+         The long file is the same program, interrupted each {QUANTUM} instructions and without compressed returns; these packets are in it {} \
+         times, each time with later time-stamp counters and all context switches.\n",
+        long.times
     );
     Ok(vec![Section { title: "Intel PT".into(), rows, notes, raw }])
 }

@@ -93,7 +93,7 @@ struct BenchArgs {
     /// Only these variants of the round trip beside `off`.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<recorder::Tool>,
-    /// Put the tables between the markers of docs/results/benchmarks.md (client: docs/results/client.md).
+    /// Put the tables between the markers of docs/results/benchmarks.md (client, intel-pt alone: of the page of that name).
     #[arg(long)]
     write: bool,
     /// The file that --write changes.
@@ -181,8 +181,11 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if !args.part.is_empty() && args.write {
         bail!("--write puts all tables into the page, and --part measures only some of them");
     }
-    let (marked, file) =
-        if client { (client::GENERATED, Path::new(client::DOCS)) } else { (docs::GENERATED, args.docs.as_path()) };
+    let (marked, file) = match &args.only[..] {
+        [Figure::Client] => (client::GENERATED, Path::new(client::DOCS)),
+        [Figure::IntelPt] => (intel_pt::GENERATED, Path::new(intel_pt::DOCS)),
+        _ => (docs::GENERATED, args.docs.as_path()),
+    };
     if args.write {
         marked.check(file)?;
     }
@@ -285,6 +288,7 @@ mod tests {
         for (marked, page) in [
             (docs::GENERATED, "results/benchmarks.md"),
             (client::GENERATED, "results/client.md"),
+            (intel_pt::GENERATED, "results/intel-pt.md"),
             (case_study::page::GENERATED, "results/case-study.md"),
         ] {
             marked.check(&docs.join(page)).unwrap();

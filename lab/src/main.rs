@@ -82,6 +82,12 @@ struct PtArgs {
     /// How often the execution is encoded, one time behind the other.
     #[arg(long, default_value_t = 1)]
     passes: usize,
+    /// Instead, a file long.data with these packets again and again, until it has so many bytes.
+    #[arg(long)]
+    long: Option<u64>,
+    /// Instructions after which a thread is interrupted.
+    #[arg(long, default_value_t = 700)]
+    quantum: usize,
 }
 
 fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
@@ -94,8 +100,20 @@ fn pt(args: &PtArgs) -> anyhow::Result<ExitCode> {
         overflow_in: args.overflow_in,
         psb_bytes: args.psb_bytes,
         passes: args.passes,
+        quantum: args.quantum,
         ..Style::default()
     };
+    if let Some(bytes) = args.long {
+        let made = pt::make_long(&args.out, &style, bytes)?;
+        println!(
+            "{}: {} bytes, {} times the same execution: {} instructions; time is assigned, not measured",
+            made.perf_data.display(),
+            made.bytes,
+            made.times,
+            made.instructions
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let made = pt::make(&args.out, &style)?;
     println!(
         "{}: {} instructions, {} context switches, {} bytes of trace; time is assigned, not measured",

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 use crate::container::Queue;
-use crate::decode::{self, Decoded, Setting, Spaces};
+use crate::decode::{self, Decoded, Setting, Spaces, Step};
 use crate::index::Piece;
 
 /// A piece to decode.
@@ -40,6 +40,18 @@ struct State {
     /// Being decoded ahead, or decoded and not taken.
     held: usize,
     over: bool,
+    /// Empty, to be filled again.
+    used: Vec<Vec<Step>>,
+}
+
+impl State {
+    /// The first piece that waits; their number when none does.
+    fn next_waiting(&mut self) -> usize {
+        while matches!(self.slots.get(self.next), Some(slot) if !matches!(slot, Slot::Waiting)) {
+            self.next += 1;
+        }
+        self.next
+    }
 }
 
 /// Pieces on their way.
@@ -57,7 +69,7 @@ impl<'a> Ahead<'a> {
     /// At most `most` pieces are decoded ahead.
     pub fn new(jobs: Vec<Job<'a>>, file: &'a File, path: &'a std::path::Path, most: usize) -> Ahead<'a> {
         let slots = jobs.iter().map(|_| Slot::Waiting).collect();
-        let state = Mutex::new(State { slots, next: 0, held: 0, over: false });
+        let state = Mutex::new(State { slots, next: 0, held: 0, over: false, used: Vec::new() });
         Ahead { jobs, file, path, state, changed: Condvar::new(), most }
     }
 
@@ -73,25 +85,28 @@ impl<'a> Ahead<'a> {
     pub fn work(&self, spaces: &mut Spaces<'_>) {
         let mut state = self.state();
         loop {
-            while matches!(state.slots.get(state.next), Some(slot) if !matches!(slot, Slot::Waiting)) {
-                state.next += 1;
-            }
-            let number = state.next;
-            if state.over || number >= state.slots.len() {
+            if state.over || state.next_waiting() >= state.slots.len() {
                 return;
             }
-            if state.held >= self.most {
-                state = self.wait(state);
-                continue;
-            }
-            state.slots[number] = Slot::Running;
-            state.held += 1;
-            drop(state);
-            let decoded = self.decode(number, spaces);
-            state = self.state();
-            state.slots[number] = Slot::Done(decoded);
-            self.changed.notify_all();
+            state = match state.held < self.most {
+                true => self.decode_next(state, spaces),
+                false => self.wait(state),
+            };
         }
+    }
+
+    /// Decodes the next piece that waits.
+    fn decode_next<'s>(&'s self, mut state: MutexGuard<'s, State>, spaces: &mut Spaces<'_>) -> MutexGuard<'s, State> {
+        let number = state.next_waiting();
+        state.slots[number] = Slot::Running;
+        state.held += 1;
+        let used = state.used.pop().unwrap_or_default();
+        drop(state);
+        let decoded = self.decode(number, spaces, used);
+        let mut state = self.state();
+        state.slots[number] = Slot::Done(decoded);
+        self.changed.notify_all();
+        state
     }
 
     /// A decoded piece; each can be taken once.
@@ -101,7 +116,8 @@ impl<'a> Ahead<'a> {
     pub fn take(&self, number: usize, spaces: &mut Spaces<'_>) -> Result<Decoded, Error> {
         let mut state = self.state();
         while matches!(state.slots[number], Slot::Running) {
-            state = self.wait(state);
+            let helps = state.held < self.most && state.next_waiting() < state.slots.len();
+            state = if helps { self.decode_next(state, spaces) } else { self.wait(state) };
         }
         match std::mem::replace(&mut state.slots[number], Slot::Taken) {
             Slot::Done(decoded) => {
@@ -110,10 +126,20 @@ impl<'a> Ahead<'a> {
                 decoded
             }
             Slot::Waiting => {
+                let used = state.used.pop().unwrap_or_default();
                 drop(state);
-                self.decode(number, spaces)
+                self.decode(number, spaces, used)
             }
             Slot::Running | Slot::Taken => Err(Error::Decoder { why: "a piece of trace was asked for twice".into() }),
+        }
+    }
+
+    /// Steps that were used: what they take of memory is used again.
+    pub fn give_back(&self, mut used: Vec<Step>) {
+        used.clear();
+        let mut state = self.state();
+        if used.capacity() > 0 && state.used.len() < self.most {
+            state.used.push(used);
         }
     }
 
@@ -123,13 +149,13 @@ impl<'a> Ahead<'a> {
         self.changed.notify_all();
     }
 
-    fn decode(&self, number: usize, spaces: &mut Spaces<'_>) -> Result<Decoded, Error> {
+    fn decode(&self, number: usize, spaces: &mut Spaces<'_>, used: Vec<Step>) -> Result<Decoded, Error> {
         let Job { piece, queue, setting, .. } = self.jobs[number];
         let decode = || {
             let len = usize::try_from(piece.to - piece.from).unwrap_or(usize::MAX);
             let read = |source| Error::Read { path: self.path.to_owned(), source };
             let bytes = queue.read(self.file, piece.from, len).map_err(read)?;
-            decode::piece(setting, spaces, bytes, piece.border, piece.cut)
+            decode::piece(setting, spaces, bytes, piece.border, piece.cut, used)
         };
         // Otherwise the caller would wait for a thread that panicked.
         let panicked = |_| Err(Error::Decoder { why: "it failed on a piece of trace".into() });

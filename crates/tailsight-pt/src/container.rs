@@ -143,6 +143,11 @@ impl Container {
         Ok(Container { path, kcore_dir: None, queues, sideband, pipe })
     }
 
+    /// The records were read: they take no memory from here on.
+    pub(crate) fn forget_records(&mut self) {
+        self.sideband = Vec::new();
+    }
+
     /// Gives the records in order of time to `each`, then the file's header.
     ///
     /// # Errors

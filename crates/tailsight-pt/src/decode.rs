@@ -1,24 +1,21 @@
 //! From a piece of trace to control flow: calls, returns, interrupts, and where nothing is known.
 //!
 //! In: the bytes of a [`Piece`](crate::index::Piece), the memory that ran, the context switches of the core. Out: [`Op`]s. Packets and
-//! instructions are libipt's work (Intel's own decoder, block by block); which process's memory it looks into is decided here.
+//! instructions are the work of [`blocks`](crate::blocks); which process's memory they look into is decided here.
 
 use std::ops::Range;
-use std::ptr::NonNull;
-use std::rc::Rc;
 
-use libipt::block::{Block, BlockDecoder};
-use libipt::enc_dec_builder::{Cpu, EncoderDecoderBuilder, Frequency, PtEncoderDecoder};
+use libipt::block::BlockDecoder;
+use libipt::enc_dec_builder::{Cpu, EncoderDecoderBuilder, Frequency};
 use libipt::error::{PtError, PtErrorCode};
-use libipt::event::{Event, EventType};
-use libipt::image::{Image, SectionCache};
 use libipt::insn::Class;
-use libipt::status::Status;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::memory::{KERNEL_HALF, Memory, Region};
+use crate::blocks::{Block, Blocks, Cached, Happening, Libipt, Lost, Told};
+use crate::memory::{KERNEL_HALF, Memory};
 use crate::sideband::{Switch, TraceInfo, TscClock};
+pub use crate::spaces::Spaces;
 use crate::stacks::LATEST_SWITCH;
 
 /// No packet is longer, bytes.
@@ -141,6 +138,8 @@ pub struct Decoded {
     pub instructions: FxHashMap<u32, u64>,
     /// Places where the decoder lost its way: what it said, and how often.
     pub errors: FxHashMap<&'static str, u64>,
+    /// Only libipt's block decoder could decode it ([`crate::blocks`]).
+    pub left_to_libipt: bool,
 }
 
 /// What does not change from piece to piece.
@@ -156,11 +155,14 @@ pub struct Setting<'a> {
     pub switches: &'a [Switch],
     /// The thread, where perf recorded by thread: process and thread.
     pub only: Option<(u32, u32)>,
+    /// By libipt's block decoder alone ([`crate::blocks`]).
+    pub by_libipt: bool,
 }
 
 /// Decodes a piece. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
 /// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
 /// `cut`: the piece ends where trace was lost, maybe in the middle of a packet: an error there is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
+/// `steps`: empty, and filled: what it takes of memory is used again.
 ///
 /// # Errors
 /// [`Error::Decoder`].
@@ -170,6 +172,7 @@ pub fn piece(
     mut bytes: Vec<u8>,
     border: Option<u64>,
     cut: bool,
+    mut steps: Vec<Step>,
 ) -> Result<Decoded, Error> {
     let limit = bytes.len() as u64;
     if let Some(ip) = border {
@@ -182,143 +185,31 @@ pub fn piece(
     let info = setting.info;
     let (family, model, stepping) = info.cpu;
     let (ctc, tsc) = info.tsc_ctc;
-    let builder = EncoderDecoderBuilder::<BlockDecoder<'_>>::new()
-        .freq(Frequency::new(info.mtc_period(), info.nominal_ratio, ctc, tsc))
-        .set_end_on_call(true)
-        // A tail call is a jump: without this, the functions that several of them go through in one block are not told.
-        .set_end_on_jump(true);
+    let builder = EncoderDecoderBuilder::<BlockDecoder<'_>>::new().freq(Frequency::new(
+        info.mtc_period(),
+        info.nominal_ratio,
+        ctc,
+        tsc,
+    ));
     let builder = if family == 0 { builder } else { builder.cpu(Cpu::intel(family, model, stepping)) };
-    // SAFETY: `bytes` is not touched again, and lives until the decoder is dropped, which is declared after it.
+    // SAFETY: `bytes` is not touched again, and lives until the decoders are dropped, which are declared after it.
     let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };
-    let decoder = BlockDecoder::new_from_builder(&builder).map_err(failed)?;
-    let mut flow = Flow {
-        decoder,
-        limit,
-        cut,
-        setting,
-        out: Decoded::default(),
-        last: None,
-        function: 0..0,
-        started: false,
-        tracing: false,
-        next_switch: 0,
-        task: setting.only.unwrap_or((0, 0)),
-        space: None,
-        kernel: 0,
-        instructions: 0,
-        tsc: 0,
-        ns: setting.clock.ns(0),
-    };
-    flow.run(spaces);
-    flow.count();
-    Ok(flow.out)
+    if !setting.by_libipt {
+        let blocks = Cached::new(&builder).map_err(failed)?;
+        let (decoded, whole) = Flow::new(blocks, setting, limit, cut, steps).decode(spaces);
+        if whole {
+            return Ok(decoded);
+        }
+        steps = decoded.steps;
+        steps.clear();
+    }
+    let blocks = Libipt::new(builder).map_err(failed)?;
+    let (decoded, _) = Flow::new(blocks, setting, limit, cut, steps).decode(spaces);
+    Ok(Decoded { left_to_libipt: !setting.by_libipt, ..decoded })
 }
 
-/// The code of address spaces, as libipt reads it, and what was found out of it.
-///
-/// Of one thread at a time; reading a file and finding where the branches in it are is done once, not once a piece.
-pub struct Spaces<'a> {
-    memory: &'a Memory,
-    /// Files stay mapped in it, and with them libipt's cache of their branches, when control flow goes to another file.
-    sections: Option<Rc<SectionCache>>,
-    numbers: FxHashMap<(u32, usize), usize>,
-    all: Vec<Space>,
-    /// Functions of the kernel, by its version ([`Memory::kernel_version`]) and address.
-    kernel: FxHashMap<(usize, u64), Range<u64>>,
-}
-
-/// Virtual memory for files with code, and four times of it for the cache of their branches: only what is used of it is in memory.
-const MOST_MAPPED: u64 = 1 << 44;
-
-/// What is mapped in a process from one change of that to the next.
-struct Space {
-    pid: u32,
-    /// A time when it was.
-    ns: u64,
-    image: NonNull<Image>,
-    functions: FxHashMap<u64, Range<u64>>,
-    /// Classes of indirect jumps by address.
-    classes: FxHashMap<u64, Class>,
-}
-
-impl<'a> Spaces<'a> {
-    /// Of this memory; nothing is read yet.
-    pub fn new(memory: &'a Memory) -> Spaces<'a> {
-        let sections = SectionCache::new(None).ok().map(|mut cache| {
-            // A refusal costs time only.
-            let _ = cache.set_limit(MOST_MAPPED);
-            Rc::new(cache)
-        });
-        Spaces { memory, sections, numbers: FxHashMap::default(), all: Vec::new(), kernel: FxHashMap::default() }
-    }
-
-    /// The number of what was mapped in a process at a time.
-    fn of(&mut self, pid: u32, ns: u64) -> Result<usize, PtError> {
-        let key = (pid, self.memory.version(pid, ns));
-        if let Some(&number) = self.numbers.get(&key) {
-            return Ok(number);
-        }
-        let mut image = Image::new(None)?;
-        for region in self.memory.regions(pid, ns) {
-            let module = &self.memory.modules[region.module as usize];
-            let Some(path) = module.path.as_deref().and_then(std::path::Path::to_str) else { continue };
-            // What the file does not have is missing there, and said when it ran.
-            let _ = self.add(&mut image, path, region);
-        }
-        let image = NonNull::from(Box::leak(Box::new(image)));
-        let (functions, classes) = (FxHashMap::default(), FxHashMap::default());
-        self.all.push(Space { pid, ns, image, functions, classes });
-        self.numbers.insert(key, self.all.len() - 1);
-        Ok(self.all.len() - 1)
-    }
-
-    fn add(&self, image: &mut Image, path: &str, region: &Region) -> Result<(), PtError> {
-        let (at, len, start) = (region.at, region.end - region.start, region.start);
-        if let Some(sections) = &self.sections {
-            // SAFETY: `Rc::get_mut` would refuse, as images hold the cache: they only keep it alive, and touch it while the decoder
-            // runs, which it does not here. `add_file` of it locks what it changes.
-            let cache = unsafe { &mut *Rc::as_ptr(sections).cast_mut() };
-            if let Ok(number) = cache.add_file(path, at, len, start) {
-                return image.add_cached(Rc::clone(sections), number, None);
-            }
-        }
-        image.add_file(path, at, len, None, start)
-    }
-
-    /// Where the function at an address of a space begins and ends; where no function is known, what lies between two that are.
-    /// `kernel`: the kernel's version, and a time when it was.
-    fn function(&mut self, space: Option<usize>, kernel: (usize, u64), ip: u64) -> Range<u64> {
-        let known = match space {
-            _ if ip >= KERNEL_HALF => self.kernel.get(&(kernel.0, ip)),
-            Some(space) => self.all[space].functions.get(&ip),
-            None => None,
-        };
-        if let Some(known) = known {
-            return known.clone();
-        }
-        let (pid, ns) = space.map_or((0, kernel.1), |space| (self.all[space].pid, self.all[space].ns));
-        let found = self.memory.function(pid, ip, if ip >= KERNEL_HALF { kernel.1 } else { ns });
-        match space {
-            _ if ip >= KERNEL_HALF => drop(self.kernel.insert((kernel.0, ip), found.clone())),
-            Some(space) => drop(self.all[space].functions.insert(ip, found.clone())),
-            None => {}
-        }
-        found
-    }
-}
-
-impl Drop for Spaces<'_> {
-    fn drop(&mut self) {
-        for space in &self.all {
-            // SAFETY: each came from a Box that was leaked in `of`, is here once, and no decoder has it: a decoder lives as long as
-            // `piece` runs, which borrows these.
-            drop(unsafe { Box::from_raw(space.image.as_ptr()) });
-        }
-    }
-}
-
-struct Flow<'a> {
-    decoder: BlockDecoder<'a>,
+struct Flow<'a, B> {
+    blocks: B,
     limit: u64,
     cut: bool,
     setting: Setting<'a>,
@@ -327,6 +218,8 @@ struct Flow<'a> {
     last: Option<(Class, u64)>,
     /// The function that runs.
     function: Range<u64>,
+    /// The one that control flow came to last.
+    coming: Range<u64>,
     /// The piece has told where it begins.
     started: bool,
     /// Control flow is known.
@@ -343,75 +236,104 @@ struct Flow<'a> {
     ns: u64,
 }
 
-/// The class of a block's last instruction; `None`: an indirect jump of any kind, which libipt 2.1 tells and the class of its crate
-/// does not know (it panics).
-fn class_of(block: &Block) -> Option<Class> {
-    // SAFETY: `Block` is a transparent wrapper of this structure of plain numbers.
-    let raw: &libipt_sys::pt_block = unsafe { &*std::ptr::from_ref(block).cast() };
-    #[allow(clippy::unnecessary_cast, reason = "the type of C enumerations differs between platforms")]
-    Class::try_from(raw.iclass as u32).ok()
-}
+impl<'a, B: Blocks> Flow<'a, B> {
+    fn new(blocks: B, setting: Setting<'a>, limit: u64, cut: bool, steps: Vec<Step>) -> Flow<'a, B> {
+        Flow {
+            blocks,
+            limit,
+            cut,
+            setting,
+            out: Decoded { steps, ..Decoded::default() },
+            last: None,
+            function: 0..0,
+            coming: 0..0,
+            started: false,
+            tracing: false,
+            next_switch: 0,
+            task: setting.only.unwrap_or((0, 0)),
+            space: None,
+            kernel: 0,
+            instructions: 0,
+            tsc: 0,
+            ns: setting.clock.ns(0),
+        }
+    }
 
-impl Flow<'_> {
-    fn run(&mut self, spaces: &mut Spaces<'_>) {
-        let mut status = match self.decoder.sync_forward() {
-            Ok(status) => status,
-            Err(_) => return,
+    /// The piece, and whether it is whole; else this decoder cannot ([`Lost::NotHere`]).
+    fn decode(mut self, spaces: &mut Spaces<'_>) -> (Decoded, bool) {
+        let whole = self.run(spaces).is_some();
+        self.count();
+        (self.out, whole)
+    }
+
+    fn run(&mut self, spaces: &mut Spaces<'_>) -> Option<()> {
+        let mut told = match self.blocks.synchronise() {
+            Ok(told) => told,
+            Err(Lost::NotHere) => return None,
+            Err(Lost::Because(_)) => return Some(()),
         };
         self.turn(spaces, 0);
         loop {
-            match self.follow(spaces, status) {
+            match self.follow(spaces, told) {
                 Ok(()) => break,
-                Err(error) if error.code() == PtErrorCode::Eos => break,
-                Err(_) if self.cut && self.decoder.offset().is_ok_and(|at| at + LONGEST_PACKET >= self.limit) => break,
-                Err(error) => {
+                Err(Lost::NotHere) => return None,
+                Err(Lost::Because(error)) if error.code() == PtErrorCode::Eos => break,
+                Err(_) if self.cut && self.blocks.offset().is_some_and(|at| at + LONGEST_PACKET >= self.limit) => break,
+                Err(Lost::Because(error)) => {
                     self.lost(error);
-                    match self.decoder.sync_forward() {
-                        Ok(next) => status = next,
-                        _ => return,
-                    }
+                    told = match self.blocks.synchronise() {
+                        Ok(told) => told,
+                        Err(Lost::NotHere) => return None,
+                        Err(Lost::Because(_)) => return Some(()),
+                    };
                 }
             }
         }
         let tracing = self.tracing;
         self.step(Op::End { tracing });
+        Some(())
     }
 
     /// Follows the control flow to the border or to an error.
-    fn follow(&mut self, spaces: &mut Spaces<'_>, mut status: Status) -> Result<(), PtError> {
+    fn follow(&mut self, spaces: &mut Spaces<'_>, mut told: bool) -> Result<(), Lost> {
         loop {
-            while status.event_pending() {
-                let (event, next) = self.decoder.event()?;
-                self.now(event.tsc());
-                if let EventType::AsnycDisabled(e) = event.event_type()
-                    && self.decoder.offset().is_ok_and(|at| at > self.limit)
+            while told {
+                let (event, next) = self.blocks.told(spaces)?;
+                self.now(event.tsc);
+                if let Happening::DisabledAt { ip } = event.what
+                    && self.blocks.offset().is_some_and(|at| at > self.limit)
                 {
-                    self.arrive(e.at(), spaces);
+                    self.arrive(ip, spaces);
                     return Ok(());
                 }
-                self.event(&event, spaces);
-                status = next;
+                self.told(&event, spaces);
+                told = next;
             }
-            let (block, next) = self.decoder.decode_next()?;
-            if block.ninsn() > 0 {
+            if let Some(ip) = self.blocks.ip()
+                && !self.function.contains(&ip)
+                && !self.coming.contains(&ip)
+            {
+                self.coming = self.function_at(ip, spaces);
+            }
+            let within = match self.blocks.ip() {
+                Some(ip) if !self.function.contains(&ip) => &self.coming,
+                _ => &self.function,
+            };
+            let (block, next) = self.blocks.block(spaces, within)?;
+            if block.instructions > 0 {
                 self.block(&block, spaces);
             }
-            status = next;
+            told = next;
         }
     }
 
     fn now(&mut self, tsc: Option<u64>) {
-        let tsc = tsc.or_else(|| self.time()).unwrap_or(0);
+        let tsc = tsc.or_else(|| self.blocks.time()).unwrap_or(0);
         // The decoder corrects its guess at some packets: time goes on all the same.
         if tsc > self.tsc {
             self.tsc = tsc;
             self.ns = self.setting.clock.ns(tsc);
         }
-    }
-
-    /// The decoder's time; `None` before the first TSC packet, which libipt 2.1 says by a counter of all ones.
-    fn time(&mut self) -> Option<u64> {
-        self.decoder.time().ok().map(|(tsc, ..)| tsc).filter(|tsc| *tsc != u64::MAX)
     }
 
     fn step(&mut self, op: Op) {
@@ -426,7 +348,10 @@ impl Flow<'_> {
         }
     }
 
-    fn function_at(&self, ip: u64, spaces: &mut Spaces<'_>) -> Range<u64> {
+    fn function_at(&mut self, ip: u64, spaces: &mut Spaces<'_>) -> Range<u64> {
+        if self.coming.contains(&ip) {
+            return self.coming.clone();
+        }
         spaces.function(self.space, (self.kernel, self.ns), ip)
     }
 
@@ -439,15 +364,15 @@ impl Flow<'_> {
     }
 
     fn block(&mut self, block: &Block, spaces: &mut Spaces<'_>) {
-        let (ip, end) = (block.ip(), block.end_ip());
+        let Block { ip, end, .. } = *block;
         self.arrive(ip, spaces);
         if !self.function.contains(&end) {
             // It jumped on the way.
             self.function = self.function_at(end, spaces);
             self.step(Op::Jump { to: end });
         }
-        self.instructions += u64::from(block.ninsn());
-        let class = match class_of(block) {
+        self.instructions += block.instructions;
+        let class = match block.class {
             Some(class) => class,
             None => self.indirect(end, spaces),
         };
@@ -458,7 +383,7 @@ impl Flow<'_> {
     /// What an instruction is that libipt only calls indirect: a near jump, or one of those between user space and kernel.
     fn indirect(&self, ip: u64, spaces: &mut Spaces<'_>) -> Class {
         let Some(space) = self.space else { return Class::Jump };
-        if let Some(class) = spaces.all[space].classes.get(&ip) {
+        if let Some(class) = spaces.classes(space).get(&ip) {
             return *class;
         }
         let bytes = self.setting.memory.find(self.task.0, ip, self.ns).and_then(|region| {
@@ -476,7 +401,7 @@ impl Flow<'_> {
             [0xcc | 0xcd, ..] => Class::FarCall,
             _ => Class::Jump,
         };
-        spaces.all[space].classes.insert(ip, class);
+        spaces.classes(space).insert(ip, class);
         class
     }
 
@@ -532,37 +457,37 @@ impl Flow<'_> {
         }
     }
 
-    fn event(&mut self, event: &Event, spaces: &mut Spaces<'_>) {
-        if event.status_update() {
+    fn told(&mut self, event: &Told, spaces: &mut Spaces<'_>) {
+        if event.status {
             // The first thing that has a time behind a synchronisation point.
             if !self.tracing {
                 self.turn(spaces, 0);
             }
             return;
         }
-        match event.event_type() {
-            EventType::Enabled(e) => {
+        match event.what {
+            Happening::Enabled { ip } => {
                 self.turn(spaces, 0);
                 (self.last, self.tracing, self.started) = (None, true, true);
-                self.function = self.function_at(e.ip(), spaces);
-                self.step(Op::On { ip: e.ip() });
+                self.function = self.function_at(ip, spaces);
+                self.step(Op::On { ip });
             }
-            EventType::Disabled(_) => self.off(),
-            EventType::AsnycDisabled(e) => {
-                self.arrive(e.at(), spaces);
+            Happening::Disabled => self.off(),
+            Happening::DisabledAt { ip } => {
+                self.arrive(ip, spaces);
                 self.off();
             }
-            EventType::AsyncBranch(e) => {
-                self.arrive(e.from(), spaces);
+            Happening::Interrupted { from, to } => {
+                self.arrive(from, spaces);
                 self.last = None;
-                self.function = self.function_at(e.to(), spaces);
-                self.step(Op::Interrupt { from: e.from(), to: e.to() });
+                self.function = self.function_at(to, spaces);
+                self.step(Op::Interrupt { from, to });
             }
-            EventType::Overflow(_) => {
+            Happening::Overflow => {
                 self.step(Op::Gap(Gap::Overflow));
                 (self.last, self.tracing, self.started) = (None, false, true);
             }
-            _ => {}
+            Happening::Other => {}
         }
     }
 
@@ -575,7 +500,7 @@ impl Flow<'_> {
 
     /// Whoever has the core by now, of the switches that were at least so many ns ago: its memory is looked into.
     fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
-        let tsc = self.tsc.max(self.time().unwrap_or(0));
+        let tsc = self.tsc.max(self.blocks.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
         let switches = self.setting.switches;
         // The first time: those of before are many, where this piece is far behind the beginning.
@@ -594,12 +519,14 @@ impl Flow<'_> {
 
     /// The task's memory is looked into.
     fn look_into(&mut self, spaces: &mut Spaces<'_>, now: u64) {
-        self.kernel = self.setting.memory.kernel_version(now);
-        let Ok(space) = spaces.of(self.task.0, now) else { return };
+        let kernel = self.setting.memory.kernel_version(now);
+        if kernel != self.kernel {
+            (self.kernel, self.coming) = (kernel, 0..0);
+        }
+        let space = spaces.of(self.task.0, now);
         if self.space.replace(space) != Some(space) {
-            // SAFETY: the image lives as long as `spaces`, which outlives the decoder; the decoder has no other reference to it
-            // that it uses: the one before is replaced.
-            let _ = self.decoder.set_image(Some(unsafe { &mut *spaces.all[space].image.as_ptr() }));
+            self.coming = 0..0;
+            self.blocks.look_into(spaces, space);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where decoding can begin: the synchronisation points (PSB packets) of a core's trace.
 //!
-//! In: the trace, read once in blocks. Out: [`Psb`]s with the time-stamp counter that stands behind each, and [`Piece`]s: sections
-//! between two of them, each decoded by itself.
+//! In: the trace, read once in blocks. Out: [`Psb`]s with the time-stamp counter that stands behind each, and from them [`Piece`]s:
+//! sections between two of them, each decoded by itself. Synchronisation points are many where the file is large: they are not kept.
 
 use std::fs::File;
 
@@ -47,13 +47,12 @@ pub struct Piece {
     pub wanted: bool,
 }
 
-/// Finds the synchronisation points of a queue.
+/// Gives the synchronisation points of a queue to `each`, in order.
 ///
 /// # Errors
 /// Those of reading.
-pub fn find(queue: &Queue, file: &File) -> std::io::Result<Vec<Psb>> {
-    let mut out: Vec<Psb> = Vec::new();
-    let mut from = 0;
+pub fn find(queue: &Queue, file: &File, mut each: impl FnMut(Psb)) -> std::io::Result<()> {
+    let (mut from, mut last) = (0, None);
     let finder = memchr::memmem::Finder::new(&PSB);
     while from < queue.len() {
         let bytes = queue.read(file, from, BLOCK + HEADER)?;
@@ -65,45 +64,75 @@ pub fn find(queue: &Queue, file: &File) -> std::io::Result<Vec<Psb>> {
                 break;
             }
             let (tsc, ip) = behind(&bytes[at + PSB.len()..]);
-            out.push(Psb { at: from + at as u64, tsc, ip });
+            let psb = Psb { at: from + at as u64, tsc, ip };
+            // Longer runs of the pattern than one packet are one place.
+            if last.is_none_or(|last| psb.at >= last + PSB.len() as u64) {
+                last = Some(psb.at);
+                each(psb);
+            }
             at += PSB.len();
         }
         from += BLOCK as u64;
     }
-    // Longer runs of the pattern than one packet are one place.
-    out.dedup_by(|b, a| b.at < a.at + PSB.len() as u64);
-    Ok(out)
+    Ok(())
 }
 
-/// Cuts a trace of `len` bytes into pieces of about `size` bytes. `losses`: places, in order, at which trace was lost, and why: no piece goes
-/// over one. Where nothing follows a loss, the last piece is one of no bytes.
-pub fn pieces(psbs: &[Psb], len: u64, size: u64, losses: &[(u64, Gap)]) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::new();
-    let mut tsc = psbs.iter().find_map(|p| p.tsc).unwrap_or(0);
-    let mut losses = losses.iter().copied().peekable();
-    let wanted = true;
-    for psb in psbs {
-        tsc = psb.tsc.unwrap_or(tsc);
-        let mut lost = None;
-        while let Some((at, why)) = losses.next_if(|(at, _)| *at <= psb.at) {
-            cut(&mut out, at);
-            lost = Some(why);
+/// Cuts a trace into pieces, as its synchronisation points come.
+#[derive(Debug)]
+pub struct Cutter<'a> {
+    len: u64,
+    size: u64,
+    /// Places, in order, at which trace was lost, and why.
+    losses: &'a [(u64, Gap)],
+    tsc: Option<u64>,
+    out: Vec<Piece>,
+}
+
+impl<'a> Cutter<'a> {
+    /// Of a trace of `len` bytes, into pieces of about `size` bytes. `losses`: places, in order, at which trace was lost, and why: no piece
+    /// goes over one.
+    pub fn new(len: u64, size: u64, losses: &'a [(u64, Gap)]) -> Cutter<'a> {
+        Cutter { len, size, losses, tsc: None, out: Vec::new() }
+    }
+
+    /// The next synchronisation point.
+    pub fn add(&mut self, psb: Psb) {
+        if let (None, Some(tsc)) = (self.tsc, psb.tsc) {
+            self.out.iter_mut().for_each(|piece| piece.tsc = tsc);
         }
-        match out.last_mut() {
-            Some(last) if lost.is_none() && psb.at - last.from < size => {}
+        self.tsc = psb.tsc.or(self.tsc);
+        let mut lost = None;
+        while let Some((&(at, why), rest)) = self.losses.split_first().filter(|((at, _), _)| *at <= psb.at) {
+            cut(&mut self.out, at);
+            (lost, self.losses) = (Some(why), rest);
+        }
+        match self.out.last_mut() {
+            Some(last) if lost.is_none() && psb.at - last.from < self.size => {}
             last => {
                 if let Some(last) = last.filter(|_| lost.is_none()) {
                     (last.to, last.border) = (psb.at, psb.ip);
                 }
-                out.push(Piece { from: psb.at, to: len, tsc, border: None, lost, cut: false, wanted });
+                let tsc = self.tsc.unwrap_or(0);
+                self.out.push(Piece { from: psb.at, to: self.len, tsc, border: None, lost, cut: false, wanted: true });
             }
         }
     }
-    for (at, why) in losses {
-        cut(&mut out, at);
-        out.push(Piece { from: len, to: len, tsc, border: None, lost: Some(why), cut: false, wanted });
+
+    /// The pieces that are complete: all since they were last taken, but for the last one and that before it, of which more may be said.
+    pub fn complete(&mut self) -> std::vec::Drain<'_, Piece> {
+        let n = if self.tsc.is_some() { self.out.len().saturating_sub(2) } else { 0 };
+        self.out.drain(..n)
     }
-    out
+
+    /// All that were not taken. Where nothing follows a loss, the last is one of no bytes.
+    pub fn finish(mut self) -> Vec<Piece> {
+        let (tsc, len) = (self.tsc.unwrap_or(0), self.len);
+        for (at, why) in self.losses {
+            cut(&mut self.out, *at);
+            self.out.push(Piece { from: len, to: len, tsc, border: None, lost: Some(*why), cut: false, wanted: true });
+        }
+        self.out
+    }
 }
 
 /// The last piece ends there, at the latest.
@@ -114,23 +143,19 @@ fn cut(out: &mut [Piece], at: u64) {
     }
 }
 
-/// Joins wanted pieces that follow each other, to about `size` bytes, and those that are not wanted.
-pub fn join(pieces: &[Piece], size: u64) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::new();
-    for piece in pieces {
-        match out.last_mut() {
-            Some(last)
-                if last.to == piece.from
-                    && piece.lost.is_none()
-                    && last.wanted == piece.wanted
-                    && (!piece.wanted || piece.to - last.from <= size) =>
-            {
-                (last.to, last.border, last.cut) = (piece.to, piece.border, piece.cut);
-            }
-            _ => out.push(*piece),
+/// Puts a piece behind others: joined to the last where both are wanted, to about `size` bytes, or neither is.
+pub fn join(out: &mut Vec<Piece>, piece: Piece, size: u64) {
+    match out.last_mut() {
+        Some(last)
+            if last.to == piece.from
+                && piece.lost.is_none()
+                && last.wanted == piece.wanted
+                && (!piece.wanted || piece.to - last.from <= size) =>
+        {
+            (last.to, last.border, last.cut) = (piece.to, piece.border, piece.cut);
         }
+        _ => out.push(piece),
     }
-    out
 }
 
 /// The counter and the address in the packets between a PSB and its end.
@@ -226,7 +251,22 @@ mod tests {
         std::fs::write(file.path(), &trace).unwrap();
         let len = trace.len() as u64;
         let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, at: 0, len }] };
-        let found = find(&queue, file.as_file()).unwrap();
+        let mut found = Vec::new();
+        find(&queue, file.as_file(), |psb| found.push(psb)).unwrap();
+        let pieces = |size, losses: &[(u64, Gap)]| {
+            let (mut cutter, mut out) = (Cutter::new(len, size, losses), Vec::new());
+            for psb in &found {
+                cutter.add(*psb);
+                out.extend(cutter.complete());
+            }
+            out.extend(cutter.finish());
+            out
+        };
+        let join = |pieces: &[Piece], size| {
+            let mut out = Vec::new();
+            pieces.iter().for_each(|piece| join(&mut out, *piece, size));
+            out
+        };
         let third = len - 39;
         let (base, ip) = (1u64 << 48, Some(0xffff_ffff_8100_0000));
         assert_eq!(
@@ -239,9 +279,9 @@ mod tests {
         );
         let piece = |from, to, tsc| Piece { from, to, tsc, border: None, lost: None, cut: false, wanted: true };
         let second = BLOCK as u64 - 5;
-        let whole = pieces(&found, len, 1000, &[]);
+        let whole = pieces(1000, &[]);
         assert_eq!(whole, [piece(7, second, base + 9), piece(second, len, base + 9)]);
-        let fine = pieces(&found, len, 1, &[]);
+        let fine = pieces(1, &[]);
         assert_eq!(fine[1].border, ip);
         assert_eq!(join(&fine, 1000), [whole[0], whole[1]]);
         assert_eq!(join(&fine, u64::MAX), [piece(7, len, base + 9)]);
@@ -250,7 +290,7 @@ mod tests {
         let cut = |piece: Piece| Piece { cut: true, ..piece };
         let lost = |lost, piece: Piece| Piece { lost: Some(lost), ..piece };
         assert_eq!(
-            pieces(&found, len, u64::MAX, &losses),
+            pieces(u64::MAX, &losses),
             [
                 cut(piece(7, 1000, base + 9)),
                 cut(lost(Gap::Truncated, piece(second, third, base + 9))),

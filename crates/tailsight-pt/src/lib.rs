@@ -16,6 +16,7 @@
 //! made elsewhere, and on encoded executions whose time is assigned and not measured (docs/intel-pt.md).
 
 mod ahead;
+mod blocks;
 pub mod container;
 pub mod decode;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod recording;
 pub mod script;
 pub mod sideband;
+mod spaces;
 pub mod stacks;
 pub mod symbols;
 

@@ -14,10 +14,13 @@ use crate::Error;
 use crate::ahead::{Ahead, Job, Stop};
 use crate::container::{Container, Queue};
 use crate::decode::{Decoded, Gap, Setting, Spaces, Step};
-use crate::index::{self, PIECE, Piece};
+use crate::index::{self, Cutter, PIECE, Piece};
 use crate::memory::{Memory, Places};
 use crate::sideband::{Sideband, Switch, TscClock};
 use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
+
+/// Events are given out when there are so many.
+const MOST_EVENTS: usize = 4096;
 
 /// An interval of perf's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct Recording {
     pub memory: Memory,
     /// perf's clock.
     pub clock: TscClock,
+    /// To be decoded by libipt's block decoder alone: slower, for comparison.
+    pub by_libipt: bool,
 }
 
 /// A function by its number.
@@ -67,6 +72,8 @@ pub struct Summary {
     pub trace_bytes: u64,
     /// Bytes that were decoded.
     pub decoded_bytes: u64,
+    /// Of them, in pieces that only libipt's block decoder could decode: slower.
+    pub left_to_libipt: u64,
     /// First and last time, ns.
     pub span_ns: Option<(u64, u64)>,
 }
@@ -114,7 +121,6 @@ impl Stream<'_> {
         if self.step().is_some() || self.finished {
             return;
         }
-        self.decoded.steps = Vec::new();
         while let Some(Part::Gap(why)) = self.parts.get(self.next) {
             self.next += 1;
             self.core.hold(reached);
@@ -134,8 +140,9 @@ impl Recording {
     /// # Errors
     /// Every [`Error`].
     pub fn open(path: &Path, places: &Places) -> Result<Recording, Error> {
-        let container = Container::open(path)?;
+        let mut container = Container::open(path)?;
         let sideband = Sideband::of(&container)?;
+        container.forget_records();
         let clock = sideband.clock(&container)?;
         let mut places = places.clone();
         if let Some(dir) = &container.kcore_dir {
@@ -144,7 +151,7 @@ impl Recording {
             places.kallsyms = places.kallsyms.or_else(|| existing("kallsyms"));
         }
         let memory = Memory::of(&sideband, &places)?;
-        Ok(Recording { container, sideband, memory, clock })
+        Ok(Recording { container, sideband, memory, clock, by_libipt: false })
     }
 
     /// Decodes it, or the windows of it, and gives what happened on each core to `each`, all cores in order of time.
@@ -225,9 +232,14 @@ impl Recording {
                     _ => stacks.switch(&mut stream.core, stream.switches, ns),
                 }
                 if stream.step().is_none() {
+                    ahead.give_back(std::mem::take(&mut stream.decoded.steps));
                     stream.settle(&mut stacks, reached);
                 }
                 due = stream.due();
+                // Also of a core that has no others beside it.
+                if stacks.events.len() >= MOST_EVENTS {
+                    give(&mut stacks, &mut summary, each);
+                }
             }
             dues[i] = due;
             give(&mut stacks, &mut summary, each);
@@ -241,6 +253,39 @@ impl Recording {
         Ok(summary)
     }
 
+    /// A queue's pieces; with windows, whether each is wanted.
+    fn pieces(
+        &self,
+        queue: &Queue,
+        file: &File,
+        windows: Option<&[Window]>,
+        size: u64,
+    ) -> Result<Vec<Piece>, std::io::Error> {
+        let losses = self.sideband.losses(queue);
+        let mut cutter = Cutter::new(queue.len(), size, &losses);
+        let Some(windows) = windows else {
+            index::find(queue, file, |psb| cutter.add(psb))?;
+            return Ok(cutter.finish());
+        };
+        // Whether a piece is wanted is known once the next one's time is.
+        let (mut out, mut last): (Vec<Piece>, Option<Piece>) = (Vec::new(), None);
+        let mut put = |piece: Option<Piece>| {
+            let to = piece.map_or(u64::MAX, |next| self.clock.ns(next.tsc));
+            let Some(mut before) = std::mem::replace(&mut last, piece) else { return };
+            let from = self.clock.ns(before.tsc);
+            let first = windows.partition_point(|w| w.to_ns <= from);
+            before.wanted = windows.get(first).is_some_and(|w| w.from_ns <= to);
+            index::join(&mut out, before, PIECE);
+        };
+        index::find(queue, file, |psb| {
+            cutter.add(psb);
+            cutter.complete().for_each(|piece| put(Some(piece)));
+        })?;
+        cutter.finish().into_iter().for_each(|piece| put(Some(piece)));
+        put(None);
+        Ok(out)
+    }
+
     /// Each queue's parts, and the pieces of them that are wanted, in order of time.
     fn streams(
         &self,
@@ -252,35 +297,16 @@ impl Recording {
         let windows = windows.map(Window::apart);
         // Windows are cut into small pieces, so that little is decoded outside of them.
         let size = if windows.is_some() { 1 } else { piece };
-        let indexed: Result<Vec<Vec<Piece>>, std::io::Error> = self
-            .container
-            .queues
-            .par_iter()
-            .map(|queue| {
-                let psbs = index::find(queue, file)?;
-                Ok(index::pieces(&psbs, queue.len(), size, &self.sideband.losses(queue)))
-            })
-            .collect();
+        let indexed: Result<Vec<Vec<Piece>>, std::io::Error> =
+            self.container.queues.par_iter().map(|queue| self.pieces(queue, file, windows.as_deref(), size)).collect();
         let none: &[Switch] = &[];
         let (mut out, mut jobs) = (Vec::new(), Vec::new());
-        for (queue, mut pieces) in self.container.queues.iter().zip(indexed.map_err(read)?) {
-            if let Some(windows) = &windows {
-                let ends: Vec<u64> = pieces.iter().skip(1).map(|next| self.clock.ns(next.tsc)).collect();
-                let wanted = |i: usize, piece: &Piece| {
-                    let (from, to) = (self.clock.ns(piece.tsc), ends.get(i).copied().unwrap_or(u64::MAX));
-                    let first = windows.partition_point(|w| w.to_ns <= from);
-                    windows.get(first).is_some_and(|w| w.from_ns <= to)
-                };
-                for (i, piece) in pieces.iter_mut().enumerate() {
-                    piece.wanted = wanted(i, piece);
-                }
-                pieces = index::join(&pieces, PIECE);
-            }
+        for (queue, pieces) in self.container.queues.iter().zip(indexed.map_err(read)?) {
             let switches = queue.cpu.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(none, Vec::as_slice);
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
-            let setting = Setting { info, clock, memory, switches, only };
+            let setting = Setting { info, clock, memory, switches, only, by_libipt: self.by_libipt };
             let mut parts = Vec::new();
             for piece in pieces {
                 parts.extend(piece.lost.map(Part::Gap));
@@ -331,6 +357,7 @@ impl Window {
 impl Summary {
     fn add(&mut self, bytes: u64, of: &Decoded) {
         self.decoded_bytes += bytes;
+        self.left_to_libipt += if of.left_to_libipt { bytes } else { 0 };
         for (tid, n) in &of.instructions {
             *self.instructions.entry(*tid).or_default() += n;
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use linux_perf_data::linux_perf_event_reader::{
-    CommonData, ContextSwitchRecord, CpuMode, EventRecord, PerfEventType, RawEventRecord, RecordType,
+    CommonData, ContextSwitchRecord, CpuMode, EventRecord, PerfEventType, RawEventRecord, RecordType, TaskWasPreempted,
 };
 use linux_perf_data::{PerfFile, PerfFileRecord, UserRecordType};
 
@@ -476,7 +476,7 @@ impl Reader {
                 if moves.is_empty() {
                     moves.push((true, own));
                 }
-                (next_pid, next_tid, format!("{preempted:?}") == "Yes")
+                (next_pid, next_tid, preempted == TaskWasPreempted::Yes)
             }
         };
         moves.push((came, Switch { time_ns, pid: number(pid), tid: number(tid), preempted }));

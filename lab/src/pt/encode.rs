@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::flow::{Code, Kind};
-use super::step::{CPUS, Ended, Execution};
+use super::step::{CPUS, Ended, Execution, QUANTUM};
 use crate::Result;
 
 /// Ticks of the time-stamp counter that each instruction is given.
@@ -39,6 +39,8 @@ pub struct Style {
     pub psb_bytes: usize,
     /// How often the execution is encoded, one copy after the other.
     pub passes: usize,
+    /// Instructions after which a thread is interrupted.
+    pub quantum: usize,
     /// An overflow (OVF) in the first slice from this one on that has more than 160 instructions: those from the 50th to the 150th are lost.
     pub overflow_in: Option<usize>,
 }
@@ -52,6 +54,7 @@ impl Default for Style {
             compress_returns: false,
             psb_bytes: 1024,
             passes: 1,
+            quantum: QUANTUM,
             overflow_in: None,
         }
     }
@@ -97,6 +100,8 @@ pub struct Switch {
 pub struct Cpu {
     /// Packets.
     pub trace: Vec<u8>,
+    /// Where in it the time-stamp counter is told: the first byte of seven.
+    pub tscs: Vec<usize>,
 }
 
 /// Everything that goes into the file.
@@ -126,6 +131,7 @@ pub(super) struct Generator<'a> {
     cycle_tick: u64,
     mtc_told: u64,
     tips: usize,
+    tscs: Vec<usize>,
 }
 
 /// Encodes an execution.
@@ -133,58 +139,108 @@ pub(super) struct Generator<'a> {
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) when an address that ran is not in the program's code.
 pub fn encode(execution: &Execution, code: &Code, style: &Style) -> Result<Encoded> {
-    let mut look_up = code.look_up();
-    let mut cpus: Vec<Generator<'_>> = (0..CPUS).map(|_| Generator::new(style)).collect();
-    let mut out = Encoded { ticks: (FIRST_TICK, FIRST_TICK), ..Encoded::default() };
-    let mut tick = FIRST_TICK + BETWEEN;
-    let mut begun: BTreeMap<u32, u64> = BTreeMap::new();
-    let long = |n: usize| execution.slices[n].ips.len() > 160;
-    let overflow_in = style.overflow_in.and_then(|from| (from..execution.slices.len()).find(|&n| long(n)));
-    let passes = (0..style.passes).flat_map(|_| &execution.slices);
-    for (n, slice) in passes.enumerate() {
-        out.switches.push(Switch { tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
-        tick += BETWEEN;
-        begun.entry(slice.tid).or_insert(tick);
-        let cpu = &mut cpus[slice.cpu];
-        let truth = out.truth.entry(slice.tid).or_default();
-        cpu.enable(slice.ips[0], tick);
-        let lost = if overflow_in == Some(n) { 50..150 } else { 0..0 };
-        for (i, &ip) in slice.ips.iter().enumerate() {
-            tick += TICKS;
-            let (kind, len) = look_up(ip)?;
-            if lost.contains(&i) {
-                continue;
-            }
-            if i == lost.end && i > 0 && !lost.is_empty() {
-                cpu.overflow(ip, tick);
-            }
-            truth.instructions += 1;
-            let Some(next) = slice.ips.get(i + 1).copied().or(slice.next) else { continue };
-            // The last instruction before the interrupt went somewhere, too; that is not told but by where it was interrupted.
-            if kind.calls() || kind == Kind::Return {
-                truth.transfers.push(Transfer { call: kind.calls(), from: ip, to: next });
-            }
-            cpu.instruction(kind, ip + len, next, tick);
-            if i + 1 < slice.ips.len() && !lost.contains(&(i + 1)) {
-                cpu.psb_if_due(next, tick);
-            }
-        }
-        tick += TICKS;
-        if let (Ended::SystemCall, Some(from)) = (slice.ended, begun.get(&slice.tid)) {
-            out.rounds.push((slice.tid, *from, tick));
-            begun.remove(&slice.tid);
-        }
-        match (slice.ended, slice.next) {
-            (Ended::Interrupted, Some(next)) => cpu.interrupt(next, tick),
-            _ => cpu.disable(tick),
-        }
-        tick += BETWEEN;
-        let preempted = slice.ended == Ended::Interrupted;
-        out.switches.push(Switch { tick, cpu: slice.cpu, from: slice.tid, to: 0, preempted });
+    let mut encoder = Encoder::new(code, style);
+    for _ in 0..style.passes {
+        encoder.pass(execution)?;
     }
-    out.ticks.1 = tick;
-    out.cpus = cpus.into_iter().map(Generator::finish).collect();
-    Ok(out)
+    Ok(encoder.finish())
+}
+
+/// Encodes executions, one behind the other.
+pub struct Encoder<'a> {
+    look_up: Box<dyn FnMut(u64) -> Result<(Kind, u64)> + 'a>,
+    cpus: Vec<Generator<'a>>,
+    style: &'a Style,
+    tick: u64,
+    begun: BTreeMap<u32, u64>,
+    slices: usize,
+    /// Whether an overflow was made.
+    overflowed: bool,
+    out: Encoded,
+}
+
+impl<'a> Encoder<'a> {
+    /// Nothing is encoded yet.
+    pub fn new(code: &'a Code, style: &'a Style) -> Encoder<'a> {
+        Encoder {
+            look_up: Box::new(code.look_up()),
+            cpus: (0..CPUS).map(|_| Generator::new(style)).collect(),
+            style,
+            tick: FIRST_TICK + BETWEEN,
+            begun: BTreeMap::new(),
+            slices: 0,
+            overflowed: false,
+            out: Encoded { ticks: (FIRST_TICK, FIRST_TICK), ..Encoded::default() },
+        }
+    }
+
+    /// What was encoded since it was last taken; each core's trace goes on behind it with a synchronisation point.
+    pub fn take(&mut self) -> Encoded {
+        let mut out = std::mem::replace(&mut self.out, Encoded { ticks: (self.tick, self.tick), ..Encoded::default() });
+        out.ticks.1 = self.tick;
+        out.cpus = self.cpus.iter_mut().map(Generator::take).collect();
+        out
+    }
+
+    /// What was encoded since it was last taken.
+    pub fn finish(mut self) -> Encoded {
+        self.take()
+    }
+
+    /// Encodes an execution behind those before.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when it ran what is not the program's code.
+    pub fn pass(&mut self, execution: &Execution) -> Result<()> {
+        let Encoder { look_up, cpus, tick, begun, out, .. } = self;
+        for slice in &execution.slices {
+            let n = self.slices;
+            self.slices += 1;
+            out.switches.push(Switch { tick: *tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
+            *tick += BETWEEN;
+            begun.entry(slice.tid).or_insert(*tick);
+            let cpu = &mut cpus[slice.cpu];
+            let truth = out.truth.entry(slice.tid).or_default();
+            cpu.enable(slice.ips[0], *tick);
+            let overflows =
+                !self.overflowed && self.style.overflow_in.is_some_and(|from| n >= from) && slice.ips.len() > 160;
+            self.overflowed |= overflows;
+            let lost = if overflows { 50..150 } else { 0..0 };
+            for (i, &ip) in slice.ips.iter().enumerate() {
+                *tick += TICKS;
+                let (kind, len) = look_up(ip)?;
+                if lost.contains(&i) {
+                    continue;
+                }
+                if i == lost.end && i > 0 && !lost.is_empty() {
+                    cpu.overflow(ip, *tick);
+                }
+                truth.instructions += 1;
+                let Some(next) = slice.ips.get(i + 1).copied().or(slice.next) else { continue };
+                // The last instruction before the interrupt went somewhere, too; that is not told but by where it was interrupted.
+                if kind.calls() || kind == Kind::Return {
+                    truth.transfers.push(Transfer { call: kind.calls(), from: ip, to: next });
+                }
+                cpu.instruction(kind, ip + len, next, *tick);
+                if i + 1 < slice.ips.len() && !lost.contains(&(i + 1)) {
+                    cpu.psb_if_due(next, *tick);
+                }
+            }
+            *tick += TICKS;
+            if let (Ended::SystemCall, Some(from)) = (slice.ended, begun.get(&slice.tid)) {
+                out.rounds.push((slice.tid, *from, *tick));
+                begun.remove(&slice.tid);
+            }
+            match (slice.ended, slice.next) {
+                (Ended::Interrupted, Some(next)) => cpu.interrupt(next, *tick),
+                _ => cpu.disable(*tick),
+            }
+            *tick += BETWEEN;
+            let preempted = slice.ended == Ended::Interrupted;
+            out.switches.push(Switch { tick: *tick, cpu: slice.cpu, from: slice.tid, to: 0, preempted });
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Generator<'a> {
@@ -199,12 +255,19 @@ impl<'a> Generator<'a> {
             cycle_tick: 0,
             mtc_told: 0,
             tips: 0,
+            tscs: Vec::new(),
         }
     }
 
     pub(super) fn finish(mut self) -> Cpu {
+        self.take()
+    }
+
+    /// The trace until now. What follows begins with a synchronisation point.
+    fn take(&mut self) -> Cpu {
         self.flush();
-        Cpu { trace: self.out }
+        self.psb_at = None;
+        Cpu { trace: std::mem::take(&mut self.out), tscs: std::mem::take(&mut self.tscs) }
     }
 
     pub(super) fn instruction(&mut self, kind: Kind, behind: u64, next: u64, tick: u64) {
@@ -291,6 +354,7 @@ impl<'a> Generator<'a> {
     /// TSC, and with cycles TMA: the crystal clock, and the ticks since that moved. Cycles count from here.
     fn now(&mut self, tick: u64) {
         self.out.push(0x19);
+        self.tscs.push(self.out.len());
         self.out.extend(&tick.to_le_bytes()[..7]);
         self.cycle_tick = tick;
         if self.style.cycles {

@@ -1,6 +1,6 @@
 //! The kind of control flow of each instruction of a program.
 //!
-//! In: an ELF file of x86-64. Out: [`Kind`]s by address. By iced-x86, which shares nothing with the decoders under test.
+//! In: an ELF file of x86-64. Out: [`Kind`]s by address. By iced-x86, which shares nothing with perf and libipt's block decoder.
 
 use std::collections::HashMap;
 

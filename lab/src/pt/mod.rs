@@ -2,8 +2,9 @@
 //!
 //! In: a small program of several threads. Out: a perf.data file with Intel PT packets of an execution that really took place, and
 //! the execution's own log. The parts: [`step`] runs the program one instruction at a time (ptrace) and logs each; [`flow`] says
-//! what each instruction was (by another disassembler than the decoder's); [`encode`] turns that into packets as the processor
-//! manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them into a file that perf reads.
+//! what each instruction was (by iced-x86; of those that decode it, perf and libipt have other disassemblers); [`encode`] turns that
+//! into packets as the processor manual (Intel SDM, volume 3, chapter "Intel Processor Trace") defines them; [`perf_data`] puts them
+//! into a file that perf reads.
 //!
 //! [`vm`] does the same for a whole machine: an emulated one, kernel and user space.
 //!
@@ -100,7 +101,7 @@ pub fn compile(folder: &Path, scale: Scale) -> Result<PathBuf> {
 /// [`Error::Io`]: it cannot be stepped, or the files cannot be written.
 pub fn make(folder: &Path, style: &Style) -> Result<Made> {
     let program = folder.join(NAME);
-    let execution = step::run(&program)?;
+    let execution = step::run(&program, style.quantum)?;
     let bytes = std::fs::read(&program).map_err(|e| Error::io(format!("read {}", program.display()), e))?;
     let code = Code::of(&bytes)?;
     let encoded = encode::encode(&execution, &code, style)?;
@@ -136,5 +137,48 @@ pub fn make(folder: &Path, style: &Style) -> Result<Made> {
             .filter(|(tid, ..)| *tid != LEADER)
             .map(|(_, from, to)| (perf_data::ns(*from), perf_data::ns(*to)))
             .collect(),
+    })
+}
+
+/// A long recording: the same execution many times.
+#[derive(Clone, Debug)]
+pub struct Long {
+    /// The recording.
+    pub perf_data: PathBuf,
+    /// Its bytes.
+    pub bytes: u64,
+    /// How often the execution is in it.
+    pub times: u64,
+    /// Instructions of all times.
+    pub instructions: u64,
+    /// Calls and returns of all times.
+    pub transfers: u64,
+}
+
+/// Steps the program that is in `folder` (see [`compile`]) and writes what it did `style.passes` times, then these packets again and again with later time-stamp counters, until the file has `least` bytes.
+///
+/// # Errors
+/// [`Error::Io`]: it cannot be stepped, or the file cannot be written.
+pub fn make_long(folder: &Path, style: &Style, least: u64) -> Result<Long> {
+    let program = folder.join(NAME);
+    let execution = step::run(&program, style.quantum)?;
+    let bytes = std::fs::read(&program).map_err(|e| Error::io(format!("read {}", program.display()), e))?;
+    let code = Code::of(&bytes)?;
+    let encoded = encode::encode(&execution, &code, style)?;
+    let trace: u64 = encoded.cpus.iter().map(|cpu| cpu.trace.len() as u64).sum();
+    let times = least.div_ceil(trace.max(1));
+    let perf_data = folder.join("long.data");
+    let failed = |e| Error::io(format!("write {}", perf_data.display()), e);
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&perf_data).map_err(failed)?);
+    perf_data::write_repeated(&mut file, &encoded, &code, style, times).map_err(failed)?;
+    let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let sum = |of: &dyn Fn(&encode::Truth) -> u64| times * encoded.truth.values().map(of).sum::<u64>();
+    Ok(Long {
+        bytes,
+        times,
+        instructions: sum(&|truth| truth.instructions),
+        transfers: sum(&|truth| truth.transfers.len() as u64),
+        perf_data,
     })
 }

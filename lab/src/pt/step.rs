@@ -13,9 +13,9 @@ use crate::{Error, Result};
 
 /// Virtual CPUs.
 pub const CPUS: usize = 2;
-/// Instructions after which a thread is interrupted.
-const QUANTUM: usize = 700;
-/// Most steps; the lab's program needs fewer.
+/// Instructions after which a thread is interrupted, as a rule.
+pub const QUANTUM: usize = 700;
+/// A program that takes more steps than this is not the lab's.
 const MOST_STEPS: usize = 100_000_000;
 
 /// How a slice ended.
@@ -61,11 +61,11 @@ struct Tracee {
     fresh: bool,
 }
 
-/// Steps a program to its end.
+/// Steps a program to its end. `quantum`: instructions after which a thread is interrupted.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn run(program: &Path) -> Result<Execution> {
+pub fn run(program: &Path, quantum: usize) -> Result<Execution> {
     let failed = |what: &str| Error::io(format!("{what} {}", program.display()), std::io::Error::last_os_error());
     let mut command = Command::new(program);
     // SAFETY: ptrace(TRACEME) is a system call that touches no memory of this process.
@@ -84,7 +84,7 @@ pub fn run(program: &Path) -> Result<Execution> {
         if unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options) } == -1 {
             return Err(failed("trace the threads of"));
         }
-        take_turns(pid).ok_or_else(|| failed("step"))
+        take_turns(pid, quantum).ok_or_else(|| failed("step"))
     })();
     // However it ended, nothing of it stays: only this child is killed.
     let _ = child.kill();
@@ -92,7 +92,7 @@ pub fn run(program: &Path) -> Result<Execution> {
     result
 }
 
-fn take_turns(leader: i32) -> Option<Execution> {
+fn take_turns(leader: i32, quantum: usize) -> Option<Execution> {
     let mut threads = vec![Tracee { pid: leader, fresh: false }];
     let mut alive = vec![true];
     let mut out = Execution::default();
@@ -128,7 +128,7 @@ fn take_turns(leader: i32) -> Option<Execution> {
                 slice.ended = Ended::SystemCall;
                 break;
             }
-            if slice.ips.len() >= QUANTUM {
+            if slice.ips.len() >= quantum {
                 break;
             }
         }

@@ -98,6 +98,49 @@ fn pieces_of_any_size_give_the_same() {
     }
 }
 
+/// The two ways to follow the code give the same events at the same times, whatever is in the trace: also an overflow, damage, a missing
+/// program.
+#[test]
+fn the_block_decoder_of_libipt_gives_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf.data");
+    let good = std::fs::read(fixture("compressed").join("perf.data")).unwrap();
+    let psb = [0x02u8, 0x82].repeat(8);
+    let psbs: Vec<usize> = good.windows(16).enumerate().filter(|(_, w)| *w == psb).map(|(i, _)| i).collect();
+    let damaged = |at: usize, by: u8| {
+        let mut bad = good.clone();
+        bad[at..at + 12].fill(by);
+        std::fs::write(&path, &bad).unwrap();
+        Recording::open(&path, &Places { roots: vec![fixture("")], ..Places::default() }).unwrap()
+    };
+    let same = |mut recording: Recording, name: &str| {
+        let mut decoded = |by_libipt: bool| {
+            recording.by_libipt = by_libipt;
+            events(&recording, None)
+        };
+        let ((ours, summary), (theirs, of_libipt)) = (decoded(false), decoded(true));
+        let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+        assert_eq!(at.map(|at| (at, ours[at], theirs[at])), None, "{name}");
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        assert_eq!(summary.counts, of_libipt.counts, "{name}");
+        assert_eq!((summary.instructions, summary.errors), (of_libipt.instructions, of_libipt.errors), "{name}");
+        summary.left_to_libipt
+    };
+    for name in ALL {
+        assert_eq!(same(open(name), name), 0, "{name}: bytes that only libipt could decode");
+    }
+    same(open("overflow"), "overflow");
+    let nowhere = Recording::open(&fixture("tsc").join("perf.data"), &Places::default()).unwrap();
+    same(nowhere, "without its program");
+    for psb in &psbs[1..6] {
+        for at in [*psb, psb + 50, psb + 200, psb + 333] {
+            for by in [0, 0x01, 0x55, 0xd9, 0xff] {
+                same(damaged(at, by), &format!("{by:#x} from {at} on"));
+            }
+        }
+    }
+}
+
 fn events(recording: &Recording, windows: Option<&[Window]>) -> (Vec<Event>, tailsight_pt::Summary) {
     let mut out = Vec::new();
     let summary = recording.decode(windows, |event| out.push(*event)).unwrap();

@@ -8,5 +8,7 @@ mod lldb;
 mod real;
 mod script;
 mod sideband;
-mod unpack;
 mod vm;
+
+#[path = "../fixtures/unpack.rs"]
+mod unpack;

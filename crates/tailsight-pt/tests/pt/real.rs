@@ -26,6 +26,12 @@ fn dump(path: &std::path::Path, wanted: &[&str]) -> Vec<u64> {
     wanted.iter().map(|word| text.lines().filter(|line| line.contains(word)).count() as u64).collect()
 }
 
+fn psbs(container: &Container, file: &std::fs::File) -> Vec<index::Psb> {
+    let mut out = Vec::new();
+    container.queues.iter().for_each(|queue| index::find(queue, file, |psb| out.push(psb)).unwrap());
+    out
+}
+
 #[test]
 fn sideband_and_packets_of_a_real_recording_are_those_of_perf_s_dump() {
     let Some(path) = recording("perf.data.intel_pt-4.14") else { return };
@@ -39,7 +45,7 @@ fn sideband_and_packets_of_a_real_recording_are_those_of_perf_s_dump() {
     let counted = [15, 11, 12, 10].map(|kind| sideband.records.get(&kind).copied().unwrap_or(0));
     assert_eq!(counted.to_vec(), dump(&path, &kinds));
     let file = std::fs::File::open(&path).unwrap();
-    let psbs: Vec<_> = container.queues.iter().flat_map(|q| index::find(q, &file).unwrap()).collect();
+    let psbs = psbs(&container, &file);
     // perf prints each packet of the trace on a line of its own; each PSB has its end.
     assert_eq!(vec![psbs.len() as u64], dump(&path, &["PSBEND"]));
     assert!(psbs.iter().all(|psb| psb.tsc.is_some()));
@@ -65,6 +71,5 @@ fn a_recording_through_a_pipe_is_read() {
     let counted = [15, 11, 12, 10].map(|kind| sideband.records.get(&kind).copied().unwrap_or(0));
     assert_eq!(counted.to_vec(), dump(&path, &kinds));
     let file = std::fs::File::open(&path).unwrap();
-    let psbs: usize = container.queues.iter().map(|q| index::find(q, &file).unwrap().len()).sum();
-    assert_eq!(vec![psbs as u64], dump(&path, &["PSBEND"]));
+    assert_eq!(vec![psbs(&container, &file).len() as u64], dump(&path, &["PSBEND"]));
 }

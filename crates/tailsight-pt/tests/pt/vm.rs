@@ -18,8 +18,12 @@ use crate::unpack::unpack;
 
 /// The fixture, unpacked.
 fn unpacked() -> tempfile::TempDir {
+    fixture("vm")
+}
+
+fn fixture(name: &str) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
-    unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vm"), to.path());
+    unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name), to.path());
     to
 }
 
@@ -97,6 +101,32 @@ fn calls_returns_and_instructions_of_kernel_and_programs_are_those_that_ran() {
     assert!(summary.counts.gaps.is_empty(), "{:?}", summary.counts.gaps);
     differ("ours", &found, &log);
     assert_eq!(summary.instructions.into_iter().collect::<BTreeMap<_, _>>(), instructions);
+}
+
+/// Both ways to follow the code ([`tailsight_pt::decode`]) give the same events at the same times, of kernel and programs, and with BPF
+/// programs and their trampolines (`vm-queue`).
+#[test]
+fn the_block_decoder_of_libipt_gives_the_same() {
+    for name in ["vm", "vm-queue"] {
+        let folder = fixture(name);
+        let mut recording = open(folder.path());
+        let mut decoded = |by_libipt: bool| {
+            recording.by_libipt = by_libipt;
+            let mut events = Vec::new();
+            let summary = recording.decode(None, |event| events.push(*event)).unwrap();
+            (events, summary)
+        };
+        let ((events, summary), (theirs, of_libipt)) = (decoded(false), decoded(true));
+        let at = events.iter().zip(&theirs).position(|(a, b)| a != b);
+        assert_eq!(at.map(|at| (at, &events[at..at + 2], &theirs[at..at + 2])), None, "{name}");
+        assert_eq!(events.len(), theirs.len(), "{name}");
+        assert_eq!(
+            (summary.counts, summary.instructions, summary.errors),
+            (of_libipt.counts, of_libipt.instructions, of_libipt.errors),
+            "{name}"
+        );
+        assert_eq!(summary.left_to_libipt, 0, "{name}: bytes that only libipt could decode");
+    }
 }
 
 /// Debian's perf decodes it by itself: `perf script --itrace=cr`.

@@ -8,8 +8,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::{json, run, shown};
+use unpack::unpack;
 
-#[path = "../../../tailsight-pt/tests/pt/unpack.rs"]
+#[path = "../../../tailsight-pt/tests/fixtures/unpack.rs"]
 mod unpack;
 
 /// The causes whose name begins so, and what they take together, ns.
@@ -26,7 +27,7 @@ fn causes<'a>(diagnosis: &'a Value, category: &str, name: &str) -> (Vec<&'a Valu
 fn packets_ahead_of_a_request_are_named_with_the_functions_that_they_take() {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tailsight-pt/tests/fixtures/vm-queue");
-    unpack::unpack(&fixture, dir.path());
+    unpack(&fixture, dir.path());
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (recording, root, messages, both) = (path("recording"), path("root"), path("run"), path("both"));
     let args = ["import", &recording, "--root", &root, "--with", &messages, "--all", "-o", &both, "--json"];

@@ -1,0 +1,165 @@
+//! The code of address spaces, and what was found out of it.
+//!
+//! In: the [`Memory`]. Out: blocks of code for one decoder, images of libipt for the other, and which function is at an address.
+
+use std::ops::Range;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use libipt::error::PtError;
+use libipt::image::{Image, SectionCache};
+use libipt::insn::Class;
+use rustc_hash::FxHashMap;
+
+use crate::blocks::code::{Code, Known, Layout};
+use crate::memory::{KERNEL_HALF, Memory, Region};
+
+/// Virtual memory for files with code, and four times of it for the cache of their branches: only what is used of it is in memory.
+const MOST_MAPPED: u64 = 1 << 44;
+
+/// The code of all address spaces, of one thread at a time: reading a file and finding where the branches in it are is done once, not
+/// once a piece.
+pub struct Spaces<'a> {
+    memory: &'a Memory,
+    /// Files stay mapped in it, and with them libipt's cache of their branches, when control flow goes to another file.
+    sections: Option<Rc<SectionCache>>,
+    code: Code<'a>,
+    numbers: FxHashMap<(u32, usize), usize>,
+    all: Vec<Space>,
+    /// Functions of the kernel, by its version ([`Memory::kernel_version`]) and address.
+    kernel: FxHashMap<(usize, u64), Range<u64>>,
+}
+
+/// What is mapped in a process from one change of that to the next.
+struct Space {
+    pid: u32,
+    /// A time when it was.
+    ns: u64,
+    layout: Layout,
+    /// For libipt, once it was needed.
+    image: Option<NonNull<Image>>,
+    functions: FxHashMap<u64, Range<u64>>,
+    /// Classes of indirect jumps by address.
+    classes: FxHashMap<u64, Class>,
+}
+
+impl<'a> Spaces<'a> {
+    /// Of this memory; nothing is read yet.
+    pub fn new(memory: &'a Memory) -> Spaces<'a> {
+        let (numbers, kernel) = (FxHashMap::default(), FxHashMap::default());
+        Spaces { memory, sections: None, code: Code::new(memory), numbers, all: Vec::new(), kernel }
+    }
+
+    /// The number of what was mapped in a process at a time.
+    pub(crate) fn of(&mut self, pid: u32, ns: u64) -> usize {
+        let key = (pid, self.memory.version(pid, ns));
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        let layout = self.code.layout(files(self.memory, pid, ns));
+        let (functions, classes) = (FxHashMap::default(), FxHashMap::default());
+        self.all.push(Space { pid, ns, layout, image: None, functions, classes });
+        self.numbers.insert(key, self.all.len() - 1);
+        self.all.len() - 1
+    }
+
+    /// The blocks of a space.
+    #[inline]
+    pub(crate) fn code(&mut self, space: usize) -> (&mut Code<'a>, &Layout) {
+        (&mut self.code, &self.all[space].layout)
+    }
+
+    /// A block by its number.
+    #[inline]
+    pub(crate) fn block(&self, number: u32) -> &Known {
+        self.code.block(number)
+    }
+
+    /// See [`Code::before`].
+    pub(crate) fn before(&mut self, block: u32, ip: u64) -> Option<(u64, u16)> {
+        self.code.before(block, ip)
+    }
+
+    /// See [`Code::until_paging`].
+    pub(crate) fn until_paging(&mut self, block: u32) -> Option<(u64, u16, u64)> {
+        self.code.until_paging(block)
+    }
+
+    /// What libipt reads the code of a space from; it lives as long as this.
+    pub(crate) fn image(&mut self, space: usize) -> Option<NonNull<Image>> {
+        if let Some(image) = self.all[space].image {
+            return Some(image);
+        }
+        if self.sections.is_none() {
+            let mut cache = SectionCache::new(None).ok()?;
+            // A refusal costs time only.
+            let _ = cache.set_limit(MOST_MAPPED);
+            self.sections = Some(Rc::new(cache));
+        }
+        let mut image = Image::new(None).ok()?;
+        let Space { pid, ns, .. } = self.all[space];
+        for (path, region) in files(self.memory, pid, ns) {
+            let Some(path) = path.to_str() else { continue };
+            // What the file does not have is missing there, and said when it ran.
+            let _ = self.add(&mut image, path, region);
+        }
+        let image = NonNull::from(Box::leak(Box::new(image)));
+        self.all[space].image = Some(image);
+        Some(image)
+    }
+
+    fn add(&self, image: &mut Image, path: &str, region: &Region) -> Result<(), PtError> {
+        let (at, len, start) = (region.at, region.end - region.start, region.start);
+        if let Some(sections) = &self.sections {
+            // SAFETY: `Rc::get_mut` would refuse, as images hold the cache: they only keep it alive, and touch it while the decoder
+            // runs, which it does not here. `add_file` of it locks what it changes.
+            let cache = unsafe { &mut *Rc::as_ptr(sections).cast_mut() };
+            if let Ok(number) = cache.add_file(path, at, len, start) {
+                return image.add_cached(Rc::clone(sections), number, None);
+            }
+        }
+        image.add_file(path, at, len, None, start)
+    }
+
+    /// Where the function at an address of a space begins and ends; where no function is known, what lies between two that are.
+    /// `kernel`: the kernel's version, and a time when it was.
+    pub(crate) fn function(&mut self, space: Option<usize>, kernel: (usize, u64), ip: u64) -> Range<u64> {
+        let known = match space {
+            _ if ip >= KERNEL_HALF => self.kernel.get(&(kernel.0, ip)),
+            Some(space) => self.all[space].functions.get(&ip),
+            None => None,
+        };
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let (pid, ns) = space.map_or((0, kernel.1), |space| (self.all[space].pid, self.all[space].ns));
+        let found = self.memory.function(pid, ip, if ip >= KERNEL_HALF { kernel.1 } else { ns });
+        match space {
+            _ if ip >= KERNEL_HALF => drop(self.kernel.insert((kernel.0, ip), found.clone())),
+            Some(space) => drop(self.all[space].functions.insert(ip, found.clone())),
+            None => {}
+        }
+        found
+    }
+
+    /// What is known of the indirect jumps of a space, by address.
+    pub(crate) fn classes(&mut self, space: usize) -> &mut FxHashMap<u64, Class> {
+        &mut self.all[space].classes
+    }
+}
+
+/// What is mapped in a process at a time, of what there is a file.
+fn files(memory: &Memory, pid: u32, ns: u64) -> impl Iterator<Item = (&Path, &Region)> {
+    memory.regions(pid, ns).filter_map(|region| Some((memory.modules[region.module as usize].path.as_deref()?, region)))
+}
+
+impl Drop for Spaces<'_> {
+    fn drop(&mut self) {
+        for image in self.all.iter().filter_map(|space| space.image) {
+            // SAFETY: each came from a Box that was leaked in `image`, is here once, and no decoder has it: a decoder lives as long as
+            // `decode::piece` runs, which borrows these.
+            drop(unsafe { Box::from_raw(image.as_ptr()) });
+        }
+    }
+}
