@@ -104,16 +104,16 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
     }
     let counts = &lifetimes.outgoing;
     if counts.retransmitted > 0 {
+        let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
         out.push(format!(
-            "{} segments of what it sent were retransmitted: their clients waited longer than the transmit leg, which \
-             ends \
-             with the first hand-over to the driver",
-            counts.retransmitted
+            "a segment of what it sent was retransmitted {times}: its client waited longer than the transmit leg, \
+             which ends with the first hand-over to the driver"
         ));
     }
     let dropped: u64 = counts.dropped.values().sum();
     if dropped > 0 {
-        out.push(format!("this host dropped {dropped} outgoing packets of its replies"));
+        let packets = if dropped == 1 { "packet" } else { "packets" };
+        out.push(format!("this host dropped {dropped} outgoing {packets} of its replies"));
     }
     if lifetimes.numa_moves > 0 {
         out.push(format!(
