@@ -400,7 +400,7 @@ mod tests {
         assert!(error(&whole[..whole.len() - 8]).contains("records go on past the end of the file"));
         let mut other = whole.clone();
         other[..8].copy_from_slice(b"2ELIFREP");
-        assert!(error(&other).contains("byte order"));
+        assert!(error(&other).contains("big-endian"));
         let mut unfinished = whole.clone();
         unfinished[48..56].fill(0);
         assert!(error(&unfinished).contains("did not finish"));

@@ -106,7 +106,8 @@ One row for each change of the kernel's conversion that was seen, in order. From
 | `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `cpu` | uint16 | the core |\n\
 | `tid`, `tgid` | uint32 | thread and process |\n\
-| `kind` | uint8 | 0: the clock found the thread running, each `sampling.period_ns` of run.json; 1: it went to sleep: of each distinct place in the program once |\n\
+| `kind` | uint8 | 0: the clock, which ticks each `sampling.period_ns` of run.json, found the thread running; 1: the thread went to sleep: of each distinct place in the program once; 2: the clock found it running and took no stack |\n\
+| `weight` | uint16 | of kind 0: ticks of the clock that the sample stands for; absent in older runs, where each stands for one |\n\
 | `stack` | uint32 | its call stack |\n\n\
 ## sample_stacks.arrow\n\n\
 One row a frame of each stack, innermost first, the stacks in the order of their numbers.\n\n\
