@@ -151,13 +151,35 @@ static __always_inline bool is_target_netns(__u32 netns)
 	return netns && (netns == first_netns || bpf_map_lookup_elem(&target_netns, &netns));
 }
 
-static __noinline int is_door(__u32 netns, __u32 port, __u64 word, __u64 other)
+/* The first door that was looked up and is one. Most servers have no other, and two look-ups an event cost more than the rest of a
+ * hook. Written once: a core that reads it half written takes the long way. */
+struct door first_door;
+__u32 first_door_known; /* 0: no; 1: it is being written; 2: yes */
+
+static __noinline int look_up_door(__u32 netns, __u32 port, __u64 word, __u64 other)
 {
 	struct door door = { .netns = netns, .port = port, .address = { { word, other } } };
-	if (bpf_map_lookup_elem(&doors, &door))
+	if (!bpf_map_lookup_elem(&doors, &door)) {
+		door.address.words[0] = door.address.words[1] = 0;
+		if (!bpf_map_lookup_elem(&doors, &door))
+			return 0;
+	}
+	if (!first_door_known && !__sync_val_compare_and_swap(&first_door_known, 0, 1)) {
+		first_door.port = port;
+		first_door.address.words[0] = word;
+		first_door.address.words[1] = other;
+		first_door.netns = netns;
+		__sync_fetch_and_add(&first_door_known, 1);
+	}
+	return 1;
+}
+
+static __always_inline int is_door(__u32 netns, __u32 port, __u64 word, __u64 other)
+{
+	if (first_door_known == 2 && first_door.port == port && first_door.netns == netns &&
+	    first_door.address.words[0] == word && first_door.address.words[1] == other)
 		return 1;
-	door.address.words[0] = door.address.words[1] = 0;
-	return bpf_map_lookup_elem(&doors, &door) != 0;
+	return look_up_door(netns, port, word, other);
 }
 
 /* Whether the target serves a port at an address of a namespace. */
