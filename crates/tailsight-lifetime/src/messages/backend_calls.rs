@@ -4,16 +4,16 @@
 //! what its threads did in between. Out: the [`Call`]s of each message, and a [`Ready`] for each wake-up by such a packet. A *call*
 //! begins with a send on a connection without another open call, by a thread that works for a message, and ends with the last
 //! data-ready event before the answer is received. [`crate::messages::call_owner`] finds the message of a call if an event loop had
-//! several candidates. A message that an event loop left alone until the answer to another one's call, and whose call it then sent on that
-//! connection, waited for a free connection; that is a [`Call`], too. A connection on which a request of another message is sent before the answer came (pipelining) gives no calls;
+//! several candidates, and if it waited for a connection of a full pool: that wait is a [`Call`], too. A connection on which a request of
+//! another message is sent before the answer came (pipelining) gives no calls;
 //! its packets still end sleeps. All times in ns.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey};
 
 use crate::messages::Extra;
-use crate::messages::call_owner::{self, Question, Whose};
+use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::model::Message;
 
 /// No message.
@@ -74,6 +74,8 @@ struct Open {
     sender: u32,
     /// It was sent in several pieces.
     pieces: bool,
+    /// Its message waited until the connection was free.
+    in_line: bool,
     left: u64,
     ready: u64,
     /// Of the answer's part that was not received yet.
@@ -195,6 +197,7 @@ impl Peers {
             sent: ts,
             sender: tid,
             pieces: false,
+            in_line: false,
             left: 0,
             ready: 0,
             ready_next: 0,
@@ -292,26 +295,20 @@ impl Peers {
     }
 
     /// The messages that waited until a connection was free, each with that wait: from when the loop that had received it waited for work
-    /// until the connection's answer to another message's call could be read, in the turn in which its own call was sent.
+    /// until the connection's answer to another message's call could be read.
     fn waits_for_a_connection(&self, messages: &[Message], sleeps: &impl Fn(u32) -> Vec<u64>) -> Vec<(u32, Call)> {
         let mut before: FxHashMap<FlowKey, &Open> = FxHashMap::default();
-        let mut asked: FxHashSet<u32> = FxHashSet::default();
-        let mut turns: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+        let mut sleeps_of: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
         let mut out = Vec::new();
         for c in self.calls.iter().filter(|c| c.received != 0) {
-            let first = c.of != NOBODY && asked.insert(c.of);
-            let Some(d) = before.insert(c.key, c) else { continue };
-            let Some(m) = messages.get(c.of as usize).filter(|_| first) else { continue };
-            let other = messages.get(d.of as usize).is_none_or(|d| d.flow != m.flow);
-            if !other || d.of == c.of || m.tid != c.sender || d.receiver != c.sender || m.recv_ns >= d.ready {
+            let before = before.insert(c.key, c);
+            let (Some(d), Some(m)) = (before.filter(|_| c.in_line), messages.get(c.of as usize)) else { continue };
+            // Behind a message of its own connection it waited for its turn.
+            if messages.get(d.of as usize).is_some_and(|d| d.flow == m.flow) {
                 continue;
             }
-            let sleeps = turns.entry(c.sender).or_insert_with(|| sleeps(c.sender));
-            let of_turn = |ts: u64| sleeps.partition_point(|at| *at <= ts);
-            // Left alone in its own turn, and not in the one of the answer.
-            if of_turn(d.last) == of_turn(c.sent)
-                && let Some(&from) = sleeps.get(of_turn(m.recv_ns)).filter(|from| **from < d.ready)
-            {
+            let sleeps = sleeps_of.entry(c.sender).or_insert_with(|| sleeps(c.sender));
+            if let Some(&from) = sleeps.get(sleeps.partition_point(|at| *at <= m.recv_ns)).filter(|at| **at < d.ready) {
                 let (to, received, tid, peer) = (d.ready, d.received, d.receiver, c.peer);
                 out.push((c.of, Call { from, to, received, tid, peer }));
             }
@@ -346,10 +343,11 @@ impl Peers {
     fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) {
         let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
         let questions = self.answered();
-        let told = call_owner::tell(&questions, messages, extras, sleeps);
+        let Told { whose, in_line } = call_owner::tell(&questions, messages, extras, sleeps);
         let mut unowned = Vec::new();
-        for (c, told) in answered.into_iter().zip(told) {
-            match told {
+        for (c, (whose, in_line)) in answered.into_iter().zip(whose.into_iter().zip(in_line)) {
+            self.calls[c].in_line = in_line;
+            match whose {
                 Whose::Of(m) => self.calls[c].of = m,
                 Whose::Unknown => self.calls[c].of = NOBODY,
                 Whose::NotTold if self.calls[c].of == NOBODY => unowned.push(c),

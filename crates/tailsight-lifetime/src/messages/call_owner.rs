@@ -48,6 +48,15 @@ pub enum Whose {
     Of(u32),
 }
 
+/// What is known of each question.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Whose it is.
+    pub whose: Vec<Whose>,
+    /// Whether its message waited in line until a connection of a full pool was free.
+    pub in_line: Vec<bool>,
+}
+
 /// Messages in service at once on one thread beyond which the oldest is forgotten.
 const MOST: usize = 64;
 /// So many questions must agree on a rule that was not given, and so large a part of them.
@@ -139,12 +148,7 @@ struct Judge<'a> {
 }
 
 /// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
-pub fn tell(
-    questions: &[Question],
-    messages: &[Message],
-    extras: &[Extra],
-    sleeps: impl Fn(u32) -> Vec<u64>,
-) -> Vec<Whose> {
+pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) -> Told {
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
@@ -172,7 +176,7 @@ pub fn tell(
             break;
         }
     }
-    judge.told
+    Told { whose: judge.told, in_line: judge.in_line }
 }
 
 /// The questions of a loop that were sent on a connection which the answer to the question before it had freed in the same turn, while as

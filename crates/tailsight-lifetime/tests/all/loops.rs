@@ -192,8 +192,8 @@ fn told(setup: Setup) -> (f64, f64) {
     for seed in 1..=10 {
         let s = simulate(setup, seed);
         assert!(s.questions.len() > 100, "{setup:?}");
-        for (told, truth) in tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone()).into_iter().zip(&s.truth)
-        {
+        let told = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
+        for (told, truth) in told.whose.into_iter().zip(&s.truth) {
             right += u32::from(told == Whose::Of(*truth));
             wrong += u32::from(matches!(told, Whose::Of(m) if m != *truth));
             all += 1;
@@ -259,6 +259,18 @@ fn questions_after_a_timer_are_seldom_told_wrongly() {
         let (right, wrong) = told(setup);
         assert!(wrong < 0.03 && right > 0.6, "{setup:?}: right {right}, wrong {wrong}");
     }
+}
+
+/// Only of a pool that has no more connections is it said that a message waited for one.
+#[test]
+fn a_pool_that_grows_makes_hardly_anybody_wait_for_a_connection() {
+    let part_in_line = |connections| {
+        let s = simulate(Setup { connections, timers: 0.3, rate: 100.0, ..PLAIN }, 1);
+        let told = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
+        told.in_line.iter().filter(|is| **is).count() as f64 / told.in_line.len() as f64
+    };
+    let (limited, grows) = (part_in_line(Connections::Limited(4)), part_in_line(Connections::Pool));
+    assert!(limited > 0.5 && grows < 0.01, "{limited} {grows}");
 }
 
 /// The simulated loops are such that the simple rule fails: else the tests above would show nothing.

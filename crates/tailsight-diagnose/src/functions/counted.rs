@@ -1,0 +1,97 @@
+//! How the samples of a row lie in its parts, message by message.
+//!
+//! In: what each message has of the row, and the part of each stack. Out: [`Counted`], asked by part: its samples and their weights, the
+//! messages that have it, its time in each, and the interval of its deviation.
+
+use super::tree::Scale;
+use super::{InCohorts, InMessage};
+use crate::rows::bootstrap::SplitMix;
+
+/// Rounds of the bootstrap.
+const ROUNDS: usize = 200;
+
+/// Of a message: ns, what its stacks stand for, and of each part that it has what its stacks stand for, and how many they are.
+type OfMessage = (f64, f64, Vec<(usize, u64, u64)>);
+
+/// Samples by message and part.
+pub(super) struct Counted {
+    /// By cohort.
+    messages: [Vec<OfMessage>; 2],
+    parts: usize,
+}
+
+impl Counted {
+    pub(super) fn new(messages: &InCohorts, parts: usize, part_of: &dyn Fn(u32) -> Option<usize>) -> Counted {
+        let count = |message: &InMessage| {
+            let mut of: Vec<(usize, u64, u64)> = vec![];
+            for (part, n) in message.stacks.iter().filter_map(|&(stack, n)| Some((part_of(stack)?, n))) {
+                match of.iter_mut().find(|(p, ..)| *p == part) {
+                    Some((_, all, times)) => (*all, *times) = (*all + n, *times + 1),
+                    None => of.push((part, n, 1)),
+                }
+            }
+            (message.ns, message.stacks.iter().map(|s| s.1 as f64).sum(), of)
+        };
+        Counted { messages: [0, 1].map(|cohort: usize| messages[cohort].iter().map(count).collect()), parts }
+    }
+
+    pub(super) fn weights(&self, part: usize) -> [u64; 2] {
+        [0, 1].map(|c: usize| {
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, ..)| *p == part).map(|(_, n, _)| n).sum()
+        })
+    }
+
+    pub(super) fn entries(&self, part: usize) -> [u64; 2] {
+        [0, 1].map(|c: usize| {
+            self.messages[c].iter().flat_map(|m| &m.2).filter(|(p, ..)| *p == part).map(|(.., times)| times).sum()
+        })
+    }
+
+    /// What each focus message has of a part above the mean of the reference, ns.
+    pub(super) fn times(&self, part: usize) -> Vec<f64> {
+        let of = |parts: &[(usize, u64, u64)]| {
+            parts.iter().filter(|(p, ..)| *p == part).map(|(_, n, _)| *n as f64).sum::<f64>()
+        };
+        let [focus, reference] = self.messages.each_ref().map(|messages| {
+            let all = messages.iter().fold((0.0, 0.0), |sum, (_, n, parts)| (sum.0 + of(parts), sum.1 + n));
+            let share = if all.1 > 0.0 { all.0 / all.1 } else { 0.0 };
+            let time = |(ns, n, parts): &OfMessage| ns * if *n > 0.0 { of(parts) / n } else { share };
+            messages.iter().map(time).collect::<Vec<f64>>()
+        });
+        let usual = reference.iter().sum::<f64>() / reference.len().max(1) as f64;
+        focus.into_iter().map(|ns| ns - usual).collect()
+    }
+
+    pub(super) fn hits(&self, part: usize) -> u64 {
+        self.messages[0].iter().filter(|m| m.2.iter().any(|(p, ..)| *p == part)).count() as u64
+    }
+
+    /// The 95 % interval of each part's deviation, ns: messages of both cohorts are resampled whole, since a message's samples are
+    /// not independent of each other.
+    pub(super) fn intervals(&self, seed: u64) -> Vec<[i64; 2]> {
+        let mut rng = SplitMix(seed);
+        let mut draws = vec![Vec::with_capacity(ROUNDS); self.parts];
+        for _ in 0..ROUNDS {
+            let mut of_cohort = [(0.0, 0.0), (0.0, 0.0)];
+            let mut by_part = vec![[0.0; 2]; self.parts];
+            for (cohort, messages) in self.messages.iter().enumerate().filter(|(_, m)| !m.is_empty()) {
+                for _ in 0..messages.len() {
+                    let (ns, n, parts) = &messages[rng.below(messages.len())];
+                    of_cohort[cohort].0 += ns / messages.len() as f64;
+                    of_cohort[cohort].1 += n;
+                    parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += n as f64);
+                }
+            }
+            let [(focus, a), (reference, b)] = of_cohort;
+            let scale = Scale { mean_ns: [focus, reference], samples: [a, b], of_reference: b };
+            draws.iter_mut().zip(by_part).for_each(|(draws, samples)| draws.push(scale.deviation_ns(samples)));
+        }
+        let interval = |mut of: Vec<f64>| {
+            of.sort_unstable_by(f64::total_cmp);
+            let at =
+                |q: f64| of.get((of.len() as f64 * q) as usize).or(of.last()).copied().unwrap_or(0.0).round() as i64;
+            [at(0.025), at(0.975)]
+        };
+        draws.into_iter().map(interval).collect()
+    }
+}
