@@ -19,17 +19,20 @@
 #define GUARD 64
 
 struct head {
-	__u64 n;    /* events written or being written, ever */
-	__u64 tail; /* events consumed, ever (written by the reader) */
+	/* One cache line: what nearly every event uses. */
+	__u64 n;        /* events written or being written, ever */
+	__u64 tail;     /* events consumed, ever (written by the reader) */
+	__u64 running;  /* the thread that runs here and its process, with RUNNING_KNOWN; 0: not known */
+	__u64 gap_from; /* time of the first loss that no Lost event tells yet; 0: none */
+	__u64 steal;    /* stolen time of this core that Steal events have told, ns since boot */
+	__u64 received; /* receive calls of the target that were told, ever */
+	__u64 sent;     /* its send calls */
+	__u64 usual_ns; /* from receive to reply: a message here that takes longer is one of the slowest ninth */
+	/* And the rest. */
 	__u64 lost;
-	__u64 gap_from;  /* time of the first loss that no Lost event tells yet; 0: none */
-	__u64 gap_count; /* losses since */
-	__u64 steal;     /* stolen time of this core that Steal events have told, ns since boot */
-	__u64 received;  /* receive calls of the target that were told, ever */
-	__u64 sent;      /* its send calls */
-	__u64 usual_ns;  /* from receive to reply: a message here that takes longer is one of the slowest ninth */
+	__u64 gap_count; /* losses since gap_from */
 	__u64 ticks;     /* of the sampling clock outside of such messages */
-	__u64 pad[6];
+	__u64 pad[5];
 };
 
 #define CHUNK_LOG2 16
@@ -131,19 +134,21 @@ struct {
 __u32 first_netns;        /* one of target_netns: most targets have no other */
 __u64 bound_ports[1024];  /* ports that are served at some addresses only: `doors` knows which */
 
-/* The namespace's number; 1 in a kernel that has no others. */
-static __always_inline __u32 netns_of_sock(const struct sock *sk)
+/* The namespace of a socket and of a device; NULL in a kernel that has no others. */
+static __always_inline const struct net *net_of_sock(const struct sock *sk)
 {
-	if (!bpf_core_field_exists(((struct sock_common *)0)->skc_net.net))
-		return 1;
-	return sk->__sk_common.skc_net.net->ns.inum;
+	return bpf_core_field_exists(((struct sock_common *)0)->skc_net.net) ? sk->__sk_common.skc_net.net : NULL;
 }
 
-static __always_inline __u32 netns_of_device(const struct net_device *dev)
+static __always_inline const struct net *net_of_device(const struct net_device *dev)
 {
-	if (!bpf_core_field_exists(((struct net_device *)0)->nd_net.net))
-		return 1;
-	return dev ? dev->nd_net.net->ns.inum : 0;
+	return dev && bpf_core_field_exists(((struct net_device *)0)->nd_net.net) ? dev->nd_net.net : NULL;
+}
+
+/* Its number; 1 in a kernel that has no others. */
+static __always_inline __u32 number_of_net(const struct net *net)
+{
+	return net ? net->ns.inum : 1;
 }
 
 static __always_inline bool is_target_netns(__u32 netns)
@@ -151,43 +156,59 @@ static __always_inline bool is_target_netns(__u32 netns)
 	return netns && (netns == first_netns || bpf_map_lookup_elem(&target_netns, &netns));
 }
 
-/* The first door that was looked up and is one. Most servers have no other, and two look-ups an event cost more than the rest of a
- * hook. Written once: a core that reads it half written takes the long way. */
-struct door first_door;
-__u32 first_door_known; /* 0: no; 1: it is being written; 2: yes */
+/* The first place that was found to be the target's: most servers have no other. It is compared before the tables, which take
+ * several cache lines an event. In one line, and the port is written last: 0 means not yet. */
+struct place {
+	__u64 net;      /* address of the kernel's struct net */
+	__u64 local[2]; /* zeros: any address */
+	__u32 port;
+	__u32 taken;
+};
+struct place first_place __attribute__((aligned(64)));
 
-static __noinline int look_up_door(__u32 netns, __u32 port, __u64 word, __u64 other)
+/* Of a socket or a packet with its port. */
+static __always_inline bool is_first_place(const struct net *net, const __u64 local[2])
+{
+	if (first_place.net != (__u64)net || !net)
+		return false;
+	return (first_place.local[0] == local[0] && first_place.local[1] == local[1]) ||
+	       !(first_place.local[0] | first_place.local[1]);
+}
+
+static __noinline int keep_first_place(__u64 net, __u32 port, __u64 word, __u64 other)
+{
+	if (!net || first_place.taken || __sync_lock_test_and_set(&first_place.taken, 1))
+		return 0;
+	first_place.net = net;
+	first_place.local[0] = word;
+	first_place.local[1] = other;
+	barrier();
+	*(volatile __u32 *)&first_place.port = port;
+	return 0;
+}
+
+static __noinline int is_door(__u32 netns, __u32 port, __u64 word, __u64 other)
 {
 	struct door door = { .netns = netns, .port = port, .address = { { word, other } } };
-	if (!bpf_map_lookup_elem(&doors, &door)) {
-		door.address.words[0] = door.address.words[1] = 0;
-		if (!bpf_map_lookup_elem(&doors, &door))
-			return 0;
-	}
-	if (!first_door_known && !__sync_val_compare_and_swap(&first_door_known, 0, 1)) {
-		first_door.port = port;
-		first_door.address.words[0] = word;
-		first_door.address.words[1] = other;
-		first_door.netns = netns;
-		__sync_fetch_and_add(&first_door_known, 1);
-	}
-	return 1;
-}
-
-static __always_inline int is_door(__u32 netns, __u32 port, __u64 word, __u64 other)
-{
-	if (first_door_known == 2 && first_door.port == port && first_door.netns == netns &&
-	    first_door.address.words[0] == word && first_door.address.words[1] == other)
+	if (bpf_map_lookup_elem(&doors, &door))
 		return 1;
-	return look_up_door(netns, port, word, other);
+	door.address.words[0] = door.address.words[1] = 0;
+	return !!bpf_map_lookup_elem(&doors, &door);
 }
 
-/* Whether the target serves a port at an address of a namespace. */
-static __always_inline bool serves_at(__u32 netns, __u16 port, const __u64 local[2])
+static __always_inline bool is_bound(__u16 port)
 {
-	if (!(bound_ports[port >> 6] >> (port & 63) & 1))
-		return true;
-	return is_door(netns, port, local[0], local[1]);
+	return bound_ports[port >> 6] >> (port & 63) & 1;
+}
+
+/* Whether the target serves a port at an address of one of its namespaces. */
+static __always_inline bool serves_at(const struct net *net, __u32 netns, __u16 port, const __u64 local[2])
+{
+	bool bound = is_bound(port);
+	if (bound && !is_door(netns, port, local[0], local[1]))
+		return false;
+	keep_first_place((__u64)net, port, bound ? local[0] : 0, bound ? local[1] : 0);
+	return true;
 }
 
 /* Writes one event; `ts` 0 means now. Does nothing while there are no buffers yet. Gives the event's time; 0: none was written. */
@@ -245,17 +266,24 @@ static __noinline int lose(__u32 cpu)
 /* Threads that received a message and have not sent since, indexed by the low bits of their ids; a later thread replaces
  * an earlier one with the same index. */
 #define UNDER_WAY 4096
-__u32 under_way[UNDER_WAY];
+struct under_way {
+	__u64 since; /* when the message was received */
+	__u32 tid;
+} under_way[UNDER_WAY];
+
+static __always_inline struct under_way *message_of(__u32 tid)
+{
+	return &under_way[tid & (UNDER_WAY - 1)];
+}
 
 static __always_inline bool has_message(__u32 tid)
 {
-	return under_way[tid & (UNDER_WAY - 1)] == tid;
+	return message_of(tid)->tid == tid;
 }
 
 /* Samples favour messages that are slower than usual: outside of these, one tick of the clock in so many takes a sample, which counts
  * as many. 0: no samples are taken. */
 const volatile __u32 sample_one_in = 0;
-__u64 received_at[UNDER_WAY]; /* when the thread at this index received its message */
 
 /* A message was answered after so long. The limit settles where one in nine takes longer: it rises by a sixteenth with each
  * that does, and falls by a hundred and twenty-eighth with each other one. */
@@ -282,32 +310,42 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 		tell_gap(cpu);
 	__u64 ts = put(head, cpu, 0, who, kind, aux, a, b, c);
 	/* The kind is a constant here. Not atomic: the counts only estimate progress, and nested calls are rare. */
+	struct under_way *message = message_of(who);
 	if (kind == TS_RECV) {
 		head->received++;
-		if (sample_one_in > 1)
-			received_at[(__u32)who & (UNDER_WAY - 1)] = ts;
-		under_way[(__u32)who & (UNDER_WAY - 1)] = who;
+		message->since = ts;
+		message->tid = who;
 	}
 	if (kind == TS_SEND) {
 		head->sent++;
 		/* A request to another server is not the reply. */
 		if (!(aux & TS_FLOW_CLIENT)) {
-			if (sample_one_in > 1 && has_message(who))
-				learn_usual(head, ts - received_at[(__u32)who & (UNDER_WAY - 1)]);
-			under_way[(__u32)who & (UNDER_WAY - 1)] = 0;
+			if (sample_one_in > 1 && message->tid == (__u32)who)
+				learn_usual(head, ts - message->since);
+			message->tid = 0;
 		}
 	}
 }
 
-static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+/* The thread that runs on this core and its process, as bpf_get_current_pid_tgid gives them, which takes 9 ns: as the last context
+ * switch left them. From the switch's event to the switch itself interrupts are off and no other hook runs. */
+#define RUNNING_KNOWN (1ULL << 63)
+static __always_inline __u64 running_here(void)
 {
-	emit_of(bpf_get_current_pid_tgid(), kind, aux, a, b, c);
+	__u32 cpu = bpf_get_smp_processor_id();
+	__u64 running = cpu < MAX_CPUS ? heads[cpu].running : 0;
+	return running ? running & ~RUNNING_KNOWN : bpf_get_current_pid_tgid();
 }
 
-/* The id of the thread that runs here if it is one of the target's, else 0. Read once an event: the helper takes 9 ns. */
+static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+{
+	emit_of(running_here(), kind, aux, a, b, c);
+}
+
+/* The id of the thread that runs here if it is one of the target's, else 0. */
 static __always_inline __u64 target_here(void)
 {
-	__u64 who = bpf_get_current_pid_tgid();
+	__u64 who = running_here();
 	return is_target_tgid(who >> 32) ? who : 0;
 }
 
@@ -414,21 +452,23 @@ static __always_inline bool is_target_socket(const struct sock *sk)
 {
 	__u16 port = sk->__sk_common.skc_num;
 	__u64 local[2];
+	const struct net *net = net_of_sock(sk);
+	if (port == first_place.port) {
+		local_of_sock(sk, local);
+		if (is_first_place(net, local))
+			return true;
+	}
 	if (!is_target_port(port))
 		return false;
-	__u32 netns = netns_of_sock(sk);
-	if (!is_target_netns(netns))
-		return false;
-	if (!(bound_ports[port >> 6] >> (port & 63) & 1))
-		return true;
 	local_of_sock(sk, local);
-	return is_door(netns, port, local[0], local[1]);
+	__u32 netns = number_of_net(net);
+	return is_target_netns(netns) && serves_at(net, netns, port, local);
 }
 
 /* Whether the target sends requests to another server on this socket. */
 static __always_inline bool is_client_socket(const struct sock *sk)
 {
-	return is_client_port(sk->__sk_common.skc_num) && is_target_netns(netns_of_sock(sk));
+	return is_client_port(sk->__sk_common.skc_num) && is_target_netns(number_of_net(net_of_sock(sk)));
 }
 
 static __always_inline bool is_ours(const struct sock *sk)
@@ -532,13 +572,16 @@ static __always_inline bool parse(const unsigned char *l3, __be16 protocol, __u3
 static __always_inline bool is_target_packet(const struct packet *p, const struct net_device *dev)
 {
 	__u16 port = p->flow.ports >> 16;
+	const struct net *net = net_of_device(dev);
+	if (port == first_place.port && is_first_place(net, p->local))
+		return true;
 	if (!is_target_port(port))
 		return false;
-	__u32 netns = netns_of_device(dev);
+	__u32 netns = number_of_net(net);
 	if (is_target_netns(netns))
-		return serves_at(netns, port, p->local);
+		return serves_at(net, netns, port, p->local);
 	struct address address = { { p->local[0], p->local[1] } };
-	return bpf_map_lookup_elem(&target_addresses, &address) && serves_at(0, port, p->local);
+	return bpf_map_lookup_elem(&target_addresses, &address) && serves_at(NULL, 0, port, p->local);
 }
 
 static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)

@@ -133,7 +133,9 @@ impl Target {
         let netns: BTreeSet<u32> =
             self.namespaces.keys().copied().chain(self.doors.iter().map(|door| door.netns)).collect();
         let told: Vec<Vec<u8>> = maps.target_netns.keys().collect();
-        for key in told.iter().filter(|key| !netns.iter().any(|number| number.to_ne_bytes()[..] == key[..])) {
+        let gone = |key: &&Vec<u8>| !netns.iter().any(|number| number.to_ne_bytes()[..] == key[..]);
+        let lost_one = told.iter().any(|key| gone(&key));
+        for key in told.iter().filter(gone) {
             let _ = maps.target_netns.delete(key);
         }
         for number in &netns {
@@ -155,6 +157,9 @@ impl Target {
             }
         }
         let bss = loaded.probes.variables_mut();
+        if lost_one {
+            bss.first_place = Default::default();
+        }
         bss.first_netns = netns.first().copied().unwrap_or(0);
         for door in self.doors.iter().filter(|door| door.address.is_some()) {
             bss.bound_ports[usize::from(door.port >> 6)] |= 1 << (door.port & 63);

@@ -179,11 +179,10 @@ static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
 	return place;
 }
 
-/* Of the task that leaves its core, which is the current one. */
-static __always_inline __u32 place_of_sleep(__u64 who)
+/* Of the task that leaves its core, which is the current one; its registers in user space. */
+static __always_inline __u32 place_of_sleep(const struct pt_regs *regs, __u64 who)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	if (!sleep_places || !regs)
+	if (!sleep_places)
 		return 0;
 #if defined(__TARGET_ARCH_arm64)
 	__u32 nr = regs->syscallno;
@@ -201,7 +200,7 @@ static __always_inline __u32 place_of_sleep(__u64 who)
 /* Whether this thread is in a message that already took longer than usual. */
 static __always_inline bool in_slow_message(__u32 tid, struct head *head)
 {
-	return has_message(tid) && bpf_ktime_get_ns() - received_at[tid & (UNDER_WAY - 1)] > head->usual_ns;
+	return has_message(tid) && bpf_ktime_get_ns() - message_of(tid)->since > head->usual_ns;
 }
 
 /* The ticks that a sample taken now stands for; 0: this one is skipped. */
@@ -221,8 +220,9 @@ int sample_clock(void *ctx)
 {
 	if (!recording)
 		return 0;
-	__u64 who = target_here();
-	if (!who)
+	/* Asked: the clock of some processors is no interrupt that a context switch keeps off. */
+	__u64 who = bpf_get_current_pid_tgid();
+	if (!is_target_tgid(who >> 32))
 		return 0;
 	__u16 weight = weight_here(who);
 	if (!weight) {

@@ -27,11 +27,8 @@ static __always_inline bool is_throttled(struct task_struct *task)
 }
 
 /* What a thread of the target sleeps in: system call + 1, and its kernel stack + 1 << 32 where that tells more. */
-static __always_inline __u64 sleep_of(void *ctx, struct task_struct *task)
+static __always_inline __u64 sleep_of(void *ctx, const struct pt_regs *regs)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	if (!regs)
-		return 0;
 #if defined(__TARGET_ARCH_arm64)
 	__u32 nr = regs->syscallno;
 #else
@@ -59,8 +56,11 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 			 * another flag (sched_remote_wakeup). */
 			if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
 				flags |= TS_SWITCH_IO_WAIT;
-			how = sleep_of(ctx, bpf_get_current_task_btf());
-			flags |= place_of_sleep(pair(prev->pid, prev->tgid)) << TS_SWITCH_PLACE_SHIFT;
+			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(prev);
+			if (regs) {
+				how = sleep_of(ctx, regs);
+				flags |= place_of_sleep(regs, pair(prev->pid, prev->tgid)) << TS_SWITCH_PLACE_SHIFT;
+			}
 		}
 	}
 	emit_of(pair(prev->pid, prev->tgid), TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);
@@ -69,8 +69,11 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 SEC("tp_btf/sched_switch")
 int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
+	__u32 cpu = bpf_get_smp_processor_id();
 	if (recording)
 		tell_switch(ctx, preempt, prev, next, prev_state);
+	if (cpu < MAX_CPUS)
+		heads[cpu].running = pair(next->pid, next->tgid) | RUNNING_KNOWN;
 	return 0;
 }
 
