@@ -14,7 +14,7 @@ port, log, mode = int(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_CREA
 gc.disable()
 # What the interpreter itself made is not collected: only `kept` is.
 gc.freeze()
-kept = [[i, [i]] for i in range(5000)] if mode == "collect" else []
+kept = [[i, [i]] for i in range(15_000)] if mode == "collect" else []
 
 
 def stretch(work):

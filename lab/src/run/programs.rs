@@ -75,7 +75,8 @@ const PYTHON: Program = Program {
 const NODE: Program = Program {
     sources: &[("server.js", include_str!("../../programs/server.js"))],
     build: &[],
-    run: &["node", "--perf-basic-prof", "server.js"],
+    // The map for perf does not name functions that are inlined into others.
+    run: &["node", "--perf-basic-prof", "--no-turbo-inlining", "server.js"],
     mode: "json",
     example: None,
     symbol: None,

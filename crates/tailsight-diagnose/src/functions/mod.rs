@@ -25,7 +25,7 @@ use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, Runtim
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::Counted;
-use place::ByCore;
+use place::ByTime;
 use sampled::Sampled;
 use tree::{Scale, Tree};
 
@@ -38,12 +38,12 @@ pub fn by_stack(
     period_ns: u64,
     path: &dyn Fn(u32) -> Vec<PathSpan>,
 ) -> BTreeMap<Vec<String>, [f64; 2]> {
-    let by_core = ByCore::new(&samples.rows);
+    let by_time = ByTime::new(&samples.rows);
     let mut out: BTreeMap<Vec<String>, [f64; 2]> = BTreeMap::new();
     for (cohort, ids) in ids.into_iter().enumerate() {
         let of_message = period_ns as f64 / ids.len().max(1) as f64;
         for &id in ids {
-            by_core.on(&path(id), &lifetimes.owners, |_, sample| {
+            by_time.on(&path(id), &lifetimes.owners, |_, sample| {
                 let names = samples.stack(sample.stack).rev().map(FrameRow::name).collect();
                 out.entry(names).or_default()[cohort] += of_message * f64::from(sample.weight);
             });
@@ -78,13 +78,13 @@ pub(crate) fn no_faults(
     if samples.is_empty() || lifetimes.faults.is_empty() {
         return false;
     }
-    let by_core = ByCore::new(&samples.rows);
+    let by_time = ByTime::new(&samples.rows);
     let faults: Vec<bool> = (0..samples.stacks.len() as u32)
         .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
         .collect();
     let (mut enough, mut all, mut in_fault) = (0, 0, 0);
     for &id in focus.ids.iter().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)) {
-        by_core.on(&path(id), &lifetimes.owners, |span, sample| {
+        by_time.on(&path(id), &lifetimes.owners, |span, sample| {
             let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
             if own {
                 enough += 1;
@@ -192,6 +192,10 @@ impl Search<'_> {
                     });
                 });
                 let message = &self.messages[id as usize];
+                // Of most messages nothing was sampled, and the path is the larger work.
+                if message.ends(self.options.leg).is_some_and(|leg| !self.sampled.any(id, leg)) {
+                    continue;
+                }
                 let path = self.sampled.path(id);
                 self.sampled.on(id, &path, owners, |span, sample| {
                     let slot = segment(message, span, self.options.leg)
@@ -247,7 +251,7 @@ impl Search<'_> {
         // Of sleeps each ns is known.
         let of_reference = if waits { weights[1] } else { entries[1] } as f64;
         let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
-        let parts = tree.split(&scale, self.options.nesting);
+        let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node));
         // The part of each stack: the innermost of them on its path.
         let part_of = |leaf: usize| {
             let mut at = leaf;
@@ -325,6 +329,11 @@ impl Search<'_> {
                 cause.fix = vec![advised];
             }
         }
+    }
+
+    fn is_runtime_s_own(&self, tree: &Tree, node: usize) -> bool {
+        let known = |f: &FrameRow| self.options.runtimes.find(&f.function, &f.module);
+        self.frame(tree, node).and_then(known).is_some_and(|runtime| runtime.on_its_own_account)
     }
 
     fn frame(&self, tree: &Tree, node: usize) -> Option<&FrameRow> {
@@ -579,7 +588,7 @@ mod tests {
             tree.add([of(0), of(2)].into_iter(), 0, 4);
             tree.add([of(0), of(2)].into_iter(), 1, 4);
             let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0], of_reference: 4.0 };
-            tree.split(&scale, 0.8).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
+            tree.split(&scale, 0.8, |_| false).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
         };
         assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));
         assert!(!split(&|f| f).iter().any(|path| path.len() == 2 && path[1] >= 3), "by places nothing of it is named");

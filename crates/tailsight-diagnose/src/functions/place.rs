@@ -4,7 +4,6 @@
 //! overlap, so a sample is in one span of a message or in none. While one message is served others may wait behind it on the same
 //! core: the sample is then in the time of each of them, once.
 
-use rustc_hash::FxHashMap;
 use tailsight_lifetime::{Context, Frame, Owner, PathSpan};
 use tailsight_trace::samples::{SampleRow, kind};
 
@@ -17,41 +16,50 @@ pub struct StackSample {
     pub weight: u16,
 }
 
-/// The samples of the clock by core, in the order of time.
+/// The samples of the clock in the order of time, each with its core.
 #[derive(Clone, Debug, Default)]
-pub struct ByCore {
-    cores: FxHashMap<u16, Vec<(u64, StackSample)>>,
-}
+pub struct ByTime(Vec<(u64, u16, StackSample)>);
 
-impl ByCore {
+impl ByTime {
     /// Of a run.
-    pub fn new(rows: &[SampleRow]) -> ByCore {
-        let mut cores: FxHashMap<u16, Vec<(u64, StackSample)>> = FxHashMap::default();
-        for &SampleRow { ts_ns, cpu, stack, weight, .. } in rows.iter().filter(|row| row.kind == kind::CLOCK) {
-            cores.entry(cpu).or_default().push((ts_ns, StackSample { stack, weight }));
-        }
-        cores.values_mut().for_each(|core| core.sort_unstable());
-        ByCore { cores }
+    pub fn new(rows: &[SampleRow]) -> ByTime {
+        let of_clock = rows.iter().filter(|row| row.kind == kind::CLOCK);
+        let mut all: Vec<_> = of_clock
+            .map(|&SampleRow { ts_ns, cpu, stack, weight, .. }| (ts_ns, cpu, StackSample { stack, weight }))
+            .collect();
+        all.sort_unstable();
+        ByTime(all)
+    }
+
+    /// Those of a time, on any core.
+    fn within(&self, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &(u64, u16, StackSample)> {
+        let first = self.0.partition_point(|&(ts, ..)| ts < from_ns);
+        self.0[first..].iter().take_while(move |&&(ts, ..)| ts < to_ns)
+    }
+
+    /// Whether there is one in a time, on any core. Most messages are over between two ticks of the clock.
+    pub fn any(&self, time: (u64, u64)) -> bool {
+        self.within(time).next().is_some()
     }
 
     /// Hands out the samples of a path: the span that each landed in, and what was sampled. The clock's own interrupt is never what ran:
     /// a sample in it counts to what it interrupted.
     pub fn on(&self, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
-        for (i, span) in path.iter().enumerate() {
-            let Some(core) = span.cpu.and_then(|cpu| self.cores.get(&cpu)) else { continue };
-            let first = core.partition_point(|&(ts, _)| ts < span.from_ns);
-            let inside = core[first..].iter().take_while(|&&(ts, _)| ts < span.to_ns);
-            for &(_, sampled) in inside {
-                // The hooks that told the interrupt's begin have a span of their own before it.
-                let of_clock = |span: &PathSpan| {
-                    let owner = owners.get(span.owner as usize);
-                    let vector = |o: &Owner| matches!(o.frames.last(), Some(Frame::Vector { .. }));
-                    owner.is_some_and(|o| o.context == Context::Profiler || vector(o))
-                };
-                let before = path[..=i].iter().rev().find(|s| !of_clock(s));
-                if let Some(of) = before.filter(|s| s.cpu == span.cpu) {
-                    each(of, sampled);
-                }
+        let (Some(begin), Some(end)) = (path.first(), path.last()) else { return };
+        // The hooks that told the interrupt's begin have a span of their own before it.
+        let of_clock = |span: &PathSpan| {
+            let owner = owners.get(span.owner as usize);
+            let vector = |o: &Owner| matches!(o.frames.last(), Some(Frame::Vector { .. }));
+            owner.is_some_and(|o| o.context == Context::Profiler || vector(o))
+        };
+        for &(ts, cpu, sampled) in self.within((begin.from_ns, end.to_ns)) {
+            let there = path.partition_point(|span| span.to_ns <= ts);
+            if path.get(there).is_none_or(|span| span.cpu != Some(cpu) || ts < span.from_ns) {
+                continue;
+            }
+            let before = path[..=there].iter().rev().find(|span| !of_clock(span));
+            if let Some(of) = before.filter(|span| span.cpu == Some(cpu)) {
+                each(of, sampled);
             }
         }
     }
@@ -86,7 +94,7 @@ mod tests {
             span(22, 30, Some(1), 1),
             span(30, 31, None, 0),
         ];
-        let samples = ByCore::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
+        let samples = ByTime::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
         let mut found = vec![];
         samples.on(&path, &owners(), |span, sampled| found.push((span.from_ns, sampled.stack)));
         assert_eq!(found, [(10, 0), (10, 1), (22, 2)]);
@@ -111,7 +119,7 @@ mod tests {
             let rows: Vec<SampleRow> = samples.iter().enumerate().map(|(i, &(ts, cpu))| row(ts, cpu, i as u32)).collect();
             let mut met = vec![0; rows.len()];
             let mut wrong = 0;
-            ByCore::new(&rows).on(&path, &owners(), |span, sampled| {
+            ByTime::new(&rows).on(&path, &owners(), |span, sampled| {
                 met[sampled.stack as usize] += 1;
                 let row = rows[sampled.stack as usize];
                 wrong += u32::from(span.cpu != Some(row.cpu) || row.ts_ns < span.from_ns || row.ts_ns >= span.to_ns);

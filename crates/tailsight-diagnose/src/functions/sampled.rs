@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use tailsight_lifetime::{Owner, OwnerId, PathSpan};
 use tailsight_trace::samples::Samples;
 
-use super::place::{ByCore, StackSample};
+use super::place::{ByTime, StackSample};
 
 /// The path of a message of a run over the leg, in order.
 pub type PathOf<'a> = &'a dyn Fn(u32) -> Vec<PathSpan>;
@@ -28,8 +28,8 @@ pub(crate) struct Other<'a> {
 pub(crate) struct Sampled<'a> {
     /// Stacks and frames of both runs; rows of the first.
     pub samples: Cow<'a, Samples>,
-    own: (ByCore, PathOf<'a>),
-    other: Option<(ByCore, Other<'a>)>,
+    own: (ByTime, PathOf<'a>),
+    other: Option<(ByTime, Other<'a>)>,
     /// Stacks of the first run.
     stacks: u32,
 }
@@ -47,8 +47,8 @@ impl<'a> Sampled<'a> {
         };
         Sampled {
             samples: other.as_ref().map_or(Cow::Borrowed(samples), |other| Cow::Owned(both(other))),
-            own: (ByCore::new(&samples.rows), path),
-            other: other.map(|other| (ByCore::new(&other.samples.rows), other)),
+            own: (ByTime::new(&samples.rows), path),
+            other: other.map(|other| (ByTime::new(&other.samples.rows), other)),
             stacks,
         }
     }
@@ -58,9 +58,9 @@ impl<'a> Sampled<'a> {
         self.other.is_some()
     }
 
-    fn other(&self, id: u32) -> Option<(&ByCore, &Other<'a>, u32)> {
-        let (by_core, other) = self.other.as_ref()?;
-        Some((by_core, other, id.checked_sub(other.first.0 as u32)?))
+    fn other(&self, id: u32) -> Option<(&ByTime, &Other<'a>, u32)> {
+        let (by_time, other) = self.other.as_ref()?;
+        Some((by_time, other, id.checked_sub(other.first.0 as u32)?))
     }
 
     /// The path of a message. An owner that the partition never met has a number beyond all others.
@@ -74,10 +74,15 @@ impl<'a> Sampled<'a> {
         (other.path)(id).into_iter().map(|span| PathSpan { owner: owner(span.owner), ..span }).collect()
     }
 
-    /// Hands out the samples on the path of a message, as [`ByCore::on`].
+    /// Whether anything was sampled, on any core, in a time of the run that a message is of.
+    pub fn any(&self, id: u32, time: (u64, u64)) -> bool {
+        self.other(id).map_or(&self.own.0, |(by_time, ..)| by_time).any(time)
+    }
+
+    /// Hands out the samples on the path of a message, as [`ByTime::on`].
     pub fn on(&self, id: u32, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
         match self.other(id) {
-            Some((by_core, ..)) => by_core.on(path, owners, |span, sample| {
+            Some((by_time, ..)) => by_time.on(path, owners, |span, sample| {
                 each(span, StackSample { stack: sample.stack + self.stacks, ..sample });
             }),
             None => self.own.0.on(path, owners, each),

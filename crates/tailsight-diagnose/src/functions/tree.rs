@@ -5,7 +5,8 @@
 //!
 //! The rule is NSight's (§5.2), applied to calls: from the outermost function inwards, callees that deviate replace their caller if
 //! together they explain at least the fraction `nesting` of it. It stops at a function that the reference never has, although it had
-//! enough samples to contain it: that function is named, not what it calls.
+//! enough samples to contain it: that function is named, not what it calls. What a runtime does on its own account (a collection of
+//! garbage) is taken out of its callers first, and is always named apart: of an interpreter every function is a callee of one loop.
 
 use std::collections::BTreeMap;
 
@@ -104,31 +105,54 @@ impl Tree {
     }
 
     /// The functions that stand for the row: every sample is in the innermost one of them that is on its path. The root is
-    /// among them when something is left that no function explains.
-    pub fn split(&self, scale: &Scale, nesting: f64) -> Vec<usize> {
-        let noise = self.deviation(0, scale).abs() * SMALL;
-        let (mut out, mut open) = (vec![], vec![0]);
+    /// among them when something is left that no function explains. `apart`: nodes of functions that are named whatever calls them.
+    pub fn split(&self, scale: &Scale, nesting: f64, apart: impl Fn(usize) -> bool) -> Vec<usize> {
+        let noise = (self.deviation(0, scale).abs() * SMALL).max(1.0);
+        let mut out = self.outermost(|node| self.deviation(node, scale) >= noise && apart(node));
+        // The samples of each node without theirs.
+        let mut left: Vec<[u64; 2]> = self.nodes.iter().map(|node| node.samples).collect();
+        for &node in &out {
+            let samples = self.nodes[node].samples;
+            let mut at = node;
+            while self.nodes[at].frame.is_some() {
+                at = self.nodes[at].parent;
+                left[at] = [left[at][0] - samples[0], left[at][1] - samples[1]];
+            }
+            left[node] = [0, 0];
+        }
+        let deviation = |node: usize| scale.deviation_ns(left[node].map(|n| n as f64));
+        let mut open = vec![0];
         while let Some(node) = open.pop() {
-            let of = &self.nodes[node];
-            let whole = self.deviation(node, scale);
-            let new = node != 0 && scale.is_unexpected(of.samples.map(|n| n as f64));
-            let deviates = |&&callee: &&usize| self.deviation(callee, scale).abs() >= noise.max(1.0);
-            let callees: Vec<usize> = of.callees.values().filter(deviates).copied().collect();
-            let together: f64 = callees.iter().map(|&callee| self.deviation(callee, scale)).sum();
+            let whole = deviation(node);
+            let new = node != 0 && scale.is_unexpected(left[node].map(|n| n as f64));
+            let deviates = |&&callee: &&usize| deviation(callee).abs() >= noise;
+            let callees: Vec<usize> = self.nodes[node].callees.values().filter(deviates).copied().collect();
+            let together: f64 = callees.iter().map(|&callee| deviation(callee)).sum();
             if new || callees.is_empty() || whole == 0.0 || together / whole < nesting {
                 out.push(node);
                 continue;
             }
-            let in_callees = callees.iter().fold([0, 0], |sum, &c| {
-                let samples = self.nodes[c].samples;
-                [sum[0] + samples[0], sum[1] + samples[1]]
-            });
-            if in_callees != of.samples {
+            let in_callees =
+                callees.iter().fold([0, 0], |sum, &callee| [sum[0] + left[callee][0], sum[1] + left[callee][1]]);
+            if in_callees != left[node] {
                 out.push(node);
             }
             open.extend(callees);
         }
         out.sort_unstable();
+        out
+    }
+
+    /// The nodes of which something is true, and of none of their callers.
+    fn outermost(&self, is: impl Fn(usize) -> bool) -> Vec<usize> {
+        let (mut out, mut open) = (vec![], vec![0]);
+        while let Some(node) = open.pop() {
+            if node != 0 && is(node) {
+                out.push(node);
+            } else {
+                open.extend(self.nodes[node].callees.values());
+            }
+        }
         out
     }
 
@@ -171,7 +195,23 @@ mod tests {
 
     fn functions(stacks: &[(&[u32], [u64; 2])]) -> Vec<Vec<u32>> {
         let (tree, scale) = tree(stacks);
-        tree.split(&scale, 0.8).into_iter().map(|node| tree.path(node)).collect()
+        parts(&tree, &scale, |_| false)
+    }
+
+    fn parts(tree: &Tree, scale: &Scale, apart: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
+        let apart = |node: usize| tree.node(node).frame.is_some_and(&apart);
+        tree.split(scale, 0.8, apart).into_iter().map(|node| tree.path(node)).collect()
+    }
+
+    /// 1 the interpreter's loop, 2 a collection, 3 what it calls, 4 a function of the program, which collects, too.
+    #[test]
+    fn what_a_runtime_does_on_its_own_account_is_apart_from_its_callers() {
+        let stacks: &[(&[u32], [u64; 2])] =
+            &[(&[1], [40, 20]), (&[1, 2, 3], [50, 10]), (&[1, 4], [10, 10]), (&[1, 4, 2, 2], [20, 5]), (&[1, 5], [5, 2])];
+        let (tree, scale) = tree(stacks);
+        assert_eq!(parts(&tree, &scale, |_| false), [vec![1]], "together its callees explain too little of the loop");
+        assert_eq!(parts(&tree, &scale, |frame| frame == 2), [vec![1], vec![1, 2], vec![1, 4, 2]]);
+        assert_eq!(parts(&tree, &scale, |frame| frame == 5), [vec![1]], "too small to be apart");
     }
 
     /// 1 main, 2 loop, 3 get, 4 slow, 5 and 6 what slow calls.
@@ -220,6 +260,7 @@ mod tests {
         #[test]
         fn the_parts_hold_every_sample_once(
             stacks in proptest::collection::vec((proptest::collection::vec(0u32..4, 0..6), 0u64..20, 0u64..20), 1..20),
+            apart in 0u32..8,
         ) {
             let mut tree = Tree::default();
             let mut leaves = vec![];
@@ -229,7 +270,7 @@ mod tests {
             }
             let samples = tree.node(0).samples.map(|n| n as f64);
             let scale = Scale { mean_ns: [5_000.0, 300.0], samples, of_reference: samples[1] };
-            let parts = tree.split(&scale, 0.8);
+            let parts = tree.split(&scale, 0.8, |node| tree.node(node).frame == Some(apart));
             let mut sum = 0.0;
             // A stack without samples is in no part, and nobody asks.
             for (leaf, n) in leaves.into_iter().filter(|(_, n)| *n != [0, 0]) {
