@@ -42,7 +42,7 @@ deb: ## a package for Debian and Ubuntu (target/package/), the same bytes from t
 	@scripts/package.sh deb
 
 deb-check: ## install it on fresh Debian 12, 13 and Ubuntu 24.04, use it, remove it (root, network, minutes)
-	@scripts/setup.sh deb
+	@scripts/setup.sh deb-check
 	@scripts/deb-check.sh
 
 deb-reproducible: ## build it twice from the last commit, in two folders, and compare the bytes (an hour at most)

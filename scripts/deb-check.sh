@@ -36,6 +36,21 @@ esac
 folder=${CARGO_TARGET_DIR:-$REPO/target}/package
 mkdir -p "$folder/base"
 
+# The keys that sign Ubuntu's packages: the machine's own, else (Debian 12 has no package of them) those of Ubuntu's package, whose
+# bytes are known.
+UBUNTU_KEYS=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+KEYS_PACKAGE=pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb
+KEYS_SHA256=36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8
+ubuntu_keys() {
+    if [ -e "$UBUNTU_KEYS" ]; then
+        echo "$UBUNTU_KEYS"
+        return
+    fi
+    curl -fsSL -o "$work/keys.deb" "http://archive.ubuntu.com/ubuntu/$KEYS_PACKAGE" &&
+        echo "$KEYS_SHA256  $work/keys.deb" | sha256sum --check --status &&
+        dpkg-deb -x "$work/keys.deb" "$work/keys" && echo "$work/keys$UBUNTU_KEYS"
+}
+
 # base SUITE: its packages, fetched once.
 base() {
     suite=$1
@@ -45,8 +60,12 @@ base() {
         # An older debootstrap does not know the name; its newer Ubuntus are all made by one script.
         have_script=''
         [ -e "/usr/share/debootstrap/scripts/$suite" ] || have_script=gutsy
+        keys=$(ubuntu_keys) || {
+            say "the keys of Ubuntu's packages could not be fetched, or are others than expected ($KEYS_PACKAGE)"
+            return 1
+        }
         # shellcheck disable=SC2086 # One word or none.
-        debootstrap --variant=minbase --keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg \
+        debootstrap --variant=minbase --keyring="$keys" \
             --make-tarball="$folder/base/$suite.tgz" "$suite" "$work/fetch" http://archive.ubuntu.com/ubuntu $have_script
         ;;
     *)

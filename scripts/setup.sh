@@ -2,7 +2,7 @@
 # Installs what a build, the demo, the tests or the benchmarks of Tailsight miss on Debian 12, Debian 13 and
 # Ubuntu 24.04. Costs a fraction of a second when nothing is missing. POSIX sh.
 #
-#   scripts/setup.sh [--check] [build|deb|demo|test|bench]
+#   scripts/setup.sh [--check] [build|deb|deb-check|demo|test|bench]
 #
 # In: what the machine has (commands, headers, cargo's version). Out: installed Debian packages and, when cargo is
 # absent or too old, Rust through rustup. It says what it installs and why before it does. --check only prints what
@@ -19,9 +19,9 @@ goal='' check=no
 for arg in "$@"; do
     case $arg in
     --check) check=yes ;;
-    build | deb | demo | test | bench) goal=$arg ;;
+    build | deb | deb-check | demo | test | bench) goal=$arg ;;
     *)
-        say "usage: scripts/setup.sh [--check] [build|deb|demo|test|bench]"
+        say "usage: scripts/setup.sh [--check] [build|deb|deb-check|demo|test|bench]"
         exit 2
         ;;
     esac
@@ -63,7 +63,8 @@ need cmake "builds libipt, the decoder of Intel PT" have cmake
 need ca-certificates "TLS for the crate registry" any_file /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs
 # The tests that use servers record them live, which needs root: without it `make test` does not ask for the servers.
 live=yes
-if [ "$goal" = build ] || [ "$goal" = deb ] || { [ "$goal" = test ] && ! is_root; }; then live=no; fi
+case $goal in build | deb | deb-check) live=no ;; esac
+if [ "$goal" = test ] && ! is_root; then live=no; fi
 if [ "$live" = yes ]; then
     need memcached "server of the demo and the tests, unmodified" have memcached
     need nginx-light "server of the demo and the tests, unmodified" have nginx
@@ -72,10 +73,13 @@ fi
 if [ "$live" = yes ] && [ "$goal" != demo ]; then
     need redis-server "server of the tests and the benchmarks, unmodified" have redis-server
 fi
-if [ "$goal" = deb ]; then
-    need dpkg-dev "names the libraries that the package needs" have dpkg-shlibdeps
+case $goal in
+deb | deb-check) need dpkg-dev "names the libraries that the package needs" have dpkg-shlibdeps ;;
+esac
+if [ "$goal" = deb-check ]; then
     need debootstrap "fresh systems that the package is tried on" have debootstrap
-    need ubuntu-keyring "Ubuntu's among them" test -e /usr/share/keyrings/ubuntu-archive-keyring.gpg
+    need curl "fetches Ubuntu's keys where the distribution has no package of them" have curl
+    need iproute2 "network namespaces of our own" have ip
 fi
 # Measured beside us. perf has another name on each distribution, and none for some kernels: nice to have.
 peers=''
