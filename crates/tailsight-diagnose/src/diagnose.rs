@@ -384,6 +384,7 @@ impl<'a> Analysis<'a> {
         {
             row_of[cause] = Some(row);
         }
+        let sampled = Sampled::new(samples, path, other);
         let search = Search {
             lifetimes: self.lifetimes,
             messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
@@ -391,7 +392,8 @@ impl<'a> Analysis<'a> {
             profile: &self.profile,
             rows: &self.rows,
             cohorts: self.cohorts.both(),
-            sampled: Sampled::new(samples, path, other),
+            interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
+            sampled,
         };
         search.fill(causes, &row_of);
         if let Some(roots) = self.roots.get() {

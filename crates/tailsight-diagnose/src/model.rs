@@ -325,6 +325,9 @@ pub struct FunctionPart {
     /// Who called `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// Of a function without a name, which `name` calls by its place: the functions that its file exports before and after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<[String; 2]>,
     /// The program or library.
     pub module: String,
     /// Its build id; empty without one.

@@ -12,7 +12,7 @@ use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
 
 use crate::error::Error;
 use crate::functions::go;
-use crate::maps::elf::{Elf, exported};
+use crate::maps::elf::{Elf, exported, exported_begins};
 use crate::maps::{Mapping, Maps};
 use crate::resolve::Resolve;
 use crate::resolve::perf_map::PerfMap;
@@ -309,6 +309,8 @@ impl Module {
         } else {
             vec![vec![]; offsets.len()]
         };
+        // Read only where something has no name.
+        let mut begins: Option<Vec<(u64, String)>> = None;
         let complete = |(mut frames, &offset): (Vec<FrameRow>, &u64)| {
             let address = self.elf.address_of(offset).unwrap_or(offset);
             if frames.is_empty() {
@@ -321,6 +323,16 @@ impl Module {
                 // Without a name all places of a function are one.
                 let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
                 frame.offset = start.unwrap_or(address);
+                if frame.function.is_empty() {
+                    let begins = begins.get_or_insert_with(|| {
+                        std::fs::File::open(&self.path).map_or_else(|_| vec![], exported_begins)
+                    });
+                    let after = begins.partition_point(|(begin, _)| *begin <= address);
+                    let name = |at: Option<usize>| {
+                        at.and_then(|at| begins.get(at)).map(|(_, name)| name.clone()).unwrap_or_default()
+                    };
+                    (frame.exported_before, frame.exported_after) = (name(after.checked_sub(1)), name(Some(after)));
+                }
             }
             frames
         };

@@ -460,6 +460,9 @@ fn frame_rows(batch: &RecordBatch) -> Result<Vec<FrameRow>, String> {
     let (function, module) = (strings(batch, "function")?, strings(batch, "module")?);
     let (build_id, source) = (strings(batch, "build_id")?, strings(batch, "source")?);
     let offset = primitive!(batch, "offset", UInt64Type);
+    // Older runs do not have these.
+    let neighbours = ["exported_before", "exported_after"].map(|name| strings(batch, name).ok());
+    let neighbour = |which: usize, i| neighbours[which].map_or_else(String::new, |names| names.value(i).to_owned());
     Ok((0..batch.num_rows())
         .map(|i| FrameRow {
             function: function.value(i).to_owned(),
@@ -467,6 +470,8 @@ fn frame_rows(batch: &RecordBatch) -> Result<Vec<FrameRow>, String> {
             build_id: build_id.value(i).to_owned(),
             offset: offset[i],
             source: source.value(i).to_owned(),
+            exported_before: neighbour(0, i),
+            exported_after: neighbour(1, i),
             kernel: flag(batch, "kernel", i),
             inlined: flag(batch, "inlined", i),
         })

@@ -57,6 +57,11 @@ pub struct FrameRow {
     pub offset: u64,
     /// Source file and line (`slabs.c:120`), where debug information tells; else empty.
     pub source: String,
+    /// Of a function without a name: the function that its file exports last before it, and the next one after it. A compiler
+    /// puts the functions of one source file side by side. Empty without.
+    pub exported_before: String,
+    /// See `exported_before`.
+    pub exported_after: String,
     /// Whether it is the kernel's.
     pub kernel: bool,
     /// Whether the compiler put it into its caller.
@@ -92,6 +97,8 @@ impl FrameRow {
     pub fn name(&self) -> String {
         match (self.function.as_str(), self.module.as_str()) {
             ("", "") => "unknown code".into(),
+            // Where it is means nothing outside of the process.
+            ("", "[jit]") => "code compiled at run time".into(),
             ("", module) => format!("{module}+0x{:x}", self.offset),
             (function, _) => function.to_owned(),
         }

@@ -121,6 +121,7 @@ One row a frame of each stack, innermost first, the stacks in the order of their
 | `build_id` | utf8 | build id of the program or library, hexadecimal; empty without one |\n\
 | `offset` | uint64 | address in the file's own address space, where it begins when it has no name; of the kernel and of compiled code: in the function |\n\
 | `source` | utf8 | source file and line, where debug information tells |\n\
+| `exported_before`, `exported_after` | utf8 | of a function without a name: the functions that its file exports before and after it; absent in older runs |\n\
 | `kernel` | bool | the kernel's |\n\
 | `inlined` | bool | the compiler put it into its caller |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";

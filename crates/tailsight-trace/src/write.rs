@@ -297,6 +297,8 @@ impl RunWriter {
                 ("build_id", text(|f| &f.build_id)),
                 ("offset", Arc::new(UInt64Array::from_iter_values(frames.iter().map(|f| f.offset)))),
                 ("source", text(|f| &f.source)),
+                ("exported_before", text(|f| &f.exported_before)),
+                ("exported_after", text(|f| &f.exported_after)),
                 ("kernel", flag(|f| f.kernel)),
                 ("inlined", flag(|f| f.inlined)),
             ],

@@ -53,7 +53,8 @@ impl<'a> Advisor<'a> {
         Advisor {
             app: if lifetimes.app.is_empty() { "the target" } else { &lifetimes.app },
             facts,
-            cores: [cores(|m| m.driver_cpu), cores(|m| m.recv_cpu)],
+            // With RPS, and over virtual devices, the stack works on another core than the driver.
+            cores: [cores(|m| m.handoff_cpu), cores(|m| m.recv_cpu)],
             ahead: [ahead(focus), ahead(reference)],
             focus_messages: focus.len() as u64,
             tail: options.focus.1 == 1.0 && options.focus.0 >= 0.5,

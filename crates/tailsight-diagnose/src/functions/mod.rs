@@ -14,7 +14,7 @@ pub mod tree;
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
@@ -26,6 +26,7 @@ use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::Counted;
 use place::ByTime;
+use runtimes::Runtimes;
 use sampled::Sampled;
 use tree::{Scale, Tree};
 
@@ -130,6 +131,13 @@ pub(crate) struct Search<'a> {
     pub rows: &'a Rows,
     pub cohorts: (&'a Cohort, &'a Cohort),
     pub sampled: Sampled<'a>,
+    /// Programs and libraries that were sampled and hold an interpreter.
+    pub interpreters: FxHashSet<String>,
+}
+
+/// The programs and libraries of these frames that hold an interpreter.
+pub(crate) fn interpreters(frames: &[FrameRow], runtimes: &Runtimes) -> FxHashSet<String> {
+    frames.iter().filter(|f| runtimes.interprets(f)).map(|f| f.module.clone()).collect()
 }
 
 /// A row in the messages of a cohort: ns of it, and the stacks that were sampled in it.
@@ -251,7 +259,8 @@ impl Search<'_> {
         // Of sleeps each ns is known.
         let of_reference = if waits { weights[1] } else { entries[1] } as f64;
         let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
-        let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node));
+        let tells = |node| self.frame(&tree, node).is_none_or(|f| self.tells(f));
+        let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
         // The part of each stack: the innermost of them on its path.
         let part_of = |leaf: usize| {
             let mut at = leaf;
@@ -277,6 +286,14 @@ impl Search<'_> {
                 continue;
             }
             let named = self.named(&tree, node, &scale);
+            // Nothing is known of it.
+            if named.module.is_empty()
+                && !named.kernel
+                && named.runtime.is_none()
+                && named.name == FrameRow::default().name()
+            {
+                continue;
+            }
             // The row of a traced function has its name already.
             if named.runtime.is_none() && is_of(&cause.subject, &named.name) {
                 continue;
@@ -332,8 +349,16 @@ impl Search<'_> {
     }
 
     fn is_runtime_s_own(&self, tree: &Tree, node: usize) -> bool {
-        let known = |f: &FrameRow| self.options.runtimes.find(&f.function, &f.module);
+        let known = |f: &FrameRow| self.options.runtimes.known(f);
         self.frame(tree, node).and_then(known).is_some_and(|runtime| runtime.on_its_own_account)
+    }
+
+    /// Whether a function tells what is done. One by which an interpreter runs any program does not, nor one without a name in such an
+    /// interpreter.
+    fn tells(&self, frame: &FrameRow) -> bool {
+        let nameless = frame.function.is_empty() && !frame.kernel;
+        let in_interpreter = nameless && self.interpreters.contains(&frame.module);
+        !self.options.runtimes.interprets(frame) && !in_interpreter
     }
 
     fn frame(&self, tree: &Tree, node: usize) -> Option<&FrameRow> {
@@ -363,15 +388,19 @@ impl Search<'_> {
             .chain(inside.filter_map(|&n| tree.node(n).frame))
             .filter_map(|f| self.sampled.samples.frames.get(f as usize))
             .collect();
-        let known = |f: &FrameRow| self.options.runtimes.find(&f.function, &f.module);
+        let known = |f: &FrameRow| self.options.runtimes.known(f);
         let runtime = all.iter().copied().find_map(|f| Some((f, known(f)?)));
         let path = &all[..own.len().min(all.len())];
         let last = path.last().copied().cloned().unwrap_or_default();
         let callers = path.iter().rev().copied();
-        let program = callers.clone().find(|f| !f.kernel && !is_library(f) && !f.function.is_empty());
+        let of_program = |f: &&FrameRow| !f.kernel && !is_library(f) && !f.function.is_empty();
+        let nearest = callers.clone().find(of_program);
+        let program = callers.clone().find(|f| of_program(f) && self.tells(f)).or(nearest);
+        // Without a name a function is named by its place, not by an exported one of the same file that it is below.
+        let placed = last.function.is_empty() && is_file(&last) && nearest.is_none_or(|f| f.module == last.module);
         let named = match (runtime, program) {
             (Some((frame, _)), _) => frame.clone(),
-            (None, Some(frame)) if is_library(&last) || last.function.is_empty() => frame.clone(),
+            (None, Some(frame)) if !placed && (is_library(&last) || last.function.is_empty()) => frame.clone(),
             _ => last.clone(),
         };
         let caller = callers.skip_while(|f| **f != named).skip(1).find(|f| !f.function.is_empty() && **f != named);
@@ -379,6 +408,11 @@ impl Search<'_> {
             name: named.name(),
             inside: (last != named && runtime.is_none()).then(|| last.name()),
             caller: caller.map(FrameRow::name),
+            between: named
+                .function
+                .is_empty()
+                .then(|| [named.exported_before.clone(), named.exported_after.clone()])
+                .filter(|names| names.iter().all(|name| !name.is_empty())),
             module: named.module.clone(),
             build_id: named.build_id.clone(),
             source: named.source.clone(),
@@ -494,7 +528,12 @@ fn spread(mut times: Vec<f64>) -> Option<[i64; 6]> {
 fn sentence(before: &str, of: &str, first: &FunctionPart) -> String {
     let share = (first.share * 100.0).round().clamp(0.0, 100.0);
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
-    let inside = first.inside.as_ref().map_or(String::new(), |inside| format!(" (in {inside})"));
+    let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
+    let inside = match (&first.between, &first.inside) {
+        (Some(names), _) => between(names),
+        (None, Some(inside)) => format!(" (in {inside})"),
+        (None, None) => String::new(),
+    };
     let how = match first.how {
         _ if first.waits => "where it waited",
         FunctionHow::Unexpected => "which the reference never ran",
@@ -514,6 +553,11 @@ fn segment(message: &Message, span: &PathSpan, leg: Leg) -> Option<usize> {
         (leg == l || leg == Leg::Total) && in_leg
     };
     LEGS.iter().position(|&l| holds(l))
+}
+
+/// Whether a frame's place means something outside of the process.
+fn is_file(frame: &FrameRow) -> bool {
+    !frame.module.is_empty() && !frame.module.starts_with('[')
 }
 
 /// Whether a function is of what programs are built on, so that the caller says more. The standard library of Rust, and templates of that of
@@ -588,7 +632,7 @@ mod tests {
             tree.add([of(0), of(2)].into_iter(), 0, 4);
             tree.add([of(0), of(2)].into_iter(), 1, 4);
             let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0], of_reference: 4.0 };
-            tree.split(&scale, 0.8, |_| false).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
+            tree.split(&scale, 0.8, |_| false, |_| true).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
         };
         assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));
         assert!(!split(&|f| f).iter().any(|path| path.len() == 2 && path[1] >= 3), "by places nothing of it is named");

@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use tailsight_trace::samples::FrameRow;
+
 use crate::cause::Category;
 use crate::{Error, glob};
 
@@ -12,7 +14,23 @@ use crate::{Error, glob};
 #[serde(deny_unknown_fields)]
 pub struct Runtimes {
     /// In order: the first that matches counts.
+    #[serde(default)]
     runtime: Vec<Runtime>,
+    /// Functions by which interpreters run any program.
+    #[serde(default)]
+    interpreter: Vec<Interpreter>,
+}
+
+/// The functions by which an interpreter runs whatever program: they do not tell what that does.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    /// Of which language.
+    pub of: String,
+    /// The functions, with wildcards.
+    functions: Vec<String>,
+    /// Only in programs and libraries of these names, with wildcards.
+    modules: Vec<String>,
 }
 
 /// What some functions of one runtime do.
@@ -59,12 +77,30 @@ impl Runtimes {
     #[must_use]
     pub fn before(mut self, others: Runtimes) -> Runtimes {
         self.runtime.extend(others.runtime);
+        self.interpreter.extend(others.interpreter);
         self
     }
 
     /// The category of a sleep in what a runtime does, where that is known.
     pub fn wait_of(&self, of: &str, does: &str) -> Option<Category> {
         self.runtime.iter().find(|r| r.of == of && r.does == does)?.waits_are
+    }
+
+    /// Whether a function runs whatever an interpreted program is.
+    pub fn interprets(&self, frame: &FrameRow) -> bool {
+        let runs = |i: &Interpreter| glob::any(&i.modules, &frame.module) && glob::any(&i.functions, &frame.function);
+        !frame.kernel && !frame.function.is_empty() && self.interpreter.iter().any(runs)
+    }
+
+    /// What is done in a sampled function. One without a name does what the exported functions on both sides of it do, if that is the
+    /// same: they are of one source file.
+    pub fn known(&self, frame: &FrameRow) -> Option<&Runtime> {
+        if !frame.function.is_empty() {
+            return self.find(&frame.function, &frame.module);
+        }
+        let [before, after] =
+            [&frame.exported_before, &frame.exported_after].map(|name| self.find(name, &frame.module));
+        before.filter(|_| before == after)
     }
 
     /// What is done in a function.
@@ -92,11 +128,33 @@ mod tests {
         let (of, waits) = does("ProcSleep", "postgres").unwrap();
         assert_eq!(runtimes.wait_of(of, waits), Some(Category::LockWait));
         assert_eq!(runtimes.wait_of("Go", "collecting garbage"), None);
+        for i in &runtimes.interpreter {
+            assert!(!i.of.is_empty() && !i.functions.is_empty() && i.functions.iter().all(|f| f != "*"), "{i:?}");
+        }
         for r in &runtimes.runtime {
             assert!(r.documented.starts_with("https://") || r.documented.starts_with("man "), "{r:?}");
             assert!(!r.fix.is_empty() && !r.functions.is_empty() && !r.does.is_empty(), "{r:?}");
             assert!(r.functions.iter().all(|f| f != "*"), "{r:?}");
         }
+    }
+
+    #[test]
+    fn a_function_without_a_name_does_what_its_exported_neighbours_do() {
+        let runtimes = Runtimes::default();
+        let frame = |before: &str, after: &str| FrameRow {
+            module: "libruby-3.1.so.3.1.7".into(),
+            exported_before: before.into(),
+            exported_after: after.into(),
+            ..FrameRow::default()
+        };
+        let does = |f: &FrameRow| runtimes.known(f).map(|r| r.does.as_str());
+        assert_eq!(does(&frame("rb_gc_mark_maybe", "rb_gc_start")), Some("collecting garbage"));
+        assert_eq!(does(&frame("rb_gc_start", "rb_ary_new")), None);
+        assert_eq!(does(&frame("rb_gc_start", "")), None);
+        assert_eq!(does(&frame("", "")), None);
+        assert_eq!(does(&FrameRow { module: "other.so".into(), ..frame("rb_gc", "rb_gc_start") }), None);
+        let named = FrameRow { function: "rb_vm_exec".into(), ..frame("", "") };
+        assert!(runtimes.interprets(&named) && !runtimes.interprets(&frame("rb_vm_exec", "rb_vm_exec")));
     }
 
     #[test]

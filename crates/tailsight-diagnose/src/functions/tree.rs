@@ -106,7 +106,14 @@ impl Tree {
 
     /// The functions that stand for the row: every sample is in the innermost one of them that is on its path. The root is
     /// among them when something is left that no function explains. `apart`: nodes of functions that are named whatever calls them.
-    pub fn split(&self, scale: &Scale, nesting: f64, apart: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// `tells`: whether a node's function tells what was done; one that does not is not named for being unexpected.
+    pub fn split(
+        &self,
+        scale: &Scale,
+        nesting: f64,
+        apart: impl Fn(usize) -> bool,
+        tells: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         let noise = (self.deviation(0, scale).abs() * SMALL).max(1.0);
         let mut out = self.outermost(|node| self.deviation(node, scale) >= noise && apart(node));
         // The samples of each node without theirs.
@@ -124,7 +131,7 @@ impl Tree {
         let mut open = vec![0];
         while let Some(node) = open.pop() {
             let whole = deviation(node);
-            let new = node != 0 && scale.is_unexpected(left[node].map(|n| n as f64));
+            let new = node != 0 && scale.is_unexpected(left[node].map(|n| n as f64)) && tells(node);
             let deviates = |&&callee: &&usize| deviation(callee).abs() >= noise;
             let callees: Vec<usize> = self.nodes[node].callees.values().filter(deviates).copied().collect();
             let together: f64 = callees.iter().map(|&callee| deviation(callee)).sum();
@@ -200,18 +207,35 @@ mod tests {
 
     fn parts(tree: &Tree, scale: &Scale, apart: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
         let apart = |node: usize| tree.node(node).frame.is_some_and(&apart);
-        tree.split(scale, 0.8, apart).into_iter().map(|node| tree.path(node)).collect()
+        tree.split(scale, 0.8, apart, |_| true).into_iter().map(|node| tree.path(node)).collect()
     }
 
     /// 1 the interpreter's loop, 2 a collection, 3 what it calls, 4 a function of the program, which collects, too.
     #[test]
     fn what_a_runtime_does_on_its_own_account_is_apart_from_its_callers() {
-        let stacks: &[(&[u32], [u64; 2])] =
-            &[(&[1], [40, 20]), (&[1, 2, 3], [50, 10]), (&[1, 4], [10, 10]), (&[1, 4, 2, 2], [20, 5]), (&[1, 5], [5, 2])];
+        let stacks: &[(&[u32], [u64; 2])] = &[
+            (&[1], [40, 20]),
+            (&[1, 2, 3], [50, 10]),
+            (&[1, 4], [10, 10]),
+            (&[1, 4, 2, 2], [20, 5]),
+            (&[1, 5], [5, 2]),
+        ];
         let (tree, scale) = tree(stacks);
         assert_eq!(parts(&tree, &scale, |_| false), [vec![1]], "together its callees explain too little of the loop");
         assert_eq!(parts(&tree, &scale, |frame| frame == 2), [vec![1], vec![1, 2], vec![1, 4, 2]]);
         assert_eq!(parts(&tree, &scale, |frame| frame == 5), [vec![1]], "too small to be apart");
+    }
+
+    /// 1 the interpreter's loop, 2 what calls any method, 3 the method, 4 and 5 what that calls.
+    #[test]
+    fn what_runs_any_program_is_not_named_for_being_unexpected() {
+        let (tree, scale) = tree(&[(&[1], [10, 50]), (&[1, 2, 3, 4], [50, 0]), (&[1, 2, 3, 5], [40, 0])]);
+        let named = |tells: fn(u32) -> bool| {
+            let tells = |node: usize| tree.node(node).frame.is_none_or(tells);
+            tree.split(&scale, 0.8, |_| false, tells).into_iter().map(|n| tree.path(n)).collect::<Vec<_>>()
+        };
+        assert!(named(|_| true).contains(&vec![1, 2]));
+        assert!(named(|frame| frame > 2).contains(&vec![1, 2, 3]));
     }
 
     /// 1 main, 2 loop, 3 get, 4 slow, 5 and 6 what slow calls.
@@ -261,6 +285,7 @@ mod tests {
         fn the_parts_hold_every_sample_once(
             stacks in proptest::collection::vec((proptest::collection::vec(0u32..4, 0..6), 0u64..20, 0u64..20), 1..20),
             apart in 0u32..8,
+            tells in 0u32..8,
         ) {
             let mut tree = Tree::default();
             let mut leaves = vec![];
@@ -270,7 +295,8 @@ mod tests {
             }
             let samples = tree.node(0).samples.map(|n| n as f64);
             let scale = Scale { mean_ns: [5_000.0, 300.0], samples, of_reference: samples[1] };
-            let parts = tree.split(&scale, 0.8, |node| tree.node(node).frame == Some(apart));
+            let tells = |node: usize| tree.node(node).frame != Some(tells);
+            let parts = tree.split(&scale, 0.8, |node| tree.node(node).frame == Some(apart), tells);
             let mut sum = 0.0;
             // A stack without samples is in no part, and nobody asks.
             for (leaf, n) in leaves.into_iter().filter(|(_, n)| *n != [0, 0]) {

@@ -121,10 +121,22 @@ fn default_table() {
         (Receive, R, owner(foreign("client"), &[net_rx(true), own_packet]), "receive-processing", "net_rx"),
         (Receive, R, owner(foreign("client"), &[]), "interference", "client"),
         (Receive, A, owner(foreign("client"), &[net_rx(true), own_packet]), "interference", "client"),
+        // A runtime's own threads.
+        (Service, A, owner(Context::Sibling { comm: "C2 CompilerThre".into() }, &[]), "runtime", "Java compiling"),
+        (
+            Service,
+            A,
+            owner(
+                Context::Sibling { comm: "G1 Conc#0".into() },
+                &[Frame::SleepIn { nr: 202, uninterruptible: false, io: false }],
+            ),
+            "runtime",
+            "Java collecting garbage",
+        ),
         // Kernel threads.
         (Receive, A, owner(kthread("ksoftirqd/1"), &[]), "os-threads", "ksoftirqd"),
         (Receive, A, owner(kthread("ksoftirqd/1"), &[net_rx(true), own_packet]), "os-threads", "ksoftirqd"),
-        (Receive, R, owner(kthread("ksoftirqd/1"), &[net_rx(false), packet]), "os-threads", "ksoftirqd"),
+        (Receive, R, owner(kthread("ksoftirqd/1"), &[net_rx(false), packet]), "receive-processing", "packet:8088"),
         (Receive, A, owner(kthread("kworker/1:0-events"), &[Frame::Work { symbol: 0 }]), "os-threads", "kworker"),
         (Receive, A, owner(kthread("rcu_preempt"), &[]), "os-threads", "rcu_preempt"),
         (Receive, A, owner(kthread("irq/24-eth0"), &[]), "os-threads", "irq/24-eth0"),

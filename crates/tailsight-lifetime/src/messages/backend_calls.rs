@@ -19,6 +19,9 @@ use crate::model::Message;
 /// No message.
 pub const NOBODY: u32 = u32::MAX;
 
+/// A server of which only the socket is known with which it was asked.
+const UNKNOWN_ADDRESS: &str = "a server whose address is not known";
+
 /// A message's wait for another server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -392,6 +395,10 @@ impl Peers {
 /// The server at the other end of a connection: `python3 (127.0.0.1:9101)` when it is a process of this host, else its address.
 fn name_of(key: FlowKey, sockets: &[SocketRow]) -> String {
     let (lport, rport) = (key.local_port(), key.remote_port());
+    // A UDP socket that is not connected, and none of whose packets was seen.
+    if rport == 0 {
+        return UNKNOWN_ADDRESS.into();
+    }
     let same = |s: &&SocketRow| s.addrs == key.addrs && s.local_port == lport && s.remote_port == rport;
     let (local, remote) = match key.addresses() {
         Some((local, remote)) => (local.to_string(), remote.to_string()),
@@ -440,6 +447,8 @@ mod tests {
             ..SocketRow::default()
         };
         assert_eq!(name_of(key, &[]), "127.0.0.1:9101");
+        let nobody = FlowKey::between(("0.0.0.0".parse().unwrap(), 4000), ("0.0.0.0".parse().unwrap(), 0), true);
+        assert_eq!(name_of(nobody, &[]), UNKNOWN_ADDRESS);
         assert_eq!(name_of(key, &[row("0.0.0.0", 9101, "python3")]), "python3 (127.0.0.1:9101)");
         assert_eq!(name_of(key, &[row("127.0.0.1", 9102, "python3")]), "127.0.0.1:9101");
         // Two programs listen there, in two network namespaces: which one it is, only the connection's other end tells.

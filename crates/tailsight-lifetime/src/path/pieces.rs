@@ -7,7 +7,7 @@ use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
-use crate::timelines::threads::{State, Thread};
+use crate::timelines::threads::{State, Thread, Waker};
 
 /// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,8 @@ pub struct Focus {
     pub(super) needs_until: u64,
     /// While it waits for a core: who has the lock that it needs next.
     pub(super) held: Option<Held>,
+    /// The thread that hands the answer back to this one, an event loop: what else wakes the loop does not end the wait.
+    pub(super) answerer: Option<u32>,
 }
 
 impl Focus {
@@ -103,6 +105,7 @@ impl Focus {
             handed: false,
             needs_until: 0,
             held: None,
+            answerer: None,
         }
     }
 }
@@ -157,6 +160,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 until: to,
                 message: m.id,
                 needs_until: to,
+                answerer: answerer(scan, extra.send_tid, from, to),
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
@@ -214,6 +218,23 @@ fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
     let names = scan.threads.names();
     let mut given = intervals.filter_map(|s| Some((s.from, s.waker?)));
     given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
+}
+
+/// Which thread of the application hands the answer to the one that sends it: who ended its last sleep before that; if something else
+/// did, the one that ended sleeps of it while it had the message, if that was always the same.
+fn answerer(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<u32> {
+    let thread = scan.threads.get(tid)?;
+    let upto = thread.at(to)?;
+    let names = scan.threads.names();
+    let sibling = |w: Waker| (!w.interrupt && w.tid != tid && names.is_target(w.tid)).then_some(w.tid);
+    let woken = thread.intervals[..=upto].iter().rev().take_while(|s| s.from > from);
+    let mut wakers = woken.filter_map(|s| s.waker).map(sibling);
+    if let Some(last) = wakers.next()? {
+        return Some(last);
+    }
+    let mut others = wakers.flatten();
+    let first = others.next()?;
+    others.all(|w| w == first).then_some(first)
 }
 
 /// A thread's part of a leg, in three pieces: the sleep in which the message found it, its work for others, and the time

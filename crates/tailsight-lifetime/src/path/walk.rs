@@ -296,6 +296,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
             }
         }
+        // What woke an event loop was not this message's answer, if another thread hands that over later.
+        if let Some(answerer) = focus.answerer.filter(|_| depth == 0 && by.is_none() && waits_for_what_comes(how)) {
+            let focus = Focus { because: Some(sleep_frame(how)), followed: true, until: ended, ..focus };
+            return self.worked_at(answerer, (from, to), focus, how);
+        }
         // It waits for another server's answer for an earlier message.
         let ahead = depth == 0
             && focus.because.is_none()
@@ -325,6 +330,38 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             None => self.owners.blocked(how, by),
         };
         self.emit(from, to, None, Role::A, owner, true);
+    }
+
+    /// An event loop slept so, and the thread `tid` handed the answer to it later. While that one was busy, the message waited for it;
+    /// while it waited for work itself, nobody is known to have had the message.
+    fn worked_at(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, how: Sleep) {
+        let scan = self.scan;
+        let idle = |state: State| match state {
+            State::Sleeping { how } => waits_for_what_comes(how) || holder::is_lock(how),
+            State::Unknown => true,
+            State::Running { .. } | State::Runnable { .. } => false,
+        };
+        let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let first = intervals.partition_point(|s| s.from <= from).saturating_sub(1);
+        let (mut at, mut next) = (from, first);
+        while at < to {
+            let is_idle = intervals.get(next).is_none_or(|s| s.from > at || idle(s.state));
+            // Up to where it changes between both.
+            while next < intervals.len()
+                && intervals[next].from < to
+                && (intervals[next].from <= at || idle(intervals[next].state) == is_idle)
+            {
+                next += 1;
+            }
+            let end = intervals.get(next).map_or(to, |s| s.from.clamp(at, to));
+            if is_idle {
+                let owner = self.owners.blocked(how, None);
+                self.emit(at, end, None, Role::A, owner, true);
+            } else {
+                self.thread(tid, at, end, focus, 1);
+            }
+            at = end;
+        }
     }
 
     /// Whether a thread that is in a busy period at `ts` serves messages other than this one.
@@ -419,4 +456,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             .take_while(|s| s.from < wake.max(handoff + 1))
             .all(|s| self.scan.tree.within(s.node).interrupt)
     }
+}
+
+/// Whether a sleep is a wait for whatever comes next.
+fn waits_for_what_comes(how: Sleep) -> bool {
+    syscalls::polls(how.nr) && !how.stopped && !how.uninterruptible && !how.io
 }

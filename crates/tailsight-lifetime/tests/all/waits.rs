@@ -472,3 +472,35 @@ fn a_later_arrival_that_is_served_first_is_counted() {
     assert_eq!(overtaken, [true, false, false]);
     assert_eq!(lifetimes.overtaken, [50_000 - 40, 0, 0]);
 }
+
+/// An event loop hands a request to another thread, which computes, and takes other requests meanwhile: those ended its sleeps, and what
+/// it waited for was not named.
+#[test]
+fn an_event_loop_whose_answer_another_thread_hands_back_waits_for_that_one() {
+    let wakes = |ts| waking(ts, 0, ONE);
+    let polling = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, EPOLL),
+        switch(300_010, 0, ONE, 0),
+        recv(300_020, B, ONE),
+        switch(300_060, ONE, 0, EPOLL),
+        switch(900_010, 0, ONE, 0),
+        send(900_100, A, ONE),
+    ];
+    let computing = vec![
+        switch(6, 0, TWO, 0),
+        switch(200_000, TWO, 0, EPOLL),
+        waking(250_000, 0, TWO),
+        switch(250_010, 0, TWO, 0),
+        waking(900_000, TWO, ONE),
+    ];
+    let arriving = [request(10, A), request(300_000, B), vec![wakes(300_005)]].concat();
+    let analysis = analyse(vec![polling, computing, merged(arriving)]);
+    let path = path(&analysis, 20, Leg::Service);
+    let (works, idle) = ("sibling:two/sleep:epoll_pwait", "blocked/sleep:epoll_pwait");
+    assert!(path.contains(&(60, 200_000, works.into())), "{path:?}");
+    assert!(path.contains(&(200_000, 250_000, idle.into())), "while that one waits for work, too: {path:?}");
+    assert!(path.contains(&(250_010, 300_005, works.into())), "{path:?}");
+    assert!(path.contains(&(300_060, 900_000, works.into())), "{path:?}");
+}

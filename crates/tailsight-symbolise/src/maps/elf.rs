@@ -151,6 +151,22 @@ fn segment((from, bytes): (u64, u64), address: u64) -> Option<Segment> {
     Some(Segment { file: from..from.checked_add(bytes)?, address })
 }
 
+/// Where the functions begin that a file exports, in order, with their names; of a damaged file none.
+pub fn exported_begins(file: File) -> Vec<(u64, String)> {
+    let all = || {
+        let cache = ReadCache::new(file);
+        let file = object::File::parse(&cache).map_err(|e| e.to_string())?;
+        let is_function = |s: &object::Symbol<'_, '_, _>| s.is_definition() && s.kind() == object::SymbolKind::Text;
+        let begin = |s: object::Symbol<'_, '_, _>| {
+            Some((s.address(), s.name().ok().filter(|name| !name.is_empty())?.to_owned()))
+        };
+        let mut all: Vec<(u64, String)> = file.dynamic_symbols().filter(is_function).filter_map(begin).collect();
+        all.sort_unstable();
+        Ok(all)
+    };
+    guarded(all).unwrap_or_default()
+}
+
 /// The functions that a small image exports, by address: `(range, name)`. For the kernel's own page in every process.
 pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
     let all = || {

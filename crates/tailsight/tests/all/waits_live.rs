@@ -41,8 +41,8 @@ def answer(line, who, late):
     s.sendto(b'answer\\n', who)
 while True:
     line, who = s.recvfrom(1500)
-    asked[who] = asked.get(who, 0) + 1
-    late = 0.02 if asked[who] % 10 == 0 else 0.002
+    asked[who[0]] = asked.get(who[0], 0) + 1
+    late = 0.02 if asked[who[0]] % 10 == 0 else 0.002
     threading.Thread(target=answer, args=(line, who, late), daemon=True).start()
 ";
 
@@ -68,7 +68,8 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 ";
 
-/// The same with datagrams: on a connected socket (`connected`), or on one that is told the address each time.
+/// The same with datagrams: on a connected socket (`connected`), or on one that is told the address each time, of each thread or, as
+/// resolvers do it, of each question (`fresh`).
 const ASKS_BY_DATAGRAM: &str = "
 import socket, sys, threading
 family = socket.AF_INET6 if ':' in sys.argv[2] else socket.AF_INET
@@ -84,6 +85,7 @@ def serve(c):
         buffer += data
         while b'\\r\\n\\r\\n' in buffer:
             buffer = buffer.split(b'\\r\\n\\r\\n', 1)[1]
+            if sys.argv[4] == 'fresh': b = socket.socket(family, socket.SOCK_DGRAM)
             if connected: b.send(b'question\\n')
             else: b.sendto(b'question\\n', behind)
             b.recv(1500)
@@ -296,6 +298,14 @@ fn a_server_behind_is_named_over_udp() {
 fn a_server_behind_is_named_over_udp_without_a_connection() {
     let one = Behind { script: DATAGRAMS, ..OVER_TCP };
     in_python("a_server_behind_is_named_over_udp_without_a_connection", ASKS_BY_DATAGRAM, one, &["-"]);
+}
+
+/// The first packet of a socket was not known to be the target's, and the server was called `0.0.0.0:0`.
+#[test]
+fn a_server_behind_is_named_over_udp_when_each_question_has_a_socket() {
+    let one = Behind { script: DATAGRAMS, ..OVER_TCP };
+    let test = "a_server_behind_is_named_over_udp_when_each_question_has_a_socket";
+    in_python(test, ASKS_BY_DATAGRAM, one, &["fresh"]);
 }
 
 #[test]

@@ -151,7 +151,8 @@ int HOOK(fentry_udpv6_sendmsg, struct sock *sk)
 	return send_begins(sk);
 }
 
-/* Called at the begin of a send on a UDP socket that is not connected, to ask whether it is allowed: always. */
+/* Called at the begin of a send on a UDP socket that is not connected, to ask whether it is allowed: always. The port of one that sends
+ * requests is remembered before its first packet, which alone says to whom the request goes. */
 static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -161,6 +162,8 @@ static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
 	__u16 port = sk->src_port;
 	if (is_target_port(port))
 		emit_of(who, TS_SEND_BEGIN, flags | TS_FLOW_UDP, 0, (__u32)port << 16 | bpf_ntohs(ctx->user_port), 0);
+	else
+		add_client_port(port);
 	return 1;
 }
 
