@@ -18,6 +18,9 @@ use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
 /// How many sleepers that wait for each other are followed.
 const DEPTH: u32 = 8;
+/// The longest time on a core that one more try for a lock takes; with a time limit of 5 ms each, so many tries are 5 s.
+const TRY_NS: u64 = 100_000;
+const MOST_TRIES: usize = 1_000;
 
 /// The holder of a lock that a message is going to sleep in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Hel
     if slept < got || !is_lock(how) {
         return None;
     }
-    let holder = holder(scan, tid, intervals.get(sleeps + 1)?.waker, slept, 0)?;
+    let holder = holder(scan, tid, last_waker(intervals, sleeps), slept, 0)?;
     let of_holder = scan.threads.get(holder)?;
     let (first, last) = (of_holder.at(got)?, of_holder.at(slept)?);
     if !of_holder.intervals[first..=last].iter().all(awake) {
@@ -56,6 +59,36 @@ pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Hel
     }
     let stretch = of_holder.intervals[..=first].iter().rev().take_while(|s| awake(s));
     Some(Held { tid: holder, since: stretch.last()?.from, because: sleep_frame(how) })
+}
+
+/// Who ended the sleep that is the interval `at`. Some locks are waited for with a time limit, again and again (CPython's interpreter lock:
+/// 5 ms): if a timer ended the sleep and the thread did nothing but try once more, that is who ended the last try.
+pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<Waker> {
+    let how = |i: usize| match intervals.get(i)?.state {
+        State::Sleeping { how } => Some(how),
+        _ => None,
+    };
+    let first = how(at)?;
+    let ended_by = |sleep: usize| intervals.get(sleep + 1)?.waker;
+    let mut sleep = at;
+    for _ in 0..MOST_TRIES {
+        let waker = ended_by(sleep)?;
+        if !waker.timer || !is_lock(first) {
+            return Some(waker);
+        }
+        let mut ran = 0;
+        let mut next = sleep + 1;
+        while let Some(s) = intervals.get(next).filter(|s| !matches!(s.state, State::Sleeping { .. })) {
+            let to = intervals.get(next + 1).map_or(s.from, |s| s.from);
+            ran += if matches!(s.state, State::Running { .. }) { to - s.from } else { 0 };
+            next += 1;
+        }
+        if ran > TRY_NS || how(next).is_none_or(|again| again.nr != first.nr || again.place != first.place) {
+            break;
+        }
+        sleep = next;
+    }
+    ended_by(at)
 }
 
 /// Who was awake at `ts` of those that a sleep waited for: who ended it, or whom that one waited for in a lock itself.
@@ -66,7 +99,7 @@ fn holder(scan: &Scan, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) 
     match thread.intervals[at].state {
         State::Running { .. } | State::Runnable { .. } => Some(waker.tid),
         State::Sleeping { how } if is_lock(how) && depth < DEPTH => {
-            holder(scan, waker.tid, thread.intervals.get(at + 1)?.waker, ts, depth + 1)
+            holder(scan, waker.tid, last_waker(&thread.intervals, at), ts, depth + 1)
         }
         _ => None,
     }

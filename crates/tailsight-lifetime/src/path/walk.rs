@@ -230,14 +230,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 State::Sleeping { how } => {
                     let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
                     let ended = next.map_or(end, |s| s.from.max(end));
-                    let part = SleepPart {
-                        since: intervals[i].from,
-                        from: at,
-                        to: end,
-                        ended,
-                        how,
-                        waker: next.and_then(|s| s.waker),
-                    };
+                    let waker = next.and_then(|s| s.waker);
+                    let tries = waker.is_some_and(|w| w.timer) && holder::is_lock(how);
+                    let waker = if tries { holder::last_waker(intervals, i) } else { waker };
+                    let part = SleepPart { since: intervals[i].from, from: at, to: end, ended, how, waker };
                     self.asleep(part, focus, depth);
                 }
                 State::Unknown => {

@@ -27,6 +27,7 @@ const FLOCK: u64 = 73;
 pub(super) const FUTEX: u64 = 202;
 pub(super) const EPOLL: u64 = 281;
 pub(super) const NANOSLEEP: u64 = 35;
+const LOCAL_TIMER: u16 = 0;
 
 pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
     by_hand::request(ts, ports).to_vec()
@@ -503,4 +504,36 @@ fn an_event_loop_whose_answer_another_thread_hands_back_waits_for_that_one() {
     assert!(path.contains(&(200_000, 250_000, idle.into())), "while that one waits for work, too: {path:?}");
     assert!(path.contains(&(250_010, 300_005, works.into())), "{path:?}");
     assert!(path.contains(&(300_060, 900_000, works.into())), "{path:?}");
+}
+
+/// CPython waits for its interpreter's lock 5 ms at a time. Only the last of these waits is ended by the thread that had it all along.
+#[test]
+fn tries_for_a_lock_with_a_time_limit_wait_for_who_ends_the_last_one() {
+    let expires = |ts| {
+        let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0, 0, 0]);
+        vec![timer(ts - 2, Kind::VectorEntry), waking(ts, 0, ONE), timer(ts + 2, Kind::VectorExit)]
+    };
+    let waits = |gap: u64| {
+        vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            switch(60, ONE, 0, FUTEX),
+            switch(5_000_010, 0, ONE, 0),
+            switch(5_000_010 + gap, ONE, 0, FUTEX),
+            switch(8_000_010, 0, ONE, 0),
+            send(8_000_100, A, ONE),
+        ]
+    };
+    let holds = vec![switch(6, 0, TWO, 0), waking(8_000_000, TWO, ONE)];
+    let path_with = |gap| {
+        let analysis = analyse(vec![waits(gap), holds.clone(), [request(10, A), expires(5_000_000)].concat()]);
+        path(&analysis, 20, Leg::Service)
+    };
+    let held = "sibling:two/sleep:futex";
+    let path = path_with(30_000);
+    assert!(path.contains(&(60, 5_000_000, held.into())), "{path:?}");
+    assert!(path.contains(&(5_030_010, 8_000_000, held.into())), "{path:?}");
+    // What it did meanwhile was more than a try.
+    let path = path_with(400_000);
+    assert!(!path.contains(&(60, 5_000_000, held.into())), "{path:?}");
 }
