@@ -267,7 +267,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 // that fell asleep later, or in a write, waits for something that the other one holds.
                 let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
                 let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
-                let waits = (fell_asleep_since || writes || depth == 0 && self.needs_a_lock(focus, since, ended, how))
+                let needs_a_lock = || {
+                    self.needs_a_lock(focus, since, ended, how) || self.cannot_pass_on(waker.tid, (from, ended), how)
+                };
+                let waits = (fell_asleep_since || writes || depth == 0 && needs_a_lock())
                     && since >= focus.since
                     && !focus.handed;
                 // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
@@ -377,6 +380,21 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && holder::is_lock(how)
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
             && self.serves(&focus, focus.tid, since)
+    }
+
+    /// Whether the thread that ended a sleep cannot have passed a message on: it was busy all the time, and never in the recording waited for
+    /// data of anybody (a virtual machine's own thread that stops the others).
+    fn cannot_pass_on(&self, tid: u32, (from, ended): (u64, u64), how: Sleep) -> bool {
+        let busy = |intervals: &[ThreadInterval]| {
+            let within = intervals.iter().skip(intervals.partition_point(|s| s.from <= from).saturating_sub(1));
+            let mut within = within.take_while(|s| s.from < ended).peekable();
+            within.peek().is_some() && within.all(|s| matches!(s.state, State::Running { .. } | State::Runnable { .. }))
+        };
+        holder::is_lock(how)
+            && ended - from >= busy_periods::CALL_NS
+            && !self.scan.polled.contains(&tid)
+            && !self.scan.loops.contains(&tid)
+            && self.scan.threads.get(tid).is_some_and(|thread| busy(&thread.intervals))
     }
 
     /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it

@@ -63,6 +63,7 @@ impl Scanner<'_> {
             overtaken,
             peers,
             loops: self.connections.into_loops(),
+            polled: self.polled,
             classes: classes.into_list(),
             framing,
             nic: self.nic,

@@ -71,6 +71,8 @@ pub struct Scan {
     pub peers: backend_calls::Found,
     /// Threads that serve several connections at a time.
     pub loops: FxHashSet<u32>,
+    /// Threads that slept in a call in which threads wait for data or work, once at least.
+    pub polled: FxHashSet<u32>,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How many requests were parsed, with a protocol.
@@ -119,6 +121,7 @@ struct Scanner<'a> {
     /// When each thread last received a message or waited for work.
     turned: FxHashMap<u32, u64>,
     connections: Connections,
+    polled: FxHashSet<u32>,
     numa_moves: u64,
     losses: Losses,
     faults: FaultCounts,
@@ -165,6 +168,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         outgoing: Outgoing::default(),
         turned: FxHashMap::default(),
         connections: Connections::default(),
+        polled: FxHashSet::default(),
         numa_moves: 0,
         losses: Losses::default(),
         faults: FaultCounts::default(),

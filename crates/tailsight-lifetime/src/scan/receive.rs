@@ -1,6 +1,6 @@
 //! Receive-side events: packets, time stamps, receive calls, and threads that fall asleep.
 
-use tailsight_kernel::syscalls::waits_for_work;
+use tailsight_kernel::syscalls::{polls, waits_for_work};
 use tailsight_protocol::frame::memcached_datagram;
 use tailsight_protocol::{Class, Protocol};
 use tailsight_trace::event::{flow_flags, switch_flags};
@@ -183,6 +183,9 @@ impl Scanner<'_> {
             self.peers.slept(tid, ts, for_work);
         }
         if nr != u32::MAX {
+            if polls(nr - 1) {
+                self.polled.insert(tid);
+            }
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
             match self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {

@@ -537,3 +537,26 @@ fn tries_for_a_lock_with_a_time_limit_wait_for_who_ends_the_last_one() {
     let path = path_with(400_000);
     assert!(!path.contains(&(60, 5_000_000, held.into())), "{path:?}");
 }
+
+/// A virtual machine's own thread stopped all others for a while. A message that came meanwhile was said to be worked at by that thread, as if
+/// it were the one that takes messages and passes them on.
+#[test]
+fn a_thread_that_never_waits_for_data_passes_nothing_on() {
+    let stopped = vec![
+        switch(5, 0, ONE, 0),
+        switch(8, ONE, 0, FUTEX),
+        switch(2_000_010, 0, ONE, 0),
+        recv(2_000_100, A, ONE),
+        send(2_000_200, A, ONE),
+    ];
+    let path_with = |stops: Vec<Event>| {
+        let analysis = analyse(vec![stopped.clone(), stops, request(1_000, A)]);
+        path(&analysis, 2_000_100, Leg::Receive)
+    };
+    let path = path_with(vec![switch(6, 0, TWO, 0), waking(2_000_000, TWO, ONE)]);
+    assert!(path.contains(&(1_001, 2_000_000, "sibling:two/sleep:futex".into())), "{path:?}");
+    // One that takes messages may pass this one on.
+    let polls = vec![switch(6, 0, TWO, 0), switch(7, TWO, 0, EPOLL), waking(500, 0, TWO), switch(510, 0, TWO, 0)];
+    let path = path_with([polls, vec![waking(2_000_000, TWO, ONE)]].concat());
+    assert!(path.iter().any(|s| s.1 == 2_000_000 && s.2 == "own"), "{path:?}");
+}
