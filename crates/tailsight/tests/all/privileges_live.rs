@@ -238,6 +238,12 @@ fn the_unit_is_one_that_systemd_takes_with_the_capabilities_of_the_page() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("tailsight-record.service");
     std::fs::write(&copy, text.replace("/usr/bin/tailsight ", "/bin/true ")).unwrap();
-    let output = Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&copy).output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", shown(&output));
+    // It also reads every unit that this one depends on: what it says of those is the machine's affair.
+    let verify = ["--man=no", "--recursive-errors=no", "verify"];
+    let output = Command::new("systemd-analyze").args(verify).arg(&copy).output().unwrap();
+    let of_ours = String::from_utf8_lossy(&output.stderr).contains("tailsight-record");
+    assert!(!of_ours, "{}", shown(&output));
+    if !output.status.success() {
+        tailsight_testing::skip_part("systemd's reading of it", format!("systemd-analyze fails here: {}", shown(&output)));
+    }
 }
