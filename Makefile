@@ -24,9 +24,9 @@ help: ## this list
 demo: ## a server, a noisy neighbour, a load, a recording, the causes, a report (root; OUT=DIR)
 	@scripts/demo.sh $(if $(OUT),"$(OUT)")
 
-test: ## lint, then every test; as root also the live ones
+test: ## rustfmt, clippy, every test; as root also the live ones
 	@scripts/setup.sh test
-	@scripts/lint.sh
+	@scripts/lint.sh format
 	@scripts/test.sh
 
 build: ## the binary with every command, as the tests use it (target/debug/tailsight)

@@ -95,6 +95,24 @@ require_cargo() {
     [ "$CARGO_OK" = yes ] || die "no cargo of $RUST_LEAST or newer is on the PATH (found: ${CARGO_VERSION:-none}); run \`make setup\`"
 }
 
+# Sets LINT_LEVEL. A clippy newer than the one that CI uses may know lints that this tree was never read with: its warnings are
+# shown and do not fail, so that `make test` still passes on a machine with next year's Rust.
+lint_level() {
+    LINT_LEVEL=-Dwarnings
+    if ! version_ge "$RUST_TESTED" "$CARGO_VERSION"; then
+        LINT_LEVEL=-Wwarnings
+        say "lint: clippy $CARGO_VERSION is newer than $RUST_TESTED: its warnings do not fail"
+    fi
+    export LINT_LEVEL
+}
+
+# From here on cargo compiles the workspace's crates with clippy's lints: a warning fails the build of the tests.
+lint_while_building() {
+    lint_level
+    RUSTC_WORKSPACE_WRAPPER=$REPO/scripts/rustc-with-lints.sh
+    export RUSTC_WORKSPACE_WRAPPER
+}
+
 # phase NAME COMMAND…: runs the command, says how long it took, and fails as it fails.
 phase() {
     phase_name=$1 phase_start=$(date +%s)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds and runs every test of the workspace. As root the live tests record real servers in namespaces of their own;
-# without root they are skipped, each by name.
+# Lints, builds and runs every test of the workspace; lints and tests share one build. As root the live tests record real
+# servers in namespaces of their own; without root they are skipped, each by name.
 #
 # In: nothing (CARGO_TARGET_DIR is respected). Out: cargo's output, then the tests that did not run here and why.
 # A test that cannot run prints `SKIPPED <test>: <reason>` on its standard output and returns.
@@ -10,7 +10,8 @@ set -euo pipefail
 require_cargo
 cd "$REPO"
 
-phase "build of the tests" as_builder cargo test --locked --workspace --no-run
+lint_while_building
+phase "build of the tests, with lints" as_builder cargo test --locked --workspace --no-run
 
 log=$(mktemp)
 trap 'rm -f "$log"; give_back "${CARGO_TARGET_DIR:-target}"' EXIT

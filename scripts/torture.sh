@@ -10,6 +10,8 @@ set -euo pipefail
 require_cargo
 is_root || die "make torture records, and makes namespaces and disks of its own: sudo make torture"
 cd "$REPO"
+# As `make test` builds them.
+lint_while_building
 phase "build of the tests" as_builder cargo test --locked -p tailsight -p tailsight-trace -p tailsight-agent --no-run
 export TAILSIGHT_TORTURE="${SECONDS_A_PART:-60}"
 # shellcheck disable=SC2317 # Called through phase.

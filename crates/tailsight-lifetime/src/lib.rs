@@ -298,7 +298,8 @@ impl Analysis {
             let mut steps = Vec::new();
             let mut walk = Walk { scan: &self.scan, owners, each: |step| steps.push(step) };
             pieces.into_iter().for_each(|piece| walk.piece(piece));
-            spans.extend(steps.into_iter().flat_map(|step| step.spans(owners)));
+            spans.reserve(steps.len());
+            steps.into_iter().for_each(|step| step.add_to(&mut spans, owners));
         }
         spans
     }

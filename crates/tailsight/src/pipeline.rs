@@ -284,7 +284,8 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
     let mut facts = facts(&opened.run);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    let path = |id| opened.analysis.path(id, options.leg);
+    let paths = opened.analysis.to_paths();
+    let path = |id| paths.of(id, options.leg);
     let inputs = Inputs {
         path: Some(&path),
         against: None,

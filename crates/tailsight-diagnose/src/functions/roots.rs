@@ -3,19 +3,25 @@
 //! In: the roots of a queue with the messages that each held. Out: of each the functions that its time was in, as of a cause: these
 //! messages are the focus, the ordinary ones the reference.
 
-use tailsight_lifetime::{Frame, Leg, PathSpan, Role};
+use rustc_hash::FxHashMap;
+use tailsight_lifetime::{Frame, Leg, OwnerId, PathSpan, Role};
 
-use super::{FunctionPart, InMessage, MOST_MESSAGES, Search, segment, sentence};
+use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment, sentence};
 use crate::cause::{Category, Subject};
 use crate::model::{Cause, Root};
 use crate::phases::root::Found;
 use crate::rows::classification::Classification;
 
+/// Where a message's part of a root goes: the message, the root, the cohort, the place among the cohort's messages.
+type Wanted = (u32, usize, usize, usize);
+
 impl Search<'_> {
     /// Divides the roots by functions, and says them of the causes that are queues.
     pub fn fill_roots(&self, causes: &mut [Cause], roots: &[Found], classification: &Classification<'_>) {
         let function_of = self.functions();
-        let divided: Vec<Root> = roots.iter().map(|found| self.root(found, classification, &function_of)).collect();
+        let messages = self.in_roots(roots, classification);
+        let divided: Vec<Root> =
+            roots.iter().zip(messages).map(|(found, messages)| self.root(found, messages, &function_of)).collect();
         let first: Option<&FunctionPart> = divided.first().and_then(|root| root.functions.first());
         for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
             cause.root.clone_from(&divided);
@@ -29,13 +35,8 @@ impl Search<'_> {
         }
     }
 
-    fn root(&self, found: &Found, classification: &Classification<'_>, function_of: &[u32]) -> Root {
+    fn root(&self, found: &Found, messages: InCohorts, function_of: &[u32]) -> Root {
         let Root { category, name, subject, role, .. } = found.root.clone();
-        let of = |ids: &[u32]| -> Vec<InMessage> {
-            let step = ids.len().div_ceil(MOST_MESSAGES).max(1);
-            ids.iter().step_by(step).map(|&id| self.in_row(id, (category, &name), classification)).collect()
-        };
-        let messages = [of(&found.held), of(&self.cohorts.1.ids)];
         let mean = messages.each_ref().map(|of| {
             let sum = of.iter().map(|m| m.ns).sum::<f64>();
             (sum / of.len().max(1) as f64).round() as i64
@@ -50,29 +51,69 @@ impl Search<'_> {
         Root { category, name, subject, samples, functions, hot_path, ..found.root.clone() }
     }
 
-    /// What a message has of a row, over its whole way.
-    fn in_row(&self, id: u32, row: (Category, &str), classification: &Classification<'_>) -> InMessage {
+    /// What the messages that each root held, and the ordinary ones, have of it. The path of a message is walked once for all roots.
+    fn in_roots(&self, roots: &[Found], classification: &Classification<'_>) -> Vec<InCohorts> {
+        let mut wanted: Vec<Wanted> = vec![];
+        let mut out = vec![InCohorts::default(); roots.len()];
+        for (root, found) in roots.iter().enumerate() {
+            for (cohort, ids) in [&found.held, &self.cohorts.1.ids].into_iter().enumerate() {
+                let step = ids.len().div_ceil(MOST_MESSAGES).max(1);
+                wanted.extend(ids.iter().step_by(step).enumerate().map(|(place, &id)| (id, root, cohort, place)));
+                out[root][cohort].resize(ids.len().div_ceil(step), InMessage::default());
+            }
+        }
+        wanted.sort_unstable();
+        let mut rows_of = RootsOf { roots, classification, known: FxHashMap::default() };
+        for of_message in wanted.chunk_by(|a, b| a.0 == b.0) {
+            let has = self.in_rows(of_message[0].0, &mut rows_of);
+            for &(_, root, cohort, place) in of_message {
+                out[root][cohort][place].clone_from(&has[root]);
+            }
+        }
+        out
+    }
+
+    /// What a message has of each root, over its whole way.
+    fn in_rows(&self, id: u32, rows_of: &mut RootsOf<'_>) -> Vec<InMessage> {
         let (owners, message) = (&self.lifetimes.owners, &self.messages[id as usize]);
         let path = self.sampled.path(id);
-        let belongs = |span: &PathSpan| {
-            // The walk of a single message may name owners that the partition never met.
-            let known = span.role == Role::A && (span.owner as usize) < owners.len();
-            let leg = segment(message, span, Leg::Total).filter(|_| known);
-            leg.map(|leg| classification.at(leg, Role::A, span.owner)).is_some_and(|v| (v.category, &*v.name) == row)
-        };
-        let mut out = InMessage::default();
-        for span in path.iter().filter(|span| belongs(span)) {
+        // The walk of a single message may name owners that the partition never met.
+        let own = |span: &&PathSpan| span.role == Role::A && (span.owner as usize) < owners.len();
+        let mut out = vec![InMessage::default(); rows_of.roots.len()];
+        for span in path.iter().filter(own) {
+            let Some(leg) = segment(message, span, Leg::Total) else { continue };
             let ns = span.to_ns - span.from_ns;
-            out.ns += ns as f64;
-            if let Some(&Frame::Place { stack }) = owners[span.owner as usize].frames.last() {
-                out.sleeps.push((stack, ns));
+            for &root in rows_of.get(leg, span.owner) {
+                out[root].ns += ns as f64;
+                if let Some(&Frame::Place { stack }) = owners[span.owner as usize].frames.last() {
+                    out[root].sleeps.push((stack, ns));
+                }
             }
         }
         self.sampled.on(id, &path, owners, |span, sample| {
-            if belongs(span) {
-                out.stacks.push((sample.stack, u64::from(sample.weight)));
+            let leg = segment(message, span, Leg::Total).filter(|_| own(&span));
+            for &root in leg.map_or(&[][..], |leg| rows_of.get(leg, span.owner)) {
+                out[root].stacks.push((sample.stack, u64::from(sample.weight)));
             }
         });
         out
+    }
+}
+
+/// Which roots an owner's time is of, looked up once.
+struct RootsOf<'a> {
+    roots: &'a [Found],
+    classification: &'a Classification<'a>,
+    /// By the place of the leg and the owner.
+    known: FxHashMap<(usize, OwnerId), Vec<usize>>,
+}
+
+impl RootsOf<'_> {
+    fn get(&mut self, leg: usize, owner: OwnerId) -> &[usize] {
+        self.known.entry((leg, owner)).or_insert_with(|| {
+            let is = self.classification.at(leg, Role::A, owner);
+            let same = |found: &Found| (found.root.category, &found.root.name) == (is.category, &is.name);
+            (0..self.roots.len()).filter(|&root| same(&self.roots[root])).collect()
+        })
     }
 }

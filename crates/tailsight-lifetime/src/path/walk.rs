@@ -44,12 +44,15 @@ impl Step {
         self.span.from_ns - u64::from(self.hooks_ns)
     }
 
-    /// Both as spans of a path, those that are not empty.
-    pub fn spans(self, owners: &mut Owners) -> impl Iterator<Item = PathSpan> + use<> {
+    /// Adds both to a path, if they are not empty.
+    pub fn add_to(self, path: &mut Vec<PathSpan>, owners: &mut Owners) {
         let (from_ns, to_ns) = (self.from_ns(), self.span.from_ns);
-        let hooks =
-            (from_ns < to_ns).then(|| PathSpan { from_ns, to_ns, owner: owners.profiler(), begins: true, ..self.span });
-        hooks.into_iter().chain((self.span.from_ns < self.span.to_ns).then_some(self.span))
+        if from_ns < to_ns {
+            path.push(PathSpan { from_ns, to_ns, owner: owners.profiler(), begins: true, ..self.span });
+        }
+        if self.span.from_ns < self.span.to_ns {
+            path.push(self.span);
+        }
     }
 }
 

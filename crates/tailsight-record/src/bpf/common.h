@@ -22,17 +22,18 @@ struct head {
 	/* One cache line: what nearly every event uses. */
 	__u64 n;        /* events written or being written, ever */
 	__u64 tail;     /* events consumed, ever (written by the reader) */
-	__u64 running;  /* the thread that runs here and its process, with RUNNING_KNOWN; 0: not known */
+	__u64 task;     /* address of the kernel's struct of the thread that `running` is of */
+	__u64 running;  /* the thread that was last known to run here, and its process */
 	__u64 gap_from; /* time of the first loss that no Lost event tells yet; 0: none */
 	__u64 steal;    /* stolen time of this core that Steal events have told, ns since boot */
 	__u64 received; /* receive calls of the target that were told, ever */
 	__u64 sent;     /* its send calls */
-	__u64 usual_ns; /* from receive to reply: a message here that takes longer is one of the slowest ninth */
 	/* And the rest. */
+	__u64 usual_ns; /* from receive to reply: a message here that takes longer is one of the slowest ninth */
 	__u64 lost;
 	__u64 gap_count; /* losses since gap_from */
 	__u64 ticks;     /* of the sampling clock outside of such messages */
-	__u64 pad[5];
+	__u64 pad[4];
 };
 
 #define CHUNK_LOG2 16
@@ -327,14 +328,27 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	}
 }
 
-/* The thread that runs on this core and its process, as bpf_get_current_pid_tgid gives them, which takes 9 ns: as the last context
- * switch left them. From the switch's event to the switch itself interrupts are off and no other hook runs. */
-#define RUNNING_KNOWN (1ULL << 63)
+/* A thread and its process as bpf_get_current_pid_tgid has them. */
+static __always_inline void runs(__u32 cpu, const struct task_struct *task, __u64 who)
+{
+	if (cpu < MAX_CPUS) {
+		heads[cpu].task = (__u64)task;
+		heads[cpu].running = who;
+	}
+}
+
+/* The thread that runs on this core and its process. They are remembered, for bpf_get_current_pid_tgid takes 9 ns, from the last
+ * context switch or the last event, and asked for when another task runs: some tasks leave a core without a switch that hooks see (on
+ * a kernel that hides its host's agent). */
 static __always_inline __u64 running_here(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
-	__u64 running = cpu < MAX_CPUS ? heads[cpu].running : 0;
-	return running ? running & ~RUNNING_KNOWN : bpf_get_current_pid_tgid();
+	const struct task_struct *task = bpf_get_current_task_btf();
+	if (cpu < MAX_CPUS && heads[cpu].task == (__u64)task)
+		return heads[cpu].running;
+	__u64 who = bpf_get_current_pid_tgid();
+	runs(cpu, task, who);
+	return who;
 }
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)

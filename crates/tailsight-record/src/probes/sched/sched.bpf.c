@@ -69,11 +69,9 @@ static __always_inline void tell_switch(void *ctx, bool preempt, struct task_str
 SEC("tp_btf/sched_switch")
 int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
 	if (recording)
 		tell_switch(ctx, preempt, prev, next, prev_state);
-	if (cpu < MAX_CPUS)
-		heads[cpu].running = pair(next->pid, next->tgid) | RUNNING_KNOWN;
+	runs(bpf_get_smp_processor_id(), next, pair(next->pid, next->tgid));
 	return 0;
 }
 

@@ -19,10 +19,8 @@ SEC("tp_btf/sched_process_exec")
 int HOOK(sched_process_exec, struct task_struct *p)
 {
 	struct text comm;
-	__u32 cpu = bpf_get_smp_processor_id();
 	/* A thread that is not its process' first takes that one's number. */
-	if (cpu < MAX_CPUS)
-		heads[cpu].running = 0;
+	runs(bpf_get_smp_processor_id(), NULL, 0);
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
 	return 0;
