@@ -437,15 +437,13 @@ mod tests {
     /// The verifier of the running kernel takes every program, and each has its place: what is off has a reason.
     #[test]
     fn every_hook_that_this_kernel_has_is_loaded_and_attached() {
-        let test = "every_hook_that_this_kernel_has_is_loaded_and_attached";
         let choice = HookChoice { add: vec!["all".into()], ..HookChoice::default() };
         let allowed = tailsight_host::rights::Rights::collect(
             &tailsight_host::Root::host(),
             &tailsight_host::kernel::Kernel::collect(&tailsight_host::Root::host()),
         );
         if allowed.bpf_kernel_read.known().is_none_or(|a| !a.allowed) {
-            println!("SKIPPED {test}: needs the right to load programs");
-            return;
+            return tailsight_testing::skip("needs the right to load programs");
         }
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
