@@ -307,21 +307,14 @@ pub fn verdict(diagnosis: &Diagnosis) -> Exit {
     }
 }
 
-/// Writes a file beside its place and puts it there when it is whole: a full disk leaves what was there before. What is no
-/// ordinary file (`/dev/stdout`) is written to as it is.
-pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let fail = || format!("cannot write {}", path.display());
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(path, text).with_context(fail);
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let beside = path.with_file_name(name);
-    let _ = std::fs::remove_file(&beside);
-    let written = std::fs::File::create_new(&beside)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    written.inspect_err(|_| drop(std::fs::remove_file(&beside))).with_context(fail)
+/// Writes an output file that the user named, whole or not at all ([`tailsight_output`]).
+pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    tailsight_output::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Finds before a measurement that its result could not be written.
+pub fn writable(path: &Path) -> anyhow::Result<()> {
+    tailsight_output::check(path).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))
 }
 
 #[cfg(test)]
