@@ -52,6 +52,8 @@ pub struct HookState {
     pub need: Need,
     /// Whether this kernel has a place where one of its programs can attach, on or off.
     pub there: bool,
+    /// Whether this kernel has no place for any of its programs; else, where none can attach, it does not let them.
+    pub absent: bool,
     /// The program that serves it, when it is on.
     pub program: Option<&'static str>,
     /// Programs to try when that one cannot be attached, best first.
@@ -107,6 +109,7 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                 name: hook.name,
                 need: hook.need,
                 there: program.is_some(),
+                absent: tried.iter().all(|(_, can)| can.as_ref().is_err_and(|why| attachable::is_absence(why))),
                 program: program.filter(|_| reason.is_none()),
                 with: hook
                     .programs
