@@ -217,6 +217,6 @@ impl Recording<'_> {
         if let Err(e) = writer.finish(&mut meta) {
             error.get_or_insert(e.into());
         }
-        RecordSummary { meta, error }
+        RecordSummary { meta, error, few: self.few }
     }
 }

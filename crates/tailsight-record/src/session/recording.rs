@@ -93,6 +93,8 @@ pub(super) struct Recording<'a> {
     pub(super) interrupted: Option<String>,
 }
 
+    /// How many messages there were when the longest time ended it, where that was too few.
+    pub(super) few: Option<u64>,
 impl<'a> Recording<'a> {
     /// Switches the probes on.
     pub(super) fn start(mut ready: Prepared<'a>) -> Recording<'a> {
@@ -144,6 +146,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Drops the rights that the rest of the recording does not need, if that was asked for.
+            few: None,
     pub(super) fn confine(&mut self, stage: Stage) {
         let Prepared { options, target, meta, tx_stamps, .. } = &mut self.ready;
         let Some(recorder) = meta.recorder.as_mut().filter(|_| options.confine) else { return };
@@ -166,6 +169,10 @@ impl<'a> Recording<'a> {
             }
             if stop.load(Ordering::Relaxed) {
                 let after = self.started.elapsed().as_secs_f64();
+                let (duration, until) = (self.ready.options.duration, self.ready.options.until);
+                let until = until.filter(|_| duration.is_none());
+                // These are the last counts: what was shown before is older by up to a second.
+                self.few = until.and_then(|until| until.few(messages, self.started.elapsed()));
                 self.interrupted = Some(format!("interrupted after {after:.1} s"));
                 return;
             }
