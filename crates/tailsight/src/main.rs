@@ -35,6 +35,8 @@ pub enum Exit {
     Done,
     /// Exit 1; everything was said already.
     Failed,
+    /// Exit 2: wrong usage that only the run shows; what was wrong was said already.
+    Usage,
     /// Exit 3: measured, but the evidence is not enough.
     NotAvailable,
     /// Exit 4: measured, and a gate is not met.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Ok(Exit::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+        Ok(Exit::Usage) => ExitCode::from(2),
             say!("tailsight: {error:#}");
             ExitCode::from(1)
         }
