@@ -50,6 +50,10 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     terminal::only_ascii(cli.ascii);
+    if let Some(name) = load_name(&cli.command) {
+        // Best effort: a name is for who looks at processes.
+        let _ = nix::sys::prctl::set_name(name);
+    }
     let result = match cli.command {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
@@ -74,14 +78,26 @@ fn main() -> ExitCode {
     match result {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
+        Ok(Exit::Usage) => ExitCode::from(2),
         Ok(Exit::NotAvailable) => ExitCode::from(3),
         Ok(Exit::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-        Ok(Exit::Usage) => ExitCode::from(2),
             say!("tailsight: {error:#}");
             ExitCode::from(1)
         }
+    }
+}
+
+/// The process's name of a command that generates load. In a recording of the server it is another program, and as `tailsight` it
+/// would be taken for the recorder. At most 15 bytes; threads inherit it.
+fn load_name(command: &Command) -> Option<&'static std::ffi::CStr> {
+    match command {
+        Command::Load(_) => Some(c"tailsight-load"),
+        Command::Sweep(_) => Some(c"tailsight-sweep"),
+        Command::Agent(_) => Some(c"tailsight-agent"),
+        Command::Ideal(args) if args.calibrate.is_some() => Some(c"tailsight-ideal"),
+        _ => None,
     }
 }
 
