@@ -29,8 +29,9 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
     for note in &run.notes {
         say!("note: {note}");
     }
+    let state = if run.is_damaged() { "damaged" } else { "partial" };
     for why in &run.partial {
-        say!("note: partial run: {why}");
+        say!("note: {state} run: {why}");
     }
     Ok(Opened { run, analysis })
 }
@@ -151,6 +152,7 @@ pub fn facts(run: &Run) -> tailsight_diagnose::RecordingFacts {
         hooks_off: limiting_hooks(run),
         recorder_by_name: meta.recorder.is_none(),
         partial: run.partial.clone(),
+        damaged: run.is_damaged(),
         ..tailsight_diagnose::RecordingFacts::default()
     }
 }

@@ -19,7 +19,8 @@ const RARE_BUT_LARGE: f64 = 0.25;
 
 /// What limits this diagnosis.
 pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
-    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
+    let state = if facts.damaged { "damaged" } else { "partial" };
+    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is {state}: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
     out.extend(hidden(diagnosis, facts));

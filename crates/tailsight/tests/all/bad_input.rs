@@ -244,6 +244,34 @@ fn one_message_is_shown() {
     fails(&["show", "/no/such/run", "1"], 1, &["no such directory"]);
 }
 
+/// One flipped byte read as "the recording is partial and too short: record again".
+#[test]
+fn a_flipped_byte_is_damage_and_no_short_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(golden("memcached-requests")).arg(&path).status().unwrap();
+    assert!(copied.success());
+    // Early in each core's file, so that nothing of it is left.
+    for file in std::fs::read_dir(path.join("events")).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.len() / 20;
+        bytes[at] ^= 0x55;
+        std::fs::write(&file, bytes).unwrap();
+    }
+    let output = run(&["diagnose", &path.display().to_string()]);
+    let said = stderr(&output);
+    assert!(said.contains("note: damaged run: events of core"), "{}", shown(&output));
+    assert!(!said.contains("too short"), "{}", shown(&output));
+    if output.status.code() == Some(3) && said.contains("no message") {
+        assert!(
+            said.contains("the run is damaged: its files were changed or cut after the recording"),
+            "{}",
+            shown(&output)
+        );
+    }
+}
+
 /// 3 was the exit code, which means that the evidence is not enough.
 #[test]
 fn a_number_that_no_fix_has_is_wrong_usage() {
