@@ -108,4 +108,6 @@ pub struct RecordingFacts {
     pub partial: Vec<String>,
     /// Whether that is so because files of the run were changed, cut or lost after the recording.
     pub damaged: bool,
+    /// File systems whose fsync the recording does not see, where the target wrote files.
+    pub unseen_syncs: Vec<String>,
 }

@@ -24,6 +24,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
     out.extend(hidden(diagnosis, facts));
+    out.extend(unseen(facts));
     out.extend(incomplete(diagnosis));
     if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
         out.push(format!("the focus has only {} messages: the intervals are wide", diagnosis.focus.messages));
@@ -78,6 +79,18 @@ fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
         }
     }
     out
+}
+
+/// File systems whose fsync is not seen, where the target wrote.
+fn unseen(facts: &RecordingFacts) -> Option<String> {
+    let says = || {
+        format!(
+            "fsync on {} is not seen (no fentry, no tracepoints): of a wait for such a disk only the sleeps are known, and its \
+             work counts to the program",
+            facts.unseen_syncs.join(" and ")
+        )
+    };
+    (!facts.unseen_syncs.is_empty()).then(says)
 }
 
 /// Messages that are not complete, when they are more than one in a hundred.
