@@ -43,7 +43,9 @@ ip link set lo up
 memcached -u root -l 127.0.0.1 -p 11211 -t 1 &
 server=$!
 sleep 1
-tailsight doctor 2>&1 | cat
+tailsight doctor >/tmp/doctor 2>&1
+echo "doctor ended with $?"
+cat /tmp/doctor
 tailsight record -p $server -d 16s -o /tmp/run >/tmp/recorded 2>&1 &
 recorder=$!
 # Loading the probes takes its time where every instruction is emulated.
@@ -74,6 +76,7 @@ rm -f "$out/initramfs.gz"
 
 plain=$(tr -d '\r' <"$log" | sed 's/\x1b\[[0-9;]*m//g')
 printf '%s\n' "$plain" | sed -n '/^Recorded: /,/^Next: /p'
+grep -q 'doctor ended with 0' "$log" || die "doctor says that this kernel cannot record; the console's log is $log"
 grep -q 'record ended with 0' "$log" || die "nothing was recorded; the console's log is $log"
 grep -q 'diagnose ended with 0' "$log" || die "the run was not diagnosed; the console's log is $log"
 matched=$(printf '%s\n' "$plain" | sed -n 's/.*receive leg: \([0-9,]*\) of .*/\1/p' | tr -d ,)

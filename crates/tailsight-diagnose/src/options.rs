@@ -106,4 +106,8 @@ pub struct RecordingFacts {
     pub recorder_by_name: bool,
     /// Why the run is partial, when it is.
     pub partial: Vec<String>,
+    /// Whether that is so because files of the run were changed, cut or lost after the recording.
+    pub damaged: bool,
+    /// File systems whose fsync the recording does not see, where the target wrote files.
+    pub unseen_syncs: Vec<String>,
 }

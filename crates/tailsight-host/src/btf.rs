@@ -62,6 +62,29 @@ pub fn functions_under(root: &Root, names: &[&str]) -> Result<Vec<Option<Place>>
     places(root, FUNCTIONS, names)
 }
 
+/// The number of a function among the types of the kernel's own BTF, by which `bpf()` names it; `None`: it has none.
+///
+/// # Errors
+/// [`HostError::Btf`] when the image is damaged, of another byte order, or has a kind of type not known here.
+pub fn function_number(btf: &[u8], name: &str) -> Result<Option<u32>, HostError> {
+    let (types, strings) = sections(btf)?;
+    // Number 0 is `void`.
+    let (mut number, mut at) = (1, 0);
+    while at < types.bytes.len() {
+        let fail = |what| HostError::Btf { offset: types.start + at, what };
+        let head = types.bytes.get(at..at + TYPE_LEN).ok_or_else(|| fail("a type is cut off"))?;
+        let info = u32_at(head, 4);
+        let kind = info >> 24 & 0x1f;
+        let named = strings.bytes.get(u32_at(head, 0) as usize..).unwrap_or_default();
+        if kind == KIND_FUNC && named.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0)) {
+            return Ok(Some(number));
+        }
+        at += TYPE_LEN + extra_len(kind, (info & 0xffff) as usize).ok_or_else(|| fail("unknown kind of type"))?;
+        number += 1;
+    }
+    Ok(None)
+}
+
 /// The kind of type to look for, and the prefix of its name.
 type Wanted = (u32, &'static [u8]);
 const TRACEPOINTS: Wanted = (KIND_TYPEDEF, b"btf_trace_");
@@ -324,6 +347,19 @@ mod tests {
 
     fn tracepoints_in(btf: &[u8], names: &[&str]) -> Result<Vec<bool>, HostError> {
         named_in(btf, &[], TRACEPOINTS, names)
+    }
+
+    #[test]
+    fn a_function_has_the_number_of_its_type() {
+        let mut image = image(&["vfs_fsync", "vfs_fsync_range"]);
+        // An int, a structure of two members, and two typedefs: numbers 1 to 4. The last ones become functions.
+        for at in [24 + 16 + 36 + 4, 24 + 16 + 36 + 12 + 4] {
+            image[at..at + 4].copy_from_slice(&(KIND_FUNC << 24).to_ne_bytes());
+        }
+        assert_eq!(function_number(&image, "vfs_fsync").unwrap(), Some(3));
+        assert_eq!(function_number(&image, "vfs_fsync_range").unwrap(), Some(4));
+        assert_eq!(function_number(&image, "vfs_fsync_ran").unwrap(), None);
+        assert!(function_number(&image[..40], "vfs_fsync").is_err());
     }
 
     #[test]

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// The oldest kernel with the hand-off tracepoints (`sk_data_ready`, `sock_recv_length`) that recording needs.
-pub const OLDEST_RECORDABLE: (u32, u32) = (6, 3);
+/// The oldest kernel with the hand-off tracepoints (`sk_data_ready`, `sock_recv_length`). On older ones fentry programs at the same
+/// functions replace them, where the kernel takes such programs; whether a host can record, its hooks say.
+pub const HAND_OFF_TRACEPOINTS: (u32, u32) = (6, 3);
 
 /// The build options that matter for recording and for the tail.
 const OPTIONS: [&str; 20] = [

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod device;
 mod error;
 mod ethtool;
+pub mod fentry;
 #[cfg(test)]
 mod fixture;
 pub mod kernel;

@@ -4,13 +4,14 @@
 //! names, and its table for a person. A part that could not be read is `unknown` with the reason.
 
 use crate::clock::Clocks;
-use crate::kernel::{Kernel, OLDEST_RECORDABLE};
+use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::nic::{self, Nic};
 use crate::pmu::Pmus;
+use crate::rights::Attempt;
 use crate::rights::Rights;
 use crate::settings::{self, Context, Setting, Target};
-use crate::{Fact, Root};
+use crate::{Fact, Root, fentry};
 use serde::{Deserialize, Serialize};
 
 /// The version of the report's JSON form. Fields are added without a new number, never renamed or removed.
@@ -29,6 +30,9 @@ pub struct HostReport {
     pub kernel: Kernel,
     /// What this process may do.
     pub rights: Rights,
+    /// `bpf(BPF_PROG_LOAD)` of an empty program at the begin of a kernel function.
+    #[serde(default = "untried")]
+    pub fentry: Fact<Attempt>,
     /// Clocksource and synchronisation.
     pub clocks: Clocks,
     /// Performance monitoring units.
@@ -39,6 +43,11 @@ pub struct HostReport {
     pub target: Option<Target>,
     /// The settings that can hurt the tail.
     pub settings: Vec<Setting>,
+}
+
+/// Reports of older versions do not say.
+fn untried() -> Fact<Attempt> {
+    Fact::unknown("not tried")
 }
 
 impl HostReport {
@@ -59,6 +68,7 @@ impl HostReport {
         HostReport {
             schema: SCHEMA,
             blockers: blockers(&kernel, &rights),
+            fentry: fentry::attempt(root),
             clocks: Clocks::collect(root),
             pmus: Pmus::collect(root),
             machine,
@@ -80,18 +90,10 @@ impl HostReport {
 
 /// What forbids recording, for `doctor` and for the message of `record`: each a sentence with what to do.
 ///
-/// Missing tracepoints are the recorder's business; this is about the kernel as a whole and about rights.
+/// Missing hooks are the recorder's business, and with them how old a kernel may be; this is about the kernel as a whole and about
+/// rights.
 pub fn blockers(kernel: &Kernel, rights: &Rights) -> Vec<String> {
     let mut found = Vec::new();
-    if let Fact::Known(version) = kernel.version
-        && version < OLDEST_RECORDABLE
-    {
-        let (major, minor) = OLDEST_RECORDABLE;
-        found.push(format!(
-            "kernel {}.{} has no hand-off tracepoints: use {major}.{minor} or newer (Debian 13, Ubuntu 24.04)",
-            version.0, version.1
-        ));
-    }
     if let Some(reason) = kernel.btf_bytes.reason() {
         let built = match kernel.option("DEBUG_INFO_BTF") {
             Some(false) => "the kernel is built without CONFIG_DEBUG_INFO_BTF: use a distribution's own kernel".into(),
@@ -140,13 +142,58 @@ mod tests {
         }
     }
 
+    /// Debian 12's own kernel, where fentry programs do what the tracepoints of 6.3 do, was said to be too old.
+    #[test]
+    fn a_kernel_s_version_alone_forbids_nothing() {
+        let mut report = HostReport::collect(&bad().root(), None);
+        report.kernel.release = Fact::Known("6.1.0-37-amd64".into());
+        report.kernel.version = Fact::Known((6, 1));
+        report.kernel.btf_bytes = Fact::Known(5 << 20);
+        assert_eq!(blockers(&report.kernel, &report.rights), [""; 0]);
+        let table = report.table(false, 200);
+        let release = table.lines().find(|line| line.contains("release")).unwrap();
+        assert!(release.contains("before 6.3 a recording needs fentry") && !release.contains('✘'), "{release}");
+    }
+
+    /// It judged by the kernel's build options, and the recorder by a program that it tried.
+    #[test]
+    fn fentry_is_what_was_tried() {
+        let mut report = HostReport::collect(&bad().root(), None);
+        let options = ["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"].map(|o| (o.to_owned(), "y".to_owned()));
+        report.kernel.options = Fact::Known(options.into());
+        let mut says = |fentry: Fact<Attempt>| {
+            report.fentry = fentry;
+            report.table(false, 200).lines().find(|line| line.contains(" fentry ")).unwrap().trim().to_owned()
+        };
+        let tried = |allowed: bool, meaning: &str| {
+            Fact::Known(Attempt { allowed, errno: (!allowed).then(|| "EPERM".into()), meaning: meaning.into() })
+        };
+        assert!(says(tried(true, "allowed")).starts_with('✔'));
+        let refused = says(tried(false, "the kernel refuses fentry programs: Operation not permitted"));
+        assert!(refused.starts_with('✘') && refused.contains("Operation not permitted (EPERM)"), "{refused}");
+        let unknown = says(Fact::unknown("bpf() was not tried"));
+        assert!(
+            unknown.starts_with('?') && unknown.contains("built for it") && unknown.contains("not tried"),
+            "{unknown}"
+        );
+        report.kernel.options = Fact::Known([("FUNCTION_TRACER".to_owned(), "n".to_owned())].into());
+        report.fentry = tried(true, "allowed");
+        let table = report.table(false, 200);
+        assert!(
+            table.contains("no fentry: missing CONFIG_FUNCTION_TRACER") && !table.contains("are enough"),
+            "{table}"
+        );
+    }
+
     #[test]
     fn json_is_stable_and_comes_back_whole() {
         let report = HostReport::collect(&bad().root(), Some(PID));
         let json = serde_json::to_value(&report).unwrap();
         let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut expected =
-            ["schema", "blockers", "machine", "kernel", "rights", "clocks", "pmus", "nics", "target", "settings"];
+        let mut expected = [
+            "schema", "blockers", "machine", "kernel", "rights", "fentry", "clocks", "pmus", "nics", "target",
+            "settings",
+        ];
         expected.sort_unstable();
         let mut sorted = keys.clone();
         sorted.sort_unstable();

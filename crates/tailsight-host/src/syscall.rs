@@ -10,6 +10,8 @@ const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+const BPF_PROG_TYPE_TRACING: u32 = 26;
+const BPF_TRACE_FENTRY: u32 = 24;
 
 /// Creates an array map of one entry, and closes it.
 pub(crate) fn bpf_map_create() -> io::Result<()> {
@@ -56,6 +58,48 @@ pub(crate) fn bpf_prog_load(reads_kernel: bool) -> io::Result<()> {
         log_buf: 0,
         kern_version: 0,
         prog_flags: 0,
+    };
+    // SAFETY: bpf(BPF_PROG_LOAD) reads the attribute, the instructions and the licence; all live through the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<Attr>()) };
+    owned(fd).map(drop)
+}
+
+/// Loads, and closes, an empty program for the begin of the function with this number in the kernel's BTF.
+pub(crate) fn bpf_fentry_load(function: u32) -> io::Result<()> {
+    /// `union bpf_attr` of BPF_PROG_LOAD up to `attach_btf_id`.
+    #[repr(C)]
+    struct Attr {
+        prog_type: u32,
+        insn_cnt: u32,
+        insns: u64,
+        license: u64,
+        log: [u32; 4],
+        kern_version: u32,
+        prog_flags: u32,
+        prog_name: [u8; 16],
+        prog_ifindex: u32,
+        expected_attach_type: u32,
+        prog_btf: [u32; 2],
+        func_info: [u32; 4],
+        line_info: [u32; 3],
+        attach_btf_id: u32,
+    }
+    let program = [instruction(0xb7, 0, 0, 0), instruction(0x95, 0, 0, 0)]; // r0 = 0; exit
+    let attr = Attr {
+        prog_type: BPF_PROG_TYPE_TRACING,
+        insn_cnt: 2,
+        insns: program.as_ptr() as u64,
+        license: c"Dual BSD/GPL".as_ptr() as u64,
+        log: [0; 4],
+        kern_version: 0,
+        prog_flags: 0,
+        prog_name: *b"ts_try\0\0\0\0\0\0\0\0\0\0",
+        prog_ifindex: 0,
+        expected_attach_type: BPF_TRACE_FENTRY,
+        prog_btf: [0; 2],
+        func_info: [0; 4],
+        line_info: [0; 3],
+        attach_btf_id: function,
     };
     // SAFETY: bpf(BPF_PROG_LOAD) reads the attribute, the instructions and the licence; all live through the call.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<Attr>()) };

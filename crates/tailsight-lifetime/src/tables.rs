@@ -1,7 +1,6 @@
 //! `messages.parquet` and `lifetimes.parquet`: the derived tables, one row a message, and one row for each message, leg,
 //! role and owner. docs/lifetimes.md describes the columns.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use rustc_hash::FxHashMap;
+use tailsight_output::Whole;
 
 use crate::model::{Leg, Message, Role, Sent, flags};
 use crate::{LEGS, Lifetimes};
@@ -102,28 +102,14 @@ fn sent(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
 
 /// Writes batches of the same columns as one file: beside its place, and there when it is whole.
 fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>) -> Result<(), Error> {
-    let beside = path.with_extension("parquet.tmp");
-    // Never through a link that somebody put there.
-    let _ = std::fs::remove_file(&beside);
-    let written = batches_to(path, &beside, batches).and_then(|()| {
-        std::fs::rename(&beside, path).map_err(|e| Error::Write { path: path.into(), why: e.to_string() })
-    });
-    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
-}
-
-fn batches_to(
-    path: &Path,
-    beside: &Path,
-    batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>,
-) -> Result<(), Error> {
     let fail = |e: &dyn std::fmt::Display| Error::Write { path: path.into(), why: e.to_string() };
-    let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
+    let mut open: Option<(Arc<Schema>, ArrowWriter<Whole>)> = None;
     for columns in batches {
         if open.is_none() {
             let field = |name: &str, c: &ArrayRef| Field::new(name, c.data_type().clone(), NULLABLE.contains(&name));
             let fields: Vec<Field> = columns.iter().map(|(name, c)| field(name, c)).collect();
             let schema = Arc::new(Schema::new(fields));
-            let file = File::create_new(beside).map_err(|e| fail(&e))?;
+            let file = Whole::create(path).map_err(|e| fail(&e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
             let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| fail(&e))?;
             open = Some((schema, writer));
@@ -135,7 +121,10 @@ fn batches_to(
         }
     }
     match open {
-        Some((_, writer)) => writer.close().map(|_| ()).map_err(|e| fail(&e)),
+        Some((_, mut writer)) => {
+            writer.finish().map_err(|e| fail(&e))?;
+            writer.into_inner().map_err(|e| fail(&e))?.finish().map_err(|e| fail(&e))
+        }
         None => Ok(()),
     }
 }
@@ -278,6 +267,7 @@ mod tests {
     use super::*;
     use arrow_array::cast::AsArray;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use std::fs::File;
 
     fn golden() -> Lifetimes {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/memcached-requests");
@@ -329,15 +319,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("messages.parquet");
         std::fs::write(&path, "before").unwrap();
-        std::fs::create_dir(dir.path().join("messages.parquet.tmp")).unwrap();
-        assert!(messages(&path, &golden()).is_err());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
         let columns = |n: u32| vec![("id", Arc::new(UInt32Array::from_iter_values(0..n)) as ArrayRef)];
         let other = dir.path().join("sent.parquet");
         // The second batch has other columns: the writing fails in the middle.
-        let broken = [columns(5), vec![("id", Arc::new(StringArray::from(vec!["x"])) as ArrayRef)]];
-        assert!(table(&other, broken.into_iter()).is_err());
-        assert!(!other.exists() && !dir.path().join("sent.parquet.tmp").exists());
+        let broken = || [columns(5), vec![("id", Arc::new(StringArray::from(vec!["x"])) as ArrayRef)]].into_iter();
+        assert!(table(&path, broken()).is_err() && table(&other, broken()).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         table(&other, [columns(5)].into_iter()).unwrap();
         assert!(other.exists());
     }

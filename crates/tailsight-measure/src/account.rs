@@ -157,6 +157,8 @@ pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, a
                 (State::NotHeld, None)
             } else if passed < n {
                 (State::AllowedFor, None)
+            } else if n > 0 && is_blind(check, checks) {
+                (State::NotChecked, Some(TOO_SHORT.into()))
             } else if n > 0 {
                 (State::Held, None)
             } else {
@@ -169,6 +171,14 @@ pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, a
         all.push(Assumption { id: failed.id.clone(), state: State::NotHeld, checks: 1, passed: 0, because: None });
     }
     all
+}
+
+const TOO_SHORT: &str = "in so short a run a drift cannot be told from a long queue";
+
+/// Whether a test of drift that passed says nothing, because the run failed the test of its length.
+fn is_blind(check: CheckId, checks: &[Checked]) -> bool {
+    let length = id_of(CheckId::RunLength);
+    matches!(check, CheckId::Drift | CheckId::TailDrift) && checks.iter().any(|c| c.id == length && !c.passed)
 }
 
 /// Why an assumption was not checked.
@@ -234,6 +244,23 @@ mod tests {
         assert_eq!(state(&own, "stalled"), State::NotHeld);
         let ids: std::collections::BTreeSet<&str> = own.iter().map(|a| a.id.as_str()).collect();
         assert_eq!(ids.len(), own.len(), "each once");
+    }
+
+    /// "a drift cannot be told from a long queue" stood beside "checks passed: … no drift of the median, no drift of the tail".
+    #[test]
+    fn a_drift_that_a_short_run_cannot_show_is_not_checked() {
+        let about = |check: Checked, percentile: &str| Checked { subject: Some(percentile.into()), ..check };
+        let short = check("run-length", false);
+        let drifts = [check("drift", true), about(check("tail-drift", true), "p50")];
+        let all = assumptions(&[&drifts[..], std::slice::from_ref(&short)].concat(), &na(short.clone()), false, 1);
+        for id in ["drift", "tail-drift"] {
+            let of = all.iter().find(|a| a.id == id).unwrap();
+            assert_eq!(of.state, State::NotChecked, "{id}");
+            assert!(of.because.as_ref().unwrap().contains("cannot be told"));
+        }
+        // A drift that is seen is one all the same.
+        let all = assumptions(&[check("drift", false), short.clone()], &na(short), false, 1);
+        assert_eq!(state(&all, "drift"), State::NotHeld);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! The method judges what was measured; the client's own accounts may still say that the number is not the server's. Which of
 //! them turn a number into N/A is decided here ([`invalidated`]).
 
+use std::collections::BTreeMap;
+
 use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
-use tailsight_stats::method::{MethodOutcome, Step};
-use tailsight_stats::quantile::{interval_ranks, quantile, sorted};
+use tailsight_stats::method::{MethodOutcome, NoBounds, Step};
+use tailsight_stats::quantile::{interval_ranks, quantile, samples_to_support, sorted};
 
-use crate::account::{Na, all_unknown, assumptions, sentence, unknown};
+use crate::account::{Na, all_unknown, assumptions, because, sentence, unknown};
 use crate::batch::latency_ns;
 use crate::hint;
 use crate::load::Ending;
@@ -164,7 +166,30 @@ fn summaries(run: &Run, bearing: &[&Row], accepted: bool, verdict: &Verdict) -> 
             asked.percentiles.insert(p.percentile.clone(), Some(estimate));
         }
     }
+    let asked_for = [question.latency == Latency::Response, question.latency == Latency::Service];
+    for (summary, asked) in [&mut response_ns, &mut service_ns].into_iter().zip(asked_for) {
+        let all = question.percentiles.iter().copied().chain(question.targets.iter().map(|t| t.quantile));
+        for q in all.filter(|q| summary.percentiles.get(&name(*q)).is_some_and(Option::is_none)) {
+            let why = match (accepted, asked) {
+                (false, _) => NO_RESULT.into(),
+                (true, true) => because(&run.method.unsupported(q, LEVEL)),
+                (true, false) => because(&unsupported(summary.n, q)),
+            };
+            summary.because.insert(name(q), why);
+        }
+    }
     [response_ns, service_ns]
+}
+
+/// Why no cell has a value where the samples bear no result; the verdict says more.
+const NO_RESULT: &str = "the samples bear no result";
+
+/// Why so many samples have no interval of a percentile.
+fn unsupported(n: usize, q: f64) -> NoBounds {
+    match samples_to_support(q, LEVEL) {
+        needed if n < needed => NoBounds::TooFew { n, needed },
+        _ => NoBounds::TooShort { parts: 0, lowest_ns: 0.0, highest_ns: 0.0 },
+    }
 }
 
 /// What the verdict knows of percentiles, as narrowly as asked or less.
@@ -394,7 +419,7 @@ fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
     let percentiles = question.percentiles.iter().copied().chain(asked).map(|q| (name(q), estimate(q))).collect();
     let n = series.len();
     let mean = (n > 0).then(|| series.iter().sum::<f64>() / n as f64);
-    Summary { n, mean, max: ordered.last().copied(), percentiles }
+    Summary { n, mean, max: ordered.last().copied(), percentiles, because: BTreeMap::new() }
 }
 
 fn kept(rows: &[Row], latency: Latency) -> Kept {

@@ -13,6 +13,8 @@ const BUSY: f64 = 0.25;
 /// The same of what a hypervisor took, and of the time that some task waited for a core.
 const STOLEN: f64 = 0.02;
 const PRESSED: f64 = 0.1;
+/// From so many cores' time on that others used, the server may be near the limit of a core.
+const SATURATED: f64 = 0.7;
 
 /// A sentence of advice.
 pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
@@ -37,6 +39,15 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
              programs), or lower the rate"
                 .to_owned()
                 + &neighbours(machine)
+        }
+        Advice::LongerOrSlower => {
+            let longer =
+                "measure for longer: samples that are near in time are alike, over a time that is long for this run";
+            // Only where it can be so: a server that is idle has no queue.
+            let used = machine.others.filter(|_| machine.server_is_here == Some(true));
+            let busy = used.is_some_and(|others| others * machine.cores as f64 >= SATURATED);
+            let slower = if busy { ". Near saturation queues last for long: a lower rate shortens them" } else { "" };
+            format!("{longer}{slower}")
         }
         Advice::LongerOrLess { needed: Some(needed) } => {
             let time = match plan.rate {
@@ -137,6 +148,17 @@ mod tests {
         assert!(text.contains("used 61 %") && text.contains("34 % of the time") && text.contains("gave 5 %"), "{text}");
         let quiet = Machine { others: Some(0.1), pressure: Some(0.9), stolen: Some(0.0), ..machine(2, true) };
         assert!(!words(advice, &plan(), &quiet).contains("used"), "{}", words(advice, &plan(), &quiet));
+    }
+
+    /// "near saturation" was the hint about a server that was 2 % busy.
+    #[test]
+    fn saturation_is_spoken_of_only_where_the_cores_were_used() {
+        let says = |machine: Machine| words(Advice::LongerOrSlower, &plan(), &machine).contains("saturation");
+        assert!(!says(Machine { others: Some(0.02), ..machine(2, true) }));
+        assert!(!says(machine(2, true)), "it is not known");
+        assert!(!says(Machine { others: Some(0.9), ..machine(2, false) }), "the server is elsewhere");
+        assert!(says(Machine { others: Some(0.5), ..machine(2, true) }), "a server of one thread has its core full");
+        assert!(!tailsight_stats::method::hint(Advice::LongerOrSlower).contains("saturation"));
     }
 
     #[test]

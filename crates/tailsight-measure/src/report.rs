@@ -318,6 +318,9 @@ pub struct Summary {
     pub max: Option<f64>,
     /// By name (`p99`), with intervals at 95 %; `null`: the samples cannot support it.
     pub percentiles: BTreeMap<String, Option<Estimate>>,
+    /// Of each percentile that is `null`, why. Empty in older files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub because: BTreeMap<String, String>,
 }
 
 /// A percentile with its interval.

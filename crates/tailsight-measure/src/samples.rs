@@ -17,6 +17,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use tailsight_load::{Sample, Status};
+use tailsight_output::Whole;
 
 use crate::Error;
 use crate::latencies::{Latencies, latencies};
@@ -28,14 +29,14 @@ const KEY: &str = "tailsight";
 /// Rows a batch.
 const ROWS: usize = 65_536;
 
-/// Writes the samples and the report.
+/// Writes the samples and the report; what was there stays until the file is whole.
 ///
 /// # Errors
 /// [`Error::File`].
 pub fn write(measurement: &Measurement, path: &Path) -> Result<(), Error> {
     let fail = |reason: String| Error::File { what: "write", path: path.to_owned(), reason };
     let agents = &measurement.report.client.agents;
-    let file = File::create(path).map_err(|e| fail(e.to_string()))?;
+    let mut file = Whole::create(path).map_err(|e| fail(e.to_string()))?;
     let json = serde_json::to_string(&measurement.report).map_err(|e| fail(e.to_string()))?;
     let zstd = ZstdLevel::try_new(3).map_err(|e| fail(e.to_string()))?;
     let properties = WriterProperties::builder()
@@ -43,12 +44,13 @@ pub fn write(measurement: &Measurement, path: &Path) -> Result<(), Error> {
         .set_key_value_metadata(Some(vec![parquet::file::metadata::KeyValue::new(KEY.to_owned(), json)]))
         .build();
     let empty = to_batch(&[], agents).map_err(&fail)?;
-    let mut writer = ArrowWriter::try_new(file, empty.schema(), Some(properties)).map_err(|e| fail(e.to_string()))?;
+    let mut writer =
+        ArrowWriter::try_new(&mut file, empty.schema(), Some(properties)).map_err(|e| fail(e.to_string()))?;
     for rows in measurement.rows.chunks(ROWS) {
         writer.write(&to_batch(rows, agents).map_err(&fail)?).map_err(|e| fail(e.to_string()))?;
     }
     writer.close().map_err(|e| fail(e.to_string()))?;
-    Ok(())
+    file.finish().map_err(|e| fail(e.to_string()))
 }
 
 fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {

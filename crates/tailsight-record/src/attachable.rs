@@ -2,15 +2,17 @@
 //! be.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 use tailsight_host::btf::{self, Place};
+use tailsight_host::fentry;
 
 use crate::error::Error;
 use crate::probes::{self, Attach};
+
+const NO_TRACEPOINT: &str = "neither this kernel nor a module that it has loaded has the tracepoint";
+const NO_FUNCTION: &str = "this kernel has no type information for function";
 
 /// What the running kernel lets programs attach to.
 pub struct Attachable {
@@ -46,7 +48,7 @@ impl Attachable {
         Ok(Attachable {
             tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(why)?),
             functions: found(&functions, btf::functions(&functions).map_err(why)?),
-            fentry: ftrace_is_on().and_then(|()| try_fentry("vfs_fsync_range")),
+            fentry: fentry::allowed(),
             modules: try_modules(),
             cgroup: cgroup_root().map(|_| ()),
         })
@@ -58,15 +60,10 @@ impl Attachable {
     /// Why not.
     pub fn check(&self, attach: Attach) -> Result<(), String> {
         let place = match attach {
-            Attach::TpBtf(name) => self
-                .tracepoints
-                .get(name)
-                .ok_or("neither this kernel nor a module that it has loaded has the tracepoint")?,
+            Attach::TpBtf(name) => self.tracepoints.get(name).ok_or(NO_TRACEPOINT)?,
             Attach::Fentry(function) | Attach::Fexit(function) => {
                 self.fentry.clone()?;
-                self.functions
-                    .get(function)
-                    .ok_or_else(|| format!("this kernel has no type information for function {function}"))?
+                self.functions.get(function).ok_or_else(|| format!("{NO_FUNCTION} {function}"))?
             }
             Attach::CgroupSend => return self.cgroup.clone(),
         };
@@ -82,7 +79,7 @@ impl Attachable {
 /// # Errors
 /// Why there is none.
 pub fn kernel_functions(pattern: &str) -> Result<Vec<String>, String> {
-    ftrace_is_on().and_then(|()| try_fentry("vfs_fsync_range"))?;
+    fentry::allowed()?;
     let text = std::fs::read_to_string("/proc/kallsyms").map_err(|e| format!("/proc/kallsyms: {e}"))?;
     let names = matching(&text, pattern);
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -112,16 +109,6 @@ fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static
     names.iter().zip(places).filter_map(|(name, place)| Some((*name, place?))).collect()
 }
 
-/// While the function tracer is switched off, the kernel accepts programs at functions but never calls them.
-fn ftrace_is_on() -> Result<(), String> {
-    match std::fs::read_to_string("/proc/sys/kernel/ftrace_enabled") {
-        Ok(text) if text.trim() == "0" => {
-            Err("the function tracer is off (kernel.ftrace_enabled = 0), so fentry programs would not run".into())
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Whether the types of modules can be read: libbpf asks the kernel for them by id.
 fn try_modules() -> Result<(), String> {
     let mut id = 0;
@@ -135,39 +122,9 @@ fn try_modules() -> Result<(), String> {
     }
 }
 
-/// Loads an empty program for the begin of a function, and drops it.
-fn try_fentry(function: &str) -> Result<(), String> {
-    let refused =
-        |e: i32| format!("the kernel refuses fentry programs: {}", std::io::Error::from_raw_os_error(e.abs()));
-    let name = CString::new(function).map_err(|e| e.to_string())?;
-    // SAFETY: a string that ends with 0; libbpf copies what it needs.
-    let id = unsafe { libbpf_sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), libbpf_sys::BPF_TRACE_FENTRY) };
-    let id = u32::try_from(id).map_err(|_| refused(id))?;
-    // r0 = 0; exit
-    let instructions = [0xb7_u64.to_ne_bytes(), 0x95_u64.to_ne_bytes()];
-    let mut options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: libbpf_sys::BPF_TRACE_FENTRY,
-        attach_btf_id: id,
-        ..Default::default()
-    };
-    // SAFETY: two whole instructions of 8 bytes, strings that end with 0, and options of the size they say.
-    let fd = unsafe {
-        libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_TRACING,
-            c"ts_try".as_ptr(),
-            c"Dual BSD/GPL".as_ptr(),
-            instructions.as_ptr().cast(),
-            instructions.len() as libbpf_sys::size_t,
-            &raw mut options,
-        )
-    };
-    if fd < 0 {
-        return Err(refused(fd));
-    }
-    // SAFETY: a fresh descriptor that nobody else owns.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(())
+/// Whether a reason of [`Attachable::check`] says that the kernel has no such place, and not that it does not let programs there.
+pub fn is_absence(reason: &str) -> bool {
+    reason == NO_TRACEPOINT || reason.starts_with(NO_FUNCTION)
 }
 
 /// The root of cgroup v2, opened.
@@ -211,9 +168,9 @@ mod tests {
         let fsync = Attach::TpBtf("ext4_sync_file_enter");
         assert_eq!((kernel.check(fsync), kernel.check(Attach::Fentry("udpv6_sendmsg"))), (Ok(()), Ok(())));
         let missing = kernel.check(Attach::TpBtf("f2fs_sync_file_enter")).unwrap_err();
-        assert!(missing.contains("nor a module that it has loaded"), "{missing}");
+        assert!(missing.contains("nor a module that it has loaded") && is_absence(&missing), "{missing}");
         let inlined = kernel.check(Attach::Fexit("tcp_sendmsg_locked")).unwrap_err();
-        assert!(inlined.contains("tcp_sendmsg_locked"), "{inlined}");
+        assert!(inlined.contains("tcp_sendmsg_locked") && is_absence(&inlined), "{inlined}");
 
         kernel.modules = Err("not listed".into());
         assert_eq!(kernel.check(fsync).unwrap_err(), "it is in the module ext4: not listed");
@@ -221,7 +178,8 @@ mod tests {
         assert_eq!(kernel.check(Attach::TpBtf("sched_switch")), Ok(()));
 
         kernel.fentry = Err("off".into());
-        assert_eq!(kernel.check(Attach::Fentry("vfs_fsync_range")).unwrap_err(), "off");
+        let off = kernel.check(Attach::Fentry("vfs_fsync_range")).unwrap_err();
+        assert!(off == "off" && !is_absence(&off));
     }
 
     #[test]

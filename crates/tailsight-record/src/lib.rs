@@ -15,6 +15,7 @@ mod describe;
 mod devices;
 mod empty_run;
 pub mod error;
+mod file_systems;
 mod link;
 pub mod loader;
 mod low_priority;

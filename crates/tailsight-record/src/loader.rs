@@ -52,6 +52,8 @@ pub struct HookState {
     pub need: Need,
     /// Whether this kernel has a place where one of its programs can attach, on or off.
     pub there: bool,
+    /// Whether this kernel has no place for any of its programs; else, where none can attach, it does not let them.
+    pub absent: bool,
     /// The program that serves it, when it is on.
     pub program: Option<&'static str>,
     /// Programs to try when that one cannot be attached, best first.
@@ -107,6 +109,7 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
                 name: hook.name,
                 need: hook.need,
                 there: program.is_some(),
+                absent: tried.iter().all(|(_, can)| can.as_ref().is_err_and(|why| attachable::is_absence(why))),
                 program: program.filter(|_| reason.is_none()),
                 with: hook
                     .programs
@@ -437,15 +440,13 @@ mod tests {
     /// The verifier of the running kernel takes every program, and each has its place: what is off has a reason.
     #[test]
     fn every_hook_that_this_kernel_has_is_loaded_and_attached() {
-        let test = "every_hook_that_this_kernel_has_is_loaded_and_attached";
         let choice = HookChoice { add: vec!["all".into()], ..HookChoice::default() };
         let allowed = tailsight_host::rights::Rights::collect(
             &tailsight_host::Root::host(),
             &tailsight_host::kernel::Kernel::collect(&tailsight_host::Root::host()),
         );
         if allowed.bpf_kernel_read.known().is_none_or(|a| !a.allowed) {
-            println!("SKIPPED {test}: needs the right to load programs");
-            return;
+            return tailsight_testing::skip("needs the right to load programs");
         }
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();

@@ -3,7 +3,8 @@
 use tailsight_load::{Plan, Protocol};
 use tailsight_measure::Latency;
 use tailsight_measure::report::{
-    Achieved, Assumption, Checked, Client, Kept, Known, Lateness, Report, SCHEMA, State, Summary, Unknown, Verdict,
+    Achieved, Assumption, Checked, Client, Estimate, Kept, Known, Lateness, Report, SCHEMA, State, Summary, Unknown,
+    Verdict,
 };
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_report::load::terminal::{measurement, sweep};
@@ -151,6 +152,41 @@ fn each_percentile_is_known_bounded_or_missing_with_a_reason() {
         let text = measurement(&other, &PLAIN).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(text.contains("would have been met"), offered, "{id}: {text}");
     }
+}
+
+/// The verdict said 0.35 of a test, and "not held" 0.25 of a test of the same name, which was that of another series.
+#[test]
+fn a_test_that_failed_for_several_series_is_printed_once() {
+    let mut report = report();
+    let length = |subject: Option<&str>, statistic| Checked {
+        statistic: Some(statistic),
+        ..check("run-length", subject, false)
+    };
+    report.checks = vec![length(None, 0.35), length(Some("p50"), 0.25), check("load", None, false)];
+    if let Verdict::NotAvailable { failed, .. } = &mut report.verdict {
+        *failed = length(None, 0.35);
+    }
+    let text = measurement(&report, &PLAIN);
+    assert!(text.contains("the test of run-length: 0.35") && text.contains("; the same test: p50 0.25\n"), "{text}");
+    assert!(
+        !text.contains("not held: the test of run-length") && text.contains("not held: the test of load"),
+        "{text}"
+    );
+}
+
+/// A row said "97.1 us  N/A  30.4 ms  N/A", and nothing said why.
+#[test]
+fn each_cell_without_a_value_has_a_reason_below() {
+    let mut report = report();
+    let value = Some(Estimate { value: 97_100.0, lower: 9e4, upper: 1e5 });
+    let cells = [("p50", value), ("p90", None), ("p99", value), ("p99.9", None), ("p99.99", None)];
+    report.response_ns.percentiles = cells.map(|(name, cell)| (name.to_owned(), cell)).into();
+    let because = [("p90", "they depend on each other"), ("p99.99", "too few"), ("p99.9", "too few")];
+    report.response_ns.because = because.map(|(name, why)| (name.to_owned(), why.to_owned())).into();
+    let text = measurement(&report, &PLAIN);
+    assert!(text.contains("response time N/A for p90: they depend on each other\n"), "{text}");
+    assert!(text.contains("response time N/A for p99.9, p99.99: too few\n"), "{text}");
+    assert!(text.contains("client lateness N/A: no request was sent\n"), "{text}");
 }
 
 /// Regression: the rows of a sweep had no bounds where the measurement at that rate had them.

@@ -38,7 +38,8 @@ fn measured(scale: u64, rate: f64) -> Measurement {
     };
     let percentiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)].map(percentile).into();
     let mut report = report();
-    report.response_ns = Summary { n: kept.len(), mean: Some(at(0.5)), max: Some(at(0.9999)), percentiles };
+    report.response_ns =
+        Summary { n: kept.len(), mean: Some(at(0.5)), max: Some(at(0.9999)), percentiles, ..Summary::default() };
     report.service_ns = report.response_ns.clone();
     report.verdict = Verdict::Number { percentiles: vec![known("p50", at(0.5)), known("p99", at(0.99))] };
     report.rate = Achieved { asked: Some(rate), sent: rate, answered: rate };

@@ -180,19 +180,43 @@ fn where_a_median_message_spends_its_time() {
     assert!(text.contains("  0.2 %   100 us  2 smaller rows"), "{text}");
 }
 
+/// At 60 columns names ended in `…`.
+#[test]
+fn the_names_of_a_median_message_s_rows_are_whole_at_every_width() {
+    let mut d = example();
+    let row = |name: &str| json!({"category": "lock-wait", "name": name, "role": "A", "leg": "transmit", "mean_ns": 1_000, "share": 0.3});
+    let long = "events_unbound_power_efficient_cond";
+    d.typical = serde_json::from_value(json!({"from": 0.45, "to": 0.55, "messages": 195, "mean_ns": 4_000, "rows": [
+        row("held by a-thread-of-a-server which slept in futex"), row(long), row("user"),
+    ]}))
+    .expect("a profile");
+    for width in 60..=140 {
+        let text = diagnosis(&d, &plain(width));
+        let block: Vec<&str> =
+            text.lines().skip_while(|l| !l.contains("Where a median")).take_while(|l| !l.is_empty()).collect();
+        assert!(block.iter().all(|l| l.chars().count() <= width && !l.contains('…')), "{width}: {block:#?}");
+        let words: Vec<&str> = block.iter().flat_map(|l| l.split_whitespace()).collect();
+        for word in ["a-thread-of-a-server", "slept", "futex", long, "user"] {
+            assert!(words.contains(&word), "{width}: {word} {block:#?}");
+        }
+    }
+}
+
 /// 19 of 1,952: nothing was said. Now all but the causes is.
 #[test]
 fn without_enough_messages_all_but_the_causes_is_said() {
     let mut d = example();
     (d.causes, d.clusters) = (vec![], vec![]);
     d.not_available = Some("N/A: the focus p99..p100 holds 1 of 60 complete messages".into());
-    let part = json!({"category": "interference", "name": "nginx", "role": "A", "leg": "receive", "mean_ns": 900, "share": 0.9});
+    // The legs of a name are one: "23.3 us interference golden, 22.0 us interference golden".
+    let part = |leg: &str, name: &str, ns: u64| json!({"category": "interference", "name": name, "role": "A", "leg": leg, "mean_ns": ns, "share": 0.5});
+    let parts = [part("receive", "cron", 500), part("receive", "nginx", 400), part("service", "nginx", 300)];
     d.slowest = serde_json::from_value(json!([
-        {"id": 17, "latency_ns": 1000, "ahead": 0, "flow": "a <- b", "parts": [part]}]))
+        {"id": 17, "latency_ns": 1200, "ahead": 0, "flow": "a <- b", "parts": parts}]))
     .expect("messages");
     let text = diagnosis(&d, &plain(80));
     assert!(text.contains("N/A: the focus p99..p100 holds 1 of 60") && text.contains("p50 17.2 us"), "{text}");
-    assert!(text.contains("message 17  1.00 us  900 ns interference nginx"), "{text}");
+    assert!(text.contains("message 17  1.20 us  700 ns interference nginx, 500 ns interference cron\n"), "{text}");
     assert!(!text.contains("Explained:") && !text.contains("share") && !text.contains("Because"), "{text}");
 }
 
@@ -273,6 +297,64 @@ fn rows_that_are_no_causes_and_groups() {
     assert!(text.contains("1 with 1 other cause"), "{text}");
     d.against = Some("before".into());
     assert!(diagnosis(&d, &plain(140)).contains("more than the same slice of before"));
+}
+
+/// "27.6 % not significant" and "7 mostly differences that may be chance" named none of them.
+#[test]
+fn the_largest_differences_that_may_be_chance_are_named() {
+    let mut d = example();
+    let last = d.causes.len() - 1;
+    let chance = |name: &str, share: f64| {
+        let mut cause = d.causes[1].clone();
+        (cause.category, cause.name, cause.share) = (Category::Interference, name.to_owned(), share);
+        cause
+    };
+    let rows = vec![
+        chance("cron", 0.01),
+        chance("sshd", -0.05),
+        chance("nginx", 0.2),
+        chance("rustc", 0.09),
+        chance("x", 0.0),
+    ];
+    let mut row = chance("not significant", 0.276);
+    row.category = Category::NotSignificant;
+    d.clusters = ["not significant", "nginx"]
+        .map(|name| tailsight_diagnose::model::Cluster {
+            rank: 7,
+            category: if name == "nginx" { Category::Interference } else { Category::NotSignificant },
+            name: name.into(),
+            subject: None,
+            frames: vec![],
+            role: tailsight_lifetime::Role::A,
+            messages: 7,
+            mean_ns: 2_170_000,
+            example: 17,
+        })
+        .into();
+    d.not_significant = rows;
+    d.causes.insert(last, row);
+    let largest = "the largest: interference nginx 20.0 %, interference rustc 9.0 %, interference sshd -5.0 %";
+    let text = diagnosis(&d, &plain(140));
+    let below = text.lines().skip_while(|l| !l.contains("27.6 %")).nth(1).unwrap();
+    assert_eq!(below.trim(), largest);
+    assert!(text.contains(&format!("7 mostly differences that may be chance ({largest}), mean 2.17 ms")), "{text}");
+    for width in 60..=140 {
+        let text = diagnosis(&d, &plain(width));
+        let wide = table_of(&text).lines().find(|l| l.chars().count() > width).map(str::to_owned);
+        assert_eq!(wide, None, "{width}");
+    }
+}
+
+/// "Hot path of cause 5" stood below a table that had folded cause 5 away.
+#[test]
+fn the_hot_path_is_of_a_cause_that_is_shown() {
+    let mut d = example();
+    let path = json!([{"name": "event_handler", "module": "memcached", "source": "", "share": 1.0}]);
+    d.causes[4].hot_path = serde_json::from_value(path).expect("the contract");
+    assert!(d.causes[4].share < 0.01 && d.causes[4].rank == 5);
+    assert!(!diagnosis(&d, &plain(80)).contains("Hot path"));
+    d.causes[2].hot_path = d.causes[4].hot_path.clone();
+    assert!(diagnosis(&d, &plain(80)).contains("Hot path of cause 3"));
 }
 
 /// rustc was four rows, by the names of its threads: a process is one, with its threads counted.

@@ -75,6 +75,21 @@ pub fn lacks_program(program: &str) -> Option<String> {
     (!there).then(|| format!("{program} is not installed, or not in PATH"))
 }
 
+/// Why no BPF program can be attached to the control group that this process is in; `None` when it is one of version 2 that is
+/// mounted here.
+#[must_use]
+pub fn lacks_control_groups() -> Option<String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    control_groups(&read("/proc/self/cgroup"), &read("/proc/self/mounts"))
+}
+
+/// As [`lacks_control_groups`], of the texts of a process's `cgroup` and `mounts`.
+fn control_groups(cgroup: &str, mounts: &str) -> Option<String> {
+    let is_v2 = |line: &str| line.split_whitespace().nth(2) == Some("cgroup2");
+    let there = cgroup.lines().any(|line| line.starts_with("0::")) && mounts.lines().any(is_v2);
+    (!there).then(|| "needs a mounted control group of version 2".to_owned())
+}
+
 /// Why a function of Python's interpreter has no name; `None` when its program or library has that symbol. A test that needs a name which
 /// is local to the interpreter needs one that is not stripped.
 #[must_use]
@@ -172,6 +187,14 @@ mod tests {
     #[test]
     fn a_written_script_starts_while_others_start_theirs() {
         started_by_four("written", |program| write_script(program, "exit 0"));
+    }
+
+    #[test]
+    fn control_groups_of_version_1_alone_are_lacking() {
+        let (v1, v2) = ("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+        assert_eq!(control_groups("2:cpu:/\n0::/a\n", &format!("{v1}{v2}")), None);
+        assert!(control_groups("2:cpu:/\n0::/a\n", v1).is_some());
+        assert!(control_groups("2:cpu:/\n", v2).is_some());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    // Canonical, or every path below it would name the folder of this crate.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// Run by the test below.
@@ -45,25 +46,59 @@ fn tempfile(text: &str) -> PathBuf {
     path
 }
 
-#[test]
-fn nothing_else_in_the_workspace_prints_a_skip() {
-    let mut others = Vec::new();
-    for folder in ["crates", "lab"] {
-        sources(&repository().join(folder), &mut |path, text| {
-            if path.components().any(|part| part.as_os_str() == "tailsight-testing") {
+/// The files that may say it: the helper itself, and this one.
+const MAY: [&str; 2] = ["crates/tailsight-testing/src/lib.rs", "crates/tailsight-testing/tests/skips.rs"];
+
+/// The lines of a repository's Rust sources that print a skip by themselves.
+fn others(repository: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["crates", "lab", "bench"] {
+        sources(&repository.join(folder), &mut |path, text| {
+            let path = path.strip_prefix(repository).unwrap();
+            if MAY.iter().any(|may| path == Path::new(may)) {
                 return;
             }
             for (number, line) in text.lines().enumerate() {
                 let says = ["SKIPPED", "skipped:", "passed over:"].iter().any(|word| line.contains(word));
-                if says
-                    && ["print!", "println!", "write!", "writeln!", "format!"].iter().any(|print| line.contains(print))
-                {
-                    others.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                let prints =
+                    ["print!", "println!", "write!", "writeln!", "format!"].iter().any(|print| line.contains(print));
+                // The print may stand on the line before.
+                if line.contains("\"SKIPPED") || (says && prints) {
+                    found.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
                 }
             }
         });
     }
+    found
+}
+
+#[test]
+fn nothing_else_in_the_workspace_prints_a_skip() {
+    let others = others(&repository());
     assert!(others.is_empty(), "use tailsight_testing::skip:\n{}", others.join("\n"));
+}
+
+/// The test above passed over every file: the repository's own path named the folder that it leaves out.
+#[test]
+fn a_skip_that_is_printed_by_hand_is_found_wherever_it_stands() {
+    let planted = std::env::temp_dir().join(format!("tailsight-testing-planted-{}", std::process::id()));
+    for (file, text) in [
+        (MAY[0], "pub const MARK: &str = \"SKIPPED \";\n"),
+        ("crates/tailsight-testing/tests/other.rs", "println!(\"SKIPPED {test}: no server\");\n"),
+        ("crates/one/tests/live.rs", "fn live() {\n    println!(\n        \"SKIPPED {test}\"\n    );\n}\n"),
+        ("lab/src/main.rs", "writeln!(out, \"passed over: {why}\")?;\nlet kind = kind::SKIPPED;\n"),
+        ("bench/src/main.rs", "fn main() {}\n"),
+    ] {
+        let path = planted.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let mut found = others(&planted);
+    std::fs::remove_dir_all(&planted).unwrap();
+    found.sort();
+    let places: Vec<&str> = found.iter().filter_map(|line| line.split(": ").next()).collect();
+    let expected = ["crates/one/tests/live.rs:3", "crates/tailsight-testing/tests/other.rs:1", "lab/src/main.rs:1"];
+    assert_eq!(places, expected, "{found:?}");
 }
 
 /// Every Rust source below a folder.

@@ -69,6 +69,10 @@ pub struct RunMeta {
     /// Kernel stacks that threads of the target slept with: function names, innermost first, separated by `;`, from the
     /// call of the scheduler on. Entry 0 is empty.
     pub stacks: Vec<String>,
+    /// File systems on which the target had files open for writing and whose fsync this recording does not see: neither by fentry
+    /// programs nor by tracepoints. Empty in older runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen_syncs: Vec<String>,
     /// What a reader of the results should know.
     pub warnings: Vec<String>,
     /// The files of the run as they were written; empty while it is recorded, and in runs of version 1.

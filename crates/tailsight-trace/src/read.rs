@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
 use crate::samples::{FrameRow, SampleRow, Samples, kind};
-use crate::seal::Seals;
+use crate::seal::{CHANGED, Seals};
 use crate::stream;
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
 use crate::write::event_schema;
@@ -134,6 +134,13 @@ impl Run {
         }
         let samples = read_samples(&tables, &meta, &mut partial);
         Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, clock_log, samples, partial, notes, seals })
+    }
+
+    /// Whether what [`Run::partial`] lacks was there when the recording ended: files were changed, cut or lost since. Known when the
+    /// events were read. A run that ended early is not damaged by that.
+    pub fn is_damaged(&self) -> bool {
+        let whole_once = self.meta.state == State::Complete && !self.partial.is_empty();
+        whole_once || self.partial.iter().any(|why| why.contains(CHANGED))
     }
 
     /// Opens every core's events, to be read a batch at a time. When all were read, [`Run::conclude`] says what was cut.

@@ -18,6 +18,8 @@ use crate::meta::{self, RunMeta, State};
 
 /// The file with the checksums.
 pub(crate) const LOG: &str = "checksums";
+/// What is said of bytes that are not those that were written.
+pub(crate) const CHANGED: &str = "changed after it was written";
 /// The first version of the format with checksums.
 pub(crate) const SINCE: u32 = 2;
 /// A longer log than of a recording of days is none.
@@ -174,7 +176,7 @@ impl Seals {
             return Seals { old: true, ..Seals::default() };
         }
         if !json_is_whole(json) {
-            partial.push("run.json was changed after it was written (its digest differs)".into());
+            partial.push(format!("run.json was {CHANGED} (its digest differs)"));
         }
         let listed = (meta.state != State::Recording)
             .then(|| meta.files.iter().map(|f| (f.name.clone(), f.clone())).collect::<BTreeMap<_, _>>());
@@ -225,7 +227,7 @@ impl Seals {
                 continue;
             }
             if crc(&mut file, part.to - at)? != part.crc {
-                return Ok((at, Some("the rest was changed after it was written (its checksum differs)".into())));
+                return Ok((at, Some(format!("the rest was {CHANGED} (its checksum differs)"))));
             }
             at = part.to;
         }

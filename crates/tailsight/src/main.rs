@@ -35,6 +35,8 @@ pub enum Exit {
     Done,
     /// Exit 1; everything was said already.
     Failed,
+    /// Exit 2: wrong usage that only the run shows; what was wrong was said already.
+    Usage,
     /// Exit 3: measured, but the evidence is not enough.
     NotAvailable,
     /// Exit 4: measured, and a gate is not met.
@@ -48,6 +50,10 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     terminal::only_ascii(cli.ascii);
+    if let Some(name) = load_name(&cli.command) {
+        // Best effort: a name is for who looks at processes.
+        let _ = nix::sys::prctl::set_name(name);
+    }
     let result = match cli.command {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
     match result {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
+        Ok(Exit::Usage) => ExitCode::from(2),
         Ok(Exit::NotAvailable) => ExitCode::from(3),
         Ok(Exit::GateNotMet) => ExitCode::from(4),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -79,6 +86,18 @@ fn main() -> ExitCode {
             say!("tailsight: {error:#}");
             ExitCode::from(1)
         }
+    }
+}
+
+/// The process's name of a command that generates load. In a recording of the server it is another program, and as `tailsight` it
+/// would be taken for the recorder. At most 15 bytes; threads inherit it.
+fn load_name(command: &Command) -> Option<&'static std::ffi::CStr> {
+    match command {
+        Command::Load(_) => Some(c"tailsight-load"),
+        Command::Sweep(_) => Some(c"tailsight-sweep"),
+        Command::Agent(_) => Some(c"tailsight-agent"),
+        Command::Ideal(args) if args.calibrate.is_some() => Some(c"tailsight-ideal"),
+        _ => None,
     }
 }
 

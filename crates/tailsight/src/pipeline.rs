@@ -29,8 +29,9 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
     for note in &run.notes {
         say!("note: {note}");
     }
+    let state = if run.is_damaged() { "damaged" } else { "partial" };
     for why in &run.partial {
-        say!("note: partial run: {why}");
+        say!("note: {state} run: {why}");
     }
     Ok(Opened { run, analysis })
 }
@@ -151,6 +152,8 @@ pub fn facts(run: &Run) -> tailsight_diagnose::RecordingFacts {
         hooks_off: limiting_hooks(run),
         recorder_by_name: meta.recorder.is_none(),
         partial: run.partial.clone(),
+        damaged: run.is_damaged(),
+        unseen_syncs: meta.unseen_syncs.clone(),
         ..tailsight_diagnose::RecordingFacts::default()
     }
 }
@@ -169,7 +172,15 @@ fn limiting_hooks(run: &Run) -> Vec<String> {
         "irq_handler_entry",
         "irq_handler_exit",
     ];
-    run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone()).collect()
+    let off = run.meta.hooks.iter().filter(|h| !h.on && LIMITING.contains(&h.name.as_str())).map(|h| h.name.clone());
+    off.chain(blind_to_fsync(&run.meta)).collect()
+}
+
+/// The function by which fsync is seen on every file system, where the run did not see it: the hook on it is off, or served by the
+/// tracepoint of one file system. Where the run names the file systems that it missed, that says more.
+fn blind_to_fsync(meta: &tailsight_trace::RunMeta) -> Option<String> {
+    let blind = meta.hook("ext4_sync_file_enter").is_some_and(|h| !h.on || h.program == h.name);
+    (blind && meta.unseen_syncs.is_empty()).then(|| "vfs_fsync_range".to_owned())
 }
 
 /// The control group of the target's first process, while that still runs here under its name: only for commands that
@@ -308,26 +319,35 @@ pub fn verdict(diagnosis: &Diagnosis) -> Exit {
     }
 }
 
-/// Writes a file beside its place and puts it there when it is whole: a full disk leaves what was there before. What is no
-/// ordinary file (`/dev/stdout`) is written to as it is.
-pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let fail = || format!("cannot write {}", path.display());
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(path, text).with_context(fail);
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let beside = path.with_file_name(name);
-    let _ = std::fs::remove_file(&beside);
-    let written = std::fs::File::create_new(&beside)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    written.inspect_err(|_| drop(std::fs::remove_file(&beside))).with_context(fail)
+/// Writes an output file that the user named, whole or not at all ([`tailsight_output`]).
+pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    tailsight_output::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Finds before a measurement that its result could not be written.
+pub fn writable(path: &Path) -> anyhow::Result<()> {
+    tailsight_output::check(path).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On a kernel without fentry neither the run nor its diagnosis said that fsync on xfs is not seen.
+    #[test]
+    fn a_run_that_sees_fsync_of_one_file_system_only_says_so() {
+        let of = |on: bool, program: &str, unseen: &[&str]| {
+            let name = "ext4_sync_file_enter".to_owned();
+            let hook = tailsight_trace::meta::Hook { name, on, program: program.into(), ..Default::default() };
+            let unseen_syncs = unseen.iter().map(|name| (*name).to_owned()).collect();
+            blind_to_fsync(&tailsight_trace::RunMeta { hooks: vec![hook], unseen_syncs, ..Default::default() })
+        };
+        let blind = Some("vfs_fsync_range".to_owned());
+        assert_eq!((of(true, "ext4_sync_file_enter", &[]), of(false, "", &[])), (blind.clone(), blind));
+        assert_eq!(of(true, "fentry_vfs_fsync_range", &[]), None);
+        assert_eq!(of(true, "ext4_sync_file_enter", &["xfs"]), None, "the note names it");
+        assert_eq!(blind_to_fsync(&tailsight_trace::RunMeta::default()), None, "a run of before these hooks");
+    }
 
     #[test]
     fn a_tail_that_may_be_among_lost_messages_is_not_diagnosed() {

@@ -19,10 +19,12 @@ const RARE_BUT_LARGE: f64 = 0.25;
 
 /// What limits this diagnosis.
 pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
-    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is partial: {why}")).collect();
+    let state = if facts.damaged { "damaged" } else { "partial" };
+    let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is {state}: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
     out.extend(hidden(diagnosis, facts));
+    out.extend(unseen(facts));
     out.extend(incomplete(diagnosis));
     if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
         out.push(format!("the focus has only {} messages: the intervals are wide", diagnosis.focus.messages));
@@ -77,6 +79,18 @@ fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
         }
     }
     out
+}
+
+/// File systems whose fsync is not seen, where the target wrote.
+fn unseen(facts: &RecordingFacts) -> Option<String> {
+    let says = || {
+        format!(
+            "fsync on {} is not seen (no fentry, no tracepoints): of a wait for such a disk only the sleeps are known, and its \
+             work counts to the program",
+            facts.unseen_syncs.join(" and ")
+        )
+    };
+    (!facts.unseen_syncs.is_empty()).then(says)
 }
 
 /// Messages that are not complete, when they are more than one in a hundred.

@@ -131,7 +131,10 @@ pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &
     } else {
         counts.incomplete.iter().map(|(reason, n)| format!("{n}: {}", reason.text())).collect::<Vec<_>>().join("; ")
     };
-    let advice = if counts.incomplete.is_empty() && !facts.partial.is_empty() {
+    let advice = if facts.damaged {
+        "the run is damaged: its files were changed or cut after the recording; copy it again from where it was recorded, or \
+         record again"
+    } else if counts.incomplete.is_empty() && !facts.partial.is_empty() {
         "the recording is partial and too short: record again"
     } else if counts.incomplete.is_empty() && facts.lost_events > 0 {
         "events were lost: record again for a shorter time, or with larger buffers"

@@ -181,6 +181,13 @@ fn notes_say_what_limits_the_diagnosis() {
             "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",
         ]
     );
+    let damaged = RecordingFacts { damaged: true, unseen_syncs: vec!["xfs".into()], ..bad.clone() };
+    let notes = diagnosis(&wide, &damaged).notes;
+    assert_eq!(notes[0], "the run is damaged: killed while recording");
+    assert!(
+        notes.iter().any(|note| note.starts_with("fsync on xfs is not seen (no fentry, no tracepoints)")),
+        "{notes:?}"
+    );
     assert!(d.causes.iter().all(|c| c.ci95_ns == [c.deviation_ns; 2]));
     assert!(d.next.iter().any(|n| n.contains("larger buffers")));
 }

@@ -37,8 +37,12 @@ impl Table {
         use crate::kernel::Lockdown;
         self.section("Kernel");
         let k = &r.kernel;
-        let old = k.version.known().is_some_and(|v| *v < crate::kernel::OLDEST_RECORDABLE);
-        self.fact("release", &k.release, |v| (if old { Mark::No } else { Mark::Yes }, format!("{v} ({})", k.arch)));
+        let (major, minor) = crate::kernel::HAND_OFF_TRACEPOINTS;
+        let old = k.version.known().is_some_and(|v| *v < (major, minor));
+        self.fact("release", &k.release, |v| match old {
+            false => (Mark::Yes, format!("{v} ({})", k.arch)),
+            true => (Mark::Fact, format!("{v} ({}): before {major}.{minor} a recording needs fentry", k.arch)),
+        });
         self.fact("type info (BTF)", &k.btf_bytes, |b| {
             #[allow(clippy::cast_precision_loss)] // a file size
             let mib = *b as f64 / f64::from(1 << 20);
@@ -57,14 +61,22 @@ impl Table {
             [] => (Mark::Yes, "all that recording needs".into()),
             lacking => (Mark::No, format!("missing {}", lacking.join(", "))),
         });
-        if k.options.known().is_some() {
-            let lacking = missing(&["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"]);
-            let (mark, text) = match lacking.as_slice() {
-                [] => (Mark::Yes, "built for fentry probes".to_owned()),
-                lacking => (Mark::No, format!("no fentry: missing {}; the tracepoints are enough", lacking.join(", "))),
-            };
-            self.row(mark, "fentry", &text);
-        }
+        let lacking = missing(&["FUNCTION_TRACER", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS"]);
+        let (mark, text) = match (&r.fentry, lacking.as_slice()) {
+            (_, [_, ..]) => {
+                (Mark::No, format!("no fentry: missing {}; the list of hooks says what is off", lacking.join(", ")))
+            }
+            (Fact::Known(a), _) if a.allowed => (Mark::Yes, "a fentry program was tried and is accepted".to_owned()),
+            (Fact::Known(a), _) => {
+                let errno = a.errno.as_ref().map_or_else(String::new, |errno| format!(" ({errno})"));
+                (Mark::No, format!("{}{errno}; the list of hooks says what is off", a.meaning))
+            }
+            (Fact::Unknown { unknown }, _) => {
+                let built = if k.options.known().is_some() { "the kernel is built for it; " } else { "" };
+                (Mark::Unknown, format!("{built}{unknown}"))
+            }
+        };
+        self.row(mark, "fentry", &text);
     }
 
     pub(super) fn rights(&mut self, r: &HostReport) {

@@ -20,6 +20,7 @@ use crate::describe;
 use crate::devices;
 use crate::empty_run;
 use crate::error::Error;
+use crate::file_systems;
 use crate::probes::functions;
 use crate::procfs;
 use crate::tables::{socket_rows, task_rows};
@@ -186,6 +187,9 @@ impl Recording<'_> {
             let warning = empty_run::no_payload(&asked.protocol, &meta.host.kernel);
             meta.warnings.push(warning);
         }
+        if !meta.unseen_syncs.is_empty() {
+            meta.warnings.push(file_systems::warning(&meta.unseen_syncs));
+        }
         if let Some(why) = self.ended_early.take() {
             meta.warnings.push(format!("{why}; the run is kept"));
         }
@@ -217,6 +221,6 @@ impl Recording<'_> {
         if let Err(e) = writer.finish(&mut meta) {
             error.get_or_insert(e.into());
         }
-        RecordSummary { meta, error }
+        RecordSummary { meta, error, few: self.few }
     }
 }

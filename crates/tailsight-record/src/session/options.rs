@@ -91,6 +91,12 @@ impl Until {
     pub fn over(&self, messages: u64, elapsed: Duration) -> bool {
         elapsed >= self.most || (elapsed >= self.least && messages >= self.messages)
     }
+
+    /// The messages of a recording that the longest time ended, where they are too few; `None`: there are enough, or something else
+    /// ended it. Pure.
+    pub fn few(&self, messages: u64, elapsed: Duration) -> Option<u64> {
+        (elapsed >= self.most && messages < self.messages).then_some(messages)
+    }
 }
 
 /// What is kept of the payload of the target's flows, so that requests can be framed after the recording.
@@ -150,6 +156,9 @@ pub struct RecordSummary {
     pub meta: RunMeta,
     /// The error that cut it short, if any; the run is kept.
     pub error: Option<Error>,
+    /// Complete messages at the end, estimated, where the longest time of [`Options::until`] ended the recording before there were
+    /// enough.
+    pub few: Option<u64>,
 }
 
 #[cfg(test)]
@@ -172,5 +181,7 @@ mod tests {
         assert!(!until.over(100_000, Duration::from_millis(1_999)), "the least time first");
         assert!(until.over(2_500, least) && !until.over(2_499, Duration::from_secs(29)));
         assert!(until.over(0, most), "30 s without a message are enough");
+        assert_eq!(until.few(2_499, most), Some(2_499));
+        assert_eq!((until.few(2_500, most), until.few(2_417, least)), (None, None), "Ctrl-C, or the target's end");
     }
 }

@@ -16,8 +16,10 @@ use crate::clocks;
 use crate::command::Command;
 use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
+use crate::file_systems;
 use crate::low_priority::LowPriority;
 use crate::nic_clocks::NicClocks;
+use crate::probes::disk;
 use crate::probes::nic_tx::{NicTx, TxStamps};
 use crate::probes::samples::tell_waits;
 use crate::procfs;
@@ -91,6 +93,8 @@ pub(super) struct Recording<'a> {
     pub(super) ended_early: Option<String>,
     /// Whether the user stopped it.
     pub(super) interrupted: Option<String>,
+    /// How many messages there were when the longest time ended it, where that was too few.
+    pub(super) few: Option<u64>,
 }
 
 impl<'a> Recording<'a> {
@@ -112,6 +116,8 @@ impl<'a> Recording<'a> {
         let failed = early.sockets(&ready.writer).err().map(Error::from);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
+        let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
+        ready.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&ready.target.pids) };
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
@@ -140,6 +146,7 @@ impl<'a> Recording<'a> {
             pause: TICK,
             ended_early: None,
             interrupted: None,
+            few: None,
         }
     }
 
@@ -162,6 +169,10 @@ impl<'a> Recording<'a> {
             let messages = estimated(calls(&self.ready.loaded, self.ready.cpus));
             let left = self.left();
             if left == Some(Duration::ZERO) || self.has_enough(messages) {
+                let (duration, until) = (self.ready.options.duration, self.ready.options.until);
+                let until = until.filter(|_| duration.is_none());
+                // These are the last counts: what was shown before is older by up to a second.
+                self.few = until.and_then(|until| until.few(messages, self.started.elapsed()));
                 return;
             }
             if stop.load(Ordering::Relaxed) {

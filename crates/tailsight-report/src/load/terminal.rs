@@ -72,7 +72,10 @@ fn assumptions(out: &mut Text, report: &Report) {
         out.wrapped(&format!("checks passed: {held}"), DIM);
     }
     // The one that the verdict names is printed already; dependent samples are mentioned in the interval's label.
-    let named = |c: &Checked| matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if failed == c);
+    let named = |c: &Checked| {
+        let blamed = |failed: &Checked| failed == c || is_beside(c, failed);
+        matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if blamed(failed))
+    };
     for check in report.checks.iter().filter(|c| !c.passed && !named(c) && c.id != "independence") {
         let name = if check.id == "agents-differ" { "note: agents-differ" } else { "not held" };
         out.wrapped(&format!("{name}: {}", evidence(check)), WARN);
@@ -95,7 +98,7 @@ fn agents(out: &mut Text, report: &Report) {
     for one in &report.by_agent {
         let words = |(name, estimate): (&String, &Option<Estimate>)| match estimate {
             Some(e) => format!("{name} {} ({} to {})", ns(e.value), ns(e.lower), ns(e.upper)),
-            None => format!("{name} N/A"),
+            None => format!("{name} N/A (its samples alone do not tell)"),
         };
         let percentiles: Vec<String> = one.percentiles.iter().map(words).collect();
         let n = counted(one.n as u64, "sample");
@@ -139,7 +142,11 @@ fn verdict(out: &mut Text, r: &Report) {
         Verdict::NotAvailable { failed, reason, hint, .. } => {
             out.wrapped(&format!("N/A: {reason}"), &format!("{BOLD};{WARN}"));
             known(out, r, "  ");
-            out.wrapped(&format!("  test: {}", evidence(failed)), "");
+            let others = r.checks.iter().filter(|c| is_beside(c, failed)).map(beside);
+            let others: Vec<String> = others.collect();
+            let others =
+                if others.is_empty() { String::new() } else { format!("; the same test: {}", others.join(", ")) };
+            out.wrapped(&format!("  test: {}{others}", evidence(failed)), "");
             out.wrapped(&format!("  try: {hint}"), "");
             let kept = &r.kept;
             if kept.n > 0 && r.response_ns.n == 0 {
@@ -222,8 +229,10 @@ fn table(out: &mut Text, r: &Report) {
         let value = |name: &&String| s.percentiles.get(*name).copied().flatten().map(|e: Estimate| e.value);
         names.iter().map(value).chain([s.max]).collect()
     };
-    row("response time", of(&r.response_ns));
-    row("service time", of(&r.service_ns));
+    let rows = [("response time", &r.response_ns), ("service time", &r.service_ns)];
+    for (name, summary) in rows {
+        row(name, of(summary));
+    }
     let late = &r.lateness_ns;
     // Files of older versions have these three.
     let cell = |name: &&String| match name.as_str() {
@@ -238,6 +247,42 @@ fn table(out: &mut Text, r: &Report) {
         line += &format!("{:>11}", cell(name).map_or("N/A".to_owned(), |v| ns(v as f64)));
     }
     out.line(&(line + &format!("{:>11}", late.max.map_or("N/A".into(), |v| ns(v as f64)))), "");
+    for (name, summary) in rows {
+        why_missing(out, name, summary);
+    }
+    if late.n == 0 {
+        let closed = r.plan.arrivals.is_closed();
+        let why = if closed { "a closed loop has no times at which requests are due" } else { "no request was sent" };
+        out.wrapped(&format!("client lateness N/A: {why}"), DIM);
+    }
+}
+
+/// Why cells of a row are N/A, a line for each reason.
+fn why_missing(out: &mut Text, row: &str, summary: &Summary) {
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut missing: Vec<(&String, &String)> = summary.because.iter().collect();
+    missing.sort_by(|a, b| depth(a.0).total_cmp(&depth(b.0)));
+    for (name, why) in missing {
+        match lines.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(name),
+            None => lines.push((why, vec![name])),
+        }
+    }
+    for (why, names) in lines {
+        out.wrapped(&format!("{row} N/A for {}: {why}", names.join(", ")), DIM);
+    }
+}
+
+/// Whether a check is the one that the verdict names, of another series, and failed, too: it is printed with that.
+fn is_beside(check: &Checked, failed: &Checked) -> bool {
+    !check.passed && check != failed && (&check.id, &check.test) == (&failed.id, &failed.test)
+}
+
+/// What such a check found: `p99 0.31`.
+fn beside(check: &Checked) -> String {
+    let value = check.p_value.filter(|_| check.threshold_is_p).map(|p| format!("p {}", figure(p)));
+    let value = value.or(check.statistic.map(figure)).unwrap_or_else(|| "N/A".into());
+    format!("{} {value}", check.subject.as_deref().unwrap_or("all samples"))
 }
 
 /// 99.9 of `p99.9`.
@@ -245,14 +290,15 @@ fn depth(name: &str) -> f64 {
     name.trim_start_matches('p').parse().unwrap_or(100.0)
 }
 
+/// A figure without a unit, to four digits behind the point.
+fn figure(v: f64) -> String {
+    if v != 0.0 && v.abs() < 0.001 { format!("{v:.1e}") } else { format!("{}", (v * 1e4).round() / 1e4) }
+}
+
 /// A check with its numbers: `relative error …: 0.21, threshold 0.02, n 1,234`.
 pub fn evidence(c: &Checked) -> String {
     let (test, is_time) = c.test.strip_suffix(", ns").map_or((c.test.as_str(), false), |test| (test, true));
-    let figure = |v: f64| match v {
-        _ if is_time => ns(v),
-        _ if v != 0.0 && v.abs() < 0.001 => format!("{v:.1e}"),
-        _ => format!("{}", (v * 1e4).round() / 1e4),
-    };
+    let figure = |v: f64| if is_time { ns(v) } else { figure(v) };
     let about = c.subject.as_deref().map_or(String::new(), |s| format!(" ({s})"));
     let statistic = c.statistic.map_or(String::new(), |v| format!(": {}", figure(v)));
     let p = c.p_value.map_or(String::new(), |p| format!(", p {}", figure(p)));

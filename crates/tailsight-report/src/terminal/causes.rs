@@ -2,7 +2,7 @@
 //!
 //! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category,
 //! name, messages hit. Rows under 1 % and those past the tenth are folded into one row with their sum, so that the
-//! shares on the screen still add up; `unexplained` and `not significant` are never folded. Negative rows (what the focus had *less* of) are
+//! shares on the screen still add up; `unexplained` and `not significant` are never folded, and the largest rows of the latter are named. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
 use tailsight_diagnose::model::Cause;
@@ -14,6 +14,10 @@ use super::{Style, units};
 
 const SMALL: f64 = 0.01;
 const MAX_ROWS: usize = 10;
+/// Rows that are not significant and are named all the same.
+const CHANCE: usize = 3;
+/// Less than this share is printed as none.
+const NOTHING: f64 = 0.000_5;
 /// Columns of a function's name: those of templates are longer than any table.
 const LONGEST_FUNCTION: usize = 60;
 /// A name has at least this many columns beside its category, or stands below it.
@@ -42,6 +46,8 @@ struct Row {
     name: String,
     hit: String,
     dim: bool,
+    /// What stands below it.
+    below: String,
 }
 
 impl Row {
@@ -61,6 +67,7 @@ impl Row {
             category,
             hit: if chance { String::new() } else { Row::hit(cause, focus) },
             dim: unexplained || cause.share < 0.0,
+            below: String::new(),
         }
     }
 
@@ -100,23 +107,35 @@ fn functions(cause: &Cause) -> String {
     })
 }
 
+/// The causes that have a row of their own, and those that are folded into one.
+pub(super) fn split(d: &Diagnosis) -> (Vec<&Cause>, Vec<&Cause>) {
+    let named = d.causes.iter().filter(|c| is_named(c)).enumerate();
+    let (shown, small): (Vec<_>, Vec<_>) = named.partition(|(i, c)| *i < MAX_ROWS && c.share.abs() >= SMALL);
+    (shown.into_iter().map(|(_, c)| c).collect(), small.into_iter().map(|(_, c)| c).collect())
+}
+
+/// The largest of the rows that may be chance, with their shares; empty where they are not known.
+pub(super) fn by_chance(d: &Diagnosis) -> String {
+    let mut rows: Vec<&Cause> = d.not_significant.iter().filter(|c| c.share.abs() >= NOTHING).collect();
+    rows.sort_by(|a, b| b.share.abs().total_cmp(&a.share.abs()));
+    let one = |c: &&Cause| format!("{} {}", clean(&c.with_category()), units::percent(c.share));
+    rows.iter().take(CHANCE).map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// The lines of the table, the header first.
 pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
-    let (unexplained, named): (Vec<&Cause>, Vec<&Cause>) = d.causes.iter().partition(|c| !is_named(c));
-    let shown = |i: usize, c: &Cause| i < MAX_ROWS && c.share.abs() >= SMALL;
-    let mut rows: Vec<Row> = Vec::new();
-    let mut small: Vec<&Cause> = Vec::new();
-    for (i, cause) in named.iter().enumerate() {
-        if shown(i, cause) {
-            rows.push(Row::of(cause, d.focus.messages));
-        } else {
-            small.push(cause);
-        }
-    }
+    let (shown, small) = split(d);
+    let mut rows: Vec<Row> = shown.into_iter().map(|c| Row::of(c, d.focus.messages)).collect();
     if !small.is_empty() {
         rows.push(Row::folded(&small));
     }
-    rows.extend(unexplained.iter().map(|c| Row::of(c, d.focus.messages)));
+    for cause in d.causes.iter().filter(|c| !is_named(c)) {
+        let mut row = Row::of(cause, d.focus.messages);
+        if cause.category == Category::NotSignificant && cause.share.abs() >= SMALL {
+            row.below = by_chance(d);
+        }
+        rows.push(row);
+    }
     lay_out(&rows, style)
 }
 
@@ -236,6 +255,11 @@ fn lay_out(rows: &[Row], style: &Style) -> Vec<String> {
         let right = format!("{:>time$}  {what}  {:>hit$}", row.time, row.hit);
         out.push(format!("{}  {drawn}{}", paint(style, code, &left), paint(style, code, right.trim_end())));
         out.extend(more.into_iter().map(|line| paint(style, code, &line)));
+        if !row.below.is_empty() {
+            let indent = " ".repeat(1 + rank + 1 + share + 2);
+            let lines = in_lines(&format!("the largest: {}", row.below), style.columns() - indent.len());
+            out.extend(lines.into_iter().map(|line| paint(style, code, &format!("{indent}{line}"))));
+        }
     }
     out
 }

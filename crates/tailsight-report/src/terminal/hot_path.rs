@@ -1,4 +1,4 @@
-//! The hot path: the sampled calls in which the first cause spent its time.
+//! The hot path: the sampled calls in which the first cause of the table spent its time.
 //!
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
@@ -6,7 +6,7 @@
 use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
 use tailsight_diagnose::{Category, Diagnosis};
 
-use super::causes::is_named;
+use super::causes::split;
 use super::text::{clean, cut, paint};
 use super::{Style, units};
 
@@ -18,7 +18,7 @@ const MORE: usize = 3;
 /// The lines.
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     // Other programs that ran in the target's place are not sampled.
-    let sampled = d.causes.iter().filter(|c| is_named(c) && c.share > 0.0).find_map(HotPath::of);
+    let sampled = split(d).0.into_iter().filter(|c| c.share > 0.0).find_map(HotPath::of);
     let Some(HotPath { of, path, functions, samples }) = sampled else { return vec![] };
     let waits = functions.first().is_some_and(|f| f.waits);
     let from = match waits {

@@ -279,7 +279,10 @@ fn groups(d: &Diagnosis) -> Vec<String> {
     const MOST: usize = 3;
     let one = |c: &tailsight_diagnose::model::Cluster| {
         let name = match c.category {
-            Category::NotSignificant => "differences that may be chance".to_owned(),
+            Category::NotSignificant => match causes::by_chance(d) {
+                largest if largest.is_empty() => "differences that may be chance".to_owned(),
+                largest => format!("differences that may be chance (the largest: {largest})"),
+            },
             category if c.name == category.as_str() => category.to_string(),
             category => format!("{} ({category})", clean(&c.title())),
         };

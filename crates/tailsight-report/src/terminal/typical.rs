@@ -3,7 +3,7 @@
 //! In: the `typical` and the `slowest` of a [`Diagnosis`]. Out: lines. Rows under 1 % and those past the sixth are one row with
 //! their sum; what is known to cause a row stands below it.
 
-use tailsight_diagnose::model::{SlowMessage, TypicalRow};
+use tailsight_diagnose::model::SlowMessage;
 use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::text::{clean, cut, paint, wrap};
@@ -11,6 +11,8 @@ use super::{Style, units};
 
 const SMALL: f64 = 0.01;
 const MOST: usize = 6;
+/// Where what stands below a row begins.
+const BELOW: usize = 10;
 /// Parts of one slow message that are shown.
 const PARTS: usize = 3;
 
@@ -31,11 +33,12 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     for row in rows {
         let left =
             format!(" {:>6}  {:>7}  {:<8}  ", units::percent(row.share), units::duration(row.mean_ns), row.leg.name());
-        let indent = left.chars().count();
-        out.push(left + &cut(&clean(&row.with_category()), style.columns() - indent));
+        out.extend(named(left, &clean(&row.with_category()), style.columns()));
         for text in &row.advice {
-            let room = style.columns() - 10;
-            out.extend(wrap(text, room, "").into_iter().map(|line| format!("          {}", paint(style, "33", &line))));
+            let room = style.columns() - BELOW;
+            out.extend(
+                wrap(text, room, "").into_iter().map(|line| format!("{:BELOW$}{}", "", paint(style, "33", &line))),
+            );
         }
     }
     if !small.is_empty() {
@@ -44,6 +47,23 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
         out.push(paint(style, "2", &format!(" {:>6}  {:>7}  {what}", units::percent(share), units::duration(ns))));
     }
     out
+}
+
+/// A row with its name, which is whole: it continues on the next line, and stands below where a word of it has no room beside.
+fn named(left: String, name: &str, columns: usize) -> Vec<String> {
+    let indent = left.chars().count();
+    let longest = name.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    let below = longest > columns - indent;
+    let indent = if below { BELOW } else { indent };
+    let mut lines = wrap(name, columns - indent, &" ".repeat(indent));
+    if below {
+        lines[0].insert_str(0, &" ".repeat(indent));
+        return std::iter::once(left.trim_end().to_owned())
+            .chain(lines.iter().map(|line| cut(line, columns)))
+            .collect();
+    }
+    lines[0].insert_str(0, &left);
+    lines
 }
 
 /// The slowest messages, a line each with their largest parts.
@@ -63,7 +83,17 @@ pub(super) fn slowest(d: &Diagnosis, style: &Style) -> Vec<String> {
     out
 }
 
+/// The largest parts: of each name over all legs and both cores, which are not told here.
 fn parts(message: &SlowMessage) -> String {
-    let one = |row: &TypicalRow| format!("{} {}", units::duration(row.mean_ns), clean(&row.with_category()));
-    message.parts.iter().take(PARTS).map(one).collect::<Vec<_>>().join(", ")
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for row in &message.parts {
+        let name = clean(&row.with_category());
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, ns)) => *ns += row.mean_ns,
+            None => sums.push((name, row.mean_ns)),
+        }
+    }
+    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let one = |(name, ns): &(String, u64)| format!("{} {name}", units::duration(*ns));
+    sums.iter().take(PARTS).map(one).collect::<Vec<_>>().join(", ")
 }

@@ -332,6 +332,15 @@ impl Method {
         quantiles.iter().map(|q| of(*q)).collect()
     }
 
+    /// Why the accepted samples cannot support a percentile, where [`Method::percentiles`] has none.
+    pub fn unsupported(&self, quantile: f64, level: f64) -> NoBounds {
+        let n = self.accepted().map_or(0, |accepted| accepted.latencies_ns.len());
+        match samples_to_support(quantile, spent(level)) {
+            needed if n < needed => NoBounds::TooFew { n, needed },
+            _ => NoBounds::TooShort { parts: 0, lowest_ns: 0.0, highest_ns: 0.0 },
+        }
+    }
+
     fn check_system(&self, batch: &Batch) -> Vec<Check> {
         let agents = batch.agents.iter().map(|a| (a.agent.as_str(), a.slices.as_slice()));
         let mut checks = system::load(agents, &self.config);

@@ -77,9 +77,7 @@ pub fn hint(advice: Advice) -> String {
              programs), or lower the rate"
                 .into()
         }
-        Advice::LongerOrSlower => "measure for longer, or lower the rate: near saturation queues stay correlated \
-         for long"
-            .into(),
+        Advice::LongerOrSlower => "measure for longer; where the server is busy, also at a lower rate".into(),
         Advice::LongerOrLess { needed: Some(needed) } => {
             format!(
                 "about {needed} requests would be enough; allow more, or accept a wider interval or a lower \

@@ -73,6 +73,31 @@ fn of_500_flipped_bytes_none_gives_another_answer_silently() {
     assert_eq!(read(dir.path()), Some((whole, vec![])));
 }
 
+/// One flipped byte read as a recording that ended too early.
+#[test]
+fn a_changed_file_is_damage_and_an_early_end_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let looks = |dir: &Path| {
+        let mut run = Run::open(dir).unwrap();
+        run.events().unwrap();
+        (run.is_damaged(), !run.partial.is_empty())
+    };
+    for (state, partial) in [(State::Complete, false), (State::Partial, true)] {
+        let dir = dir.path().join(format!("{state:?}"));
+        sample::write_as(&dir, sealed(state));
+        assert_eq!(looks(&dir), (false, partial), "{state:?}");
+        let path = dir.join("events/cpu-0.arrow");
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(looks(&dir), (true, true), "{state:?}");
+    }
+    let gone = dir.path().join("Complete");
+    fs::remove_file(gone.join("events/cpu-1.arrow")).unwrap();
+    assert_eq!(looks(&gone), (true, true));
+}
+
 /// A table of another run, a core of another run, a core that the run does not know, and a core that is cut or gone.
 #[test]
 fn swapped_added_and_cut_files_are_seen_and_not_used() {

@@ -9,8 +9,9 @@ use crate::{Exit, terminal};
 
 /// Looks and prints. Settings that hurt are results; that this host cannot record is a failure (exit 1), also with JSON.
 pub fn run(args: &Doctor) -> anyhow::Result<Exit> {
-    let host = HostReport::collect(&Root::host(), args.pid);
+    let mut host = HostReport::collect(&Root::host(), args.pid);
     let hooks = loader::survey(&HookChoice::default());
+    host.blockers.extend(lacking(hooks.as_deref().ok()));
     let able = can_record(&host.blockers, hooks.as_deref().ok());
     if args.json {
         let mut value = serde_json::to_value(&host)?;
@@ -33,6 +34,20 @@ pub fn run(args: &Doctor) -> anyhow::Result<Exit> {
 fn can_record(blockers: &[String], hooks: Option<&[HookState]>) -> bool {
     let lacks = |h: &HookState| h.need == Need::Required && h.program.is_none();
     blockers.is_empty() && hooks.is_some_and(|hooks| !hooks.iter().any(lacks))
+}
+
+/// That hooks are lacking without which there are no messages.
+fn lacking(hooks: Option<&[HookState]>) -> Option<String> {
+    let lacks = |h: &&HookState| h.need == Need::Required && h.program.is_none();
+    let why = |h: &HookState| format!("{} ({})", h.name, h.reason.as_deref().unwrap_or("off"));
+    let off: Vec<String> = hooks?.iter().filter(lacks).map(why).collect();
+    (!off.is_empty()).then(|| {
+        format!(
+            "hooks that messages need are off: {}; a recording needs kernel 6.3 or newer, or 6.1 with fentry (Debian 12 \
+             and 13, Ubuntu 24.04)",
+            off.join(", ")
+        )
+    })
 }
 
 fn hook_json(hook: &HookState) -> serde_json::Value {
@@ -70,9 +85,11 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
             line.trim_end().to_owned() + "\n"
         };
         out += &row(&mark, probe.name, &on);
-        let missing: Vec<&str> = mine.iter().filter(|h| !h.there).map(|h| h.name).collect();
-        if !missing.is_empty() {
-            out += &row(" ", "not in this kernel", &missing);
+        for (absent, label) in [(true, "not in this kernel"), (false, "cannot be attached")] {
+            let missing: Vec<&str> = mine.iter().filter(|h| !h.there && h.absent == absent).map(|h| h.name).collect();
+            if !missing.is_empty() {
+                out += &row(" ", label, &missing);
+            }
         }
         let optional: Vec<&str> = mine
             .iter()
@@ -82,6 +99,12 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
         if !optional.is_empty() {
             out += &row(" ", "off by default", &[&optional[..], &["(--with-hook turns them on)"]].concat());
         }
+    }
+    let reasons: std::collections::BTreeSet<&str> =
+        hooks.iter().filter(|h| !h.there && !h.absent).filter_map(|h| h.reason.as_deref()).collect();
+    for reason in reasons {
+        let words: Vec<&str> = "cannot be attached:".split(' ').chain(reason.split_whitespace()).collect();
+        out += &format!("  {}\n", wrapped(&words, 2, width));
     }
     out
 }
@@ -119,6 +142,7 @@ mod tests {
             name,
             need,
             there,
+            absent: !there,
             program: on.then_some(name),
             instead: vec![],
             with: vec![],
@@ -164,6 +188,34 @@ mod tests {
         assert_eq!(line(&text, "not in this kernel").trim(), "not in this kernel  ipi_send_cpu");
         assert!(!text.contains("--with-hook"), "{text}");
         assert_eq!(hook_json(&lacking)["available"], false);
+    }
+
+    /// It said "not in this kernel" of what the kernel has and refused, and the recorder said that it refused.
+    #[test]
+    fn what_the_kernel_refuses_is_not_said_to_be_missing() {
+        let refused = HookState {
+            there: false,
+            absent: false,
+            reason: Some("the kernel refuses fentry programs: Operation not permitted".into()),
+            ..hook("disk", "do_fsync_enter", Need::Default, false)
+        };
+        let text = hook_table(&Ok(vec![refused]), false, 80);
+        assert!(line(&text, "cannot be attached").ends_with("  do_fsync_enter"), "{text}");
+        assert!(!text.contains("not in this kernel"), "{text}");
+        assert!(
+            text.ends_with("cannot be attached: the kernel refuses fentry programs: Operation not permitted\n"),
+            "{text}"
+        );
+    }
+
+    /// The first line said that the host can record, and the exit code that it cannot.
+    #[test]
+    fn hooks_that_messages_need_are_among_what_forbids_recording() {
+        let lacks = [hook("socket", "sock_recv_length", Need::Required, false)];
+        let why = lacking(Some(&lacks)).unwrap();
+        assert!(why.contains("off: sock_recv_length (off);") && why.contains("6.1 with fentry"), "{why}");
+        assert_eq!(lacking(Some(&[hook("sched", "sched_switch", Need::Required, true)])), None);
+        assert!(!can_record(&[why], Some(&lacks)));
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn threads(opened: &Opened) -> Vec<perfetto::ThreadStep> {
 }
 
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    pipeline::write_whole(file, bytes)?;
     terminal::print(&format!("{}\n", file.display()))
 }
 

@@ -32,7 +32,7 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
     };
     let out = args.out.as_deref().map(|path| parquet_path(path, "load.parquet")).transpose()?;
     if let Some(path) = &args.html {
-        writable(path)?;
+        pipeline::writable(path)?;
     }
     let stop = on_interrupt();
     let mut live = Live::new(question.max_time);
@@ -188,15 +188,11 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
 /// FILE.parquet itself, or `name` in a folder, which is made.
 pub fn parquet_path(path: &Path, name: &str) -> anyhow::Result<PathBuf> {
     if path.extension().is_some_and(|e| e == "parquet") {
-        writable(path)?;
+        pipeline::writable(path)?;
         return Ok(path.to_owned());
     }
     std::fs::create_dir_all(path).map_err(|e| anyhow::anyhow!("cannot make the folder {}: {e}", path.display()))?;
-    Ok(path.join(name))
-}
-
-/// Finds before a measurement that its result could not be written.
-pub fn writable(path: &Path) -> anyhow::Result<()> {
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))
+    let path = path.join(name);
+    pipeline::writable(&path)?;
+    Ok(path)
 }

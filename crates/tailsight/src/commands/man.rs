@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use crate::cli::Man;
-use crate::{Exit, reference, terminal};
+use crate::{Exit, pipeline, reference, terminal};
 
 /// Prints a page, or writes all of them.
 pub fn run(args: &Man) -> anyhow::Result<Exit> {
@@ -15,7 +15,7 @@ pub fn run(args: &Man) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     for (name, text) in reference::man_pages()? {
         let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        pipeline::write_whole(&path, text)?;
     }
     Ok(Exit::Done)
 }

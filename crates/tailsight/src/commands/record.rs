@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tailsight_record::{Asked, HookChoice, Options, Payload, Progress, Selector, Traces, TxStamps, Until};
+use tailsight_record::{Asked, HookChoice, Options, Payload, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
@@ -49,23 +49,14 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
     };
     let stop = stop::on_interrupt();
     let mut progress = terminal::Recording::new(args.duration, until);
-    let mut seen = 0;
-    let outcome = tailsight_record::record(&options, &stop, &mut |p| {
-        if let Progress::Recording { messages, .. } = p {
-            seen = messages;
-        }
-        progress.show(p);
-    })?;
+    let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
     if args.json {
         terminal::print_json(&outcome.meta)?;
     } else {
         let run = out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style());
-        if let Some(until) = until.filter(|until| seen > 0 && seen < until.messages) {
-            let few = until.messages;
-            text += &format!(
-                "Few:      about {seen} messages; p99..p100 needs {few}, so diagnose will explain a wider focus\n"
-            );
+        if let Some((until, seen)) = until.zip(outcome.few) {
+            text += &few(&until, seen);
         }
         text += &format!("Next: tailsight diagnose {run}\n");
         terminal::print(&text)?;
@@ -75,6 +66,17 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Done)
+}
+
+/// What is said of a recording that its longest time ended with too few messages; nothing where none was seen, which is a warning.
+fn few(until: &Until, seen: u64) -> String {
+    if seen == 0 {
+        return String::new();
+    }
+    let (most, needed) = (until.most.as_secs(), until.messages);
+    format!(
+        "Few:      about {seen} messages in {most} s; p99..p100 needs {needed}: with fewer, diagnose explains a wider focus\n"
+    )
 }
 
 /// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.
@@ -108,5 +110,19 @@ fn selector(args: &Record) -> Selector {
         Selector::Port(port)
     } else {
         Selector::Command(args.command.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recording that ended because it had 2,500 messages said that it had about 2,417 of them: the last ones that were shown.
+    #[test]
+    fn few_messages_are_said_with_the_time_that_ended_the_recording() {
+        let until = Until { messages: 2_500, least: LEAST, most: MOST };
+        assert_eq!(until.few(2_500, Duration::from_secs(3)), None);
+        assert!(few(&until, 2_417).starts_with("Few:      about 2417 messages in 30 s; p99..p100 needs 2500"));
+        assert_eq!(few(&until, 0), "");
     }
 }

@@ -19,6 +19,10 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     if args.question.leg.is_none() && message.is_some_and(|m| m.latency(options.leg).is_none()) {
         options.leg = tailsight_lifetime::Leg::Receive;
     }
+    if message.is_none() {
+        say!("tailsight: {}", no_such(lifetimes, options.leg, args.id));
+        return Ok(Exit::Usage);
+    }
     if message.is_none_or(|m| m.latency(options.leg).is_none()) {
         return Err(no_such(lifetimes, options.leg, args.id).into());
     }

@@ -11,7 +11,7 @@ use tailsight_report::load::{self as shown, Drawn};
 
 use crate::cli_load::Sweep as Args;
 use crate::commands::live::Live;
-use crate::commands::load::{asked, plan, writable};
+use crate::commands::load::{asked, plan};
 use crate::commands::source::Source;
 use crate::commands::usage::or_usage;
 use crate::stop::on_interrupt;
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         std::fs::create_dir_all(dir).map_err(|e| anyhow::anyhow!("cannot make the folder {}: {e}", dir.display()))?;
     }
     if let Some(path) = &args.html {
-        writable(path)?;
+        pipeline::writable(path)?;
     }
     let stop = on_interrupt();
     let live = RefCell::new(Live::new(args.max_time));

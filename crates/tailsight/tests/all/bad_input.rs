@@ -237,11 +237,68 @@ fn one_message_is_shown() {
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     fails(
         &["show", &run_of, "999999"],
-        1,
+        2,
         &["no message 999999", "ids go from 0 to", &format!("the slowest are {id}")],
     );
     fails(&["show", &run_of, "x"], 2, &["invalid value"]);
     fails(&["show", "/no/such/run", "1"], 1, &["no such directory"]);
+}
+
+/// One flipped byte read as "the recording is partial and too short: record again".
+#[test]
+fn a_flipped_byte_is_damage_and_no_short_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(golden("memcached-requests")).arg(&path).status().unwrap();
+    assert!(copied.success());
+    // Early in each core's file, so that nothing of it is left.
+    for file in std::fs::read_dir(path.join("events")).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.len() / 20;
+        bytes[at] ^= 0x55;
+        std::fs::write(&file, bytes).unwrap();
+    }
+    let output = run(&["diagnose", &path.display().to_string()]);
+    let said = stderr(&output);
+    assert!(said.contains("note: damaged run: events of core"), "{}", shown(&output));
+    assert!(!said.contains("too short"), "{}", shown(&output));
+    if output.status.code() == Some(3) && said.contains("no message") {
+        assert!(
+            said.contains("the run is damaged: its files were changed or cut after the recording"),
+            "{}",
+            shown(&output)
+        );
+    }
+}
+
+/// 3 was the exit code, which means that the evidence is not enough.
+#[test]
+fn a_number_that_no_fix_has_is_wrong_usage() {
+    fails(&["fix", &golden("memcached-requests"), "99"], 2, &["no fix has number 99", "this run has"]);
+}
+
+/// Fixes were offered against causes of 0.0 % of the deviation, and lines by hand against rows below 1 %.
+#[test]
+fn fixes_are_listed_against_causes_that_matter_and_the_others_counted() {
+    let mut left_out = 0;
+    for name in ["memcached-requests", "memcached-tcp", "memcached-udp", "nginx-2-workers", "redis-ipv6"] {
+        let all = json(&run(&["fix", &golden(name), "--json"]));
+        let small = |kind: &str| {
+            let small = |one: &&serde_json::Value| one["cause"]["share"].as_f64().unwrap() < 0.01;
+            (all[kind].as_array().unwrap().len(), all[kind].as_array().unwrap().iter().filter(small).count())
+        };
+        let ((fixes, small_fixes), (by_hand, small_by_hand)) = (small("fixes"), small("by_hand"));
+        let output = run(&["fix", &golden(name)]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(lines("    against  "), fixes - small_fixes, "{name}: {text}");
+        assert_eq!(lines("  - "), by_hand - small_by_hand, "{name}: {text}");
+        let counted = text.lines().any(|line| line.starts_with("Left out: ") && line.contains("less than 1 %"));
+        assert_eq!(counted, small_fixes + small_by_hand > 0, "{name}: {text}");
+        left_out += small_fixes + small_by_hand;
+    }
+    assert!(left_out > 0, "these runs show nothing of it");
 }
 
 /// It was printed for every run, without its cure.

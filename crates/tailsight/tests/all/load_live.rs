@@ -428,3 +428,27 @@ fn a_replay_is_sent_as_the_file_says() {
     let report = adds_up(&output);
     assert_eq!(report["counts"]["intended"], 1_500, "{}", report["counts"]);
 }
+
+/// "interference tailsight 9.8 %" read as the recorder, and was the load.
+#[test]
+fn a_process_that_generates_load_has_a_name_of_its_own() {
+    let _machine = together();
+    // It accepts, and answers nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("echo://{}", silent.local_addr().unwrap());
+    let rate = ["--rate", "100", "--max-time", "20s"];
+    for (args, name) in [
+        ([&["load", &target], &rate[..]].concat(), "tailsight-load"),
+        (vec!["sweep", &target, "--from", "100", "--max-time", "20s"], "tailsight-sweep"),
+        (vec!["agent", "--listen", "127.0.0.1:0"], "tailsight-agent"),
+    ] {
+        let mut command = tailsight(&args);
+        let started = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let comm = || std::fs::read_to_string(format!("/proc/{}/comm", started.0.id())).unwrap_or_default();
+        let since = Instant::now();
+        while comm().trim() != name {
+            assert!(since.elapsed() < Duration::from_secs(2), "{args:?} is called {}", comm());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

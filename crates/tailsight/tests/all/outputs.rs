@@ -178,3 +178,63 @@ fn the_distribution_is_drawn_in_unicode_only_and_fits() {
     assert!(said.stdout.is_ascii() && !said.stdout.is_empty());
     assert!(!String::from_utf8_lossy(&said.stdout).contains("Distribution of the latencies"));
 }
+
+/// Every command that writes a file into a folder of the user's choice, with the file's name there.
+fn writers(run_of: &str, into: &str) -> Vec<(Vec<String>, &'static str)> {
+    let words = |text: String| text.split(' ').map(str::to_owned).collect();
+    let export = |format: &str| words(format!("export {run_of} --format {format} -o {into} --focus p90..p100"));
+    vec![
+        (export("csv"), "causes.csv"),
+        (export("otlp"), "traces.jsonl"),
+        (export("perfetto"), "trace.pftrace"),
+        (export("parquet"), "messages.parquet"),
+        (words(format!("report {run_of} -o {into}/page.html --focus p90..p100")), "page.html"),
+        (words(format!("man -o {into}")), "tailsight-load.1"),
+        (words(format!("ideal {run_of} --plot {into}/drawing.svg")), "drawing.svg"),
+    ]
+}
+
+/// `export` as root overwrote what another user's link in the folder led to.
+#[test]
+fn no_output_file_is_written_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (precious, into) = (dir.path().join("precious"), dir.path().join("into"));
+    std::fs::create_dir(&into).unwrap();
+    std::fs::write(&precious, "mine").unwrap();
+    for (words, file) in writers(&golden(), &into.display().to_string()) {
+        let place = into.join(file);
+        std::os::unix::fs::symlink(&precious, &place).unwrap();
+        let output = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", shown(&output));
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine", "{words:?}");
+        assert!(std::fs::symlink_metadata(&place).unwrap().is_file(), "{words:?}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{left:?}");
+}
+
+/// A disk that filled up left half a file in the place of the whole one of before.
+#[test]
+fn a_full_disk_leaves_the_output_file_of_before() {
+    let lacking = ["unshare", "mount"].into_iter().find_map(tailsight_testing::lacks_program);
+    if let Some(reason) = tailsight_testing::lacks_root().or(lacking) {
+        return tailsight_testing::skip(reason);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let into = dir.path().display().to_string();
+    for (words, file) in writers(&golden(), &into) {
+        // The mount is seen, and lives, only in there; it has room for the file of before and for little more.
+        let script = format!(
+            "mount -t tmpfs -o size=8k tmpfs {into} && echo before > {into}/{file} && \
+             head -c 4000 /dev/zero > {into}/filled; \"$T\" {}; code=$?; ls -A {into} >&2; cat {into}/{file} && exit $code",
+            words.join(" ")
+        );
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        let output = shell.env("T", env!("CARGO_BIN_EXE_tailsight")).env("NO_COLOR", "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", shown(&output));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("No space left") && !said.contains(".tmp\n"), "{words:?}: {said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "before\n", "{words:?}");
+    }
+}

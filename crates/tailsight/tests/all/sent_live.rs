@@ -23,16 +23,16 @@ impl Drop for Own {
     }
 }
 
-/// Starts a program, unless this machine does not have it.
-fn start(test: &str, program: &str, args: &[&str]) -> Option<Own> {
-    match Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(child) => Some(Own(child)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            println!("SKIPPED {test}: {program} is not installed");
-            None
-        }
-        Err(e) => panic!("{program}: {e}"),
+/// The machine and a program on it; `None`, said by name, where one of them is not to be had.
+fn start(test: &str, program: &str, args: &[&str]) -> Option<(Live, Own)> {
+    if let Some(reason) = tailsight_testing::lacks_program(program) {
+        tailsight_testing::skip_as(test, reason);
+        return None;
     }
+    let live = Live::new(test)?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Some((live, Own(command.spawn().unwrap_or_else(|e| panic!("{program}: {e}")))))
 }
 
 fn connect(port: u16) -> TcpStream {
@@ -86,10 +86,9 @@ fn of(lifetimes: &Lifetimes, kind: SentKind) -> Vec<Sent> {
 #[test]
 fn redis_pushes_what_is_published_and_that_is_no_reply() {
     let test = "redis_pushes_what_is_published_and_that_is_no_reply";
-    let Some(live) = Live::new(test) else { return };
     const PORT: u16 = 26391;
     let args = ["--port", "26391", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-    let Some(redis) = start(test, "redis-server", &args) else { return };
+    let Some((live, redis)) = start(test, "redis-server", &args) else { return };
     let mut subscriber = connect(PORT);
     subscriber.write_all(b"SUBSCRIBE news\r\n").unwrap();
     let mut publisher = connect(PORT);
@@ -136,7 +135,6 @@ while True:
 #[test]
 fn what_a_server_asks_of_its_backend_is_a_request_of_its_own() {
     let test = "what_a_server_asks_of_its_backend_is_a_request_of_its_own";
-    let Some(live) = Live::new(test) else { return };
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = backend.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -150,7 +148,7 @@ fn what_a_server_asks_of_its_backend_is_a_request_of_its_own() {
             }
         }
     });
-    let Some(python) = start(test, "python3", &["-c", PYTHON, "26392", &port.to_string()]) else { return };
+    let Some((live, python)) = start(test, "python3", &["-c", PYTHON, "26392", &port.to_string()]) else { return };
     let mut client = connect(26392);
     let mut buffer = [0; 4096];
     // The shim of a version manager replaces itself, so the process stays the same.
@@ -188,8 +186,7 @@ while True:
 #[test]
 fn a_udp_reply_s_transmit_leg_begins_where_the_run_says() {
     let test = "a_udp_reply_s_transmit_leg_begins_where_the_run_says";
-    let Some(live) = Live::new(test) else { return };
-    let Some(python) = start(test, "python3", &["-c", ECHO, "26393"]) else { return };
+    let Some((live, python)) = start(test, "python3", &["-c", ECHO, "26393"]) else { return };
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect("127.0.0.1:26393").unwrap();
     client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

@@ -8,6 +8,9 @@ const CALLS: &str =
     "fsync with the work in it, where the compiler put vfs_fsync_range into the system calls (by fentry)";
 const F2FS: &str = "fsync of files on f2fs, with the work in it";
 
+/// The program that sees the begin of fsync on whatever file system.
+pub const ANY_FILE_SYSTEM: &str = "fentry_vfs_fsync_range";
+
 /// Files on their way to the disk.
 pub const PROBE: Probe = Probe {
     name: "disk",
@@ -16,7 +19,7 @@ pub const PROBE: Probe = Probe {
             Default,
             "ext4_sync_file_enter",
             EXT4,
-            [fentry("fentry_vfs_fsync_range", "vfs_fsync_range"), tp_btf("ext4_sync_file_enter")]
+            [fentry(ANY_FILE_SYSTEM, "vfs_fsync_range"), tp_btf("ext4_sync_file_enter")]
         ),
         hook!(
             Default,

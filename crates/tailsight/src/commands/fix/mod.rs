@@ -1,7 +1,7 @@
 //! `tailsight fix`: lists the fixes of a run, makes one when told to, and puts everything back.
 //!
-//! In: a run and a number, or nothing. Out: what is changed, from what to what, before it is; exit 0 done, 1 failed, 2 nobody
-//! could be asked, 3 nothing that can be done here.
+//! In: a run and a number, or nothing. Out: what is changed, from what to what, before it is; exit 0 done, 1 failed, 2 no fix
+//! has that number, or nobody could be asked, 3 nothing that can be done here.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
@@ -19,6 +19,9 @@ mod json;
 use crate::cli_fix::Fix;
 use crate::commands::diagnose::not_available_or;
 use crate::{Exit, pipeline, terminal};
+
+/// The list has nothing against a cause that is less than this share of the deviation: it would change a host for nothing.
+const FLOOR: f64 = 0.01;
 
 /// Lists, makes, or puts back.
 pub fn run(args: &Fix) -> anyhow::Result<Exit> {
@@ -48,8 +51,12 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
     let known = known(&opened.run.meta);
     let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
-        say!("tailsight: this run has {}; tailsight fix {} lists them", fixes(&diagnosis), path.display());
-        return Ok(Exit::NotAvailable);
+        say!(
+            "tailsight: no fix has number {number}: this run has {}; tailsight fix {} lists them",
+            fixes(&diagnosis),
+            path.display()
+        );
+        return Ok(Exit::Usage);
     };
     if args.shell {
         // One command a process.
@@ -102,8 +109,13 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
         json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
         return Ok(if numbered.is_empty() { Exit::NotAvailable } else { Exit::Done });
     }
+    let by_hand = by_hand(d);
+    let (shown, by_hand_shown): (Vec<_>, Vec<_>) = (
+        numbered.iter().filter(|(cause, _)| cause.share >= FLOOR).collect(),
+        by_hand.iter().filter(|(cause, _)| cause.share >= FLOOR).collect(),
+    );
     let mut out = String::new();
-    for (cause, action) in &numbered {
+    for (cause, action) in &shown {
         writeln!(out, "{:>2}  {}", action.n, clean(&action.title))?;
         writeln!(out, "    against  {}, {:.1} % of the deviation", clean(&name(cause)), 100.0 * cause.share)?;
         for says in &action.says {
@@ -111,14 +123,17 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
         }
         writeln!(out, "    here     {}", here(action, known).text)?;
     }
-    let by_hand = by_hand(d);
-    if !by_hand.is_empty() {
-        writeln!(out, "{}By hand:", if numbered.is_empty() { "" } else { "\n" })?;
+    if !by_hand_shown.is_empty() {
+        writeln!(out, "{}By hand:", if shown.is_empty() { "" } else { "\n" })?;
     }
-    for (cause, line) in by_hand {
+    for (cause, line) in &by_hand_shown {
         writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
     }
-    if let Some((_, first)) = numbered.first() {
+    let left_out = (numbered.len() - shown.len(), by_hand.len() - by_hand_shown.len());
+    if left_out != (0, 0) {
+        writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, below_floor(left_out))?;
+    }
+    if let Some((_, first)) = shown.first() {
         writeln!(out, "\nNothing is changed yet. To apply one: sudo {}", clean(&first.command))?;
     }
     terminal::print(&out)?;
@@ -127,6 +142,18 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::NotAvailable);
     }
     Ok(Exit::Done)
+}
+
+/// How many lines of the list are left out.
+fn below_floor((fixes, by_hand): (usize, usize)) -> String {
+    let some = |n: usize, one: &str, many: &str| (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }));
+    let what: Vec<String> =
+        [some(fixes, "fix", "fixes"), some(by_hand, "line by hand", "lines by hand")].into_iter().flatten().collect();
+    format!(
+        "Left out: {}, against causes of less than {:.0} % of the deviation each; --json lists all",
+        what.join(" and "),
+        100.0 * FLOOR
+    )
 }
 
 /// What only a person can do, each line with the cause that it is first named for.
@@ -195,7 +222,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
                 "tailsight: cannot ask for confirmation (standard input is not a terminal); give --yes to apply the \
              fix"
             );
-            std::process::exit(2);
+            return Ok(Exit::Usage);
         }
         terminal::say("\nApply? [y/N] ");
         let mut answer = String::new();
@@ -396,6 +423,16 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        assert_eq!(
+            below_floor((1, 0)),
+            "Left out: 1 fix, against causes of less than 1 % of the deviation each; --json lists all"
+        );
+        assert!(below_floor((2, 3)).starts_with("Left out: 2 fixes and 3 lines by hand, against"));
+        assert!(below_floor((0, 1)).starts_with("Left out: 1 line by hand, against"));
+    }
 
     #[test]
     fn dates() {

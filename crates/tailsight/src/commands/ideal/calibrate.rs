@@ -9,6 +9,7 @@ use tailsight_measure::capacity::{Calibration, Found, calibrate};
 
 use crate::cli_ideal::Ideal;
 use crate::commands::usage::or_usage;
+use crate::pipeline;
 use crate::stop::on_interrupt;
 
 /// Finds the peak of a target; `None` when there is none, and that was said.
@@ -26,6 +27,10 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
     let pid = args.pid;
     if let Some(pid) = pid {
         cpu_ns(pid).with_context(|| format!("no process has pid {pid}"))?;
+    }
+    // What would fail at the end is found before the load begins.
+    if let Some(path) = &args.out {
+        pipeline::writable(path)?;
     }
     let stop = on_interrupt();
     let found = calibrate(
@@ -63,7 +68,7 @@ fn cpu_ns(pid: u32) -> Option<u64> {
 
 fn write(path: &Path, peak: &Calibration) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(peak)? + "\n";
-    std::fs::write(path, text).with_context(|| format!("cannot write the calibration {}", path.display()))
+    tailsight_output::write(path, text).with_context(|| format!("cannot write the calibration {}", path.display()))
 }
 
 /// Reads what [`run`] wrote.

@@ -8,5 +8,5 @@ use tailsight_diagnose::ideal::Ideal;
 /// Writes measured against ideal as SVG.
 pub fn write(file: &Path, ideal: &Ideal) -> anyhow::Result<()> {
     let svg = tailsight_report::plot::ideal(ideal)?;
-    std::fs::write(file, svg).with_context(|| format!("cannot write the drawing {}", file.display()))
+    tailsight_output::write(file, svg).with_context(|| format!("cannot write the drawing {}", file.display()))
 }
