@@ -173,7 +173,7 @@ impl Rights {
 fn field<T>(status: &Result<String, HostError>, key: &str, parse: impl Fn(&str) -> Option<T>) -> Fact<T> {
     let status = match status {
         Ok(s) => s,
-        Err(e) => return Fact::unknown(e.to_string()),
+        Err(e) => return Fact::unknown(tailsight_units::chain(e)),
     };
     let value = status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key);
     match value.and_then(|(_, v)| parse(v.trim())) {

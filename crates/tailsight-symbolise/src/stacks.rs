@@ -106,7 +106,7 @@ impl Stacks {
                 process.compiled = PerfMap::of(pid).or_else(|| process.compiled.take());
             }
             Ok(_) => {}
-            Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => self.note(e.to_string()),
+            Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => self.note(tailsight_units::chain(&e)),
             Err(_) => {}
         }
     }
@@ -194,7 +194,7 @@ impl Stacks {
             _ if mapping.is_file() => match module(pid, mapping) {
                 Ok(module) => Some(module),
                 Err(e) => {
-                    self.note(e.to_string());
+                    self.note(tailsight_units::chain(&e));
                     // Its places are known all the same: named as module and offset.
                     let elf = Arc::new(Elf::default());
                     Some(Module { name: mapping.name().into(), elf, path: PathBuf::new(), exported: vec![] })

@@ -285,14 +285,14 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
     let mut found: Vec<Binary> = vec![];
     let (mut seen, mut others, mut why) = (BTreeSet::new(), BTreeSet::new(), None);
     for &pid in pids {
-        let maps = Maps::of(pid).map_err(|e| e.to_string())?;
+        let maps = Maps::of(pid).map_err(|e| tailsight_units::chain(&e))?;
         for mapping in maps.all().iter().filter(|m| m.is_file()) {
             if !means(binary, mapping) {
                 others.insert(mapping.name().to_owned());
             } else if seen.insert((mapping.inode, mapping.path.clone())) {
                 match mapping.open(pid) {
                     Ok((path, file)) => found.push(Binary { path, file, name: mapping.name().into() }),
-                    Err(e) => why = Some(e.to_string()),
+                    Err(e) => why = Some(tailsight_units::chain(&e)),
                 }
             }
         }

@@ -185,6 +185,8 @@ not a line
         let other = Mapping { inode: inode + 1, ..mapping.clone() };
         assert!(matches!(other.open(own), Err(Error::Replaced { .. })));
         let gone = Mapping { path: "/nowhere/at/all".into(), ..mapping };
-        assert!(matches!(gone.open(own), Err(Error::Module { .. })));
+        let error = gone.open(own).unwrap_err();
+        assert!(matches!(error, Error::Module { .. }));
+        assert_eq!(tailsight_units::chain(&error).matches("os error").count(), 1);
     }
 }

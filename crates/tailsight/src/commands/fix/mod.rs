@@ -162,7 +162,7 @@ fn here(action: &Action, known: &Known) -> Here {
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
         Err(error) => {
-            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&error.to_string())) }
+            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&tailsight_units::chain(&error))) }
         }
     }
 }
@@ -176,7 +176,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
-            say!("tailsight: {error}");
+            say!("tailsight: {}", tailsight_units::chain(&error));
             return Ok(Exit::NotAvailable);
         }
     };
@@ -326,7 +326,7 @@ fn said(put: &Put) -> String {
              restores it)",
             entry.was
         ),
-        UndoResult::Failed(error) => format!("{error}; still changed"),
+        UndoResult::Failed(error) => format!("{}; still changed", tailsight_units::chain(error)),
         _ => place,
     }
 }
