@@ -106,9 +106,8 @@ fn width_of(text: &str) -> Option<Width> {
     if let Some(number) = text.strip_suffix('%') {
         return Some(Width::Relative((positive(number)? * 1e10).round() / 1e12));
     }
-    let scales = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (number, scale) = scales.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-    Some(Width::Ns((positive(number)? * scale * 1e3).round() / 1e3)).filter(|width| *width != Width::Ns(0.0))
+    let ns = tailsight_units::parse::fractional_ns(text)?;
+    Some(Width::Ns((ns * 1e3).round() / 1e3)).filter(|width| *width != Width::Ns(0.0))
 }
 
 /// The arrival process that the workload specifies: what the sent stream is held against.
