@@ -22,13 +22,19 @@ use crate::{LEGS, Lifetimes};
 #[non_exhaustive]
 pub enum Error {
     /// The file and the cause.
-    #[error("cannot write {path}: {why}")]
+    #[error("cannot write {path}")]
     Write {
         /// The file.
         path: PathBuf,
-        /// The cause.
-        why: String,
+        /// The cause: of the system, or of the writer of Parquet.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl Error {
+    fn write(path: &Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Write { path: path.into(), source: source.into() }
+    }
 }
 
 /// Messages in one row group: bounds the memory of writing.
@@ -105,9 +111,8 @@ fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)
     let beside = path.with_extension("parquet.tmp");
     // Never through a link that somebody put there.
     let _ = std::fs::remove_file(&beside);
-    let written = batches_to(path, &beside, batches).and_then(|()| {
-        std::fs::rename(&beside, path).map_err(|e| Error::Write { path: path.into(), why: e.to_string() })
-    });
+    let written = batches_to(path, &beside, batches)
+        .and_then(|()| std::fs::rename(&beside, path).map_err(|e| Error::write(path, e)));
     written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
@@ -116,26 +121,25 @@ fn batches_to(
     beside: &Path,
     batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>,
 ) -> Result<(), Error> {
-    let fail = |e: &dyn std::fmt::Display| Error::Write { path: path.into(), why: e.to_string() };
     let mut open: Option<(Arc<Schema>, ArrowWriter<File>)> = None;
     for columns in batches {
         if open.is_none() {
             let field = |name: &str, c: &ArrayRef| Field::new(name, c.data_type().clone(), NULLABLE.contains(&name));
             let fields: Vec<Field> = columns.iter().map(|(name, c)| field(name, c)).collect();
             let schema = Arc::new(Schema::new(fields));
-            let file = File::create_new(beside).map_err(|e| fail(&e))?;
+            let file = File::create_new(beside).map_err(|e| Error::write(path, e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
-            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| fail(&e))?;
+            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| Error::write(path, e))?;
             open = Some((schema, writer));
         }
         if let Some((schema, writer)) = &mut open {
             let arrays = columns.into_iter().map(|(_, c)| c).collect();
-            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| fail(&e))?;
-            writer.write(&batch).map_err(|e| fail(&e))?;
+            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| Error::write(path, e))?;
+            writer.write(&batch).map_err(|e| Error::write(path, e))?;
         }
     }
     match open {
-        Some((_, writer)) => writer.close().map(|_| ()).map_err(|e| fail(&e)),
+        Some((_, writer)) => writer.close().map(|_| ()).map_err(|e| Error::write(path, e)),
         None => Ok(()),
     }
 }
