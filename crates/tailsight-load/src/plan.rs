@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
 use crate::as_text;
-use crate::{Arrivals, LoadError, Rate, Target, Workload};
+use crate::{Arrivals, Target, LoadError, Rate, Workload};
 use tailsight_units::parse::{duration_ns, write_duration};
 
 /// How a thread waits for the next request to be due.
@@ -300,7 +300,7 @@ impl Plan {
         }
         if !self.cpus.is_empty() && (!self.pin || self.cpus.len() != self.threads as usize) {
             return refuse(format!(
-                "{} cores for {} threads; give one core per thread, and pin",
+                "--cpus lists {} cores for {} threads; list one per thread",
                 self.cpus.len(),
                 self.threads
             ));

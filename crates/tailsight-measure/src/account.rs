@@ -77,11 +77,7 @@ impl Na {
 
 /// ns for a sentence.
 fn time(ns: f64) -> String {
-    match ns {
-        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
-        ns if ns >= 1e3 => format!("{:.1} us", ns / 1e3),
-        ns => format!("{ns:.0} ns"),
-    }
+    tailsight_units::format::duration(ns.round() as u64)
 }
 
 /// Why there is not even an interval.
@@ -102,11 +98,16 @@ pub(crate) fn because(why: &NoBounds) -> String {
             )
         }
         NoBounds::TooShort { parts: n, lowest_ns, highest_ns } => format!(
-            "how much so few samples know cannot be estimated while they depend on each other over so long{}",
+            "too few samples for such long correlation: no interval can be computed{}",
             parts(n, lowest_ns, highest_ns)
         ),
         NoBounds::TooFew { n, needed } => {
-            format!("{n} samples have no interval so deep in the tail; {needed} independent ones would")
+            let count = |n: usize| tailsight_units::format::count(n as u64);
+            format!(
+                "{} samples are too few for an interval at this percentile; {} independent ones are needed",
+                count(n),
+                count(needed)
+            )
         }
         _ => "the samples do not tell".into(),
     }

@@ -42,8 +42,8 @@ impl Attachable {
                 _ => None,
             })
             .collect();
-        let why = |e| {
-            Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {}", tailsight_units::chain(&e)) }
+        let why = |e| Error::NotAllowed {
+            why: format!("the kernel's type information (BTF) is needed: {}", tailsight_units::chain(&e)),
         };
         Ok(Attachable {
             tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(why)?),
@@ -137,7 +137,7 @@ fn try_modules() -> Result<(), String> {
     }
 }
 
-/// Loads an empty program for the begin of a function, and drops it.
+/// Loads an empty program for the start of a function, and drops it.
 fn try_fentry(function: &str) -> Result<(), String> {
     let refused =
         |e: i32| format!("the kernel refuses fentry programs: {}", std::io::Error::from_raw_os_error(e.abs()));

@@ -11,7 +11,7 @@ use tailsight_measure::objective::Objective;
 use tailsight_stats::method::Target;
 use tailsight_units::parse;
 
-use crate::cli_ideal::protocol;
+use crate::cli_ideal::{percentile, protocol};
 
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]
@@ -114,7 +114,7 @@ pub struct Traffic {
 
 /// Load from other machines instead of this one.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Agents (docs/agents.md)")]
+#[command(next_help_heading = "Agents")]
 pub struct Agents {
     /// Let this agent send instead of this host, as `tailsight agent` printed it; repeatable: they share the load
     #[arg(long, value_name = "HOST:PORT#FINGERPRINT", value_parser = |t: &str| t.parse::<AgentAddress>())]
@@ -138,10 +138,12 @@ pub struct Agents {
 
 /// `load`.
 #[derive(Debug, Args)]
+// A group, so that the error names every way to say how much.
+#[command(group = clap::ArgGroup::new("how_much").required(true).multiple(true).args(["rate", "utilisation", "rate_profile", "closed", "replay"]))]
 #[command(about = "Measure a server's latency under a load: a number with its interval, or N/A with the reason")]
 pub struct Load {
     /// Requests/s, such as 20k
-    #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile", "utilisation"])]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate)]
     pub rate: Option<f64>,
     /// The rate that keeps the server busy for this part of the time, such as 80%, by its calibration
     #[arg(long, value_name = "PART", value_parser = utilisation, requires = "calibration", conflicts_with_all = ["rate", "rate_profile", "closed", "replay"], help_heading = "Rate and arrivals")]
@@ -271,11 +273,6 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a share; write 0.9 for nine reads in ten"))
 }
 
-fn percentile(text: &str) -> Result<f64, String> {
-    let target: Target = text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
-    Ok(target.quantile)
-}
-
 fn allowance(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.trim().parse().ok());
     number
@@ -295,7 +292,10 @@ fn utilisation(text: &str) -> Result<f64, String> {
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|f| *f >= 1.05 && *f <= 100.0).ok_or_else(|| "a number from 1.05 to 100".into())
+    text.parse()
+        .ok()
+        .filter(|f| *f >= 1.05 && *f <= 100.0)
+        .ok_or_else(|| format!("`{text}` is not a factor; write a number from 1.05 to 100"))
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ pub const PAGES: &[Page] = &[
         ],
         examples: &[
             ("a recorded server beside its ideal", "tailsight ideal tailsight-run"),
-            ("and the load that it could take", "tailsight ideal tailsight-run --slo p99:1ms --plot ideal.svg"),
+            ("and the load that it could take", "tailsight ideal tailsight-run --slo 'p99<1ms' --plot ideal.svg"),
             (
                 "measure the service time at saturation, and use it",
                 "tailsight ideal --calibrate memcached://localhost \\\n    --pid $(pgrep -o memcached) -o peak.json\n\

@@ -161,9 +161,11 @@ fn here(action: &Action, known: &Known) -> Here {
             Here { values: Some(n), root, text: format!("can be applied {when}: {}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
-        Err(error) => {
-            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&tailsight_units::chain(&error))) }
-        }
+        Err(error) => Here {
+            values: None,
+            root: false,
+            text: format!("cannot be applied: {}", clean(&tailsight_units::chain(&error))),
+        },
     }
 }
 
