@@ -124,7 +124,7 @@ pub(crate) fn unknown(missing: &method::Missing) -> Unknown {
 
 /// All that was asked, with one reason.
 pub(crate) fn all_unknown(question: &Question, because: &str) -> Vec<Unknown> {
-    let of = |target: &method::Target| Unknown {
+    let of = |target: &method::PercentileGoal| Unknown {
         asked: target.to_string(),
         percentile: method::percentile_name(target.quantile),
         because: because.into(),

@@ -7,7 +7,7 @@ use clap::Args;
 use tailsight_diagnose::ideal::Objective;
 use tailsight_load::Protocol;
 use tailsight_queue::{Discipline, Model};
-use tailsight_stats::method::Target;
+use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
 
 use crate::cli::process;
@@ -120,7 +120,7 @@ fn service(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn percentile(text: &str) -> Result<f64, String> {
-    let target: Target =
+    let target: PercentileGoal =
         text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
     Ok(target.quantile)
 }

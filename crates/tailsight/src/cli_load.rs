@@ -8,7 +8,7 @@ use tailsight_agent::AgentAddress;
 use tailsight_agent::coordinator::Role;
 use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::objective::Objective;
-use tailsight_stats::method::Target;
+use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
 
 use crate::cli_ideal::{percentile, protocol};
@@ -54,8 +54,8 @@ pub struct Traffic {
     #[arg(long, help_heading = "Requests")]
     pub no_preload: bool,
     /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable
-    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<Target>(), default_value = "p99:5%@95")]
-    pub ci: Vec<Target>,
+    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<PercentileGoal>(), default_value = "p99:5%@95")]
+    pub ci: Vec<PercentileGoal>,
     /// Percentiles to report besides
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9", help_heading = "Statistics")]
     pub percentile: Vec<f64>,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use tailsight_symbolise::functions::{self, EndsBy, Found, Traceable, Wanted};
+use tailsight_symbolise::functions::{self, EndsBy, Located, Traceable, Wanted};
 use tailsight_symbolise::maps::elf::Elf;
 use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_trace::meta;
@@ -178,7 +178,7 @@ impl Plan {
         if any { Ok(()) } else { Err(why.join("; ")) }
     }
 
-    fn add(&mut self, asked: &Asked, file: &Path, module: &str, found: Found) {
+    fn add(&mut self, asked: &Asked, file: &Path, module: &str, found: Located) {
         let go = if found.go.is_some() { cookie::GO } else { 0 };
         for Traceable { name, begins, ends } in found.functions {
             let kind = if matches!(asked, Asked::Usdt { .. }) { "usdt" } else { "user" };
