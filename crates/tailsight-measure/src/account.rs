@@ -267,6 +267,6 @@ mod tests {
             assert!(because(&why).len() > 20, "{why:?}");
         }
         let changing = because(&NoBounds::Changing { parts: 8, lowest_ns: 1.5e3, highest_ns: 2.5e6 });
-        assert!(changing.contains("between 1.5 us and 2.50 ms in 8 equal parts"), "{changing}");
+        assert!(changing.contains("between 1.50 us and 2.50 ms in 8 equal parts"), "{changing}");
     }
 }

@@ -98,6 +98,6 @@ mod tests {
         let start = at(7_000_000, 0);
         assert_eq!(start.contradicts(&at(7_000_000 + 900_000, 1_000_000_000)), None);
         let words = start.contradicts(&at(7_000_000 - 1_200_000, 1_000_000_000)).unwrap();
-        assert!(words.contains("1200.0 us") && words.contains("1100.0 us"), "{words}");
+        assert!(words.contains("1.20 ms") && words.contains("1.10 ms"), "{words}");
     }
 }

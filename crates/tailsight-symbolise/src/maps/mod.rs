@@ -187,6 +187,7 @@ not a line
         let gone = Mapping { path: "/nowhere/at/all".into(), ..mapping };
         let error = gone.open(own).unwrap_err();
         assert!(matches!(error, Error::Module { .. }));
-        assert_eq!(tailsight_units::chain(&error).matches("os error").count(), 1);
+        let why = std::error::Error::source(&error).expect("why it was not opened").to_string();
+        assert_eq!(tailsight_units::chain(&error).matches(&why).count(), 1);
     }
 }
