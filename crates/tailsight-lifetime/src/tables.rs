@@ -129,7 +129,8 @@ fn batches_to(
             let schema = Arc::new(Schema::new(fields));
             let file = File::create_new(beside).map_err(|e| Error::write(path, e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
-            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| Error::write(path, e))?;
+            let writer =
+                ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| Error::write(path, e))?;
             open = Some((schema, writer));
         }
         if let Some((schema, writer)) = &mut open {
