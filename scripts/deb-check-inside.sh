@@ -25,6 +25,14 @@ for file in /usr/bin/tailsight /usr/share/man/man1/tailsight-record.1.gz /usr/sh
 done
 dpkg --verify tailsight | grep -v '^??5?????? c' >/tmp/verify || true
 [ ! -s /tmp/verify ] || grep -qrs path-exclude /etc/dpkg/dpkg.cfg.d || fail files "$(cat /tmp/verify)"
+named=0
+for page in $({ tailsight --help && for command in $(tailsight --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    tailsight help "$command"; done; } | grep -o 'docs/[a-z/-]*\.md' | sort -u); do
+    named=$((named + 1))
+    [ -s "/usr/share/doc/tailsight/$page" ] || grep -qrs 'path-exclude=/usr/share/doc' /etc/dpkg/dpkg.cfg.d ||
+        fail files "help names $page, which is not there"
+done
+[ "$named" -gt 3 ] || fail files "help names $named pages"
 step files "$(dpkg -L tailsight | wc -l) files and folders, as packed"
 
 tailsight --version >/dev/null || fail --version "exit $?"

@@ -55,13 +55,20 @@ for path in "$REPO/" "${CARGO_HOME:-$BUILDER_HOME/.cargo}/"; do
     ! grep -qaF "$path" "$program" || die "$program holds the path $path"
 done
 
-# documents DIR: licences, the changelog and what others' code is in the program.
+# documents DIR: licences, the changelog, what others' code is in the program, and the documentation that help, errors and
+# README.md name. Of its pictures only README.md's own: those of docs/report.md would make the package a fifth larger.
 documents() {
-    install -m 644 LICENSE-APACHE LICENSE-MIT LICENSE-GPL-2.0 LICENSE-BSD-2-Clause README.md "$1/"
+    install -m 644 LICENSE-APACHE LICENSE-MIT LICENSE-GPL-2.0 LICENSE-BSD-2-Clause README.md ARCHITECTURE.md CONTRIBUTING.md \
+        CHANGELOG.md "$1/"
     gzip -9nc CHANGELOG.md >"$1/changelog.gz"
     third_party | gzip -9n >"$1/THIRD-PARTY.gz"
     install -d "$1/examples"
     install -m 644 packaging/tailsight-record.service "$1/examples/"
+    # Where docs/privileges.md has it.
+    ln -s examples "$1/packaging"
+    { find docs -name '*.md' && grep -o 'docs/images/[^)]*' README.md; } | while read -r page; do
+        install -D -m 644 "$page" "$1/$page"
+    done
 }
 
 # Every crate in the program with its licence and, where it has them, the licence's texts.
@@ -107,7 +114,8 @@ make_deb() {
         usr/share/fish/vendor_completions.d usr/share/doc/tailsight
     install -m 644 packaging/copyright "$stage/usr/share/doc/tailsight/copyright"
     # Debian has these two texts; the copyright file points to them.
-    rm "$stage/usr/share/doc/tailsight/LICENSE-APACHE" "$stage/usr/share/doc/tailsight/LICENSE-GPL-2.0"
+    ln -sf ../../common-licenses/Apache-2.0 "$stage/usr/share/doc/tailsight/LICENSE-APACHE"
+    ln -sf ../../common-licenses/GPL-2 "$stage/usr/share/doc/tailsight/LICENSE-GPL-2.0"
     maintainer=${DEBFULLNAME:-The Tailsight developers}${DEBEMAIL:+ <$DEBEMAIL>}
     arch=$(dpkg --print-architecture)
     install -d "$stage/DEBIAN"
@@ -121,10 +129,11 @@ Priority: optional
 Installed-Size: $(du -sk --apparent-size "$stage/usr" | cut -f1)
 Depends: $(depends)
 Description: tells why the tail latency of a network server is high
- Records a running server for a second or two without changing it or the kernel, rebuilds the lifetime of every message
- inside the host to the nanosecond, and names what the slow messages have that the normal ones do not.
+ Records a running server for 2 to 30 seconds without changing it or the kernel, reconstructs the way of every message
+ through the host to the nanosecond, and names what the slow messages have that the median ones do not.
  .
- Recording needs Linux 6.3 or newer with BTF, and root or some capabilities. Everything else needs neither.
+ Recording needs Linux 6.3 or newer, or 6.1 with fentry, with BTF; and root or three to five capabilities. Everything
+ else needs none of these.
 CONTROL
     (cd "$stage" && find usr -type f | sort | xargs md5sum) >"$stage/DEBIAN/md5sums"
     find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +

@@ -33,7 +33,7 @@ pub enum Error {
         end: &'static str,
     },
     /// A system call failed.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}")]
     Io {
         /// What was tried, and on what.
         action: String,

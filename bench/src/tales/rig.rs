@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
-use tailsight_load::{Arrivals, Driver, Plan, Protocol, Rate, Receive, Size, Target, Wait, Workload};
+use tailsight_load::{Arrivals, Driver, Endpoint, Plan, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
@@ -156,7 +156,7 @@ impl<'a> Rig<'a> {
         let (target, protocol, workload) = match self.app {
             App::NullRpc => {
                 let size = Workload { value_size: Size::Fixed(128), ..Workload::default() };
-                (Target::Tcp(SocketAddr::new(SERVER_V4, PORT).to_string()), Protocol::Echo, size)
+                (Endpoint::Tcp(SocketAddr::new(SERVER_V4, PORT).to_string()), Protocol::Echo, size)
             }
             App::Memcached => {
                 let keys = Workload {
@@ -166,12 +166,12 @@ impl<'a> Rig<'a> {
                     ..Workload::default()
                 };
                 let address = SocketAddr::new(SERVER_V4, MemcachedOpts::default().port);
-                (Target::Udp(address.to_string()), Protocol::MemcachedText, keys)
+                (Endpoint::Udp(address.to_string()), Protocol::MemcachedText, keys)
             }
             App::Nginx => {
                 let address = SocketAddr::new(SERVER_V4, NginxOpts::default().port);
                 let page = Workload { path: "/page".into(), ..Workload::default() };
-                (Target::Tcp(address.to_string()), Protocol::Http1, page)
+                (Endpoint::Tcp(address.to_string()), Protocol::Http1, page)
             }
         };
         let mut plan = Plan::new(target, protocol);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tailsight_load::{ArrivalProcess, Arrivals, Plan, Protocol, Target, Trust};
+use tailsight_load::{ArrivalProcess, Arrivals, Endpoint, Plan, Protocol, Trust};
 use tempfile::NamedTempFile;
 
 use crate::allow::Allow;
@@ -133,7 +133,7 @@ impl Policy {
                 "{what} is not among the allowed targets ({allowed}); the agent's operator can add it with --allow"
             ))
         };
-        if let Target::Unix(path) = &plan.target {
+        if let Endpoint::Unix(path) = &plan.target {
             return if self.allow.permits_unix(path) {
                 Ok(String::new())
             } else {
@@ -157,14 +157,14 @@ impl Policy {
             return Ok(address.to_string());
         }
         plan.target = match plan.target {
-            Target::Tcp(_) => Target::Tcp(address.to_string()),
-            Target::Tls(_) => {
+            Endpoint::Tcp(_) => Endpoint::Tcp(address.to_string()),
+            Endpoint::Tls(_) => {
                 plan.server_name.get_or_insert(host);
-                Target::Tls(address.to_string())
+                Endpoint::Tls(address.to_string())
             }
-            Target::Udp(_) => Target::Udp(address.to_string()),
-            Target::R2p2(_) => Target::R2p2(address.to_string()),
-            Target::Unix(_) => unreachable!("Unix sockets were dealt with above"),
+            Endpoint::Udp(_) => Endpoint::Udp(address.to_string()),
+            Endpoint::R2p2(_) => Endpoint::R2p2(address.to_string()),
+            Endpoint::Unix(_) => unreachable!("Unix sockets were dealt with above"),
         };
         Ok(address.to_string())
     }

@@ -17,7 +17,7 @@ use crate::estimate::{Estimates, Known, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
-use crate::more::{Found, more};
+use crate::more::{MoreInput, more};
 use crate::phases::{self, overlaps::Ahead, root};
 use crate::queued::Walks;
 use crate::rows::attribution::Attribution;
@@ -417,7 +417,7 @@ impl<'a> Analysis<'a> {
             messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
             first: joined.map_or(usize::MAX, |joined| joined.first.0),
         });
-        more(&Found {
+        more(&MoreInput {
             walks,
             lifetimes: self.lifetimes,
             options: self.options,

@@ -26,7 +26,7 @@ const CONTEXTS: usize = 8;
 const CAUSES: usize = 5;
 
 /// What [`more`] looks at.
-pub struct Found<'a> {
+pub struct MoreInput<'a> {
     /// All messages.
     pub lifetimes: &'a Lifetimes,
     /// What was found.
@@ -52,7 +52,7 @@ pub struct Found<'a> {
 }
 
 /// All three; the settings of the host are in the run's description, which is not read here.
-pub fn more(found: &Found<'_>) -> More {
+pub fn more(found: &MoreInput<'_>) -> More {
     let (focus, reference) = found.cohorts;
     let cores = |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, path));
     More {
@@ -63,7 +63,7 @@ pub fn more(found: &Found<'_>) -> More {
     }
 }
 
-fn pervasive(found: &Found<'_>, slice: (f64, f64)) -> Option<Pervasive> {
+fn pervasive(found: &MoreInput<'_>, slice: (f64, f64)) -> Option<Pervasive> {
     let ids = &found.ranked[crate::cohorts::focus::ranks(found.ranked.len(), slice)];
     if ids.len() < crate::MIN_MESSAGES {
         return None;

@@ -85,12 +85,12 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             let protocol = protocol.to_uppercase();
             out.extend(match source.as_str() {
                 send_entry::DRIVER => Some(format!(
-                    "transmit (from the driver: {protocol}): no hook saw the begin of a send, so the leg begins with \
+                    "transmit (from the driver: {protocol}): no hook saw the start of a send, so the leg begins with \
                      the \
                      first byte at the driver; the time before is in the service leg"
                 )),
                 send_entry::QUEUE => Some(format!(
-                    "transmit (from the queueing discipline: {protocol}): no hook saw the begin of a send, so the leg \
+                    "transmit (from the queueing discipline: {protocol}): no hook saw the start of a send, so the leg \
                      begins there; the time before is in the service leg"
                 )),
                 send_entry::CGROUP => Some(format!(

@@ -60,7 +60,7 @@ pub enum Error {
         now: String,
     },
     /// A value could not be read.
-    #[error("cannot read {place}: {source}")]
+    #[error("cannot read {place}")]
     Read {
         /// Where.
         place: String,
@@ -68,7 +68,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A value could not be written.
-    #[error("cannot set {place} to {value}: {source}{}", advice(source))]
+    #[error("cannot set {place} to {value}{}", advice(source))]
     Write {
         /// Where.
         place: String,
@@ -94,7 +94,7 @@ pub enum Error {
         path: String,
     },
     /// A fix failed half-way; what was done was taken back, or not all of it.
-    #[error("{cause}\n  {}", back(*left))]
+    #[error("{}\n  {}", tailsight_units::chain(cause.as_ref()), back(*left))]
     RolledBack {
         /// What failed.
         cause: Box<Error>,
@@ -132,7 +132,7 @@ impl Error {
 
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => "; run it as root",
+        io::ErrorKind::PermissionDenied => " (run it as root)",
         _ => "",
     }
 }

@@ -1,4 +1,5 @@
-//! The one error type of this crate. Each message says what was tried, on what, and what to do next.
+//! The one error type of this crate. Each message says what was tried, on what, and what to do next; what the kernel answered is
+//! its source (`tailsight_units::chain` prints both).
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ pub enum HostError {
         path: PathBuf,
     },
     /// A file exists but could not be read.
-    #[error("cannot read {}: {source}{}", path.display(), advice(source))]
+    #[error("cannot read {}{}", path.display(), advice(source))]
     Read {
         /// The file that was read.
         path: PathBuf,
@@ -43,7 +44,7 @@ pub enum HostError {
         what: &'static str,
     },
     /// A system call failed.
-    #[error("{call} failed: {source}{}", advice(source))]
+    #[error("{call} failed{}", advice(source))]
     Syscall {
         /// The call with its operation, such as `ioctl(ETHTOOL_GCOALESCE) on eth0`.
         call: String,
@@ -66,7 +67,20 @@ pub enum HostError {
 
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => "; run as root",
+        io::ErrorKind::PermissionDenied => " (run as root)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was printed twice: once in the error's own text, once as its source.
+    #[test]
+    fn what_the_kernel_answered_is_said_once() {
+        let error = HostError::Read { path: "/proc/1/mem".into(), source: io::Error::from_raw_os_error(libc::EACCES) };
+        let text = "cannot read /proc/1/mem (run as root): Permission denied (os error 13)";
+        assert_eq!(tailsight_units::chain(&error), text);
     }
 }

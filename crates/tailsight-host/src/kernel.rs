@@ -76,7 +76,7 @@ impl Kernel {
             Ok(r) => parse_version(r)
                 .ok_or_else(|| Root::unparsed("/proc/sys/kernel/osrelease", "a kernel release", r))
                 .into(),
-            Err(e) => Fact::unknown(e.to_string()),
+            Err(e) => Fact::unknown(tailsight_units::chain(e)),
         };
         let options = options(root, release.as_deref().unwrap_or_default()).into();
         Kernel {

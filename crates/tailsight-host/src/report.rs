@@ -136,7 +136,8 @@ mod tests {
             plain = plain.replace(&format!("\x1b[{code}m"), "");
         }
         assert_eq!(plain, report.table(false, 110));
-        for text in ["Kernel\n", "Rights\n", "Clocks\n", "PMUs\n", "Network interfaces\n", "20 hurt", "✘ Swap  1 area"]
+        for text in
+            ["Kernel\n", "Rights\n", "Clocks\n", "PMUs\n", "Network interfaces\n", "20 harmful", "✘ Swap  1 area"]
         {
             assert!(plain.contains(text), "{text:?} is not in\n{plain}");
         }

@@ -13,7 +13,11 @@ use std::io;
 const CAPABILITIES: [(&str, u32, &str); 9] = [
     ("CAP_BPF", 39, "no recording: the kernel refuses BPF programs"),
     ("CAP_PERFMON", 38, "no recording: the kernel refuses tracing programs, and sampling clocks"),
-    ("CAP_NET_ADMIN", 12, "no recording where sends are seen by programs of control groups; no --nic-tx-stamps"),
+    (
+        "CAP_NET_ADMIN",
+        12,
+        "cannot record on kernels without fentry, where a cgroup program must see the sends; no --nic-tx-stamps",
+    ),
     (
         "CAP_SYS_ADMIN",
         21,
@@ -22,7 +26,7 @@ const CAPABILITIES: [(&str, u32, &str); 9] = [
     ("CAP_SYS_RESOURCE", 24, ""),
     ("CAP_SYS_PTRACE", 19, "only servers of your own user: the sockets and functions of others cannot be read"),
     ("CAP_DAC_READ_SEARCH", 2, "only servers of your own user: the folders of others in /proc cannot be read"),
-    ("CAP_SYSLOG", 34, "kernel functions without names (below causes and waits)"),
+    ("CAP_SYSLOG", 34, "kernel functions are shown without names"),
     (
         "CAP_CHECKPOINT_RESTORE",
         40,
@@ -173,7 +177,7 @@ impl Rights {
 fn field<T>(status: &Result<String, HostError>, key: &str, parse: impl Fn(&str) -> Option<T>) -> Fact<T> {
     let status = match status {
         Ok(s) => s,
-        Err(e) => return Fact::unknown(e.to_string()),
+        Err(e) => return Fact::unknown(tailsight_units::chain(e)),
     };
     let value = status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key);
     match value.and_then(|(_, v)| parse(v.trim())) {

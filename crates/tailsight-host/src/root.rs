@@ -52,7 +52,7 @@ impl<T> From<Result<T, HostError>> for Fact<T> {
     fn from(r: Result<T, HostError>) -> Self {
         match r {
             Ok(v) => Fact::Known(v),
-            Err(e) => Fact::unknown(e.to_string()),
+            Err(e) => Fact::unknown(tailsight_units::chain(&e)),
         }
     }
 }

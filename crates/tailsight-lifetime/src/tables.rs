@@ -22,13 +22,19 @@ use crate::{LEGS, Lifetimes};
 #[non_exhaustive]
 pub enum Error {
     /// The file and the cause.
-    #[error("cannot write {path}: {why}")]
+    #[error("cannot write {path}")]
     Write {
         /// The file.
         path: PathBuf,
-        /// The cause.
-        why: String,
+        /// The cause: of the system, or of the writer of Parquet.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl Error {
+    fn write(path: &Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Write { path: path.into(), source: source.into() }
+    }
 }
 
 /// Messages in one row group: bounds the memory of writing.
@@ -102,28 +108,29 @@ fn sent(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
 
 /// Writes batches of the same columns as one file: beside its place, and there when it is whole.
 fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)>>) -> Result<(), Error> {
-    let fail = |e: &dyn std::fmt::Display| Error::Write { path: path.into(), why: e.to_string() };
     let mut open: Option<(Arc<Schema>, ArrowWriter<Whole>)> = None;
     for columns in batches {
         if open.is_none() {
             let field = |name: &str, c: &ArrayRef| Field::new(name, c.data_type().clone(), NULLABLE.contains(&name));
             let fields: Vec<Field> = columns.iter().map(|(name, c)| field(name, c)).collect();
             let schema = Arc::new(Schema::new(fields));
-            let file = Whole::create(path).map_err(|e| fail(&e))?;
+            let file = Whole::create(path).map_err(|e| Error::write(path, e))?;
             let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
-            let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| fail(&e))?;
+            let writer =
+                ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|e| Error::write(path, e))?;
             open = Some((schema, writer));
         }
         if let Some((schema, writer)) = &mut open {
             let arrays = columns.into_iter().map(|(_, c)| c).collect();
-            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| fail(&e))?;
-            writer.write(&batch).map_err(|e| fail(&e))?;
+            let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| Error::write(path, e))?;
+            writer.write(&batch).map_err(|e| Error::write(path, e))?;
         }
     }
     match open {
         Some((_, mut writer)) => {
-            writer.finish().map_err(|e| fail(&e))?;
-            writer.into_inner().map_err(|e| fail(&e))?.finish().map_err(|e| fail(&e))
+            writer.finish().map_err(|e| Error::write(path, e))?;
+            let file = writer.into_inner().map_err(|e| Error::write(path, e))?;
+            file.finish().map_err(|e| Error::write(path, e))
         }
         None => Ok(()),
     }

@@ -61,7 +61,7 @@ impl Over {
     }
 
     /// The error of the step at hand.
-    pub(crate) fn during(self, target: &crate::Target, step: &str, came: u64) -> LoadError {
+    pub(crate) fn during(self, target: &crate::Endpoint, step: &str, came: u64) -> LoadError {
         let what = self.words();
         let came = if came == 0 { String::new() } else { format!(" ({})", bytes_came(came)) };
         LoadError::Ended { target: target.to_string(), reason: format!("{what} while {step}{came}") }

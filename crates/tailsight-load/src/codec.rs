@@ -9,7 +9,7 @@ use tailsight_protocol::{Kind, ProtocolError, Value, wire};
 
 use crate::keys::Keys;
 use crate::rng::Rng;
-use crate::{Plan, Target};
+use crate::{Endpoint, Plan};
 
 /// What a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +48,8 @@ enum Framing {
 impl Encoder {
     pub(crate) fn new(plan: &Plan, keys: Arc<Keys>) -> Self {
         let framing = match (&plan.target, plan.protocol) {
-            (Target::R2p2(_), _) => Framing::R2p2,
-            (Target::Udp(_), Kind::MemcachedText | Kind::MemcachedBinary) => Framing::MemcachedUdp,
+            (Endpoint::R2p2(_), _) => Framing::R2p2,
+            (Endpoint::Udp(_), Kind::MemcachedText | Kind::MemcachedBinary) => Framing::MemcachedUdp,
             _ => Framing::None,
         };
         let workload = &plan.workload;
@@ -60,7 +60,7 @@ impl Encoder {
             meta: workload.meta,
             sets: workload.sets,
             service: workload.service,
-            secure: matches!(plan.target, Target::Tls(_)),
+            secure: matches!(plan.target, Endpoint::Tls(_)),
             host: plan.target.authority().unwrap_or("localhost").to_owned(),
             path: workload.path.clone(),
             name: Vec::with_capacity(256),
@@ -215,9 +215,9 @@ impl Replies {
     pub(crate) fn new(plan: &Plan) -> Self {
         let outstanding = plan.outstanding as usize;
         let transport = match (&plan.target, plan.protocol) {
-            (Target::R2p2(_), _) => Transport::R2p2,
-            (Target::Udp(_), Kind::MemcachedText | Kind::MemcachedBinary) => Transport::MemcachedUdp,
-            (Target::Udp(_), _) => Transport::Plain,
+            (Endpoint::R2p2(_), _) => Transport::R2p2,
+            (Endpoint::Udp(_), Kind::MemcachedText | Kind::MemcachedBinary) => Transport::MemcachedUdp,
+            (Endpoint::Udp(_), _) => Transport::Plain,
             _ => return Self::Stream(Box::new(Parser::new(plan.protocol, outstanding))),
         };
         Self::Datagram(Box::new(Datagrams::new(transport, plan.protocol, outstanding)))

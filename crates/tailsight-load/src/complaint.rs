@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tailsight_units::format::{count, duration};
 
 use crate::counts::Counts;
 
@@ -139,15 +140,14 @@ impl Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = |ns: &u64| *ns as f64 / 1e3;
         match self {
             Self::Late { p99_ns, limit_ns, max_ns, requests } => write!(
                 f,
-                "the client was late: p99 of its own lateness over {requests} requests is {:.1} us (limit {:.1} us, \
-                 largest {:.1} us)",
-                us(p99_ns),
-                us(limit_ns),
-                us(max_ns)
+                "the client was late: p99 of its own lateness over {} requests is {} (limit {}, largest {})",
+                count(*requests),
+                duration(*p99_ns),
+                duration(*limit_ns),
+                duration(*max_ns)
             ),
             Self::OutOfCpu { thread, share, limit } => write!(
                 f,
@@ -158,21 +158,20 @@ impl fmt::Display for Complaint {
             ),
             Self::Starved { thread, waited_ns, share, limit, preempted } => write!(
                 f,
-                "the client did not get CPU time: thread {thread} waited {:.1} ms for a core ({:.1} % of the time, \
-                 limit \
-                 {:.1} %) and was preempted {preempted} times; keep other work off its core",
-                *waited_ns as f64 / 1e6,
+                "the client did not get CPU time: thread {thread} waited {} for a core ({:.1} % of the time, \
+                 limit {:.1} %) and was preempted {preempted} times; keep other work off its core",
+                duration(*waited_ns),
                 share * 100.0,
                 limit * 100.0
             ),
             Self::Blocked { requests, share, limit, longest_ns } => write!(
                 f,
-                "not an open loop: {requests} requests ({:.2} %, limit {:.2} %) found every connection at its limit, \
-                 the \
-                 longest waited {:.1} us; add connections, or lower the rate if the server cannot keep up",
+                "not an open loop: {} requests ({:.2} %, limit {:.2} %) found every connection at its limit, the \
+                 longest waited {}; add connections, or lower the rate if the server cannot keep up",
+                count(*requests),
                 share * 100.0,
                 limit * 100.0,
-                us(longest_ns)
+                duration(*longest_ns)
             ),
             Self::RateMissed { asked_per_s, sent_per_s, limit } => write!(
                 f,
@@ -207,18 +206,18 @@ impl fmt::Display for Complaint {
             Self::ClientFailed { reason } => write!(f, "the client failed: {reason}"),
             Self::ClockStepped { steps, largest_ns, refused_stamps } => write!(
                 f,
-                "the wall clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} kernel \
+                "the wall clock was set {steps} times during the load (by up to {}); {refused_stamps} kernel \
                  time stamps \
                  were impossible and were replaced by the client's clock",
-                us(largest_ns)
+                duration(*largest_ns)
             ),
             Self::NicClockStepped { steps, largest_ns, refused_stamps } => write!(
                 f,
-                "the NIC's clock was set {steps} times during the load (by up to {:.1} us); {refused_stamps} of its \
+                "the NIC's clock was set {steps} times during the load (by up to {}); {refused_stamps} of its \
                  time stamps \
                  were impossible and were replaced by the kernel's; others of the 100 ms before may be wrong by as \
                  much; wait until the clock is steady, or do not set it during a load",
-                us(largest_ns)
+                duration(*largest_ns)
             ),
             Self::SamplesLost { lost, kept } => {
                 write!(f, "{lost} samples were dropped, only {kept} fit; allow more, or sample less")

@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, setsockopt, socket, sockopt};
 use crate::clock::now_ns;
 use crate::connection::Socket;
 use crate::tls::{Tls, TlsSetup};
-use crate::{Cancel, LoadError, Plan, Target};
+use crate::{Cancel, Endpoint, LoadError, Plan};
 
 /// How often a waiting thread checks whether to go on, ms.
 const LOOK_MS: u64 = 20;
@@ -20,7 +20,7 @@ const LOOK_MS: u64 = 20;
 /// Opens sockets of one target.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
-    target: Target,
+    target: Endpoint,
     address: Address,
     tls: Option<TlsSetup>,
     busy_poll_us: u32,
@@ -36,7 +36,7 @@ enum Address {
 impl Dialer {
     /// Resolves the target and finds the first of its addresses that accepts.
     pub(crate) fn new(plan: &Plan, cancel: &Cancel<'_>) -> Result<Self, LoadError> {
-        let tls = if matches!(plan.target, Target::Tls(_)) { Some(TlsSetup::new(plan)?) } else { None };
+        let tls = if matches!(plan.target, Endpoint::Tls(_)) { Some(TlsSetup::new(plan)?) } else { None };
         let mut dialer = Self {
             target: plan.target.clone(),
             address: Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)),
@@ -45,7 +45,7 @@ impl Dialer {
             patience_ns: plan.patience_ns,
         };
         let candidates = match &plan.target {
-            Target::Unix(path) => {
+            Endpoint::Unix(path) => {
                 let address = UnixAddr::new(path.as_path()).map_err(|e| dialer.refused(e.into()))?;
                 vec![Address::Unix(address)]
             }

@@ -22,7 +22,7 @@ use crate::poller::Poller;
 use crate::rng::Rng;
 use crate::sample::{Interval, Sample, Status};
 use crate::thread_log::{INTERVAL_NS, ThreadLog};
-use crate::{Arrivals, BurstOver, LoadError, Plan, Receive, Schedule, Target};
+use crate::{Arrivals, BurstOver, Endpoint, LoadError, Plan, Receive, Schedule};
 
 /// Requests drawn ahead of their time.
 const AHEAD: usize = 256;
@@ -122,7 +122,7 @@ impl Engine {
             Receive::Auto => {
                 plan.stamps
                     && schedule.is_some()
-                    && !matches!(plan.target, Target::Unix(_) | Target::Tls(_))
+                    && !matches!(plan.target, Endpoint::Unix(_) | Endpoint::Tls(_))
                     && !matches!(plan.protocol, Kind::Http1 | Kind::Http2)
             }
         };

@@ -60,5 +60,5 @@ pub use schedule::Schedule;
 pub use sizes::Size;
 pub use tailsight_protocol::Kind as Protocol;
 pub use tailsight_queue::ArrivalProcess;
-pub use target::Target;
+pub use target::Endpoint;
 pub use workload::{Popularity, Workload};

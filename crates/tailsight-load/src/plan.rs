@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
 use crate::as_text;
-use crate::{Arrivals, LoadError, Rate, Target, Workload};
+use crate::{Arrivals, Endpoint, LoadError, Rate, Workload};
 use tailsight_units::parse::{duration_ns, write_duration};
 
 /// How a thread waits for the next request to be due.
@@ -134,7 +134,7 @@ impl Default for Limits {
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The server.
-    pub target: Target,
+    pub target: Endpoint,
     /// The protocol.
     #[serde(with = "as_text")]
     pub protocol: Kind,
@@ -213,7 +213,7 @@ fn usual_room() -> usize {
 impl Plan {
     /// Exponential arrivals at 1,000 requests/s for 10 s on one thread over 16 connections, all sampled.
     #[must_use]
-    pub fn new(target: Target, protocol: Kind) -> Self {
+    pub fn new(target: Endpoint, protocol: Kind) -> Self {
         // HTTP/1.1 pipelining is not what clients do.
         let outstanding = if protocol == Kind::Http1 { 1 } else { 64 };
         Self {
@@ -300,7 +300,7 @@ impl Plan {
         }
         if !self.cpus.is_empty() && (!self.pin || self.cpus.len() != self.threads as usize) {
             return refuse(format!(
-                "{} cores for {} threads; give one core per thread, and pin",
+                "--cpus lists {} cores for {} threads; list one per thread",
                 self.cpus.len(),
                 self.threads
             ));
@@ -330,7 +330,7 @@ impl Plan {
         if self.receive == Receive::Lazy && !self.stamps {
             return refuse("--receive lazy needs kernel time stamps; remove --no-stamps or use eager".into());
         }
-        if self.receive == Receive::Lazy && matches!(self.target, Target::Unix(_)) {
+        if self.receive == Receive::Lazy && matches!(self.target, Endpoint::Unix(_)) {
             return refuse(
                 "--receive lazy cannot be used with a Unix stream socket (it has no kernel time stamps); use \
              eager"
@@ -346,11 +346,11 @@ impl Plan {
         let (target, protocol) = (&self.target, self.protocol);
         match target {
             // Plain datagrams need an id inside the request, or a lost one would shift all later matches.
-            Target::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => refuse(format!(
+            Endpoint::Udp(_) if matches!(protocol, Kind::Resp | Kind::Http1 | Kind::Http2) => refuse(format!(
                 "{protocol} cannot be used over {target}: datagrams need request ids; memcached, \
                  synthetic and echo have them"
             )),
-            Target::R2p2(_) if matches!(protocol, Kind::Http1 | Kind::Http2) => {
+            Endpoint::R2p2(_) if matches!(protocol, Kind::Http1 | Kind::Http2) => {
                 refuse(format!("{protocol} cannot be used over {target}: HTTP needs TCP or a Unix stream socket"))
             }
             _ => Ok(()),
@@ -361,7 +361,7 @@ impl Plan {
                 _ => self.workload.max_value,
             };
             // R2P2 sends the later packets of a request when the server asks for them; here a request is one packet.
-            let limit = if matches!(target, Target::R2p2(_)) { 1200 } else { 60_000 };
+            let limit = if matches!(target, Endpoint::R2p2(_)) { 1200 } else { 60_000 };
             if largest > limit {
                 return refuse(format!("values of up to {largest} bytes over {target}; set max-value={limit} or less"));
             }
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        let udp: Target = "udp://localhost:1".parse().unwrap();
+        let udp: Endpoint = "udp://localhost:1".parse().unwrap();
         for bad in [
             Plan { threads: 0, ..plan() },
             Plan { threads: 20, ..plan() },

@@ -13,7 +13,7 @@ use crate::connection::{Broken, Connection};
 use crate::dialer::look;
 use crate::engine::Engine;
 use crate::sample::Status;
-use crate::{LoadError, Receive, Target};
+use crate::{Endpoint, LoadError, Receive};
 
 /// The step before the first byte of the protocol.
 const SHAKING_HANDS: &str = "shaking hands";
@@ -76,7 +76,7 @@ fn pump_within(
     let plan = engine.plan.clone();
     let control = engine.log.control.clone();
     let fail = |reason: String| match plan.target {
-        Target::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
+        Endpoint::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
         _ => {
             let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
             LoadError::Setup { target, protocol, step, reason }

@@ -12,7 +12,7 @@ use crate::LoadError;
 /// A server, by the transport that reaches it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Target {
+pub enum Endpoint {
     /// TCP, without Nagle's delay: `host:port` or `tcp://host:port`.
     Tcp(String),
     /// TLS over TCP: `tls://host:port`. The name is checked against the certificate.
@@ -25,7 +25,7 @@ pub enum Target {
     Unix(PathBuf),
 }
 
-impl Target {
+impl Endpoint {
     /// `host:port`, where it has one.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
@@ -85,7 +85,7 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for Endpoint {
     type Err = LoadError;
 
     fn from_str(input: &str) -> Result<Self, LoadError> {
@@ -117,7 +117,7 @@ impl FromStr for Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(host) => write!(f, "tcp://{host}"),
@@ -129,15 +129,15 @@ impl fmt::Display for Target {
     }
 }
 
-impl TryFrom<String> for Target {
+impl TryFrom<String> for Endpoint {
     type Error = LoadError;
     fn try_from(text: String) -> Result<Self, LoadError> {
         text.parse()
     }
 }
 
-impl From<Target> for String {
-    fn from(target: Target) -> Self {
+impl From<Endpoint> for String {
+    fn from(target: Endpoint) -> Self {
         target.to_string()
     }
 }
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn targets_are_read_and_written() {
         for text in ["tcp://localhost:80", "tls://[::1]:443", "udp://10.0.0.1:9", "r2p2://h:9", "unix:/run/x"] {
-            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
-        assert_eq!("unix:///run/x".parse::<Target>().unwrap(), Target::Unix("/run/x".into()));
-        assert_eq!("[::1]:80".parse::<Target>().unwrap().host(), Some("::1"));
+        assert_eq!("unix:///run/x".parse::<Endpoint>().unwrap(), Endpoint::Unix("/run/x".into()));
+        assert_eq!("[::1]:80".parse::<Endpoint>().unwrap().host(), Some("::1"));
         for bad in [
             "",
             "host",
@@ -166,13 +166,13 @@ mod tests {
             "a b:1",
             "http://h/x:1",
         ] {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
+            assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_name_without_address_says_so() {
-        let error = "name.invalid:80".parse::<Target>().unwrap().resolve().unwrap_err();
+        let error = "name.invalid:80".parse::<Endpoint>().unwrap().resolve().unwrap_err();
         assert!(matches!(&error, LoadError::Resolve { host, .. } if host == "name.invalid:80"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use crate::clock::WallWatch;
 use crate::nic::{Nics, StampSource};
 use crate::sample::{Interval, Sample, Send, Status};
 use crate::stamps::Raw;
-use crate::{Histogram, Plan, Target};
+use crate::{Endpoint, Histogram, Plan};
 
 /// Length of an interval row, ns.
 pub(crate) const INTERVAL_NS: u64 = 100_000_000;
@@ -174,7 +174,7 @@ impl ThreadLog {
             published,
             wall: WallWatch::new(),
             // Unix stream sockets have none.
-            stamps: plan.stamps && !matches!(plan.target, Target::Unix(_)),
+            stamps: plan.stamps && !matches!(plan.target, Endpoint::Unix(_)),
             nics: Nics::default(),
             recording: false,
             prepared: [0; 8],

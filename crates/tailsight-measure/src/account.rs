@@ -77,11 +77,7 @@ impl Na {
 
 /// ns for a sentence.
 fn time(ns: f64) -> String {
-    match ns {
-        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
-        ns if ns >= 1e3 => format!("{:.1} us", ns / 1e3),
-        ns => format!("{ns:.0} ns"),
-    }
+    tailsight_units::format::duration(ns.round() as u64)
 }
 
 /// Why there is not even an interval.
@@ -102,11 +98,16 @@ pub(crate) fn because(why: &NoBounds) -> String {
             )
         }
         NoBounds::TooShort { parts: n, lowest_ns, highest_ns } => format!(
-            "how much so few samples know cannot be estimated while they depend on each other over so long{}",
+            "too few samples for such long correlation: no interval can be computed{}",
             parts(n, lowest_ns, highest_ns)
         ),
         NoBounds::TooFew { n, needed } => {
-            format!("{n} samples have no interval so deep in the tail; {needed} independent ones would")
+            let count = |n: usize| tailsight_units::format::count(n as u64);
+            format!(
+                "{} samples are too few for an interval at this percentile; {} independent ones are needed",
+                count(n),
+                count(needed)
+            )
         }
         _ => "the samples do not tell".into(),
     }
@@ -123,7 +124,7 @@ pub(crate) fn unknown(missing: &method::Missing) -> Unknown {
 
 /// All that was asked, with one reason.
 pub(crate) fn all_unknown(question: &Question, because: &str) -> Vec<Unknown> {
-    let of = |target: &method::Target| Unknown {
+    let of = |target: &method::PercentileGoal| Unknown {
         asked: target.to_string(),
         percentile: method::percentile_name(target.quantile),
         because: because.into(),
@@ -293,6 +294,6 @@ mod tests {
             assert!(because(&why).len() > 20, "{why:?}");
         }
         let changing = because(&NoBounds::Changing { parts: 8, lowest_ns: 1.5e3, highest_ns: 2.5e6 });
-        assert!(changing.contains("between 1.5 us and 2.50 ms in 8 equal parts"), "{changing}");
+        assert!(changing.contains("between 1.50 us and 2.50 ms in 8 equal parts"), "{changing}");
     }
 }

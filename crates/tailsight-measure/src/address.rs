@@ -2,7 +2,7 @@
 //!
 //! In: the text, and a protocol where it names none. Out: transport with address, protocol, path.
 
-use tailsight_load::{LoadError, Protocol, Target};
+use tailsight_load::{Endpoint, LoadError, Protocol};
 
 use crate::Error;
 
@@ -10,7 +10,7 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// Where.
-    pub target: Target,
+    pub target: Endpoint,
     /// What is spoken there.
     pub protocol: Protocol,
     /// What HTTP asks for.
@@ -47,7 +47,7 @@ impl Address {
         };
         let Some((of_scheme, usual, port)) = named else {
             // A bare transport, or HOST:PORT.
-            let target: Target = text.parse().map_err(|_| fail())?;
+            let target: Endpoint = text.parse().map_err(|_| fail())?;
             let without = || {
                 Error::Contradiction(format!(
                     "`{text}` names no protocol; write for example memcached://HOST:PORT, or add --protocol"

@@ -62,9 +62,9 @@ pub struct Calibration {
 
 /// What a calibration came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Found {
+pub enum Peak {
     /// The peak.
-    Peak(Box<Calibration>),
+    Found(Box<Calibration>),
     /// None, and why.
     Never(String),
 }
@@ -88,7 +88,7 @@ pub fn calibrate(
     mut server_cpu_ns: impl FnMut() -> Option<u64>,
     stop: &AtomicBool,
     mut step: impl FnMut(u32, f64),
-) -> Result<Found, Error> {
+) -> Result<Peak, Error> {
     let mut plan = plan.clone();
     plan.duration_ns = Some(window_ns);
     let mut one = |outstanding: u32| -> Result<Result<Window, String>, Error> {
@@ -112,7 +112,7 @@ pub fn calibrate(
     loop {
         let per_s = match one(outstanding)? {
             Ok(window) => window.per_s,
-            Err(why) => return Ok(Found::Never(why)),
+            Err(why) => return Ok(Peak::Never(why)),
         };
         steps.push((outstanding, per_s));
         if flat(&steps) {
@@ -123,7 +123,7 @@ pub fn calibrate(
                 "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use \
                  more --connections"
             );
-            return Ok(Found::Never(why));
+            return Ok(Peak::Never(why));
         }
         outstanding *= 2;
     }
@@ -132,7 +132,7 @@ pub fn calibrate(
     for _ in 0..WINDOWS {
         match one(best)? {
             Ok(window) => windows.push(window),
-            Err(why) => return Ok(Found::Never(why)),
+            Err(why) => return Ok(Peak::Never(why)),
         }
     }
     Ok(conclude(&plan, workers, steps, best, &windows))
@@ -170,7 +170,7 @@ fn flat(steps: &[(u32, f64)]) -> bool {
     best > 0.0 && one.1 < best * (1.0 + GAIN) && two.1 < best * (1.0 + GAIN)
 }
 
-fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u32, windows: &[Window]) -> Found {
+fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u32, windows: &[Window]) -> Peak {
     let n = windows.len() as f64;
     let mean = |of: &dyn Fn(&Window) -> f64| windows.iter().map(of).sum::<f64>() / n;
     let peak = mean(&|w| w.per_s);
@@ -180,7 +180,7 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
     let server_cpu = windows.iter().map(|w| w.server_cpu).sum::<Option<f64>>().map(|sum| sum / n);
     match server_cpu {
         Some(busy) if busy < SERVER_BUSY => {
-            return Found::Never(format!(
+            return Peak::Never(format!(
                 "never saturated: at {peak:.0} requests/s, which more requests outstanding did not raise, the \
                  server's {workers} workers \
                  were busy for {:.0} % of the time; give the client more --threads and --connections, or cores of its \
@@ -189,7 +189,7 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
             ));
         }
         None if client_cpu > CLIENT_BUSY => {
-            return Found::Never(format!(
+            return Peak::Never(format!(
                 "not shown to be saturated: at {peak:.0} requests/s a loading thread was busy for {:.0} % of the \
                  time, so the \
                  peak may be the client's; give it more --threads, or name the server's process with --pid to see \
@@ -201,7 +201,7 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
         _ => {}
     }
     if half > UNSURE * peak {
-        return Found::Never(format!(
+        return Peak::Never(format!(
             "not steady: {WINDOWS} windows at the peak differ so much that {peak:.0} requests/s is known to ± {:.0} % \
              only; use longer \
              windows (--window), or an idle machine",
@@ -209,7 +209,7 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
         ));
     }
     let service = |per_s: f64| (workers as f64 * 1e9 / per_s).round() as u64;
-    Found::Peak(Box::new(Calibration {
+    Peak::Found(Box::new(Calibration {
         schema: 1,
         target: plan.target.to_string(),
         protocol: plan.protocol.to_string(),
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_service_time_is_the_peak_inverted_with_its_interval() {
-        let Found::Peak(c) = conclude(&plan(), 2, vec![(1, 1e5)], 1, &windows(STEADY, 0.5, None)) else { panic!() };
+        let Peak::Found(c) = conclude(&plan(), 2, vec![(1, 1e5)], 1, &windows(STEADY, 0.5, None)) else { panic!() };
         assert_eq!((c.peak_per_s, c.service_ns), (100e3, 20_000));
         // Standard deviation 816, of the mean 309; times 2.447: 755.
         assert!((c.ci95_per_s[1] - 100_755.0).abs() < 1.0, "{:?}", c.ci95_per_s);
@@ -267,14 +267,14 @@ mod tests {
     #[test]
     fn a_peak_that_may_be_the_clients_is_none() {
         let why = |windows: &[Window]| match conclude(&plan(), 1, vec![(1, 1e5)], 1, windows) {
-            Found::Never(why) => why,
-            Found::Peak(peak) => panic!("{peak:?}"),
+            Peak::Never(why) => why,
+            Peak::Found(peak) => panic!("{peak:?}"),
         };
         assert!(why(&windows(STEADY, 0.99, None)).contains("--pid"));
         assert!(why(&windows(STEADY, 0.5, Some(0.6))).contains("60 %"));
         let wild = [50e3, 150e3, 100e3, 60e3, 140e3, 100e3, 90e3];
         assert!(why(&windows(wild, 0.5, Some(1.0))).contains("not steady"));
         // A busy client does no harm where the server is seen to be saturated.
-        assert!(matches!(conclude(&plan(), 1, vec![], 1, &windows(STEADY, 0.99, Some(0.99))), Found::Peak(_)));
+        assert!(matches!(conclude(&plan(), 1, vec![], 1, &windows(STEADY, 0.99, Some(0.99))), Peak::Found(_)));
     }
 }

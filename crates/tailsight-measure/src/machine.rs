@@ -3,7 +3,7 @@
 //! Times are CPU time in ns over all cores. What cannot be read is absent, never 0.
 
 use serde::{Deserialize, Serialize};
-use tailsight_load::{Target, allowed_cpus, now_ns, process_cpu_ns};
+use tailsight_load::{Endpoint, allowed_cpus, now_ns, process_cpu_ns};
 
 /// Where the client ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl Before {
 
     /// The machine from then until now, as a client of this server.
     #[must_use]
-    pub fn until_now(&self, target: &Target) -> Machine {
+    pub fn until_now(&self, target: &Endpoint) -> Machine {
         let now = Self::now();
         let cores = allowed_cpus().len();
         let pressure = std::fs::read_to_string("/proc/pressure/cpu").ok().and_then(|text| pressure(&text));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn loopback_is_here_and_a_test_network_is_not() {
-        let here = |text: &str| text.parse::<Target>().unwrap().is_here();
+        let here = |text: &str| text.parse::<Endpoint>().unwrap().is_here();
         assert!(here("127.0.0.1:11211") && here("localhost:1") && here("unix:/run/x.sock"));
         // TEST-NET-1: nobody has it (RFC 5737).
         assert!(!here("192.0.2.1:80"));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tailsight_stats::method::{Target, Width, percentile_name};
+use tailsight_stats::method::percentile_name;
 
 use crate::Error;
 
@@ -21,18 +21,11 @@ pub struct Objective {
 impl FromStr for Objective {
     type Err = Error;
 
-    /// Reads `p99<500us`.
+    /// Reads `p99<500us`, and `p99:500us`.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let bad = || Error::Contradiction(format!("`{text}` is not an objective; write for example p99<500us"));
-        let (percentile, limit) = text.split_once('<').ok_or_else(bad)?;
-        // The method's own reader of percentiles and times.
-        let target: Target = format!("{}:{}", percentile.trim(), limit.trim()).parse().map_err(|_| bad())?;
-        match target.width {
-            Width::Ns(limit_ns) if !limit.contains('@') && !percentile.contains('@') => {
-                Ok(Self { quantile: target.quantile, limit_ns })
-            }
-            _ => Err(bad()),
-        }
+        let (quantile, limit_ns) =
+            tailsight_units::parse::objective(text).map_err(|wrong| Error::Contradiction(wrong.to_string()))?;
+        Ok(Self { quantile, limit_ns: limit_ns as f64 })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tailsight_load::{ArrivalProcess, Arrivals, Plan, Rate};
-use tailsight_stats::method::{self, Config, Target, Width};
+use tailsight_stats::method::{self, Config, PercentileGoal, Width};
 
 use crate::Error;
 
@@ -26,7 +26,7 @@ pub struct Question {
     /// The load: its arrivals and rate are what the method holds the sent stream against.
     pub plan: Plan,
     /// The percentiles to know, each with the width of its interval.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PercentileGoal>,
     /// Of which latency.
     pub latency: Latency,
     /// From the first request to the end of the last batch.
@@ -51,7 +51,7 @@ impl Question {
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
-            targets: vec![Target::new(0.99, Width::Relative(0.05))],
+            targets: vec![PercentileGoal::new(0.99, Width::Relative(0.05))],
             latency: Latency::Response,
             max_time: Duration::from_secs(60),
             percentiles: vec![0.5, 0.9, 0.99, 0.999],

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use tailsight_load::Rate;
 use tailsight_stats::compare::{confidence_below, confidence_below_dependent};
-use tailsight_stats::method::{Target, Width, percentile_name};
+use tailsight_stats::method::{PercentileGoal, Width, percentile_name};
 
 use crate::Error;
 use crate::load::Load;
@@ -279,7 +279,7 @@ impl Hunt<'_> {
         self.load.set_rate(rate)?;
         let mut question = self.question.clone();
         question.plan.rate = Rate::Constant(rate);
-        question.targets = vec![Target::new(self.search.objective.quantile, Width::Any)];
+        question.targets = vec![PercentileGoal::new(self.search.objective.quantile, Width::Any)];
         let measurement = measure(self.load, &question, self.stop, self.event)?;
         let confidence = confidence(self.search.objective, &measurement);
         let mut evidence = confidence.unwrap_or(UNKNOWN);

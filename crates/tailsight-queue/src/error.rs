@@ -16,9 +16,9 @@ pub enum QueueError {
     },
     /// More work arrives than the workers can do.
     #[error(
-        "unstable: at a utilisation of {:.4} % the queue grows without end, so that no percentile exists; \
+        "unstable: at a utilisation of {} % the queue grows without end, so that no percentile exists; \
          ask for less than 100 %, or for more workers",
-        utilisation * 100.0
+        short(utilisation * 100.0)
     )]
     Unstable {
         /// Work that arrives over work that can be done.
@@ -59,4 +59,22 @@ pub enum QueueError {
     /// No worker.
     #[error("a server needs at least one worker")]
     NoWorkers,
+}
+
+/// At most four decimals, and no zeros at the end: 180, 100.0001.
+fn short(percent: f64) -> String {
+    format!("{percent:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It said `180.0000 %`.
+    #[test]
+    fn a_utilisation_has_no_more_digits_than_it_needs() {
+        let text = |utilisation| QueueError::Unstable { utilisation }.to_string();
+        assert!(text(1.8).contains("utilisation of 180 %"), "{}", text(1.8));
+        assert!(text(1.000_001).contains("utilisation of 100.0001 %"), "{}", text(1.000_001));
+    }
 }

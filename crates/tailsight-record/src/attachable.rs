@@ -44,7 +44,9 @@ impl Attachable {
                 _ => None,
             })
             .collect();
-        let why = |e| Error::NotAllowed { why: format!("the kernel's type information (BTF) is needed: {e}") };
+        let why = |e| Error::NotAllowed {
+            why: format!("the kernel's type information (BTF) is needed: {}", tailsight_units::chain(&e)),
+        };
         Ok(Attachable {
             tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(why)?),
             functions: found(&functions, btf::functions(&functions).map_err(why)?),
@@ -83,7 +85,7 @@ pub fn kernel_functions(pattern: &str) -> Result<Vec<String>, String> {
     let text = std::fs::read_to_string("/proc/kallsyms").map_err(|e| format!("/proc/kallsyms: {e}"))?;
     let names = matching(&text, pattern);
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
-    let places = btf::functions(&asked).map_err(|e| e.to_string())?;
+    let places = btf::functions(&asked).map_err(|e| tailsight_units::chain(&e))?;
     let there: Vec<String> = names.iter().zip(places).filter(|(_, at)| at.is_some()).map(|(n, _)| n.clone()).collect();
     if there.is_empty() {
         return Err(format!("this kernel has no function {pattern:?} that programs can attach to"));

@@ -292,7 +292,7 @@ fn rows_that_are_no_causes_and_groups() {
     let text = diagnosis(&d, &plain(140));
     let row = text.lines().find(|l| l.contains("not significant")).expect("a row");
     assert!(row.contains("0.2 %") && !row.contains('/'), "{row}");
-    assert!(text.lines().any(|l| l.contains("packet:8088 (inferred)")), "{text}");
+    assert!(text.lines().any(|l| l.contains("packet:8088 (estimated)")), "{text}");
     assert!(text.contains("40 mostly nginx (interference), mean 2.00 ms, e.g. message 17 (tailsight show)"), "{text}");
     assert!(text.contains("1 with 1 other cause"), "{text}");
     d.against = Some("before".into());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// A file of /proc cannot be read: the process is gone, or there is no right to.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Proc {
         /// The file.
         path: PathBuf,
@@ -15,7 +15,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A program or library cannot be opened.
-    #[error("cannot open {path}: {source}")]
+    #[error("cannot open {path}")]
     Module {
         /// As the process has it mapped.
         path: PathBuf,

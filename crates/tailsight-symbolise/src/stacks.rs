@@ -93,7 +93,7 @@ pub struct Found {
 }
 
 impl Stacks {
-    /// Takes in what a process has mapped now: at the begin of a recording, and again when it is over, for libraries come and
+    /// Takes in what a process has mapped now: at the start of a recording, and again when it is over, for libraries come and
     /// go, and so do processes.
     pub fn look_at(&mut self, pid: u32) {
         match Maps::of(pid) {
@@ -106,7 +106,9 @@ impl Stacks {
                 process.compiled = PerfMap::of(pid).or_else(|| process.compiled.take());
             }
             Ok(_) => {}
-            Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => self.note(e.to_string()),
+            Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => {
+                self.note(tailsight_units::chain(&e))
+            }
             Err(_) => {}
         }
     }
@@ -194,7 +196,7 @@ impl Stacks {
             _ if mapping.is_file() => match module(pid, mapping) {
                 Ok(module) => Some(module),
                 Err(e) => {
-                    self.note(e.to_string());
+                    self.note(tailsight_units::chain(&e));
                     // Its places are known all the same: named as module and offset.
                     let elf = Arc::new(Elf::default());
                     Some(Module { name: mapping.name().into(), elf, path: PathBuf::new(), exported: vec![] })

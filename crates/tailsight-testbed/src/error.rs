@@ -100,7 +100,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A system call failed.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}")]
     Io {
         /// What was tried, and on what.
         action: String,
@@ -118,3 +118,16 @@ impl Error {
 
 /// A result of the testbed.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was printed twice: once in the error's own text, once as its source.
+    #[test]
+    fn what_the_system_said_is_not_in_the_text_of_the_error_itself() {
+        let error = Error::io("bind 127.0.0.1:80", std::io::Error::from_raw_os_error(libc::EACCES));
+        assert_eq!(error.to_string(), "cannot bind 127.0.0.1:80");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

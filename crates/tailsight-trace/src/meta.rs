@@ -381,7 +381,7 @@ pub struct StampingDevice {
     pub tx: bool,
 }
 
-/// What first saw a reply of each protocol on its way out: the begin of the transmit leg (Tales of the Tail, T5). One of
+/// What first saw a reply of each protocol on its way out: the start of the transmit leg (Tales of the Tail, T5). One of
 /// [`send_entry::ALL`]; empty in older runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -394,7 +394,7 @@ pub struct SendEntry {
 
 /// The sources of the send entry, best first.
 pub mod send_entry {
-    /// The kernel's tracepoint at the begin of its send function (TCP, 6.16 and newer).
+    /// The kernel's tracepoint at the start of its send function (TCP, 6.16 and newer).
     pub const TRACEPOINT: &str = "tcp_sendmsg_locked";
     /// The begin of the kernel's send function itself (fentry).
     pub const FENTRY: &str = "fentry";
@@ -455,7 +455,7 @@ impl RunMeta {
     pub fn events(&self) -> u64 {
         self.cpus.iter().map(|c| c.events).sum()
     }
-    /// What the hooks that were on make the begin of the transmit leg. Runs of older recorders had no other sources than
+    /// What the hooks that were on make the start of the transmit leg. Runs of older recorders had no other sources than
     /// the tracepoint, the system calls and the driver.
     pub fn send_entry_of_hooks(&self) -> SendEntry {
         let on = |name: &str| self.hook(name).is_some_and(|h| h.on);

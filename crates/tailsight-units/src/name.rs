@@ -25,7 +25,7 @@ fn push_escape(out: &mut String, byte: u8) {
     out.push_str(&format!("\\x{byte:02x}"));
 }
 
-/// The byte of an escape at the begin of `text`.
+/// The byte of an escape at the start of `text`.
 fn escape(text: &[u8]) -> Option<u8> {
     let [b'\\', b'x', digits @ ..] = text else { return None };
     let digits = digits.get(..2).filter(|d| d.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f')))?;

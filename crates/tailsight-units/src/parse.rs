@@ -106,18 +106,43 @@ pub fn whole(text: &str) -> Option<u64> {
 /// A duration from 0 with its unit (`250us`, `500ms`, `2s`, `1.5m`, `1h`), nanoseconds.
 #[must_use]
 pub fn duration_ns(text: &str) -> Option<u64> {
+    fractional_ns(text).map(|ns| ns.round() as u64)
+}
+
+/// The same with parts of a nanosecond, for statistics.
+#[must_use]
+pub fn fractional_ns(text: &str) -> Option<f64> {
     let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let digits = text.trim_end_matches(char::is_alphabetic);
     let factor = match &text[digits.len()..] {
         "ns" => 1.0,
-        "us" => 1e3,
+        "us" | "µs" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
         "m" | "min" => 60e9,
         "h" => 3600e9,
         _ => return None,
     };
-    signed(digits).map(|n| n * factor).filter(|n| (0.0..9e18).contains(n)).map(|n| n.round() as u64)
+    signed(digits).map(|n| n * factor).filter(|n| (0.0..9e18).contains(n))
+}
+
+/// An objective, `p99<1ms` or as it was written first `p99:1ms`: the quantile, inside 0..1, and its limit in ns, above 0.
+///
+/// # Errors
+/// For every other text.
+pub fn objective(text: &str) -> Result<(f64, u64), Wrong> {
+    let read = || {
+        let (percentile, limit) = text.split_once(['<', ':'])?;
+        let percent = signed(percentile.trim().strip_prefix(['p', 'P'])?).filter(|p| *p > 0.0 && *p < 100.0)?;
+        let limit_ns = duration_ns(limit).filter(|ns| *ns > 0)?;
+        // The digits of a percent are exact in decimals, not in hundredths of them.
+        Some(((percent * 1e10).round() / 1e12, limit_ns))
+    };
+    read().ok_or_else(|| Wrong {
+        what: "latency objective",
+        text: text.into(),
+        allowed: "a percentile below a time, as p99<1ms",
+    })
 }
 
 /// Numbers separated by commas, exactly `N` of them.
@@ -183,6 +208,17 @@ mod tests {
         assert_eq!(write_duration(1_500_000), "1500us");
         for ns in [1, 999, 1_000, 1_500_000, 60_000_000_000, 86_400_000_000_000] {
             assert_eq!(duration_ns(&write_duration(ns)), Some(ns));
+        }
+    }
+
+    #[test]
+    fn an_objective_is_written_in_two_ways() {
+        for text in ["p99<1ms", "p99:1ms", " P99 < 1000us ", "p99<1000µs"] {
+            assert_eq!(objective(text).unwrap(), (0.99, 1_000_000), "{text}");
+        }
+        assert_eq!(objective("p99.9<500us").unwrap(), (0.999, 500_000));
+        for bad in ["", "p99", "99:1ms", "p100<1ms", "p0<1ms", "p99<0s", "p99<fast", "p99<5%", "p99<1ms@95"] {
+            assert!(objective(bad).unwrap_err().to_string().contains("p99<1ms"), "{bad}");
         }
     }
 

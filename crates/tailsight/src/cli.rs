@@ -82,7 +82,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Also look at this process: pinning, priority, quota
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = process)]
     pub pid: Option<u32>,
     /// Print JSON
     #[arg(long)]
@@ -107,7 +107,7 @@ pub struct Demo {
 )]
 pub struct Record {
     /// The process, its threads and its descendants
-    #[arg(short, long, value_name = "PID", group = "target")]
+    #[arg(short, long, value_name = "PID", group = "target", value_parser = process)]
     pub pid: Option<u32>,
     /// Every process with this command name; write bytes that are not text as they are, or as \xNN
     #[arg(long, value_name = "NAME", group = "target")]
@@ -129,7 +129,7 @@ pub struct Record {
     #[arg(short, long, value_name = "RUN", default_value = "tailsight-run")]
     pub out: PathBuf,
     /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments
-    #[arg(long, value_name = "PROTOCOL", value_parser = ["memcached", "resp", "http1"])]
+    #[arg(long, value_name = "PROTOCOL", value_parser = framed())]
     pub protocol: Option<String>,
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
@@ -261,7 +261,7 @@ pub struct Show {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The message's id
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = message)]
     pub id: u32,
     /// What it is compared with and how owners are named.
     #[command(flatten)]
@@ -329,12 +329,28 @@ fn command_name(text: &str) -> Result<String, String> {
     names.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("the commands are {}", names.join(", ")))
 }
 
+/// What can be framed. Redis is what most who speak RESP have in mind.
+fn framed() -> impl clap::builder::TypedValueParser<Value = String> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    let names =
+        [PossibleValue::new("memcached"), PossibleValue::new("resp").alias("redis"), PossibleValue::new("http1")];
+    PossibleValuesParser::new(names).map(|name| if name == "redis" { "resp".into() } else { name })
+}
+
+/// A process id.
+pub(crate) fn process(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a process id: write a number; `pgrep -a NAME` finds it"))
+}
+
+fn message(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a message id; `diagnose` prints them"))
+}
+
 fn part(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|p| *p > 0.0 && *p <= 1.0).ok_or_else(|| {
-        "expected a number above 0 and at most 1, e.g. \
-     0.8"
-        .into()
-    })
+    text.parse()
+        .ok()
+        .filter(|p| *p > 0.0 && *p <= 1.0)
+        .ok_or_else(|| format!("`{text}` is not a share; write a number above 0 and at most 1, such as 0.8"))
 }
 
 fn nanoseconds(text: &str) -> Result<u64, String> {
@@ -343,12 +359,10 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 
 fn payload_bytes(text: &str) -> Result<u32, String> {
     let most = tailsight_record::Payload::MOST_BYTES;
-    text.parse().ok().filter(|n| (1..=most).contains(n)).ok_or_else(|| {
-        format!(
-            "expected a number of bytes from 1 to \
-     {most}"
-        )
-    })
+    text.parse()
+        .ok()
+        .filter(|n| (1..=most).contains(n))
+        .ok_or_else(|| format!("`{text}` is not a number of bytes to keep; write 1 to {most}"))
 }
 
 fn sample_rate(text: &str) -> Result<SampleRate, String> {
@@ -358,7 +372,8 @@ fn sample_rate(text: &str) -> Result<SampleRate, String> {
         "usual" => Ok(SampleRate::Usual),
         _ => {
             let hz = text.parse().ok().filter(|hz| (1..=most).contains(hz));
-            hz.map(SampleRate::Hz).ok_or_else(|| format!("expected samples per second from 1 to {most}, or off"))
+            hz.map(SampleRate::Hz)
+                .ok_or_else(|| format!("`{text}` is not a sample rate; write 1 to {most} per second, or off"))
         }
     }
 }
@@ -397,6 +412,13 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn redis_is_resp() {
+        let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "redis"]).unwrap();
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol.as_deref() == Some("resp")));
+        assert!(Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "mysql"]).is_err());
     }
 
     #[test]

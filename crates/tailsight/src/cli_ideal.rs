@@ -7,8 +7,10 @@ use clap::Args;
 use tailsight_diagnose::ideal::Objective;
 use tailsight_load::Protocol;
 use tailsight_queue::{Discipline, Model};
-use tailsight_stats::method::Target;
+use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
+
+use crate::cli::process;
 
 /// `ideal`.
 #[derive(Debug, Args)]
@@ -44,7 +46,7 @@ pub struct Ideal {
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "calibrate", value_parser = parse::duration, help_heading = "Calibration")]
     pub window: Duration,
     /// With --calibrate: the server's process on this host, to see whether it is saturated
-    #[arg(long, value_name = "PID", requires = "calibrate", help_heading = "Calibration")]
+    #[arg(long, value_name = "PID", value_parser = process, requires = "calibrate", help_heading = "Calibration")]
     pub pid: Option<u32>,
     /// With --calibrate: keep the calibration
     #[arg(short, long, value_name = "FILE", requires = "calibrate", help_heading = "Calibration")]
@@ -68,8 +70,8 @@ pub struct Ideal {
     /// These percentiles [default: p50,p90,p99,p99.9,p99.99]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile)]
     pub percentile: Vec<f64>,
-    /// The load at which the ideal server passes this, and the recorded one, such as p99:1ms; and the cores that packets and requests need
-    #[arg(long, value_name = "PERCENTILE:TIME", value_parser = |t: &str| t.parse::<Objective>(), requires = "run", conflicts_with = "model")]
+    /// The load at which the ideal server passes this, and the recorded one, such as 'p99<1ms'; and the cores that packets and requests need
+    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>(), requires = "run", conflicts_with = "model")]
     pub slo: Option<Objective>,
     /// Draw measured against ideal into this file, SVG, on log axes
     #[arg(long, value_name = "FILE", requires = "run", conflicts_with = "model")]
@@ -94,7 +96,11 @@ const MOST_REQUESTS: u64 = 200_000_000;
 
 fn requests(text: &str) -> Result<usize, String> {
     let n = parse::count(text).map_err(|e| e.to_string())?;
-    if (1..=MOST_REQUESTS).contains(&n) { Ok(n as usize) } else { Err(format!("from 1 to {MOST_REQUESTS}")) }
+    if (1..=MOST_REQUESTS).contains(&n) {
+        Ok(n as usize)
+    } else {
+        Err(format!("`{text}` is not a number of requests; write 1 to {MOST_REQUESTS}"))
+    }
 }
 
 pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
@@ -103,14 +109,18 @@ pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
 }
 
 fn workers(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| (1..=100_000).contains(n)).ok_or_else(|| "a whole number from 1 to 100000".into())
+    text.parse()
+        .ok()
+        .filter(|n| (1..=100_000).contains(n))
+        .ok_or_else(|| format!("`{text}` is not a number of workers; write 1 to 100000"))
 }
 
 fn service(text: &str) -> Result<u64, String> {
     parse::duration(text).map(|d| d.as_nanos() as u64).map_err(|e| e.to_string())
 }
 
-fn percentile(text: &str) -> Result<f64, String> {
-    let target: Target = text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
+pub(crate) fn percentile(text: &str) -> Result<f64, String> {
+    let target: PercentileGoal =
+        text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
     Ok(target.quantile)
 }

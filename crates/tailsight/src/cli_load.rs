@@ -8,10 +8,10 @@ use tailsight_agent::AgentAddress;
 use tailsight_agent::coordinator::Role;
 use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::objective::Objective;
-use tailsight_stats::method::Target;
+use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
 
-use crate::cli_ideal::protocol;
+use crate::cli_ideal::{percentile, protocol};
 
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]
@@ -54,8 +54,8 @@ pub struct Traffic {
     #[arg(long, help_heading = "Requests")]
     pub no_preload: bool,
     /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable
-    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<Target>(), default_value = "p99:5%@95")]
-    pub ci: Vec<Target>,
+    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<PercentileGoal>(), default_value = "p99:5%@95")]
+    pub ci: Vec<PercentileGoal>,
     /// Percentiles to report besides
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9", help_heading = "Statistics")]
     pub percentile: Vec<f64>,
@@ -114,7 +114,7 @@ pub struct Traffic {
 
 /// Load from other machines instead of this one.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Agents (docs/agents.md)")]
+#[command(next_help_heading = "Agents")]
 pub struct Agents {
     /// Let this agent send instead of this host, as `tailsight agent` printed it; repeatable: they share the load
     #[arg(long, value_name = "HOST:PORT#FINGERPRINT", value_parser = |t: &str| t.parse::<AgentAddress>())]
@@ -138,10 +138,12 @@ pub struct Agents {
 
 /// `load`.
 #[derive(Debug, Args)]
+// A group, so that the error names every way to say how much.
+#[command(group = clap::ArgGroup::new("how_much").required(true).multiple(true).args(["rate", "utilisation", "rate_profile", "closed", "replay"]))]
 #[command(about = "Measure a server's latency under a load: a number with its interval, or N/A with the reason")]
 pub struct Load {
     /// Requests/s, such as 20k
-    #[arg(long, value_name = "RATE", value_parser = parse::rate, required_unless_present_any = ["closed", "replay", "rate_profile", "utilisation"])]
+    #[arg(long, value_name = "RATE", value_parser = parse::rate)]
     pub rate: Option<f64>,
     /// The rate that keeps the server busy for this part of the time, such as 80%, by its calibration
     #[arg(long, value_name = "PART", value_parser = utilisation, requires = "calibration", conflicts_with_all = ["rate", "rate_profile", "closed", "replay"], help_heading = "Rate and arrivals")]
@@ -271,11 +273,6 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a share; write 0.9 for nine reads in ten"))
 }
 
-fn percentile(text: &str) -> Result<f64, String> {
-    let target: Target = text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
-    Ok(target.quantile)
-}
-
 fn allowance(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.trim().parse().ok());
     number
@@ -295,7 +292,10 @@ fn utilisation(text: &str) -> Result<f64, String> {
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|f| *f >= 1.05 && *f <= 100.0).ok_or_else(|| "a number from 1.05 to 100".into())
+    text.parse()
+        .ok()
+        .filter(|f| *f >= 1.05 && *f <= 100.0)
+        .ok_or_else(|| format!("`{text}` is not a factor; write a number from 1.05 to 100"))
 }
 
 #[cfg(test)]

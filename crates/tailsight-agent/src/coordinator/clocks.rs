@@ -3,6 +3,7 @@
 //! Latencies never need it: they are differences on one agent's clock. It lays the agents' streams beside each other.
 
 use serde::{Deserialize, Serialize};
+use tailsight_units::format::duration;
 
 /// A reading of the agent's CLOCK_MONOTONIC between two of the coordinator's, all ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +48,11 @@ impl Offset {
         let allowed = self.bound_ns + later.bound_ns + (elapsed as f64 * MOST_DRIFT) as u64;
         (moved > allowed).then(|| {
             format!(
-                "its clock moved by {:.1} us relative to the coordinator's in {:.1} s, and drift and measurement \
-                 error explain \
-                 at most {:.1} us: one host was suspended, or its clock is wrong",
-                moved as f64 / 1e3,
-                elapsed as f64 / 1e9,
-                allowed as f64 / 1e3
+                "its clock moved by {} relative to the coordinator's in {}, and drift and measurement error explain at \
+                 most {}: one host was suspended, or its clock is wrong",
+                duration(moved),
+                duration(elapsed),
+                duration(allowed)
             )
         })
     }
@@ -98,6 +98,6 @@ mod tests {
         let start = at(7_000_000, 0);
         assert_eq!(start.contradicts(&at(7_000_000 + 900_000, 1_000_000_000)), None);
         let words = start.contradicts(&at(7_000_000 - 1_200_000, 1_000_000_000)).unwrap();
-        assert!(words.contains("1200.0 us") && words.contains("1100.0 us"), "{words}");
+        assert!(words.contains("1.20 ms") && words.contains("1.10 ms"), "{words}");
     }
 }

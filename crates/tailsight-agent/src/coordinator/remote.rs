@@ -12,6 +12,7 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tailsight_load::{Interval, Progress, Sample, Send as Sent, now_ns};
+use tailsight_units::chain;
 use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -75,14 +76,6 @@ const FIRST_WORDS: Duration = Duration::from_secs(1);
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while one of these locks is held leaves the value valid: each change is complete.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An error and its causes as one text.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let mut words: Vec<String> = causes.map(ToString::to_string).collect();
-    words.dedup();
-    words.join(": ")
 }
 
 fn said(status: &Status) -> String {

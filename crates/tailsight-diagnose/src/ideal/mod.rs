@@ -191,10 +191,10 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
     let mut notes = model.notes.clone();
     let lost: u64 = lifetimes.incomplete.values().sum();
     if lost > 0 {
-        let are = if lost == 1 { "message is" } else { "messages are" };
+        let [messages, are] = if lost == 1 { ["message", "is"] } else { ["messages", "are"] };
         notes.push(format!(
-            "{lost} {are} not among the arrivals because they were not followed: the ideal server had \
-         less to do"
+            "{} {messages} could not be followed and {are} left out, so the ideal server has less load",
+            tailsight_units::format::count(lost)
         ));
     }
     match ratio.get("p99") {

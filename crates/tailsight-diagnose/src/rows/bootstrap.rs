@@ -97,10 +97,9 @@ pub struct SplitMix(pub u64);
 impl SplitMix {
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
+        let bits = tailsight_stats::random::mix(self.0, 0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        bits
     }
 
     /// A number from 0 to below `n` (n > 0; the bias of n / 2^64 does not matter here).

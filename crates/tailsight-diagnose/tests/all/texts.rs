@@ -136,7 +136,11 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
         shown,
         [
             (1, "keep nginx off core 1", vec![0]),
-            (2, "let memcached run before ordinary tasks; one that spins can then starve its core", vec![1, 2]),
+            (
+                2,
+                "let memcached run before ordinary tasks; a thread of it that spins then starves every other task on its core",
+                vec![1, 2]
+            ),
         ]
     );
     let json = serde_json::to_value(&d.causes[0].actions).unwrap();

@@ -100,7 +100,7 @@ impl Setting {
     fn unread(id: &str, title: &str, error: &HostError) -> Self {
         match error {
             HostError::Missing { .. } => Self::absent(id, title, error.to_string()),
-            _ => Self::unknown(id, title, "unreadable", error.to_string()),
+            _ => Self::unknown(id, title, "unreadable", tailsight_units::chain(error)),
         }
     }
 

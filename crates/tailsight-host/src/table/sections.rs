@@ -182,8 +182,7 @@ impl Table {
         self.row(
             Mark::Absent,
             "core speed",
-            "no cause of a diagnosis: a core that ran slower, by its frequency or by work on its hyperthread sibling, makes \
-             the times of all rows longer; turbostat shows it where there are hardware counters",
+            "not measured: a slower core (frequency, busy sibling) lengthens all rows and is never named as a cause",
         );
     }
 
@@ -212,7 +211,7 @@ impl Table {
 
     pub(super) fn settings(&mut self, r: &HostReport) {
         let of = |v: Rating| r.settings.iter().filter(move |s| s.verdict == v);
-        let mut counts = vec![format!("{} hurt", of(Rating::Hurts).count())];
+        let mut counts = vec![format!("{} harmful", of(Rating::Hurts).count())];
         counts.push(format!("{} fine", of(Rating::Good).count()));
         if of(Rating::Unknown).count() > 0 {
             counts.push(format!("{} unknown", of(Rating::Unknown).count()));

@@ -64,7 +64,7 @@ impl Program {
 pub enum Attach {
     /// To a tracepoint whose arguments BTF describes (`tp_btf`).
     TpBtf(&'static str),
-    /// To the begin of a kernel function. Needs a kernel with a function tracer that lets programs use it.
+    /// To the start of a kernel function. Needs a kernel with a function tracer that lets programs use it.
     Fentry(&'static str),
     /// To the return of a kernel function, likewise.
     Fexit(&'static str),
@@ -77,7 +77,7 @@ pub const fn tp_btf(name: &'static str) -> Program {
     Program { name, attach: Attach::TpBtf(name), with: &[] }
 }
 
-/// A program at the begin of a kernel function.
+/// A program at the start of a kernel function.
 pub const fn fentry(name: &'static str, function: &'static str) -> Program {
     Program { name, attach: Attach::Fentry(function), with: &[] }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use tailsight_symbolise::functions::{self, EndsBy, Found, Traceable, Wanted};
+use tailsight_symbolise::functions::{self, EndsBy, Located, Traceable, Wanted};
 use tailsight_symbolise::maps::elf::Elf;
 use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_trace::meta;
@@ -178,7 +178,7 @@ impl Plan {
         if any { Ok(()) } else { Err(why.join("; ")) }
     }
 
-    fn add(&mut self, asked: &Asked, file: &Path, module: &str, found: Found) {
+    fn add(&mut self, asked: &Asked, file: &Path, module: &str, found: Located) {
         let go = if found.go.is_some() { cookie::GO } else { 0 };
         for Traceable { name, begins, ends } in found.functions {
             let kind = if matches!(asked, Asked::Usdt { .. }) { "usdt" } else { "user" };
@@ -285,14 +285,14 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
     let mut found: Vec<Binary> = vec![];
     let (mut seen, mut others, mut why) = (BTreeSet::new(), BTreeSet::new(), None);
     for &pid in pids {
-        let maps = Maps::of(pid).map_err(|e| e.to_string())?;
+        let maps = Maps::of(pid).map_err(|e| tailsight_units::chain(&e))?;
         for mapping in maps.all().iter().filter(|m| m.is_file()) {
             if !means(binary, mapping) {
                 others.insert(mapping.name().to_owned());
             } else if seen.insert((mapping.inode, mapping.path.clone())) {
                 match mapping.open(pid) {
                     Ok((path, file)) => found.push(Binary { path, file, name: mapping.name().into() }),
-                    Err(e) => why = Some(e.to_string()),
+                    Err(e) => why = Some(tailsight_units::chain(&e)),
                 }
             }
         }

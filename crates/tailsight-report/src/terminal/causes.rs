@@ -55,7 +55,7 @@ impl Row {
         let unexplained = !is_named(cause);
         let chance = cause.category == Category::NotSignificant;
         let category = if chance { clean(&cause.name) } else { cause.category.to_string() };
-        let mut name = clean(&cause.title()) + if cause.inferred { " (inferred)" } else { "" };
+        let mut name = clean(&cause.title()) + if cause.inferred { " (estimated)" } else { "" };
         name += &counts(cause);
         name += &functions(cause);
         Row {

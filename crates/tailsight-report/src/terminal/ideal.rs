@@ -181,14 +181,13 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let workers =
         if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
     let inherent = format!(
-        "Inherent: of the {} of the slow messages, an ideal server with the same arrivals has {} ({:.1} %) too \
-         ({workers}, {} per message, \
-         {:.0} % busy); the excess is {}",
-        time(focus.mean_ns),
-        time(focus.inherent_ns),
-        share(focus.inherent_ns, focus.mean_ns),
+        "Inherent: an ideal server with the same arrivals ({workers}, {} per message, {:.0} % busy) would also take {} \
+         ({:.1} %) of these {}; the other {} is excess",
         time(ideal.model.service_ns),
         ideal.model.utilisation * 100.0,
+        time(focus.inherent_ns),
+        share(focus.inherent_ns, focus.mean_ns),
+        time(focus.mean_ns),
         time(focus.excess_ns)
     );
     let mut out = "\n".to_owned();

@@ -22,7 +22,7 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
     let heading = |text: &str| vec![String::new(), paint(style, "1", text)];
     let lines = [
         about(m, style),
-        heading("Its way:"),
+        heading("Path:"),
         way(m, style),
         heading("Where it took longer than usual:"),
         more_than_usual(m, d, style),

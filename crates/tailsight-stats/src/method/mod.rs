@@ -30,7 +30,9 @@ mod system;
 pub mod verdict;
 mod words;
 
-pub use model::{AgentBatch, Arrivals, Batch, Config, Sample, Send, Since, Slice, Target, Width, percentile_name};
+pub use model::{
+    AgentBatch, Arrivals, Batch, Config, PercentileGoal, Sample, Send, Since, Slice, Width, percentile_name,
+};
 pub use verdict::{
     Advice, Check, CheckId, IntervalMethod, MethodOutcome, MethodResult, Missing, NoBounds, Number, PercentileResult,
     Refusal, WarmUp,
@@ -324,7 +326,7 @@ impl Method {
                 let (found, e) = dependent_interval(series, q, spent(level))?;
                 (found, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
             };
-            let target = Target { quantile: q, width: Width::Any, level };
+            let target = PercentileGoal { quantile: q, width: Width::Any, level };
             let value_ns = quantile(&ordered, q)?;
             let (lower_ns, upper_ns) = ends.widened((found.lower, found.upper));
             Some(PercentileResult { target, value_ns, lower_ns, upper_ns, how, n: series.len() })
@@ -462,7 +464,7 @@ impl Method {
     }
 
     /// Why there is not even an interval.
-    fn why_missing(&self, failed: &Check, target: &Target) -> NoBounds {
+    fn why_missing(&self, failed: &Check, target: &PercentileGoal) -> NoBounds {
         match failed.id {
             CheckId::Load if self.samples.is_empty() && self.rounds == 0 => return NoBounds::NothingRecorded,
             CheckId::Load => return NoBounds::OtherLoad,
@@ -490,7 +492,7 @@ impl Method {
     }
 
     /// (parts, smallest, largest): a percentile in as many equal parts of the samples as hold it, at most 8.
-    fn over_time(&self, target: &Target) -> (usize, f64, f64) {
+    fn over_time(&self, target: &PercentileGoal) -> (usize, f64, f64) {
         let deep = 10.0 / (1.0 - target.quantile).min(target.quantile);
         let parts = ((self.samples.len() as f64 / deep) as usize).min(8);
         if parts < 2 {
@@ -507,7 +509,7 @@ impl Method {
         self.system.iter().find(|c| c.id == CheckId::ClientLateness && !c.passed).cloned()
     }
 
-    fn is_too_late(&self, target: &Target) -> bool {
+    fn is_too_late(&self, target: &PercentileGoal) -> bool {
         let name = percentile_name(target.quantile);
         let about = |c: &&Check| c.id == CheckId::ClientLateness && c.subject.as_ref() == Some(&name);
         self.system.iter().find(about).is_some_and(|c| !c.passed)

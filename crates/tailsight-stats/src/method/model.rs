@@ -1,4 +1,4 @@
-//! What the method is asked ([`Config`], [`Target`]) and what it is fed ([`Batch`]).
+//! What the method is asked ([`Config`], [`PercentileGoal`]) and what it is fed ([`Batch`]).
 //!
 //! In: the user's words (`p99:10us@95`) and what agents measured. Out: plain data for [`super::Method`]. Times are integer
 //! nanoseconds on one clock per agent (any origin); latencies are nanoseconds; rates are requests per second.
@@ -24,7 +24,7 @@ pub enum Width {
 
 /// A percentile to know, how well, and how surely: `p99:10us@95`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Target {
+pub struct PercentileGoal {
     /// The quantile, inside 0..1: 0.99 for the 99th percentile.
     pub quantile: f64,
     /// Widest interval that is accepted.
@@ -33,7 +33,7 @@ pub struct Target {
     pub level: f64,
 }
 
-impl Target {
+impl PercentileGoal {
     /// A target at 95 % confidence.
     pub fn new(quantile: f64, width: Width) -> Self {
         Self { quantile, width, level: 0.95 }
@@ -49,7 +49,7 @@ impl Target {
     }
 }
 
-impl FromStr for Target {
+impl FromStr for PercentileGoal {
     type Err = Error;
 
     /// Reads `pQ[:WIDTH][@LEVEL]`: Q and LEVEL in percent, WIDTH as `10us`, `500ns`, `1.5ms`, `2s` or `5%`.
@@ -71,7 +71,7 @@ impl FromStr for Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for PercentileGoal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", percentile_name(self.quantile))?;
         match self.width {
@@ -106,9 +106,8 @@ fn width_of(text: &str) -> Option<Width> {
     if let Some(number) = text.strip_suffix('%') {
         return Some(Width::Relative((positive(number)? * 1e10).round() / 1e12));
     }
-    let scales = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (number, scale) = scales.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-    Some(Width::Ns((positive(number)? * scale * 1e3).round() / 1e3)).filter(|width| *width != Width::Ns(0.0))
+    let ns = tailsight_units::parse::fractional_ns(text)?;
+    Some(Width::Ns((ns * 1e3).round() / 1e3)).filter(|width| *width != Width::Ns(0.0))
 }
 
 /// The arrival process that the workload specifies: what the sent stream is held against.
@@ -159,7 +158,7 @@ impl Since {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The percentiles to know.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PercentileGoal>,
     /// The specified arrival process.
     pub arrivals: Arrivals,
     /// Requests that arrive at once; their counts vary so many times as much.
@@ -213,7 +212,7 @@ pub struct Config {
 
 impl Config {
     /// The defaults for these targets and arrivals.
-    pub fn new(targets: Vec<Target>, arrivals: Arrivals) -> Self {
+    pub fn new(targets: Vec<PercentileGoal>, arrivals: Arrivals) -> Self {
         Self {
             targets,
             arrivals,

@@ -3,7 +3,7 @@
 //! In: samples in order of their intended times. Out: a [`Look`]: the checks and either the numbers or how many samples more
 //! would be needed. Latencies are ns.
 
-use super::model::{Config, Sample, Target, percentile_name};
+use super::model::{Config, PercentileGoal, Sample, percentile_name};
 use super::system::extremes;
 use super::verdict::{Check, CheckId, IntervalMethod, Number, PercentileResult, WarmUp};
 use crate::adf::{Lags, Trend, adf};
@@ -117,9 +117,9 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
 }
 
 /// The targets that no failed check is about: none where one failed that is about the latency as a whole.
-fn sound_targets(checks: &[Check], config: &Config) -> Vec<Target> {
+fn sound_targets(checks: &[Check], config: &Config) -> Vec<PercentileGoal> {
     let failed = || checks.iter().filter(|c| !c.passed);
-    let sound = |target: &&Target| {
+    let sound = |target: &&PercentileGoal| {
         let name = percentile_name(target.quantile);
         failed().all(|c| c.subject.as_ref().is_some_and(|about| *about != name))
     };
@@ -230,7 +230,7 @@ pub fn thin(samples: &[Sample], factor: usize, seed: u64) -> Vec<f64> {
 /// By how much the variance of each target's indicator exceeds that of independent samples, over all recorded samples.
 /// Keeping one in f at random divides it by f, so it is estimated where there are most samples.
 fn inflations(kept: &[f64], ranked: &Ranked, config: &Config) -> Vec<(String, f64)> {
-    let of = |target: &Target| {
+    let of = |target: &PercentileGoal| {
         let effective = effective_size_at(kept, quantile(&ranked.sorted, target.quantile)?, target.level)?;
         Some((percentile_name(target.quantile), effective.n as f64 / effective.effective_n - 1.0))
     };
@@ -239,7 +239,7 @@ fn inflations(kept: &[f64], ranked: &Ranked, config: &Config) -> Vec<(String, f6
 
 fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], config: &Config) -> Vec<Check> {
     let n = thinned.ranks.len();
-    let tails: Vec<&Target> = config.targets.iter().filter(|t| t.quantile >= 0.9).collect();
+    let tails: Vec<&PercentileGoal> = config.targets.iter().filter(|t| t.quantile >= 0.9).collect();
     let level = config.alpha_independence / (1 + tails.len()) as f64;
     let test = "variance of the indicator over that of independent samples, less one";
     let excess = |(name, all): &(String, f64)| {
@@ -271,7 +271,7 @@ fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], c
 fn agents_differ(samples: &[Sample], kept: &[f64], ranked: &Ranked, config: &Config, seed: u64) -> Vec<Check> {
     let agents: Vec<u16> = samples.iter().map(|s| s.agent).collect();
     let level = config.alpha_agents / config.targets.len() as f64;
-    let of = |target: &Target| {
+    let of = |target: &PercentileGoal| {
         let pooled = quantile(&ranked.sorted, target.quantile)?;
         let found = differ(kept, &agents, pooled, PERMUTATIONS, mix(seed, 0x6167))?;
         let each = found.agents.iter().filter_map(|agent| {
@@ -422,7 +422,7 @@ fn intervals(
     ends: &Ends,
     config: &Config,
     sampling_rate: f64,
-    of: impl Fn(&Target) -> Option<(f64, f64, IntervalMethod)>,
+    of: impl Fn(&PercentileGoal) -> Option<(f64, f64, IntervalMethod)>,
 ) -> Result<(Number, Vec<Check>), Box<Wide>> {
     let n = ordered.len();
     let mut known = Vec::new();
@@ -461,7 +461,7 @@ fn intervals(
 }
 
 /// How many samples would do for a target that has the width `chance` from `n` of them and `late` from the client's lateness, ns.
-fn needed(n: usize, chance: f64, late: f64, wanted: f64, target: &Target) -> usize {
+fn needed(n: usize, chance: f64, late: f64, wanted: f64, target: &PercentileGoal) -> usize {
     let room = match wanted - late {
         // Lateness is too much by itself: go on only until chance adds little.
         room if room <= 0.0 && chance <= wanted.max(late / 4.0) => return 0,

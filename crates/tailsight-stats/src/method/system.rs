@@ -4,7 +4,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::model::{AgentBatch, Arrivals, Batch, Config, Sample, Since, Slice, Target, percentile_name};
+use super::model::{AgentBatch, Arrivals, Batch, Config, PercentileGoal, Sample, Since, Slice, percentile_name};
 use super::verdict::{Check, CheckId};
 use crate::quantile::{quantile, sorted};
 use crate::special::normal_quantile;
@@ -125,7 +125,7 @@ pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
     }
     let as_is = sorted(samples.iter().map(|s| s.latency_ns).collect());
     let other = sorted(samples.iter().map(|s| other_end(s, config)).collect());
-    let of = |target: &Target| {
+    let of = |target: &PercentileGoal| {
         let (moved, threshold) = moved(&as_is, &other, target, config).unwrap_or((0.0, f64::INFINITY));
         check(Some(percentile_name(target.quantile)), moved, threshold, samples.len())
     };
@@ -133,7 +133,7 @@ pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
 }
 
 /// How far the client's lateness may have moved a percentile, and the limit for that, ns.
-fn moved(as_is: &[f64], other: &[f64], target: &Target, config: &Config) -> Option<(f64, f64)> {
+fn moved(as_is: &[f64], other: &[f64], target: &PercentileGoal, config: &Config) -> Option<(f64, f64)> {
     let (here, there) = (quantile(as_is, target.quantile)?, quantile(other, target.quantile)?);
     let width = target.max_width_ns(here);
     let width = if width.is_finite() { width } else { here / 2.0 };

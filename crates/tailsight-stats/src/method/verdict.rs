@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::model::Target;
+use super::model::PercentileGoal;
 
 /// Which assumption was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ pub enum IntervalMethod {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PercentileResult {
     /// What was asked.
-    pub target: Target,
+    pub target: PercentileGoal,
     /// The percentile, ns.
     pub value_ns: f64,
     /// Lower end, ns.
@@ -192,7 +192,7 @@ pub enum NoBounds {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
     /// What was asked.
-    pub target: Target,
+    pub target: PercentileGoal,
     /// Why there is no interval.
     pub because: NoBounds,
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tailsight_stats::distributions::{GeneralisedPareto, Gev, Inverse};
-use tailsight_stats::method::{Target, Width};
+use tailsight_stats::method::{PercentileGoal, Width};
 use tailsight_stats::quantile::{coverage_of_ranks, interval, interval_ranks, quantile, samples_to_support, sorted};
 use tailsight_stats::spearman::{Ranked, clustering, holm, midranks};
 use tailsight_stats::{Error, adf, anderson, bootstrap, compare, drift, effective, kpss, spearman, warmup};
@@ -120,29 +120,32 @@ proptest! {
 
     #[test]
     fn a_target_is_written_as_it_is_read(per_mille in 1u32..1000, us in 1u32..1_000_000, level in 50u32..100) {
-        let target = Target {
+        let target = PercentileGoal {
             quantile: f64::from(per_mille) / 1000.0,
             width: Width::Ns(f64::from(us) * 1e3),
             level: f64::from(level) / 100.0,
         };
-        let again: Target = target.to_string().parse().expect("what we write can be read");
+        let again: PercentileGoal = target.to_string().parse().expect("what we write can be read");
         prop_assert!((again.quantile - target.quantile).abs() < 1e-12 && (again.level - target.level).abs() < 1e-12);
         prop_assert_eq!(again.width, target.width);
     }
 
     #[test]
     fn no_text_panics_the_target(text in "\\PC*") {
-        let _ = text.parse::<Target>();
-        let _ = format!("p{text}").parse::<Target>();
+        let _ = text.parse::<PercentileGoal>();
+        let _ = format!("p{text}").parse::<PercentileGoal>();
     }
 }
 
 #[test]
 fn targets_are_read() {
-    let target = |text: &str| text.parse::<Target>();
-    assert_eq!(target("p99:10us@95"), Ok(Target { quantile: 0.99, width: Width::Ns(10_000.0), level: 0.95 }));
-    assert_eq!(target("p99.9:5%@99"), Ok(Target { quantile: 0.999, width: Width::Relative(0.05), level: 0.99 }));
-    assert_eq!(target("p50"), Ok(Target::new(0.5, Width::Any)));
+    let target = |text: &str| text.parse::<PercentileGoal>();
+    assert_eq!(target("p99:10us@95"), Ok(PercentileGoal { quantile: 0.99, width: Width::Ns(10_000.0), level: 0.95 }));
+    assert_eq!(
+        target("p99.9:5%@99"),
+        Ok(PercentileGoal { quantile: 0.999, width: Width::Relative(0.05), level: 0.99 })
+    );
+    assert_eq!(target("p50"), Ok(PercentileGoal::new(0.5, Width::Any)));
     for wrong in
         ["99", "p", "p0", "p100", "p99:", "p99:10", "p99:-3us", "p99:nans", "p99@0", "p99@101", "p99:10us@", "pp99"]
     {

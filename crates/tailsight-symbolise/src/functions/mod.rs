@@ -65,7 +65,7 @@ pub struct Traceable {
 
 /// What was found in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Located {
     /// The functions, by name.
     pub functions: Vec<Traceable>,
     /// Its build id in hexadecimal; empty without one.
@@ -89,7 +89,7 @@ pub struct Symbol {
 ///
 /// # Errors
 /// Why there is none, in words.
-pub fn find(file: File, debug: Option<File>, wanted: &Wanted) -> Result<Found, String> {
+pub fn find(file: File, debug: Option<File>, wanted: &Wanted) -> Result<Located, String> {
     let read = || {
         let cache = ReadCache::new(file);
         let code = Code::read(&cache)?;
@@ -125,8 +125,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         Ok(Code { file, elf, symbols, go })
     }
 
-    fn find(&self, symbols: &[Symbol], wanted: &Wanted) -> Result<Found, String> {
-        let mut found = Found { build_id: self.elf.build_id.clone(), ..Found::default() };
+    fn find(&self, symbols: &[Symbol], wanted: &Wanted) -> Result<Located, String> {
+        let mut found = Located { build_id: self.elf.build_id.clone(), ..Located::default() };
         let chosen = match wanted {
             Wanted::Name(name) => named(symbols, name)?,
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],

@@ -185,6 +185,9 @@ not a line
         let other = Mapping { inode: inode + 1, ..mapping.clone() };
         assert!(matches!(other.open(own), Err(Error::Replaced { .. })));
         let gone = Mapping { path: "/nowhere/at/all".into(), ..mapping };
-        assert!(matches!(gone.open(own), Err(Error::Module { .. })));
+        let error = gone.open(own).unwrap_err();
+        assert!(matches!(error, Error::Module { .. }));
+        let why = std::error::Error::source(&error).expect("why it was not opened").to_string();
+        assert_eq!(tailsight_units::chain(&error).matches(&why).count(), 1);
     }
 }

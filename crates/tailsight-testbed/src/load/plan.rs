@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tailsight_load::{LoadError, Plan, Protocol, Rate, Receive, Size, Target, Wait};
+use tailsight_load::{Endpoint, LoadError, Plan, Protocol, Rate, Receive, Size, Wait};
 use tailsight_protocol::wire;
 
 use super::{Arrivals, Proto, Workload};
@@ -27,8 +27,8 @@ const CLOSED_PER_S: f64 = 500_000.0;
 /// The plan of a workload; its threads are called `task`.
 pub(super) fn of(workload: &Workload, duration: Duration, spin: bool, task: &str) -> Plan {
     let target = match workload.proto {
-        Proto::MemcachedUdp => Target::Udp(workload.addr.to_string()),
-        _ => Target::Tcp(workload.addr.to_string()),
+        Proto::MemcachedUdp => Endpoint::Udp(workload.addr.to_string()),
+        _ => Endpoint::Tcp(workload.addr.to_string()),
     };
     let mut plan = Plan::new(target, protocol(workload.proto));
     let size = u32::try_from(workload.value_size).unwrap_or(u32::MAX);

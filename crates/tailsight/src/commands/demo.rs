@@ -205,13 +205,13 @@ pub fn load() -> anyhow::Result<Exit> {
             .connections(32),
     ];
     for w in load::run(&workloads, LONGEST_LOAD, true, &stop)? {
-        let us = |p| w.percentile(p).map_or("N/A".into(), |ns| format!("{:.0} us", ns as f64 / 1e3));
+        let time = |p| w.percentile(p).map_or("N/A".into(), tailsight_units::format::duration);
         let line = format!(
             "{} {:.0} requests/s, response time p50 {}, p99 {}\n",
             w.name,
             w.received_per_s(),
-            us(50.0),
-            us(99.0)
+            time(50.0),
+            time(99.0)
         );
         terminal::print(&line)?;
     }

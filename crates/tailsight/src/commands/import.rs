@@ -18,6 +18,9 @@ const MARGIN_NS: u64 = 20_000;
 
 /// Imports and says what was found.
 pub fn run(args: &Import) -> anyhow::Result<Exit> {
+    if args.file.join("run.json").is_file() {
+        anyhow::bail!("{} is a Tailsight run; import takes a perf.data", args.file.display());
+    }
     let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
     if args.file.is_file() && Script::is_one(&args.file) {
         if args.with.is_some() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tailsight_load::{Arrivals, Plan, Rate, Target, Trust};
+use tailsight_load::{Arrivals, Endpoint, Plan, Rate, Trust};
 use tailsight_measure::capacity::Calibration;
 use tailsight_measure::{
     Address, Error, Latency, Measurement, Question, against, latencies, measure, report, samples, slo,
@@ -171,7 +171,7 @@ pub fn plan(traffic: &Traffic) -> Result<Plan, Error> {
     plan.stamps = !traffic.no_stamps;
     plan.seed = traffic.seed;
     if let Some(name) = &traffic.server_name {
-        if !matches!(plan.target, Target::Tls(_)) {
+        if !matches!(plan.target, Endpoint::Tls(_)) {
             let why = format!("--server-name {name} is for TLS, and {} does not use TLS", plan.target);
             return Err(Error::Contradiction(why));
         }

@@ -16,6 +16,9 @@ pub fn run(args: &Report) -> anyhow::Result<Exit> {
     if run.is_file() {
         return measurements(args);
     }
+    if !run.exists() && run.extension().is_some_and(|ending| ending == "parquet") {
+        anyhow::bail!("{} does not exist; give a run, or a file of `load -o`", run.display());
+    }
     if !others.is_empty() {
         let n = args.runs.len();
         return or_usage(Err(Error::Contradiction(format!(

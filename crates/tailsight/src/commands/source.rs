@@ -41,13 +41,13 @@ impl Source {
         };
         for agent in load.reports() {
             say!(
-                "agent {} ({} on {}, {} cores, {}): clock offset known to {:.1} us",
+                "agent {} ({} on {}, {} cores, {}): clock offset known to {}",
                 agent.agent,
                 agent.role,
                 agent.host,
                 agent.cores,
                 if agent.kernel_stamps { "kernel stamps" } else { "no kernel stamps" },
-                agent.clock.bound_ns as f64 / 1e3
+                tailsight_units::format::duration(agent.clock.bound_ns)
             );
         }
         Ok(Self::Agents(Box::new(load)))

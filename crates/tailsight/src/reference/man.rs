@@ -6,6 +6,10 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{Page, pages::PAGES};
 
+/// Where the pages are that help and errors name as `docs/NAME.md`.
+const DOCUMENTATION: (&str, &str) =
+    ("/usr/share/doc/tailsight/docs/", "the pages named docs/NAME.md; of a tarball, share/doc/tailsight/docs/");
+
 /// Every page: its file name (`tailsight-record.1`) and its text.
 ///
 /// # Errors
@@ -54,7 +58,7 @@ fn render(command: &Command, page: &Page, version: &str, out: &mut Vec<u8>) -> s
     examples(&mut rest, page);
     let exits: Vec<(String, &str)> = page.exits.iter().map(|(code, means)| (code.to_string(), *means)).collect();
     definitions(&mut rest, "EXIT STATUS", exits.iter().map(|(code, means)| (code.as_str(), *means)));
-    definitions(&mut rest, "FILES", page.files.iter().copied());
+    definitions(&mut rest, "FILES", page.files.iter().copied().chain([DOCUMENTATION]));
     definitions(&mut rest, "ENVIRONMENT", page.environment.iter().copied());
     see_also(&mut rest, page);
     rest.to_writer(out)

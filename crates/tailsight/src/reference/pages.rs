@@ -20,7 +20,8 @@ pub const PAGES: &[Page] = &[
         name: "tailsight",
         usage: &["<COMMAND> [OPTIONS]"],
         notes: &["Results go to standard output, everything else to standard error. \
-            `tailsight help COMMAND` prints the options of a command."],
+            `tailsight help COMMAND` prints the options of a command. Pages named docs/NAME.md are in \
+            /usr/share/doc/tailsight, or in the source."],
         examples: &[
             ("what this host can record", "tailsight doctor"),
             ("record a server until there is enough", "sudo tailsight record --comm memcached"),
@@ -72,7 +73,7 @@ pub const PAGES: &[Page] = &[
             ("", "sudo tailsight record --cgroup system.slice/myapp.service"),
             ("", "sudo tailsight record -- ./server --port 8080"),
         ],
-        exits: &[DONE, (1, "failed; a run that has data is kept and says in run.json how it ended"), USAGE],
+        exits: &[DONE, (1, "failed (a run that has data is kept; run.json says how it ended)"), USAGE],
         files: &[RUN, ("/sys/kernel/btf/vmlinux", "the kernel's types, which the hooks are fitted to")],
         environment: &[COLOR, COLUMNS, ("TAILSIGHT_LIBBPF_LOG", "set: what libbpf logs goes to standard error")],
     },
@@ -239,7 +240,7 @@ pub const PAGES: &[Page] = &[
         ],
         examples: &[
             ("a recorded server beside its ideal", "tailsight ideal tailsight-run"),
-            ("and the load that it could take", "tailsight ideal tailsight-run --slo p99:1ms --plot ideal.svg"),
+            ("and the load that it could take", "tailsight ideal tailsight-run --slo 'p99<1ms' --plot ideal.svg"),
             (
                 "measure the service time at saturation, and use it",
                 "tailsight ideal --calibrate memcached://localhost \\\n    --pid $(pgrep -o memcached) -o peak.json\n\

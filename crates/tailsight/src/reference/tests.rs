@@ -192,7 +192,7 @@ fn a_man_page_has_every_option_and_the_sections_that_man_readers_expect() {
         let file =
             if page.name == "tailsight" { "tailsight.1".to_owned() } else { format!("tailsight-{}.1", page.name) };
         let text = &pages.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("{file}")).1;
-        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"] {
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "FILES", "SEE ALSO"] {
             let heading = format!(".SH \"{section}\"");
             assert!(text.contains(&heading) || text.contains(&format!(".SH {section}")), "{file}: {section}\n{text}");
         }
@@ -200,6 +200,25 @@ fn a_man_page_has_every_option_and_the_sections_that_man_readers_expect() {
             assert!(text.contains(&format!("\\-\\-{}", long.replace('-', "\\-"))), "{file}: --{long}");
         }
     }
+}
+
+/// What help names is installed with the package: `scripts/package.sh` takes all of docs/.
+#[test]
+fn a_page_that_help_names_exists_and_man_pages_name_its_folder() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut named = 0;
+    for (_, page) in commands() {
+        let help = help(page);
+        for part in help.split("docs/").skip(1) {
+            let Some((name, _)) = part.split_once(".md").filter(|(name, _)| !name.contains(char::is_whitespace)) else {
+                continue;
+            };
+            assert!(name == "NAME" || top.join(format!("docs/{name}.md")).is_file(), "{}: docs/{name}.md", page.name);
+            named += 1;
+        }
+        assert!(super::man_page(page.name).unwrap().contains("/usr/share/doc/tailsight/docs/"), "{}", page.name);
+    }
+    assert!(named > 5, "{named}");
 }
 
 /// The page is made from the definition, so it must be as the definition is now.

@@ -19,7 +19,14 @@ fn fails(args: &[&str], code: i32, words: &[&str]) {
 fn wrong_usage_is_exit_2() {
     fails(&[], 2, &["Usage"]);
     fails(&["record"], 2, &["--port"]);
-    fails(&["record", "-p", "x"], 2, &["invalid value"]);
+    fails(&["record", "-p", "abc"], 2, &["`abc` is not a process id: write a number; `pgrep -a NAME` finds it"]);
+    fails(&["show", "run", "abc"], 2, &["`abc` is not a message id; `diagnose` prints them"]);
+    fails(&["load", "redis://h"], 2, &["--rate", "--utilisation", "--rate-profile", "--closed", "--replay"]);
+    fails(&["diagnose", "run", "--nest", "3"], 2, &["`3` is not a share; write a number above 0 and at most 1"]);
+    fails(&["sweep", "redis://h", "--factor", "1"], 2, &["`1` is not a factor; write a number from 1.05 to 100"]);
+    fails(&["ideal", "run", "--workers", "0"], 2, &["`0` is not a number of workers; write 1 to 100000"]);
+    fails(&["record", "-p", "1", "--sample", "0"], 2, &["`0` is not a sample rate; write 1 to", "or off"]);
+    fails(&["report", "nosuch.parquet"], 1, &["nosuch.parquet does not exist; give a run, or a file of `load -o`"]);
     fails(&["record", "--port", "0"], 2, &["0"]);
     fails(&["record", "-p", "1", "-d", "0s"], 2, &["0s"]);
     fails(&["diagnose", "run", "--leg", "sideways"], 2, &["receive, service, transmit or total"]);
@@ -230,7 +237,7 @@ fn one_message_is_shown() {
     assert!(["driver", "handoff", "recv", "xmit"].iter().all(|s| marks.contains(s)), "{marks:?}");
     let text = String::from_utf8_lossy(&run(&["show", &run_of, &id]).stdout).into_owned();
     for word in
-        [&format!("message {id}"), "Its way:", "received", "reply handed to the driver", "longer than usual", "core"]
+        [&format!("message {id}"), "Path:", "received", "reply handed to the driver", "longer than usual", "core"]
     {
         assert!(text.contains(word), "{word} in {text}");
     }
@@ -240,7 +247,7 @@ fn one_message_is_shown() {
         2,
         &["no message 999999", "ids go from 0 to", &format!("the slowest are {id}")],
     );
-    fails(&["show", &run_of, "x"], 2, &["invalid value"]);
+    fails(&["show", &run_of, "x"], 2, &["`x` is not a message id"]);
     fails(&["show", "/no/such/run", "1"], 1, &["no such directory"]);
 }
 

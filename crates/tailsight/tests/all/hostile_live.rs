@@ -275,7 +275,7 @@ fn a_server_in_another_network_namespace_is_on_this_host() {
     }
     let pair = Pair::create("here").unwrap();
     let is_here = || {
-        let target: tailsight_load::Target = format!("tcp://{SERVER_V4}:1").parse().unwrap();
+        let target: tailsight_load::Endpoint = format!("tcp://{SERVER_V4}:1").parse().unwrap();
         pair.client.run(|| target.is_here()).unwrap()
     };
     // A namespace without a process serves nobody.

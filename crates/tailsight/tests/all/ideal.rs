@@ -181,7 +181,7 @@ fn an_objective_gives_loads_and_cores() {
     );
     // 240 messages carry no p99.9.
     fails(&["ideal", &run_dir, "--slo", "p99.9:1ms"], 3, &["p99.9 needs 3688 messages"]);
-    fails(&["ideal", &run_dir, "--slo", "fast"], 2, &["p99:1ms"]);
+    fails(&["ideal", &run_dir, "--slo", "fast"], 2, &["\"fast\" is not a latency objective", "p99<1ms"]);
     fails(&["ideal", "--model", "M/D/1 50%", "--slo", "p99:1ms"], 2, &["cannot be used with"]);
     fails(&["ideal", "--slo", "p99:1ms"], 2, &["RUN"]);
 }

@@ -24,7 +24,7 @@ fn the_page_that_explains_the_output_shows_what_is_printed() {
     let explained = page.split("\n## ").next().expect("the part before the first heading");
     let blocks: Vec<&str> =
         explained.split("```text\n").skip(1).filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(blocks.len(), 4, "{blocks:?}");
+    assert_eq!(blocks.len(), 7, "{blocks:?}");
     let output = tailsight(&["diagnose", &golden()]).env("COLUMNS", "84").output().expect("the program was built");
     let printed = String::from_utf8_lossy(&output.stdout);
     for block in blocks {

@@ -3,7 +3,7 @@
 
 use super::{Probe, fentry, fexit, hook, tp_btf};
 
-const EXT4: &str = "fsync with the work in it: of any file system where the kernel allows fentry, else of ext4 (xfs and btrfs have a tracepoint at the begin only: there only its sleeps are known)";
+const EXT4: &str = "fsync with the work in it: of any file system where the kernel allows fentry, else of ext4 (xfs and btrfs have a tracepoint at the start only: there only its sleeps are known)";
 const CALLS: &str =
     "fsync with the work in it, where the compiler put vfs_fsync_range into the system calls (by fentry)";
 const F2FS: &str = "fsync of files on f2fs, with the work in it";

@@ -51,7 +51,7 @@ pub fn missing() -> Option<String> {
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
             Some(format!("kernel {} has no BPF time stamp callbacks; 6.15 or newer is needed", release.trim()))
         }
-        Err(e) => Some(format!("the kernel's type information cannot be read: {e}")),
+        Err(e) => Some(format!("the kernel's type information cannot be read: {}", tailsight_units::chain(&e))),
     }
 }
 

@@ -24,21 +24,21 @@ pub const PROBE: Probe = Probe {
         hook!(
             Default,
             "tcp_sendmsg_locked",
-            "the begin of each send on TCP (the tracepoint since 6.16, before by fentry); without it the transmit leg \
+            "the start of each send on TCP (the tracepoint since 6.16, before by fentry); without it the transmit leg \
              begins at the hand-over to the driver",
             [tp_btf("tcp_sendmsg_locked"), fentry("fentry_tcp_sendmsg_locked", "tcp_sendmsg_locked")]
         ),
         hook!(
             Default,
             "udp_sendmsg",
-            "the begin of each send on UDP over IPv4 (by fentry, or by the cgroup's sendmsg4 on sockets that are not \
+            "the start of each send on UDP over IPv4 (by fentry, or by the cgroup's sendmsg4 on sockets that are not \
              connected); without it the transmit leg begins at the hand-over to the driver",
             [fentry("fentry_udp_sendmsg", "udp_sendmsg"), cgroup_send("cgroup_sendmsg4")]
         ),
         hook!(
             Default,
             "udpv6_sendmsg",
-            "the begin of each send on UDP over IPv6 (by fentry, or by the cgroup's sendmsg6 on sockets that are not \
+            "the start of each send on UDP over IPv6 (by fentry, or by the cgroup's sendmsg6 on sockets that are not \
              connected); without it the transmit leg begins at the hand-over to the driver",
             [fentry("fentry_udpv6_sendmsg", "udpv6_sendmsg"), cgroup_send("cgroup_sendmsg6")]
         ),

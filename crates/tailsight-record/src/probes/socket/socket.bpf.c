@@ -151,7 +151,7 @@ int HOOK(fentry_udpv6_sendmsg, struct sock *sk)
 	return send_begins(sk);
 }
 
-/* Called at the begin of a send on a UDP socket that is not connected, to ask whether it is allowed: always. The port of one that sends
+/* Called at the start of a send on a UDP socket that is not connected, to ask whether it is allowed: always. The port of one that sends
  * requests is remembered before its first packet, which alone says to whom the request goes. */
 static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
 {

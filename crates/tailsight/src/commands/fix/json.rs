@@ -85,7 +85,7 @@ pub(super) fn undone(puts: &[Put], left: usize) -> anyhow::Result<()> {
             UndoResult::Gone => ("gone", None),
             UndoResult::Booted => ("booted", None),
             UndoResult::Others(value) => ("others", Some(value.clone())),
-            UndoResult::Failed(error) => ("failed", Some(error.to_string())),
+            UndoResult::Failed(error) => ("failed", Some(tailsight_units::chain(error))),
             _ => ("unknown", None),
         };
         json!({

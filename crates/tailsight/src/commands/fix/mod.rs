@@ -188,9 +188,11 @@ fn here(action: &Action, known: &Known) -> Here {
             Here { values: Some(n), root, text: format!("can be applied {when}: {}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
-        Err(error) => {
-            Here { values: None, root: false, text: format!("cannot be applied: {}", clean(&error.to_string())) }
-        }
+        Err(error) => Here {
+            values: None,
+            root: false,
+            text: format!("cannot be applied: {}", clean(&tailsight_units::chain(&error))),
+        },
     }
 }
 
@@ -203,7 +205,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
         Err(error) => {
-            say!("tailsight: {error}");
+            say!("tailsight: {}", tailsight_units::chain(&error));
             return Ok(Exit::NotAvailable);
         }
     };
@@ -353,7 +355,7 @@ fn said(put: &Put) -> String {
              restores it)",
             entry.was
         ),
-        UndoResult::Failed(error) => format!("{error}; still changed"),
+        UndoResult::Failed(error) => format!("{}; still changed", tailsight_units::chain(error)),
         _ => place,
     }
 }

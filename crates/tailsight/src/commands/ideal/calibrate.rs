@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use tailsight_load::Plan;
 use tailsight_measure::Address;
-use tailsight_measure::capacity::{Calibration, Found, calibrate};
+use tailsight_measure::capacity::{Calibration, Peak, calibrate};
 
 use crate::cli_ideal::Ideal;
 use crate::commands::usage::or_usage;
@@ -42,13 +42,13 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
         |outstanding, per_s| say!("{outstanding:>5} outstanding on each connection: {per_s:.0} requests/s"),
     );
     match or_usage(found)? {
-        Found::Peak(peak) => {
+        Peak::Found(peak) => {
             if let Some(path) = &args.out {
                 write(path, &peak)?;
             }
             Ok(Some(*peak))
         }
-        Found::Never(why) => {
+        Peak::Never(why) => {
             say!("tailsight: N/A: {why}");
             Ok(None)
         }
