@@ -41,7 +41,7 @@ pub struct Sleep {
     pub nr: u32,
     /// Uninterruptible.
     pub uninterruptible: bool,
-    /// Stopped or traced.
+    /// Stopped, traced or frozen.
     pub stopped: bool,
     /// Waits for block I/O.
     pub io: bool,
@@ -225,6 +225,8 @@ pub const MAX_FUNCTIONS: usize = 16;
 /// `prev_state` bits (include/linux/sched.h).
 const TASK_UNINTERRUPTIBLE: u32 = 2;
 const TASK_STOPPED_OR_TRACED: u32 = 4 | 8;
+/// Its control group is frozen, or the host is (Linux 6.1 and newer).
+const TASK_FROZEN: u32 = 0x8000;
 /// A wake-up seen this long before a thread leaves its core belongs to that sleep: the waker waits for the core to be
 /// left (`on_cpu`), and its event comes first.
 const EARLY_WAKE_NS: u64 = 20_000;
@@ -503,7 +505,7 @@ impl Threads {
         let how = Sleep {
             nr,
             uninterruptible: state & TASK_UNINTERRUPTIBLE != 0,
-            stopped: state & TASK_STOPPED_OR_TRACED != 0,
+            stopped: state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN) != 0,
             io: event.aux & switch_flags::IO_WAIT != 0,
             stack,
             doing,

@@ -560,3 +560,22 @@ fn a_thread_that_never_waits_for_data_passes_nothing_on() {
     let path = path_with([polls, vec![waking(2_000_000, TWO, ONE)]].concat());
     assert!(path.iter().any(|s| s.1 == 2_000_000 && s.2 == "own"), "{path:?}");
 }
+
+/// Traffic Server's control group was frozen for 25 ms at a time: the row was `wakeup-delay not woken yet, asleep in epoll_wait, until
+/// python3 woke it`, for the one that thawed it.
+#[test]
+fn a_frozen_thread_is_stopped() {
+    let mut freezes = switch(8, ONE, 0, EPOLL);
+    freezes.b = freezes.b & !0xffff_ffff | 0x8000;
+    let frozen = vec![
+        switch(5, 0, ONE, 0),
+        freezes,
+        switch(2_000_010, 0, ONE, 0),
+        recv(2_000_100, A, ONE),
+        send(2_000_200, A, ONE),
+    ];
+    let thaws = vec![switch(6, 0, HOLDER, 0), waking(2_000_000, HOLDER, ONE)];
+    let analysis = analyse(vec![frozen, thaws, request(1_000, A)]);
+    let path = path(&analysis, 2_000_100, Leg::Receive);
+    assert!(path.iter().any(|s| s.1 == 2_000_000 && s.2 == "stopped"), "{path:?}");
+}

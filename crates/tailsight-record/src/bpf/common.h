@@ -22,18 +22,17 @@ struct head {
 	/* One cache line: what nearly every event uses. */
 	__u64 n;        /* events written or being written, ever */
 	__u64 tail;     /* events consumed, ever (written by the reader) */
-	__u64 task;     /* address of the kernel's struct of the thread that `running` is of */
-	__u64 running;  /* the thread that was last known to run here, and its process */
+	__u64 running;  /* the thread that was last known to run here and its process, with RUNNING_KNOWN; 0: not known */
 	__u64 gap_from; /* time of the first loss that no Lost event tells yet; 0: none */
 	__u64 steal;    /* stolen time of this core that Steal events have told, ns since boot */
 	__u64 received; /* receive calls of the target that were told, ever */
 	__u64 sent;     /* its send calls */
-	/* And the rest. */
 	__u64 usual_ns; /* from receive to reply: a message here that takes longer is one of the slowest ninth */
+	/* And the rest. */
 	__u64 lost;
 	__u64 gap_count; /* losses since gap_from */
 	__u64 ticks;     /* of the sampling clock outside of such messages */
-	__u64 pad[4];
+	__u64 pad[5];
 };
 
 #define CHUNK_LOG2 16
@@ -328,27 +327,30 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	}
 }
 
-/* A thread and its process as bpf_get_current_pid_tgid has them. */
-static __always_inline void runs(__u32 cpu, const struct task_struct *task, __u64 who)
+/* The thread that runs on this core and its process, as bpf_get_current_pid_tgid gives them, are remembered from the last context
+ * switch: the helper takes 9 ns and more. From the switch's event to the switch itself interrupts are off and no other hook runs.
+ * Some tasks leave a core without a switch that hooks see (on a kernel that hides its host's agent), so it is asked again where that
+ * would cost an event of the target (`target_here`), and by the tick. */
+#define RUNNING_KNOWN (1ULL << 63)
+static __always_inline void remember_running(__u64 running)
 {
-	if (cpu < MAX_CPUS) {
-		heads[cpu].task = (__u64)task;
-		heads[cpu].running = who;
-	}
+	__u32 cpu = bpf_get_smp_processor_id();
+	if (cpu < MAX_CPUS)
+		heads[cpu].running = running;
 }
 
-/* The thread that runs on this core and its process. They are remembered, for bpf_get_current_pid_tgid takes 9 ns, from the last
- * context switch or the last event, and asked for when another task runs: some tasks leave a core without a switch that hooks see (on
- * a kernel that hides its host's agent). */
+static __always_inline __u64 ask_who_runs(void)
+{
+	__u64 who = bpf_get_current_pid_tgid();
+	remember_running(who | RUNNING_KNOWN);
+	return who;
+}
+
 static __always_inline __u64 running_here(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
-	const struct task_struct *task = bpf_get_current_task_btf();
-	if (cpu < MAX_CPUS && heads[cpu].task == (__u64)task)
-		return heads[cpu].running;
-	__u64 who = bpf_get_current_pid_tgid();
-	runs(cpu, task, who);
-	return who;
+	__u64 running = cpu < MAX_CPUS ? heads[cpu].running : 0;
+	return running ? running & ~RUNNING_KNOWN : ask_who_runs();
 }
 
 static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
@@ -360,6 +362,9 @@ static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c
 static __always_inline __u64 target_here(void)
 {
 	__u64 who = running_here();
+	if (is_target_tgid(who >> 32))
+		return who;
+	who = ask_who_runs();
 	return is_target_tgid(who >> 32) ? who : 0;
 }
 

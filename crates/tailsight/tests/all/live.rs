@@ -73,27 +73,40 @@ fn memcached_over_udp() {
     record_and_check(&live, &["--port", &PORT.to_string()], load, 1_000);
 }
 
-/// Some tasks leave a core without a switch that hooks see, on a kernel that hides its host's agent: a hook that took the thread of the
-/// last switch for the one that runs missed the target's calls until the next switch, several a second.
+/// Some tasks leave a core without a switch that hooks see, on a kernel that hides its host's agent. A hook that took the thread of the
+/// last switch for the one that runs gave that thread's number to all events until the next switch, and missed the target's calls.
 #[test]
-fn each_datagram_that_is_handed_over_is_received() {
-    let Some(live) = Live::new("each_datagram_that_is_handed_over_is_received") else { return };
+fn events_after_an_unseen_switch_have_the_thread_that_runs() {
+    let Some(live) = Live::new("events_after_an_unseen_switch_have_the_thread_that_runs") else { return };
     let opts = MemcachedOpts { port: PORT, udp: true, threads: 1, ..Default::default() };
     let _server = Server::memcached(&live.pair.server, opts).unwrap();
-    let load = Workload::new(Proto::MemcachedUdp, address(false, PORT)).rate(3_000.0);
+    let load = Workload::new(Proto::MemcachedUdp, address(false, PORT)).rate(5_000.0);
     let out = live.path("run");
     let port = PORT.to_string();
     let (output, _) = live.under_load(&[load], || run(&["record", "-d", "4s", "--port", &port, "-o", &out]));
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let events = tailsight_trace::Run::open(Path::new(&out)).unwrap().events().unwrap();
     let of = |kind| events.iter().flat_map(|core| &core.events).filter(|e| e.kind() == Some(kind)).count();
-    let (handed, received, sent) = (of(Kind::Handoff), of(Kind::Recv), of(Kind::Send));
-    assert!(handed > 6_000, "{handed} datagrams");
+    let (handed, received) = (of(Kind::Handoff), of(Kind::Recv));
     // What was on its way when the recording began and ended.
-    assert!(
-        handed.abs_diff(received) <= 10 && received.abs_diff(sent) <= 10,
-        "{handed} handed over, {received} received, {sent} sent"
-    );
+    assert!(handed > 10_000 && handed.abs_diff(received) <= 10, "{handed} handed over, {received} received");
+    // The thread that leaves is not the one that came: between the two was an unseen switch, and events after it tell who runs.
+    let (mut unseen, mut told) = (0, 0);
+    for core in &events {
+        let mut switches = core.events.iter().enumerate().filter(|(_, e)| e.kind() == Some(Kind::SchedSwitch));
+        let Some(mut last) = switches.next() else { continue };
+        for next in switches {
+            if next.1.tid != last.1.a_hi() {
+                unseen += 1;
+                told += usize::from(core.events[last.0 + 1..next.0].iter().any(|e| e.tid == next.1.tid));
+            }
+            last = next;
+        }
+    }
+    if unseen < 10 {
+        return tailsight_testing::skip_part("unseen switches", format!("only {unseen} on this kernel"));
+    }
+    assert!(told > 0, "{unseen} unseen switches, and no event between them has the thread that ran");
 }
 
 #[test]

@@ -37,7 +37,9 @@ int HOOK(irq_handler_exit, int irq)
 SEC("tp_btf/local_timer_entry")
 int HOOK(local_timer_entry, int vector)
 {
-	emit(TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	if (!recording)
+		return 0;
+	emit_of(ask_who_runs(), TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
 	return 0;
 }
 

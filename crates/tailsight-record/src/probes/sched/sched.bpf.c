@@ -71,7 +71,7 @@ int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struc
 {
 	if (recording)
 		tell_switch(ctx, preempt, prev, next, prev_state);
-	runs(bpf_get_smp_processor_id(), next, pair(next->pid, next->tgid));
+	remember_running(pair(next->pid, next->tgid) | RUNNING_KNOWN);
 	return 0;
 }
 

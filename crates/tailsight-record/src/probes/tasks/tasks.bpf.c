@@ -20,7 +20,7 @@ int HOOK(sched_process_exec, struct task_struct *p)
 {
 	struct text comm;
 	/* A thread that is not its process' first takes that one's number. */
-	runs(bpf_get_smp_processor_id(), NULL, 0);
+	remember_running(0);
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
 	return 0;
