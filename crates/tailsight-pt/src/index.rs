@@ -10,8 +10,8 @@ use crate::decode::Gap;
 
 /// The packet.
 const PSB: [u8; 16] = [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
-/// Read at once.
-const BLOCK: usize = 4 << 20;
+/// Read at once: so little that it stays in the processor's cache.
+const BLOCK: usize = 1 << 18;
 /// The packets behind a PSB up to its end are shorter than this.
 const HEADER: usize = 256;
 /// What is decoded at once, and how much of the trace is in memory for it.
@@ -52,10 +52,10 @@ pub struct Piece {
 /// # Errors
 /// Those of reading.
 pub fn find(queue: &Queue, file: &File, mut each: impl FnMut(Psb)) -> std::io::Result<()> {
-    let (mut from, mut last) = (0, None);
+    let (mut from, mut last, mut bytes) = (0, None, Vec::new());
     let finder = memchr::memmem::Finder::new(&PSB);
     while from < queue.len() {
-        let bytes = queue.read(file, from, BLOCK + HEADER)?;
+        queue.read(file, from, BLOCK + HEADER, &mut bytes)?;
         let mut at = 0;
         while let Some(found) = finder.find(&bytes[at..]) {
             at += found;
@@ -250,7 +250,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &trace).unwrap();
         let len = trace.len() as u64;
-        let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, at: 0, len }] };
+        let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, before: 0, at: 0, len }] };
         let mut found = Vec::new();
         find(&queue, file.as_file(), |psb| found.push(psb)).unwrap();
         let pieces = |size, losses: &[(u64, Gap)]| {
