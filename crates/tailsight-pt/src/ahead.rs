@@ -182,7 +182,7 @@ impl<'a> Ahead<'a> {
             let len = usize::try_from(piece.to - piece.from).unwrap_or(usize::MAX);
             let read = |source| Error::Read { path: self.path.to_owned(), source };
             queue.read(self.file, piece.from, len, bytes).map_err(read)?;
-            decode::piece(setting, spaces, bytes, piece.border, piece.cut, used)
+            decode::piece(setting, spaces, bytes, &piece, used)
         };
         // Otherwise the caller would wait for a thread that panicked.
         let panicked = |_| Err(Error::Decoder { why: "it failed on a piece of trace".into() });

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::blocks::{Block, Blocks, Cached, Clocks, Happening, Libipt, LibiptEvents, Lost, Packets, Told};
+use crate::index::Piece;
 use crate::memory::{KERNEL_HALF, Memory};
 use crate::sideband::{TraceInfo, TscClock, Upcoming};
 pub use crate::spaces::Spaces;
@@ -171,9 +172,9 @@ pub struct Setting<'a> {
     pub by: By,
 }
 
-/// Decodes a piece, of which `bytes` are the trace. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
-/// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
-/// `cut`: the piece ends where trace was lost, maybe in the middle of a packet: an error there is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
+/// Decodes a piece, of which `bytes` are the trace. From the last packet on, the decoder goes on as far as it needs no more trace, which is
+/// further than where control flow is at its border: an interrupt of the tracing is put there for it, as the processor would write it. Where
+/// it is cut, an error is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
 /// `steps`: empty, and filled: what it takes of memory is used again.
 ///
 /// # Errors
@@ -182,12 +183,11 @@ pub fn piece(
     setting: Setting<'_>,
     spaces: &mut Spaces<'_>,
     bytes: &mut Vec<u8>,
-    border: Option<u64>,
-    cut: bool,
+    piece: &Piece,
     mut steps: Vec<Step>,
 ) -> Result<Decoded, Error> {
     let limit = bytes.len() as u64;
-    if let Some(ip) = border {
+    if let Some(ip) = piece.border {
         // FUP with the whole address, TIP.PGD without one.
         bytes.push(0xdd);
         bytes.extend(ip.to_le_bytes());
@@ -198,7 +198,7 @@ pub fn piece(
         && let Some(clocks) = Clocks::new(info.mtc_period(), info.tsc_ctc, info.nominal_ratio)
     {
         let blocks = Cached::new(Packets::new(bytes, clocks));
-        match Flow::new(blocks, setting, limit, cut, steps).decode(spaces) {
+        match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
             (decoded, true) => return Ok(decoded),
             (decoded, false) => steps = emptied(decoded.steps),
         }
@@ -217,13 +217,13 @@ pub fn piece(
     let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };
     if setting.by != By::Libipt {
         let blocks = Cached::new(LibiptEvents::new(&builder).map_err(failed)?);
-        match Flow::new(blocks, setting, limit, cut, steps).decode(spaces) {
+        match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
             (decoded, true) => return Ok(Decoded { by: By::LibiptPackets, ..decoded }),
             (decoded, false) => steps = emptied(decoded.steps),
         }
     }
     let blocks = Libipt::new(builder).map_err(failed)?;
-    let (decoded, _) = Flow::new(blocks, setting, limit, cut, steps).decode(spaces);
+    let (decoded, _) = Flow::new(blocks, setting, limit, piece, steps).decode(spaces);
     Ok(Decoded { by: By::Libipt, ..decoded })
 }
 
@@ -236,6 +236,7 @@ struct Flow<'a, B> {
     blocks: B,
     limit: u64,
     cut: bool,
+    until_ns: u64,
     setting: Setting<'a>,
     out: Decoded,
     /// The last block's class and last instruction, while control flow goes on from there.
@@ -248,6 +249,8 @@ struct Flow<'a, B> {
     started: bool,
     /// Control flow is known.
     tracing: bool,
+    /// Time was known at some step: the switches are those from there on.
+    timed: bool,
     switches: Upcoming<'a>,
     task: (u32, u32),
     /// What is mapped: a number of [`Spaces`], and the kernel's version.
@@ -261,11 +264,12 @@ struct Flow<'a, B> {
 }
 
 impl<'a, B: Blocks> Flow<'a, B> {
-    fn new(blocks: B, setting: Setting<'a>, limit: u64, cut: bool, steps: Vec<Step>) -> Flow<'a, B> {
+    fn new(blocks: B, setting: Setting<'a>, limit: u64, piece: &Piece, steps: Vec<Step>) -> Flow<'a, B> {
         Flow {
             blocks,
             limit,
-            cut,
+            cut: piece.cut,
+            until_ns: piece.until_ns.unwrap_or(u64::MAX),
             setting,
             out: Decoded { steps, ..Decoded::default() },
             last: None,
@@ -273,6 +277,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
             coming: 0..0,
             started: false,
             tracing: false,
+            timed: false,
             switches: setting.switches,
             task: setting.only.unwrap_or((0, 0)),
             space: None,
@@ -318,7 +323,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
         Some(())
     }
 
-    /// Follows the control flow to the border or to an error.
+    /// Follows the control flow to the border, to the time up to which it is wanted, or to an error.
     fn follow(&mut self, spaces: &mut Spaces<'_>, mut told: bool) -> Result<(), Lost> {
         loop {
             while told {
@@ -346,6 +351,9 @@ impl<'a, B: Blocks> Flow<'a, B> {
             let (block, next) = self.blocks.block(spaces, within)?;
             if block.instructions > 0 {
                 self.block(&block, spaces);
+                if self.ns > self.until_ns {
+                    return Ok(());
+                }
             }
             told = next;
         }
@@ -524,9 +532,10 @@ impl<'a, B: Blocks> Flow<'a, B> {
     fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
         let tsc = self.tsc.max(self.blocks.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
-        if self.space.is_none() {
+        if !self.timed && tsc > 0 {
             // Those of before are many, where this piece is far behind the beginning.
             self.switches.skip_to(now);
+            self.timed = true;
         }
         while let Some(switch) = self.switches.next_if(|s| s.time_ns.saturating_add(ago) <= now) {
             if self.task.1 != switch.tid {

@@ -15,12 +15,15 @@ pub const ITRACE_START: u32 = 12;
 const SWITCH: u32 = 14;
 /// `PERF_RECORD_SWITCH_CPU_WIDE`: the same, with the task before or behind it.
 const SWITCH_CPU_WIDE: u32 = 15;
+const KINDS: [u32; 3] = [ITRACE_START, SWITCH, SWITCH_CPU_WIDE];
 /// In the header of a switch: the task leaves.
 const OUT: u16 = 1 << 13;
 /// The task that leaves would have run on.
 const PREEMPTED: u16 = 1 << 14;
 /// Bytes of a record's header.
 const HEADER: usize = 8;
+/// Cores with higher numbers are left to the parser.
+const MOST_CORES: usize = 1 << 13;
 /// So many records of a core wait for one that is earlier.
 const MOST_WAITING: usize = 16;
 
@@ -111,6 +114,8 @@ struct InOrder {
     /// The time of the last one that was put to the moves, and whether an earlier one came after it.
     reached_ns: u64,
     late: bool,
+    /// Whether there was any.
+    any: bool,
 }
 
 impl InOrder {
@@ -118,6 +123,7 @@ impl InOrder {
         // Of the same time, the first stays the first.
         let place = self.waiting.iter().rposition(|(at, _)| *at <= time_ns).map_or(0, |before| before + 1);
         self.late |= time_ns < self.reached_ns;
+        self.any = true;
         self.waiting.insert(place, (time_ns, told));
         if self.waiting.len() > MOST_WAITING {
             self.take_first();
@@ -173,9 +179,9 @@ impl Trailer {
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// By core.
-    cores: BTreeMap<u32, InOrder>,
-    /// How many, by perf's number of the type.
-    pub counts: BTreeMap<u32, u64>,
+    cores: Vec<InOrder>,
+    /// How many, by [`KINDS`].
+    counts: [u64; 3],
     /// `None`: no event is known yet; of `None`: it is not the same for all.
     trailer: Option<Option<Trailer>>,
 }
@@ -190,12 +196,18 @@ impl Records {
 
     /// Whether those of each core came in order of time, or nearly.
     pub fn are_in_order(&self) -> bool {
-        self.cores.values().all(|core| !core.late)
+        self.cores.iter().all(|core| !core.late)
     }
 
     /// What they tell, by core.
     pub fn moves(&self) -> BTreeMap<u32, Moves> {
-        self.cores.iter().map(|(cpu, core)| (*cpu, core.clone().finish())).collect()
+        let known = (0..).zip(&self.cores).filter(|(_, core)| core.any);
+        known.map(|(cpu, core)| (cpu, core.clone().finish())).collect()
+    }
+
+    /// How many there were, by perf's number of the type.
+    pub fn counts(&self) -> BTreeMap<u32, u64> {
+        KINDS.into_iter().zip(self.counts).filter(|(_, n)| *n > 0).collect()
     }
 
     /// Takes the record at the beginning of these bytes, if it is one of these and all of it is there. Returns its bytes.
@@ -213,13 +225,17 @@ impl Records {
         let (own, time_ns, cpu) = (task(place(trailer.task)?), place(trailer.time)?, place(trailer.cpu)? as u32);
         // Of a short one there is none: no task.
         let other = if body == HEADER { (0, 0) } else { word(record, HEADER).map_or((0, 0), task) };
-        *self.counts.entry(kind).or_default() += 1;
+        let cpu = usize::try_from(cpu).ok().filter(|cpu| *cpu < MOST_CORES)?;
+        if cpu >= self.cores.len() {
+            self.cores.resize_with(cpu + 1, InOrder::default);
+        }
+        KINDS.iter().zip(&mut self.counts).filter(|(of, _)| **of == kind).for_each(|(_, n)| *n += 1);
         let told = match kind {
             ITRACE_START => Told::Runs(other),
             _ if misc & OUT == 0 => Told::Came(known(own)),
             _ => Told::Left { own: known(own), next: known(other), preempted: misc & PREEMPTED != 0 },
         };
-        self.cores.entry(cpu).or_default().put(time_ns, told);
+        self.cores[cpu].put(time_ns, told);
         Some(size)
     }
 }
@@ -277,7 +293,7 @@ mod tests {
         for name in ["tsc/perf.data", "cycles/perf.data", "overflow/perf.data"] {
             let file = fixture(name);
             let (ours, parsed) = (Container::of_bytes(&file).unwrap(), Container::of_bytes_by_parser(&file).unwrap());
-            assert!(ours.moves.counts[&SWITCH_CPU_WIDE] > 4 && parsed.moves.counts.is_empty(), "{name}");
+            assert!(ours.moves.counts()[&SWITCH_CPU_WIDE] > 4 && parsed.moves.counts().is_empty(), "{name}");
             assert_eq!(by_core(&ours), by_core(&parsed), "{name}");
             let records = |of: &Container| Sideband::records(of).unwrap().0.records;
             assert_eq!(records(&ours), records(&parsed), "{name}");
@@ -296,7 +312,7 @@ mod tests {
         assert!(file[at..at + many].chunks(len).all(|record| record[..4] == header));
         file[at..at + many].rotate_left(len);
         let container = Container::of_bytes(&file).unwrap();
-        assert!(container.moves.counts.is_empty(), "left to the parser");
+        assert!(container.moves.counts().is_empty(), "left to the parser");
         assert_eq!(by_core(&container), expected);
     }
 }

@@ -289,8 +289,11 @@ impl Recording {
             let to = piece.map_or(u64::MAX, |next| self.clock.ns(next.tsc));
             let Some(mut before) = std::mem::replace(&mut last, piece) else { return };
             let from = self.clock.ns(before.tsc);
-            let first = windows.partition_point(|w| w.to_ns <= from);
-            before.wanted = windows.get(first).is_some_and(|w| w.from_ns <= to);
+            // Those that end behind its beginning, and of them those that begin before its end.
+            let ends = windows.partition_point(|w| w.to_ns <= from);
+            let begins = windows.partition_point(|w| w.from_ns <= to);
+            before.wanted = ends < begins;
+            before.until_ns = windows[..begins].last().map(|w| w.to_ns).filter(|last| before.wanted && *last < to);
             index::join(&mut out, before, PIECE);
         };
         index::find(queue, file, |psb| {
@@ -334,6 +337,7 @@ impl Recording {
                         jobs.push(Job { ns, piece, trace: traces.len(), part: parts.len() });
                         // Its number is known once all are in order.
                         parts.push(Part::Piece(0, ns));
+                        parts.extend(piece.until_ns.map(|_| Part::Gap(Gap::NotDecoded)));
                     }
                 }
             }

@@ -306,7 +306,7 @@ struct Reader {
 
 fn read(container: &Container) -> Result<(Sideband, bool), Error> {
     let mut reader = Reader { moves: container.moves.moves(), ..Reader::default() };
-    reader.out.records = container.moves.counts.clone();
+    reader.out.records = container.moves.counts();
     let file = container.records(|record| reader.take(record))?;
     let words = reader.info.take();
     let mut out = reader.out;

@@ -193,11 +193,17 @@ fn a_window_has_the_spans_of_the_whole() {
     let recording = open("tsc");
     let (whole, all) = events(&recording, None);
     let (first, last) = all.span_ns.unwrap();
-    let window = Window { from_ns: first + (last - first) / 2, to_ns: first + (last - first) * 6 / 10 };
-    let (part, summary) = events(&recording, Some(&[window]));
-    assert!(summary.decoded_bytes * 2 < all.decoded_bytes, "{} of {}", summary.decoded_bytes, all.decoded_bytes);
+    let between = |from: u64, to: u64| Window {
+        from_ns: first + (last - first) * from / 1000,
+        to_ns: first + (last - first) * to / 1000,
+    };
+    // A long one, and short ones that end in the middle of a piece.
+    let windows = [between(500, 560), between(640, 645), between(700, 702), between(703, 704), between(800, 801)];
+    let (_, of_one) = events(&recording, Some(&windows[..1]));
+    assert!(of_one.decoded_bytes * 2 < all.decoded_bytes, "{} of {}", of_one.decoded_bytes, all.decoded_bytes);
+    let (part, summary) = events(&recording, Some(&windows));
     let names = |events: &[Event], summary: &tailsight_pt::Summary| -> Vec<(u64, u32, String)> {
-        let inside = events.iter().filter(|e| (window.from_ns..window.to_ns).contains(&e.ns));
+        let inside = events.iter().filter(|e| windows.iter().any(|w| (w.from_ns..w.to_ns).contains(&e.ns)));
         let name = |e: &Event| match e.what {
             What::Enter(f, Entry::Call) => Some((e.ns, e.tid, summary.functions[f as usize].function.clone())),
             _ => None,
