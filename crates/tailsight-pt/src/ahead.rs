@@ -23,9 +23,9 @@ pub struct Job {
     /// Where.
     pub piece: Piece,
     /// Which of the traces it is of, and which of that one's parts.
-    pub trace: usize,
+    pub trace: u32,
     /// See [`Job::trace`].
-    pub part: usize,
+    pub part: u32,
 }
 
 /// The trace of a core, and how it is decoded.
@@ -176,7 +176,7 @@ impl<'a> Ahead<'a> {
 
     fn decode(&self, number: usize, worker: &mut Worker<'_>, used: Vec<Step>) -> Result<Decoded, Error> {
         let Job { piece, trace, .. } = self.jobs[number];
-        let Trace { queue, setting } = self.traces[trace];
+        let Trace { queue, setting } = self.traces[trace as usize];
         let Worker { spaces, bytes } = worker;
         let decode = || {
             let len = usize::try_from(piece.to - piece.from).unwrap_or(usize::MAX);

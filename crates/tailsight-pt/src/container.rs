@@ -157,7 +157,7 @@ impl Container {
 
     /// The records were read: they take no memory from here on.
     pub(crate) fn forget_records(&mut self) {
-        (self.sideband, self.moves) = (Vec::new(), Records::default());
+        self.sideband = Vec::new();
     }
 
     /// Gives the records in order of time to `each`, without those of context switches that were read already, then the file's header.

@@ -200,9 +200,9 @@ impl Records {
     }
 
     /// What they tell, by core.
-    pub fn moves(&self) -> BTreeMap<u32, Moves> {
-        let known = (0..).zip(&self.cores).filter(|(_, core)| core.any);
-        known.map(|(cpu, core)| (cpu, core.clone().finish())).collect()
+    pub fn finish(self) -> BTreeMap<u32, Moves> {
+        let known = (0..).zip(self.cores).filter(|(_, core)| core.any);
+        known.map(|(cpu, core)| (cpu, core.finish())).collect()
     }
 
     /// How many there were, by perf's number of the type.

@@ -158,8 +158,7 @@ impl Recording {
     /// Every [`Error`].
     pub fn open(path: &Path, places: &Places) -> Result<Recording, Error> {
         let mut container = Container::open(path)?;
-        let sideband = Sideband::of(&container)?;
-        container.forget_records();
+        let sideband = Sideband::take(&mut container)?;
         let clock = sideband.clock(&container)?;
         let mut places = places.clone();
         if let Some(dir) = &container.kcore_dir {
@@ -334,7 +333,7 @@ impl Recording {
                     (true, false) => parts.push(Part::Gap(Gap::NotDecoded)),
                     (true, true) => {
                         let ns = self.clock.ns(piece.tsc);
-                        jobs.push(Job { ns, piece, trace: traces.len(), part: parts.len() });
+                        jobs.push(Job { ns, piece, trace: traces.len() as u32, part: parts.len() as u32 });
                         // Its number is known once all are in order.
                         parts.push(Part::Piece(0, ns));
                         parts.extend(piece.until_ns.map(|_| Part::Gap(Gap::NotDecoded)));
@@ -347,9 +346,10 @@ impl Recording {
             let decoded = Decoded::default();
             out.push(Stream { parts, next: 0, decoded, at: 0, core, finished: false });
         }
-        jobs.sort_by_key(|job| job.ns);
+        // In place: they are many.
+        jobs.sort_unstable_by_key(|job| (job.ns, job.trace, job.part));
         for (number, job) in jobs.iter().enumerate() {
-            out[job.trace].parts[job.part] = Part::Piece(number, job.ns);
+            out[job.trace as usize].parts[job.part as usize] = Part::Piece(number, job.ns);
         }
         Ok((out, jobs, traces))
     }

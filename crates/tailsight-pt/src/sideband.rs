@@ -244,8 +244,23 @@ impl Sideband {
     /// # Errors
     /// [`Error::NoTrace`] without `AUXTRACE_INFO` of Intel PT, [`Error::Damaged`].
     pub fn of(container: &Container) -> Result<Sideband, Error> {
+        Sideband::of_traced(container, container.moves.clone())
+    }
+
+    /// The same, in whose place the container has no records any more: they take no memory from here on.
+    ///
+    /// # Errors
+    /// As of [`Sideband::of`].
+    pub(crate) fn take(container: &mut Container) -> Result<Sideband, Error> {
+        let moves = std::mem::take(&mut container.moves);
+        let out = Sideband::of_traced(container, moves)?;
+        container.forget_records();
+        Ok(out)
+    }
+
+    fn of_traced(container: &Container, moves: moves::Records) -> Result<Sideband, Error> {
         let no = |why| Error::NoTrace { path: container.path.clone(), why };
-        let (out, traced) = Sideband::records(container)?;
+        let (out, traced) = Sideband::parsed(container, moves)?;
         if !traced {
             return Err(no("it has no AUXTRACE_INFO of Intel PT"));
         }
@@ -260,10 +275,14 @@ impl Sideband {
     /// # Errors
     /// [`Error::Damaged`].
     pub fn records(container: &Container) -> Result<(Sideband, bool), Error> {
+        Sideband::parsed(container, container.moves.clone())
+    }
+
+    fn parsed(container: &Container, moves: moves::Records) -> Result<(Sideband, bool), Error> {
         let damaged =
             || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
         // Some of the parser's checks are assertions: damaged input makes it panic.
-        let read = || read(container);
+        let read = || read(container, moves);
         catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
     }
 
@@ -304,9 +323,10 @@ struct Reader {
     time_conv: Option<TscClock>,
 }
 
-fn read(container: &Container) -> Result<(Sideband, bool), Error> {
-    let mut reader = Reader { moves: container.moves.moves(), ..Reader::default() };
-    reader.out.records = container.moves.counts();
+fn read(container: &Container, moves: moves::Records) -> Result<(Sideband, bool), Error> {
+    let mut reader = Reader::default();
+    reader.out.records = moves.counts();
+    reader.moves = moves.finish();
     let file = container.records(|record| reader.take(record))?;
     let words = reader.info.take();
     let mut out = reader.out;

@@ -244,6 +244,9 @@ fn the_unit_is_one_that_systemd_takes_with_the_capabilities_of_the_page() {
     let of_ours = String::from_utf8_lossy(&output.stderr).contains("tailsight-record");
     assert!(!of_ours, "{}", shown(&output));
     if !output.status.success() {
-        tailsight_testing::skip_part("systemd's reading of it", format!("systemd-analyze fails here: {}", shown(&output)));
+        tailsight_testing::skip_part(
+            "systemd's reading of it",
+            format!("systemd-analyze fails here: {}", shown(&output)),
+        );
     }
 }
