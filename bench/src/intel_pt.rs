@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::json;
 use tailsight_lab::generated::GeneratedSection;
 use tailsight_lab::pt::{self, Long, Made, Scale, encode::Style};
-use tailsight_pt::{Places, Recording, What, Window};
+use tailsight_pt::{By, Places, Recording, What, Window};
 
 use crate::Bench;
 use crate::analysis::{Usage, usage};
@@ -52,6 +52,9 @@ pub struct DecodeArgs {
     /// By libipt's block decoder alone.
     #[arg(long)]
     by_libipt: bool,
+    /// Packets by libipt's event decoder.
+    #[arg(long)]
+    packets_by_libipt: bool,
 }
 
 fn window(text: &str) -> Result<Window, String> {
@@ -64,7 +67,11 @@ fn window(text: &str) -> Result<Window, String> {
 pub fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
     let places = Places { roots: vec![args.root.clone()], ..Places::default() };
     let mut recording = Recording::open(&args.recording, &places)?;
-    recording.by_libipt = args.by_libipt;
+    recording.by = match (args.by_libipt, args.packets_by_libipt) {
+        (true, _) => By::Libipt,
+        (false, true) => By::LibiptPackets,
+        (false, false) => By::Ours,
+    };
     let windows = (!args.windows.is_empty()).then_some(&args.windows[..]);
     let (mut entered, mut left) = (0u64, 0u64);
     let summary = recording.decode(windows, |event| match event.what {
@@ -76,7 +83,7 @@ pub fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
         "calls": summary.counts.calls.values().sum::<u64>(), "returns": summary.counts.returns.values().sum::<u64>(),
         "entered": entered, "left": left,
         "instructions": summary.instructions.values().sum::<u64>(), "decoded_bytes": summary.decoded_bytes,
-        "left_to_libipt": summary.left_to_libipt,
+        "packets_left_to_libipt": summary.packets_left_to_libipt, "left_to_libipt": summary.left_to_libipt,
         "functions": summary.functions.len(), "errors": summary.errors.values().sum::<u64>(),
     });
     println!("{counted}");

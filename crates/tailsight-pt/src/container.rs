@@ -2,19 +2,23 @@
 //!
 //! In: a file as `perf record` writes it, also through a pipe, or the directory of `perf record --kcore`. Out: the records in
 //! order of time ([`linux_perf_data`] parses them), and where in the file each core's trace lies. Trace may be many gigabytes: it
-//! stays in the file and is read in pieces ([`Queue::read`]).
+//! stays in the file and is read in pieces ([`Queue::read`]). Records of context switches are nearly as many: they are read where they lie
+//! ([`moves`](crate::moves)), and the others only are held.
 
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
 
 use crate::Error;
+use crate::moves::Records;
 
 /// `PERF_RECORD_AUXTRACE`: a header, then trace.
 const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_HEADER_ATTR`: the record that holds the attribute of an event in a file written to a pipe.
+const HEADER_ATTR: u32 = 64;
 /// `PERF_RECORD_HEADER_TRACING_DATA`: in a file written to a pipe, its data follows the record.
 const TRACING_DATA: u32 = 66;
 /// Bytes of an AUXTRACE record without its trace.
@@ -31,8 +35,10 @@ const MOST_SIDEBAND: u64 = 4 << 30;
 /// A section of trace in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it begins in the trace of its queue, bytes.
+    /// Where it begins in the trace of its queue as the kernel counts it, bytes.
     pub aux_offset: u64,
+    /// Bytes of the sections before it.
+    pub before: u64,
     /// Where it begins in the file.
     pub at: u64,
     /// Its bytes.
@@ -53,7 +59,7 @@ pub struct Queue {
 impl Queue {
     /// Bytes of trace.
     pub fn len(&self) -> u64 {
-        self.chunks.iter().map(|c| c.len).sum()
+        self.chunks.last().map_or(0, |last| last.before + last.len)
     }
 
     /// Whether there is none.
@@ -63,39 +69,34 @@ impl Queue {
 
     /// Converts a position as the kernel counts it (`aux_offset`) to one counted over all sections.
     pub fn place(&self, aux_offset: u64) -> Option<u64> {
-        let mut before = 0;
-        for chunk in &self.chunks {
-            match aux_offset.checked_sub(chunk.aux_offset) {
-                Some(within) if within <= chunk.len => return Some(before + within),
-                _ => before += chunk.len,
-            }
-        }
-        None
+        self.chunks.iter().find_map(|chunk| {
+            let within = aux_offset.checked_sub(chunk.aux_offset)?;
+            (within <= chunk.len).then_some(chunk.before + within)
+        })
     }
 
-    /// Reads `len` bytes from `from` on, counted over all sections; fewer at the end.
+    /// Reads `len` bytes from `from` on, counted over all sections, into `out`, in place of what is in it; fewer at the end.
     ///
     /// # Errors
     /// Those of reading.
-    pub fn read(&self, file: &File, from: u64, len: usize) -> std::io::Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(len.min(usize::try_from(self.len()).unwrap_or(len)));
-        let mut before = 0;
-        for chunk in &self.chunks {
-            let (start, end) = (before, before + chunk.len);
-            before = end;
-            let at = from + out.len() as u64;
-            if at < start || at >= end {
-                continue;
-            }
-            let n = usize::try_from(end - at).unwrap_or(usize::MAX).min(len - out.len());
-            let old = out.len();
-            out.resize(old + n, 0);
-            file.read_exact_at(&mut out[old..], chunk.at + (at - start))?;
-            if out.len() == len {
+    pub fn read(&self, file: &File, from: u64, len: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let left = self.len().saturating_sub(from);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        // Not cleared before: what is read over need not be zeros.
+        out.resize(len, 0);
+        let first = self.chunks.partition_point(|chunk| chunk.before + chunk.len <= from);
+        let mut rest = &mut out[..];
+        for chunk in &self.chunks[first..] {
+            let within = (from + (len - rest.len()) as u64) - chunk.before;
+            let n = usize::try_from(chunk.len - within).unwrap_or(usize::MAX).min(rest.len());
+            let (now, behind) = rest.split_at_mut(n);
+            file.read_exact_at(now, chunk.at + within)?;
+            rest = behind;
+            if rest.is_empty() {
                 break;
             }
         }
-        Ok(out)
+        Ok(())
     }
 }
 
@@ -107,6 +108,8 @@ pub struct Container {
     pub kcore_dir: Option<PathBuf>,
     /// The trace, by core.
     pub queues: Vec<Queue>,
+    /// Which task had each core.
+    pub(crate) moves: Records,
     /// Everything else, as a perf.data file of its own.
     sideband: Vec<u8>,
     pipe: bool,
@@ -129,8 +132,9 @@ impl Container {
         let kcore_dir = Some(path.join("kcore_dir")).filter(|dir| is_dir && dir.is_dir());
         let file = File::open(&file_path).map_err(|source| Error::Read { path: file_path.clone(), source })?;
         let length = file.metadata().map_err(|source| Error::Read { path: file_path.clone(), source })?.len();
-        let (queues, sideband, pipe) = take_apart(&mut BufReader::with_capacity(1 << 16, file), length, &file_path)?;
-        Ok(Container { path: file_path, kcore_dir, queues, sideband, pipe })
+        // Small, since what was read ahead is dropped at each section of trace.
+        let parts = take_apart(&mut BufReader::with_capacity(1 << 14, file), length, &file_path)?;
+        Ok(parts.container(file_path, kcore_dir))
     }
 
     /// Parses the bytes of a file as [`Container::open`] does a file.
@@ -139,8 +143,16 @@ impl Container {
     /// [`Error::Foreign`], [`Error::Damaged`].
     pub fn of_bytes(bytes: &[u8]) -> Result<Container, Error> {
         let path = PathBuf::from("(bytes)");
-        let (queues, sideband, pipe) = take_apart(&mut Cursor::new(bytes), bytes.len() as u64, &path)?;
-        Ok(Container { path, kcore_dir: None, queues, sideband, pipe })
+        let parts = take_apart(&mut Cursor::new(bytes), bytes.len() as u64, &path)?;
+        Ok(parts.container(path, None))
+    }
+
+    /// As [`Container::of_bytes`], all records by the parser, which sorts them.
+    #[cfg(test)]
+    pub(crate) fn of_bytes_by_parser(bytes: &[u8]) -> Result<Container, Error> {
+        let path = PathBuf::from("(bytes)");
+        let parts = take(&mut Cursor::new(bytes), bytes.len() as u64, &path, false)?;
+        Ok(parts.container(path, None))
     }
 
     /// The records were read: they take no memory from here on.
@@ -148,7 +160,7 @@ impl Container {
         self.sideband = Vec::new();
     }
 
-    /// Gives the records in order of time to `each`, then the file's header.
+    /// Gives the records in order of time to `each`, without those of context switches that were read already, then the file's header.
     ///
     /// # Errors
     /// [`Error::Damaged`].
@@ -171,7 +183,7 @@ struct Walk<'a, R> {
     path: &'a Path,
 }
 
-impl<R: Read + Seek> Walk<'_, R> {
+impl<R: BufRead + Seek> Walk<'_, R> {
     fn take(&mut self, n: u64, into: &mut Vec<u8>) -> Result<(), Error> {
         if into.len() as u64 + n > MOST_SIDEBAND {
             return Err(self.damaged("more than 4 GiB of records besides the trace"));
@@ -184,6 +196,17 @@ impl<R: Read + Seek> Walk<'_, R> {
             return Err(self.damaged("it ends in the middle of a record"));
         }
         Ok(())
+    }
+
+    /// What was read ahead.
+    fn ahead(&mut self) -> &[u8] {
+        self.reader.fill_buf().unwrap_or_default()
+    }
+
+    /// Goes over so many bytes of what was read ahead.
+    fn pass(&mut self, n: usize) {
+        self.reader.consume(n);
+        self.at += n as u64;
     }
 
     fn skip(&mut self, n: u64, length: u64) -> Result<(), Error> {
@@ -207,9 +230,35 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |b| b.iter().rev().fold(0, |n, &x| n << 8 | u32::from(x)))
 }
 
-type Parts = (Vec<Queue>, Vec<u8>, bool);
+/// What a file is taken apart into.
+#[derive(Default)]
+struct Parts {
+    queues: Vec<Queue>,
+    moves: Records,
+    /// Whether records of context switches are read apart from the others.
+    apart: bool,
+    sideband: Vec<u8>,
+    pipe: bool,
+}
 
-fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Result<Parts, Error> {
+impl Parts {
+    fn container(self, path: PathBuf, kcore_dir: Option<PathBuf>) -> Container {
+        let Parts { queues, moves, sideband, pipe, .. } = self;
+        Container { path, kcore_dir, queues, moves, sideband, pipe }
+    }
+}
+
+fn take_apart<R: BufRead + Seek>(reader: &mut R, length: u64, path: &Path) -> Result<Parts, Error> {
+    let parts = take(reader, length, path, true)?;
+    if parts.moves.are_in_order() {
+        return Ok(parts);
+    }
+    // The parser of the others sorts them.
+    reader.seek(SeekFrom::Start(0)).map_err(|source| Error::Read { path: path.into(), source })?;
+    take(reader, length, path, false)
+}
+
+fn take<R: BufRead + Seek>(reader: &mut R, length: u64, path: &Path, apart: bool) -> Result<Parts, Error> {
     let mut walk = Walk { reader, at: 0, path };
     let foreign = |why: &str| Error::Foreign { path: path.into(), why: why.into() };
     let mut out = Vec::new();
@@ -228,31 +277,33 @@ fn take_apart<R: Read + Seek>(reader: &mut R, length: u64, path: &Path) -> Resul
             )));
         }
     };
-    let mut queues: Vec<Queue> = Vec::new();
+    let mut parts = Parts { apart, sideband: out, pipe, ..Parts::default() };
     if pipe {
-        records(&mut walk, &mut out, length, length, &mut queues)?;
-        return Ok((queues, out, true));
+        records(&mut walk, &mut parts, length, length)?;
+        return Ok(parts);
     }
-    walk.take(88, &mut out)?;
-    let (data, size) = (u64_at(&out, 40), u64_at(&out, 48));
+    walk.take(88, &mut parts.sideband)?;
+    let (data, size) = (u64_at(&parts.sideband, 40), u64_at(&parts.sideband, 48));
     let end = data.checked_add(size).filter(|&end| data >= 104 && end <= length);
     let end = end.ok_or_else(|| walk.damaged("its header says that the records go on past the end of the file"))?;
     if size == 0 {
         return Err(walk.damaged("perf did not finish it: the size of its records is 0"));
     }
-    walk.take(data - 104, &mut out)?;
-    records(&mut walk, &mut out, end, length, &mut queues)?;
+    walk.take(data - 104, &mut parts.sideband)?;
+    attributes(&walk, &mut parts, data)?;
+    records(&mut walk, &mut parts, end, length)?;
+    let out = &mut parts.sideband;
     let compact = out.len() as u64 - data;
     out[48..56].copy_from_slice(&compact.to_le_bytes());
     // The section of event type names, which only old versions of perf wrote, is left out.
     out[56..72].fill(0);
-    attributes(&walk, &out, data)?;
-    features(&mut walk, &mut out, length)?;
-    Ok((queues, out, false))
+    features(&mut walk, out, length)?;
+    Ok(parts)
 }
 
 /// The attributes must lie before the records, and their number must be plausible: the parser does not check it.
-fn attributes<R: Read + Seek>(walk: &Walk<'_, R>, header: &[u8], data: u64) -> Result<(), Error> {
+fn attributes<R: BufRead + Seek>(walk: &Walk<'_, R>, parts: &mut Parts, data: u64) -> Result<(), Error> {
+    let header = &parts.sideband;
     let (each, at, size) = (u64_at(header, 16), u64_at(header, 24), u64_at(header, 32));
     let inside = |at: u64, size: u64| at.checked_add(size).is_some_and(|end| end <= data);
     if size > 0 && (!(80..=4096).contains(&each) || !inside(at, size) || at < 104) {
@@ -263,12 +314,13 @@ fn attributes<R: Read + Seek>(walk: &Walk<'_, R>, header: &[u8], data: u64) -> R
         if !inside(u64_at(header, ids), u64_at(header, ids + 8)) {
             return Err(walk.damaged("the ids of an attribute are not where it says"));
         }
+        parts.moves.attribute(&header[(at + i * each) as usize..(at + (i + 1) * each) as usize]);
     }
     Ok(())
 }
 
 /// Copies those of the header's features that are used here, and writes a new table of where they are.
-fn features<R: Read + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u64) -> Result<(), Error> {
+fn features<R: BufRead + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u64) -> Result<(), Error> {
     let bits: Vec<u64> = (0..256).filter(|&bit| out[72 + bit as usize / 8] & 1 << (bit % 8) != 0).collect();
     let mut table = Vec::new();
     walk.take(bits.len() as u64 * 16, &mut table)?;
@@ -294,15 +346,15 @@ fn features<R: Read + Seek>(walk: &mut Walk<'_, R>, out: &mut Vec<u8>, length: u
     Ok(())
 }
 
-/// Copies the records up to `end`, without the trace.
-fn records<R: Read + Seek>(
-    walk: &mut Walk<'_, R>,
-    out: &mut Vec<u8>,
-    end: u64,
-    length: u64,
-    queues: &mut Vec<Queue>,
-) -> Result<(), Error> {
+/// Copies the records up to `end`, without the trace and those of context switches.
+fn records<R: BufRead + Seek>(walk: &mut Walk<'_, R>, parts: &mut Parts, end: u64, length: u64) -> Result<(), Error> {
+    let Parts { queues, moves, apart, sideband: out, .. } = parts;
     while walk.at < end {
+        // Most are records of context switches.
+        if *apart && let Some(size) = moves.take(walk.ahead()) {
+            walk.pass(size);
+            continue;
+        }
         let at = out.len();
         walk.take(8, out)?;
         let (kind, size) = (u32_at(out, at), u64::from(u32_at(out, at + 4) >> 16));
@@ -315,9 +367,10 @@ fn records<R: Read + Seek>(
                 let word = |i: usize| u64_at(out, at + 8 + 8 * i);
                 let (len, aux_offset) = (word(0), word(1));
                 let (tid, cpu) = (u32_at(out, at + 36), u32_at(out, at + 40));
-                let chunk = Chunk { aux_offset, at: walk.at, len };
+                let begins = walk.at;
                 walk.skip(len, length)?;
-                add(queues, cpu, tid, chunk);
+                let queue = queue(queues, cpu, tid);
+                queue.chunks.push(Chunk { aux_offset, before: queue.len(), at: begins, len });
                 // Left out: the trace.
                 out.truncate(at);
             }
@@ -328,6 +381,9 @@ fn records<R: Read + Seek>(
                 out.truncate(at);
             }
             HEADER_FEATURE if !FEATURES.contains(&u64_at(out, at + 8)) => out.truncate(at),
+            HEADER_ATTR => moves.attribute(&out[at + 8..]),
+            // One that was not wholly read ahead.
+            _ if *apart && moves.take(&out[at..]).is_some() => out.truncate(at),
             _ => {}
         }
     }
@@ -337,14 +393,15 @@ fn records<R: Read + Seek>(
     Ok(())
 }
 
-fn add(queues: &mut Vec<Queue>, cpu: u32, tid: u32, chunk: Chunk) {
+/// The queue of a core, or of a thread where perf recorded by thread.
+fn queue(queues: &mut Vec<Queue>, cpu: u32, tid: u32) -> &mut Queue {
     let known = |n: u32| (n != u32::MAX).then_some(n);
     let (cpu, tid) = (known(cpu), if cpu == u32::MAX { known(tid) } else { None });
     let place = queues.iter().position(|q| q.cpu == cpu && q.tid == tid).unwrap_or_else(|| {
         queues.push(Queue { cpu, tid, chunks: Vec::new() });
         queues.len() - 1
     });
-    queues[place].chunks.push(chunk);
+    &mut queues[place]
 }
 
 #[cfg(test)]
@@ -385,9 +442,15 @@ mod tests {
             [(Some(3), 32), (Some(1), 16)]
         );
         let file = File::open(&path).unwrap();
-        let read = container.queues[0].read(&file, 14, 4).unwrap();
-        assert_eq!(read, [1, 1, 3, 3]);
-        assert_eq!(container.queues[0].read(&file, 30, 100).unwrap().len(), 2);
+        let read = |from, len| {
+            let mut out = vec![9; 3];
+            container.queues[0].read(&file, from, len, &mut out).unwrap();
+            out
+        };
+        assert_eq!(read(14, 4), [1, 1, 3, 3]);
+        assert_eq!(read(16, 2), [3, 3]);
+        assert_eq!(read(30, 100), [3, 3]);
+        assert!(read(32, 1).is_empty() && read(100, 1).is_empty());
         assert!(container.sideband.len() < 200, "the trace is not kept in memory");
     }
 

@@ -12,9 +12,10 @@ use libipt::insn::Class;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::blocks::{Block, Blocks, Cached, Happening, Libipt, Lost, Told};
+use crate::blocks::{Block, Blocks, Cached, Clocks, Happening, Libipt, LibiptEvents, Lost, Packets, Told};
+use crate::index::Piece;
 use crate::memory::{KERNEL_HALF, Memory};
-use crate::sideband::{Switch, TraceInfo, TscClock};
+use crate::sideband::{TraceInfo, TscClock, Upcoming};
 pub use crate::spaces::Spaces;
 use crate::stacks::LATEST_SWITCH;
 
@@ -138,8 +139,20 @@ pub struct Decoded {
     pub instructions: FxHashMap<u32, u64>,
     /// Places where the decoder lost its way: what it said, and how often.
     pub errors: FxHashMap<&'static str, u64>,
-    /// Only libipt's block decoder could decode it ([`crate::blocks`]).
-    pub left_to_libipt: bool,
+    /// Which decoders could decode it.
+    pub by: By,
+}
+
+/// Which decoders follow the control flow ([`crate::blocks`]): ours leave to libipt's what occurs rarely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Packets and blocks by ours.
+    #[default]
+    Ours,
+    /// Blocks by ours, packets by libipt's event decoder.
+    LibiptPackets,
+    /// All by libipt's block decoder: slower.
+    Libipt,
 }
 
 /// What does not change from piece to piece.
@@ -151,17 +164,17 @@ pub struct Setting<'a> {
     pub clock: TscClock,
     /// What ran.
     pub memory: &'a Memory,
-    /// Context switches of the core.
-    pub switches: &'a [Switch],
+    /// Context switches of the core, from the first on.
+    pub switches: Upcoming<'a>,
     /// The thread, where perf recorded by thread: process and thread.
     pub only: Option<(u32, u32)>,
-    /// By libipt's block decoder alone ([`crate::blocks`]).
-    pub by_libipt: bool,
+    /// The first decoders to try.
+    pub by: By,
 }
 
-/// Decodes a piece. `border`: where control flow is when the next piece begins. From the last packet on, the decoder goes on as far as it
-/// needs no more trace, which is further than that: an interrupt of the tracing is put there for it, as the processor would write it.
-/// `cut`: the piece ends where trace was lost, maybe in the middle of a packet: an error there is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
+/// Decodes a piece, of which `bytes` are the trace. From the last packet on, the decoder goes on as far as it needs no more trace, which is
+/// further than where control flow is at its border: an interrupt of the tracing is put there for it, as the processor would write it. Where
+/// it is cut, an error is none. `spaces` are those of this memory: what one piece found out of the code is known to the next.
 /// `steps`: empty, and filled: what it takes of memory is used again.
 ///
 /// # Errors
@@ -169,20 +182,28 @@ pub struct Setting<'a> {
 pub fn piece(
     setting: Setting<'_>,
     spaces: &mut Spaces<'_>,
-    mut bytes: Vec<u8>,
-    border: Option<u64>,
-    cut: bool,
+    bytes: &mut Vec<u8>,
+    piece: &Piece,
     mut steps: Vec<Step>,
 ) -> Result<Decoded, Error> {
     let limit = bytes.len() as u64;
-    if let Some(ip) = border {
+    if let Some(ip) = piece.border {
         // FUP with the whole address, TIP.PGD without one.
         bytes.push(0xdd);
         bytes.extend(ip.to_le_bytes());
         bytes.push(0x01);
     }
-    let failed = |e: PtError| Error::Decoder { why: e.msg().to_owned() };
     let info = setting.info;
+    if setting.by == By::Ours
+        && let Some(clocks) = Clocks::new(info.mtc_period(), info.tsc_ctc, info.nominal_ratio)
+    {
+        let blocks = Cached::new(Packets::new(bytes, clocks));
+        match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
+            (decoded, true) => return Ok(decoded),
+            (decoded, false) => steps = emptied(decoded.steps),
+        }
+    }
+    let failed = |e: PtError| Error::Decoder { why: e.msg().to_owned() };
     let (family, model, stepping) = info.cpu;
     let (ctc, tsc) = info.tsc_ctc;
     let builder = EncoderDecoderBuilder::<BlockDecoder<'_>>::new().freq(Frequency::new(
@@ -194,24 +215,28 @@ pub fn piece(
     let builder = if family == 0 { builder } else { builder.cpu(Cpu::intel(family, model, stepping)) };
     // SAFETY: `bytes` is not touched again, and lives until the decoders are dropped, which are declared after it.
     let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };
-    if !setting.by_libipt {
-        let blocks = Cached::new(&builder).map_err(failed)?;
-        let (decoded, whole) = Flow::new(blocks, setting, limit, cut, steps).decode(spaces);
-        if whole {
-            return Ok(decoded);
+    if setting.by != By::Libipt {
+        let blocks = Cached::new(LibiptEvents::new(&builder).map_err(failed)?);
+        match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
+            (decoded, true) => return Ok(Decoded { by: By::LibiptPackets, ..decoded }),
+            (decoded, false) => steps = emptied(decoded.steps),
         }
-        steps = decoded.steps;
-        steps.clear();
     }
     let blocks = Libipt::new(builder).map_err(failed)?;
-    let (decoded, _) = Flow::new(blocks, setting, limit, cut, steps).decode(spaces);
-    Ok(Decoded { left_to_libipt: !setting.by_libipt, ..decoded })
+    let (decoded, _) = Flow::new(blocks, setting, limit, piece, steps).decode(spaces);
+    Ok(Decoded { by: By::Libipt, ..decoded })
+}
+
+fn emptied(mut steps: Vec<Step>) -> Vec<Step> {
+    steps.clear();
+    steps
 }
 
 struct Flow<'a, B> {
     blocks: B,
     limit: u64,
     cut: bool,
+    until_ns: u64,
     setting: Setting<'a>,
     out: Decoded,
     /// The last block's class and last instruction, while control flow goes on from there.
@@ -224,7 +249,9 @@ struct Flow<'a, B> {
     started: bool,
     /// Control flow is known.
     tracing: bool,
-    next_switch: usize,
+    /// Time was known at some step: the switches are those from there on.
+    timed: bool,
+    switches: Upcoming<'a>,
     task: (u32, u32),
     /// What is mapped: a number of [`Spaces`], and the kernel's version.
     space: Option<usize>,
@@ -237,11 +264,12 @@ struct Flow<'a, B> {
 }
 
 impl<'a, B: Blocks> Flow<'a, B> {
-    fn new(blocks: B, setting: Setting<'a>, limit: u64, cut: bool, steps: Vec<Step>) -> Flow<'a, B> {
+    fn new(blocks: B, setting: Setting<'a>, limit: u64, piece: &Piece, steps: Vec<Step>) -> Flow<'a, B> {
         Flow {
             blocks,
             limit,
-            cut,
+            cut: piece.cut,
+            until_ns: piece.until_ns.unwrap_or(u64::MAX),
             setting,
             out: Decoded { steps, ..Decoded::default() },
             last: None,
@@ -249,7 +277,8 @@ impl<'a, B: Blocks> Flow<'a, B> {
             coming: 0..0,
             started: false,
             tracing: false,
-            next_switch: 0,
+            timed: false,
+            switches: setting.switches,
             task: setting.only.unwrap_or((0, 0)),
             space: None,
             kernel: 0,
@@ -294,7 +323,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
         Some(())
     }
 
-    /// Follows the control flow to the border or to an error.
+    /// Follows the control flow to the border, to the time up to which it is wanted, or to an error.
     fn follow(&mut self, spaces: &mut Spaces<'_>, mut told: bool) -> Result<(), Lost> {
         loop {
             while told {
@@ -322,6 +351,9 @@ impl<'a, B: Blocks> Flow<'a, B> {
             let (block, next) = self.blocks.block(spaces, within)?;
             if block.instructions > 0 {
                 self.block(&block, spaces);
+                if self.ns > self.until_ns {
+                    return Ok(());
+                }
             }
             told = next;
         }
@@ -448,9 +480,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
     /// returns to user space, the decoder needs it before it says that it is there.
     fn switches_here(&mut self, spaces: &mut Spaces<'_>) {
         let now = self.setting.clock.ns(self.tsc);
-        let near = |s: &&Switch| s.time_ns <= now.saturating_add(LATEST_SWITCH);
-        if let Some(switch) = self.setting.switches.get(self.next_switch).filter(near) {
-            self.next_switch += 1;
+        if let Some(switch) = self.switches.next_if(|s| s.time_ns <= now.saturating_add(LATEST_SWITCH)) {
             self.count();
             self.task = (switch.pid, switch.tid);
             self.look_into(spaces, now);
@@ -502,13 +532,12 @@ impl<'a, B: Blocks> Flow<'a, B> {
     fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
         let tsc = self.tsc.max(self.blocks.time().unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
-        let switches = self.setting.switches;
-        // The first time: those of before are many, where this piece is far behind the beginning.
-        let first =
-            if self.space.is_none() { switches.partition_point(|s| s.time_ns <= now).saturating_sub(1) } else { 0 };
-        self.next_switch = self.next_switch.max(first);
-        while let Some(switch) = switches.get(self.next_switch).filter(|s| s.time_ns.saturating_add(ago) <= now) {
-            self.next_switch += 1;
+        if !self.timed && tsc > 0 {
+            // Those of before are many, where this piece is far behind the beginning.
+            self.switches.skip_to(now);
+            self.timed = true;
+        }
+        while let Some(switch) = self.switches.next_if(|s| s.time_ns.saturating_add(ago) <= now) {
             if self.task.1 != switch.tid {
                 self.count();
             }

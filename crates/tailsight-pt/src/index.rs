@@ -10,8 +10,8 @@ use crate::decode::Gap;
 
 /// The packet.
 const PSB: [u8; 16] = [0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82];
-/// Read at once.
-const BLOCK: usize = 4 << 20;
+/// Read at once: so little that it stays in the processor's cache.
+const BLOCK: usize = 1 << 18;
 /// The packets behind a PSB up to its end are shorter than this.
 const HEADER: usize = 256;
 /// What is decoded at once, and how much of the trace is in memory for it.
@@ -45,6 +45,8 @@ pub struct Piece {
     pub cut: bool,
     /// It is to be decoded.
     pub wanted: bool,
+    /// It is to be decoded up to this time only, ns.
+    pub until_ns: Option<u64>,
 }
 
 /// Gives the synchronisation points of a queue to `each`, in order.
@@ -52,10 +54,10 @@ pub struct Piece {
 /// # Errors
 /// Those of reading.
 pub fn find(queue: &Queue, file: &File, mut each: impl FnMut(Psb)) -> std::io::Result<()> {
-    let (mut from, mut last) = (0, None);
+    let (mut from, mut last, mut bytes) = (0, None, Vec::new());
     let finder = memchr::memmem::Finder::new(&PSB);
     while from < queue.len() {
-        let bytes = queue.read(file, from, BLOCK + HEADER)?;
+        queue.read(file, from, BLOCK + HEADER, &mut bytes)?;
         let mut at = 0;
         while let Some(found) = finder.find(&bytes[at..]) {
             at += found;
@@ -113,7 +115,8 @@ impl<'a> Cutter<'a> {
                     (last.to, last.border) = (psb.at, psb.ip);
                 }
                 let tsc = self.tsc.unwrap_or(0);
-                self.out.push(Piece { from: psb.at, to: self.len, tsc, border: None, lost, cut: false, wanted: true });
+                let (from, to) = (psb.at, self.len);
+                self.out.push(Piece { from, to, tsc, border: None, lost, cut: false, wanted: true, until_ns: None });
             }
         }
     }
@@ -129,7 +132,8 @@ impl<'a> Cutter<'a> {
         let (tsc, len) = (self.tsc.unwrap_or(0), self.len);
         for (at, why) in self.losses {
             cut(&mut self.out, *at);
-            self.out.push(Piece { from: len, to: len, tsc, border: None, lost: Some(*why), cut: false, wanted: true });
+            let (from, to, lost) = (len, len, Some(*why));
+            self.out.push(Piece { from, to, tsc, border: None, lost, cut: false, wanted: true, until_ns: None });
         }
         self.out
     }
@@ -152,7 +156,7 @@ pub fn join(out: &mut Vec<Piece>, piece: Piece, size: u64) {
                 && last.wanted == piece.wanted
                 && (!piece.wanted || piece.to - last.from <= size) =>
         {
-            (last.to, last.border, last.cut) = (piece.to, piece.border, piece.cut);
+            (last.to, last.border, last.cut, last.until_ns) = (piece.to, piece.border, piece.cut, piece.until_ns);
         }
         _ => out.push(piece),
     }
@@ -250,7 +254,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &trace).unwrap();
         let len = trace.len() as u64;
-        let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, at: 0, len }] };
+        let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, before: 0, at: 0, len }] };
         let mut found = Vec::new();
         find(&queue, file.as_file(), |psb| found.push(psb)).unwrap();
         let pieces = |size, losses: &[(u64, Gap)]| {
@@ -277,7 +281,8 @@ mod tests {
                 Psb { at: third, tsc: Some(base + 11), ip },
             ]
         );
-        let piece = |from, to, tsc| Piece { from, to, tsc, border: None, lost: None, cut: false, wanted: true };
+        let piece =
+            |from, to, tsc| Piece { from, to, tsc, border: None, lost: None, cut: false, wanted: true, until_ns: None };
         let second = BLOCK as u64 - 5;
         let whole = pieces(1000, &[]);
         assert_eq!(whole, [piece(7, second, base + 9), piece(second, len, base + 9)]);

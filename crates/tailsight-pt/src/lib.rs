@@ -9,7 +9,8 @@
 //!
 //! [`script`] reads the output of `perf script` instead, and [`import`] makes a run from either.
 //!
-//! Packets and instructions are decoded by libipt, Intel's decoder; records of the container are parsed by `linux-perf-data`. Times
+//! Packets and blocks of code are followed by decoders of our own, which keep to the rules of libipt, Intel's decoder, and leave to it what
+//! occurs rarely ([`decode::By`]); records of the container are parsed by `linux-perf-data`. Times
 //! are perf's, in ns, as the recorded kernel converts them from the time-stamp counter.
 //!
 //! The method is that of NSight (NSDI'22) §4.1 and §5.1. It has not run on a machine with Intel PT: it was tested on recordings
@@ -23,14 +24,16 @@ pub mod error;
 pub mod import;
 pub mod index;
 pub mod memory;
+mod moves;
 pub mod recording;
 pub mod script;
 pub mod sideband;
 mod spaces;
 pub mod stacks;
+mod switches;
 pub mod symbols;
 
-pub use decode::Gap;
+pub use decode::{By, Gap};
 pub use error::Error;
 pub use import::{Imported, Timeline};
 pub use memory::Places;

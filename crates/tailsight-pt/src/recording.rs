@@ -11,12 +11,12 @@ use rayon::prelude::*;
 use tailsight_symbolise::resolve::Resolve;
 
 use crate::Error;
-use crate::ahead::{Ahead, Job, Stop};
+use crate::ahead::{Ahead, Job, Stop, Trace, Worker};
 use crate::container::{Container, Queue};
-use crate::decode::{Decoded, Gap, Setting, Spaces, Step};
+use crate::decode::{By, Decoded, Gap, Setting, Step};
 use crate::index::{self, Cutter, PIECE, Piece};
 use crate::memory::{Memory, Places};
-use crate::sideband::{Sideband, Switch, TscClock};
+use crate::sideband::{Sideband, Switches, TscClock};
 use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 
 /// Events are given out when there are so many.
@@ -42,8 +42,8 @@ pub struct Recording {
     pub memory: Memory,
     /// perf's clock.
     pub clock: TscClock,
-    /// To be decoded by libipt's block decoder alone: slower, for comparison.
-    pub by_libipt: bool,
+    /// Which decoders are tried first: others than ours for comparison.
+    pub by: By,
 }
 
 /// A function by its number.
@@ -72,7 +72,9 @@ pub struct Summary {
     pub trace_bytes: u64,
     /// Bytes that were decoded.
     pub decoded_bytes: u64,
-    /// Of them, in pieces that only libipt's block decoder could decode: slower.
+    /// Of them, in pieces whose packets only libipt could read.
+    pub packets_left_to_libipt: u64,
+    /// Of those, in pieces that only libipt's block decoder could decode: slower.
     pub left_to_libipt: u64,
     /// First and last time, ns.
     pub span_ns: Option<(u64, u64)>,
@@ -89,13 +91,12 @@ enum Part {
 
 /// The state of a core's trace while it is decoded.
 struct Stream<'a> {
-    switches: &'a [Switch],
     parts: Vec<Part>,
     next: usize,
     decoded: Decoded,
     /// Index of the next step in `decoded`.
     at: usize,
-    core: Core,
+    core: Core<'a>,
     finished: bool,
 }
 
@@ -111,8 +112,24 @@ impl Stream<'_> {
             Some(Part::Piece(_, ns)) => Some(*ns),
             _ => None,
         });
-        let next = next.into_iter().chain(self.core.next_switch(self.switches)).min()?;
+        let next = next.into_iter().chain(self.core.next_switch()).min()?;
         Some(self.core.not_before(next))
+    }
+
+    /// Follows decoded steps up to a time, but not so many that their events would take much memory. Returns the time of the last one.
+    fn steps(&mut self, until: u64, stacks: &mut Stacks<'_>) -> u64 {
+        let mut last = 0;
+        for step in &self.decoded.steps[self.at..] {
+            let ns = self.core.not_before(step.ns);
+            if ns > until || stacks.events.len() >= MOST_EVENTS {
+                break;
+            }
+            // A switch that is due before it is made with it.
+            stacks.step(&mut self.core, ns, step);
+            self.at += 1;
+            last = ns;
+        }
+        last
     }
 
     /// Once every decoded step has been given out: begins the gaps that follow, and at the end of the trace ends the spans that are still
@@ -126,9 +143,9 @@ impl Stream<'_> {
             self.core.hold(reached);
             stacks.gap(&mut self.core, 0, *why);
         }
-        if self.next >= self.parts.len() && self.core.next_switch(self.switches).is_none() {
+        if self.next >= self.parts.len() && self.core.next_switch().is_none() {
             self.core.hold(reached);
-            stacks.finish(&mut self.core, self.switches);
+            stacks.finish(&mut self.core);
             self.finished = true;
         }
     }
@@ -141,8 +158,7 @@ impl Recording {
     /// Every [`Error`].
     pub fn open(path: &Path, places: &Places) -> Result<Recording, Error> {
         let mut container = Container::open(path)?;
-        let sideband = Sideband::of(&container)?;
-        container.forget_records();
+        let sideband = Sideband::take(&mut container)?;
         let clock = sideband.clock(&container)?;
         let mut places = places.clone();
         if let Some(dir) = &container.kcore_dir {
@@ -151,7 +167,7 @@ impl Recording {
             places.kallsyms = places.kallsyms.or_else(|| existing("kallsyms"));
         }
         let memory = Memory::of(&sideband, &places)?;
-        Ok(Recording { container, sideband, memory, clock, by_libipt: false })
+        Ok(Recording { container, sideband, memory, clock, by: By::Ours })
     }
 
     /// Decodes it, or the windows of it, and gives what happened on each core to `each`, all cores in order of time.
@@ -180,14 +196,14 @@ impl Recording {
     ) -> Result<Summary, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let file = File::open(&self.container.path).map_err(read)?;
-        let (mut streams, jobs) = self.streams(&file, windows, piece)?;
+        let (mut streams, jobs, traces) = self.streams(&file, windows, piece)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let ahead = Ahead::new(jobs, &file, &self.container.path, 2 * cores);
+        let ahead = Ahead::new(jobs, traces, &file, &self.container.path, 2 * cores);
         std::thread::scope(|scope| {
             let _stop = Stop(&ahead);
             // This thread decodes too while it would otherwise wait.
             for _ in 0..(cores - 1).min(ahead.jobs.len()) {
-                scope.spawn(|| ahead.work(&mut Spaces::new(&self.memory)));
+                scope.spawn(|| ahead.work(&mut Worker::new(&self.memory)));
             }
             self.merge(&mut streams, &ahead, each, &mut transfer)
         })
@@ -201,7 +217,7 @@ impl Recording {
         each: &mut dyn FnMut(&Event),
         transfer: &mut Option<&mut dyn FnMut(&Transfer)>,
     ) -> Result<Summary, Error> {
-        let mut spaces = Spaces::new(&self.memory);
+        let mut worker = Worker::new(&self.memory);
         let mut stacks = Stacks::new(&self.memory);
         stacks.transfers = transfer.is_some().then(Vec::new);
         let trace_bytes = self.container.queues.iter().map(Queue::len).sum();
@@ -216,20 +232,19 @@ impl Recording {
             let mut due = Some(first);
             while let Some(ns) = due.filter(|ns| *ns <= until) {
                 reached = reached.max(ns);
-                match (stream.step().copied(), stream.parts.get(stream.next)) {
+                match (stream.step(), stream.parts.get(stream.next)) {
                     (Some(step), _) if stream.core.not_before(step.ns) <= ns => {
-                        stacks.step(&mut stream.core, stream.switches, ns, &step);
-                        stream.at += 1;
+                        reached = stream.steps(until, &mut stacks).max(reached);
                     }
                     (None, Some(Part::Piece(number, from_ns))) if stream.core.not_before(*from_ns) <= ns => {
                         // Damaged trace may hold times before the beginning of its piece.
                         stream.core.hold(reached);
-                        (stream.decoded, stream.at) = (ahead.take(*number, &mut spaces)?, 0);
+                        (stream.decoded, stream.at) = (ahead.take(*number, &mut worker)?, 0);
                         stream.next += 1;
                         let piece = ahead.jobs[*number].piece;
                         summary.add(piece.to - piece.from, &stream.decoded);
                     }
-                    _ => stacks.switch(&mut stream.core, stream.switches, ns),
+                    _ => stacks.switch(&mut stream.core, ns),
                 }
                 if stream.step().is_none() {
                     ahead.give_back(std::mem::take(&mut stream.decoded.steps));
@@ -273,8 +288,11 @@ impl Recording {
             let to = piece.map_or(u64::MAX, |next| self.clock.ns(next.tsc));
             let Some(mut before) = std::mem::replace(&mut last, piece) else { return };
             let from = self.clock.ns(before.tsc);
-            let first = windows.partition_point(|w| w.to_ns <= from);
-            before.wanted = windows.get(first).is_some_and(|w| w.from_ns <= to);
+            // Those that end behind its beginning, and of them those that begin before its end.
+            let ends = windows.partition_point(|w| w.to_ns <= from);
+            let begins = windows.partition_point(|w| w.from_ns <= to);
+            before.wanted = ends < begins;
+            before.until_ns = windows[..begins].last().map(|w| w.to_ns).filter(|last| before.wanted && *last < to);
             index::join(&mut out, before, PIECE);
         };
         index::find(queue, file, |psb| {
@@ -292,21 +310,21 @@ impl Recording {
         file: &File,
         windows: Option<&[Window]>,
         piece: u64,
-    ) -> Result<(Vec<Stream<'_>>, Vec<Job<'_>>), Error> {
+    ) -> Result<(Vec<Stream<'_>>, Vec<Job>, Vec<Trace<'_>>), Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let windows = windows.map(Window::apart);
         // Windows are cut into small pieces, so that little is decoded outside of them.
         let size = if windows.is_some() { 1 } else { piece };
         let indexed: Result<Vec<Vec<Piece>>, std::io::Error> =
             self.container.queues.par_iter().map(|queue| self.pieces(queue, file, windows.as_deref(), size)).collect();
-        let none: &[Switch] = &[];
-        let (mut out, mut jobs) = (Vec::new(), Vec::new());
+        let (mut out, mut jobs, mut traces): (Vec<Stream<'_>>, Vec<Job>, Vec<_>) = (Vec::new(), Vec::new(), Vec::new());
         for (queue, pieces) in self.container.queues.iter().zip(indexed.map_err(read)?) {
-            let switches = queue.cpu.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(none, Vec::as_slice);
+            let switches = queue.cpu.and_then(|cpu| self.sideband.switches.get(&cpu));
+            let switches = switches.map(Switches::iter).unwrap_or_default();
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
-            let setting = Setting { info, clock, memory, switches, only, by_libipt: self.by_libipt };
+            let setting = Setting { info, clock, memory, switches, only, by: self.by };
             let mut parts = Vec::new();
             for piece in pieces {
                 parts.extend(piece.lost.map(Part::Gap));
@@ -315,21 +333,25 @@ impl Recording {
                     (true, false) => parts.push(Part::Gap(Gap::NotDecoded)),
                     (true, true) => {
                         let ns = self.clock.ns(piece.tsc);
-                        parts.push(Part::Piece(jobs.len(), ns));
-                        jobs.push((out.len(), parts.len() - 1, Job { ns, piece, queue, setting }));
+                        jobs.push(Job { ns, piece, trace: traces.len() as u32, part: parts.len() as u32 });
+                        // Its number is known once all are in order.
+                        parts.push(Part::Piece(0, ns));
+                        parts.extend(piece.until_ns.map(|_| Part::Gap(Gap::NotDecoded)));
                     }
                 }
             }
             let shows = self.sideband.info.kernel && self.memory.switch_ip.is_some() && only.is_none();
-            let core = Core::new(queue.cpu, only).shows_switches(shows);
+            let core = Core::new(queue.cpu, only, switches).shows_switches(shows);
+            traces.push(Trace { queue, setting });
             let decoded = Decoded::default();
-            out.push(Stream { switches, parts, next: 0, decoded, at: 0, core, finished: false });
+            out.push(Stream { parts, next: 0, decoded, at: 0, core, finished: false });
         }
-        jobs.sort_by_key(|(.., job)| job.ns);
-        for (number, (stream, part, job)) in jobs.iter().enumerate() {
-            out[*stream].parts[*part] = Part::Piece(number, job.ns);
+        // In place: they are many.
+        jobs.sort_unstable_by_key(|job| (job.ns, job.trace, job.part));
+        for (number, job) in jobs.iter().enumerate() {
+            out[job.trace as usize].parts[job.part as usize] = Part::Piece(number, job.ns);
         }
-        Ok((out, jobs.into_iter().map(|(.., job)| job).collect()))
+        Ok((out, jobs, traces))
     }
 }
 
@@ -357,7 +379,8 @@ impl Window {
 impl Summary {
     fn add(&mut self, bytes: u64, of: &Decoded) {
         self.decoded_bytes += bytes;
-        self.left_to_libipt += if of.left_to_libipt { bytes } else { 0 };
+        self.packets_left_to_libipt += if of.by == By::Ours { 0 } else { bytes };
+        self.left_to_libipt += if of.by == By::Libipt { bytes } else { 0 };
         for (tid, n) in &of.instructions {
             *self.instructions.entry(*tid).or_default() += n;
         }

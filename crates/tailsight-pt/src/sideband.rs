@@ -14,6 +14,8 @@ use linux_perf_data::{PerfFile, PerfFileRecord, UserRecordType};
 use crate::Error;
 use crate::container::{Container, Queue};
 use crate::decode::Gap;
+use crate::moves::{self, Moves};
+pub use crate::switches::{Switch, Switches, Upcoming};
 
 /// What `AUXTRACE_INFO` calls Intel PT.
 const INTEL_PT: u32 = 1;
@@ -101,19 +103,6 @@ pub struct Name {
     pub tid: u32,
     /// Command name.
     pub comm: String,
-}
-
-/// Another task runs on a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
-    /// When.
-    pub time_ns: u64,
-    /// Process, 0 when idle.
-    pub pid: u32,
-    /// Thread, 0 when idle.
-    pub tid: u32,
-    /// Whether the task before it was preempted: it was still runnable.
-    pub preempted: bool,
 }
 
 /// Something that happened to an address space.
@@ -232,12 +221,12 @@ pub struct Sideband {
     /// Names, in order of time.
     pub names: Vec<Name>,
     /// Context switches by core, in order of time.
-    pub switches: BTreeMap<u32, Vec<Switch>>,
+    pub switches: BTreeMap<u32, Switches>,
     /// Changes of address spaces, in order of time.
     pub changes: Vec<(u64, Change)>,
     /// Code that the kernel generated, in order of time.
     pub kernel_symbols: Vec<KernelSymbol>,
-    /// Sections of trace.
+    /// Sections of trace at which some was lost.
     pub aux: Vec<AuxSection>,
     /// Records that perf lost.
     pub lost: u64,
@@ -255,8 +244,23 @@ impl Sideband {
     /// # Errors
     /// [`Error::NoTrace`] without `AUXTRACE_INFO` of Intel PT, [`Error::Damaged`].
     pub fn of(container: &Container) -> Result<Sideband, Error> {
+        Sideband::of_traced(container, container.moves.clone())
+    }
+
+    /// The same, in whose place the container has no records any more: they take no memory from here on.
+    ///
+    /// # Errors
+    /// As of [`Sideband::of`].
+    pub(crate) fn take(container: &mut Container) -> Result<Sideband, Error> {
+        let moves = std::mem::take(&mut container.moves);
+        let out = Sideband::of_traced(container, moves)?;
+        container.forget_records();
+        Ok(out)
+    }
+
+    fn of_traced(container: &Container, moves: moves::Records) -> Result<Sideband, Error> {
         let no = |why| Error::NoTrace { path: container.path.clone(), why };
-        let (out, traced) = Sideband::records(container)?;
+        let (out, traced) = Sideband::parsed(container, moves)?;
         if !traced {
             return Err(no("it has no AUXTRACE_INFO of Intel PT"));
         }
@@ -271,10 +275,14 @@ impl Sideband {
     /// # Errors
     /// [`Error::Damaged`].
     pub fn records(container: &Container) -> Result<(Sideband, bool), Error> {
+        Sideband::parsed(container, container.moves.clone())
+    }
+
+    fn parsed(container: &Container, moves: moves::Records) -> Result<(Sideband, bool), Error> {
         let damaged =
             || Error::Damaged { path: container.path.clone(), at: 0, why: "a record cannot be parsed".into() };
         // Some of the parser's checks are assertions: damaged input makes it panic.
-        let read = || read(container);
+        let read = || read(container, moves);
         catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged())?
     }
 
@@ -310,14 +318,15 @@ impl Sideband {
 struct Reader {
     out: Sideband,
     info: Option<Vec<u64>>,
-    /// Switches in the order of the records: whether a task came (else it left), when, and the process and thread that has the core from
-    /// then on.
-    moves: BTreeMap<u32, Vec<(bool, Switch)>>,
+    /// By core.
+    moves: BTreeMap<u32, Moves>,
     time_conv: Option<TscClock>,
 }
 
-fn read(container: &Container) -> Result<(Sideband, bool), Error> {
+fn read(container: &Container, moves: moves::Records) -> Result<(Sideband, bool), Error> {
     let mut reader = Reader::default();
+    reader.out.records = moves.counts();
+    reader.moves = moves.finish();
     let file = container.records(|record| reader.take(record))?;
     let words = reader.info.take();
     let mut out = reader.out;
@@ -325,7 +334,7 @@ fn read(container: &Container) -> Result<(Sideband, bool), Error> {
     out.info.clock = out.info.clock.or(reader.time_conv);
     of_header(&mut out, &file);
     for (cpu, moves) in reader.moves {
-        out.switches.insert(cpu, switches(&moves));
+        out.switches.insert(cpu, moves.finish());
     }
     Ok((out, words.is_some()))
 }
@@ -413,20 +422,16 @@ impl Reader {
                 let data = record.data.as_slice();
                 let mut words = data.chunks_exact(8).map(word);
                 if let (Some(offset), Some(len), Some(flags)) = (words.next(), words.next(), words.next()) {
-                    self.out.aux.push(AuxSection { time_ns, cpu: common.cpu, offset, len, flags });
+                    let section = AuxSection { time_ns, cpu: common.cpu, offset, len, flags };
+                    self.out.aux.extend(section.lost().map(|_| section));
                 }
             }
             RecordType::KSYMBOL => self.out.kernel_symbols.extend(kernel_symbol(&record.data.as_slice(), time_ns)),
-            RecordType::ITRACE_START => {
+            RecordType(moves::ITRACE_START) => {
                 let data = record.data.as_slice();
                 if let (Some(cpu), Some(w)) = (common.cpu, data.first_chunk::<8>()) {
                     let both = u64::from_le_bytes(*w);
-                    let (pid, tid) = (both as u32, (both >> 32) as u32);
-                    let known = self.moves.entry(cpu).or_default();
-                    // It names the thread that runs when the trace begins, if perf knew it.
-                    if tid != u32::MAX && known.is_empty() {
-                        known.push((true, Switch { time_ns, pid, tid, preempted: false }));
-                    }
+                    self.moves.entry(cpu).or_default().runs(time_ns, (both as u32, (both >> 32) as u32));
                 }
             }
             _ => self.parsed(record, &common, time_ns),
@@ -464,40 +469,19 @@ impl Reader {
         }
     }
 
+    /// Of a file whose switches are not read apart.
     fn switch(&mut self, switch: ContextSwitchRecord, common: &CommonData, time_ns: u64) {
         let Some(cpu) = common.cpu else { return };
         let number = |n: Option<i32>| u32::try_from(n.unwrap_or(0)).unwrap_or(0);
+        let own = (number(common.pid), number(common.tid));
         let moves = self.moves.entry(cpu).or_default();
-        let came = matches!(switch, ContextSwitchRecord::In { .. });
-        let (pid, tid, preempted) = match switch {
-            ContextSwitchRecord::In { .. } => (common.pid, common.tid, false),
+        match switch {
+            ContextSwitchRecord::In { .. } => moves.came(time_ns, own),
             ContextSwitchRecord::Out { next_pid, next_tid, preempted } => {
-                let own = Switch { time_ns: 0, pid: number(common.pid), tid: number(common.tid), preempted: false };
-                if moves.is_empty() {
-                    moves.push((true, own));
-                }
-                (next_pid, next_tid, preempted == TaskWasPreempted::Yes)
+                moves.left(time_ns, own, (number(next_pid), number(next_tid)), preempted == TaskWasPreempted::Yes);
             }
-        };
-        moves.push((came, Switch { time_ns, pid: number(pid), tid: number(tid), preempted }));
-    }
-}
-
-/// perf records each switch twice: a task leaves, and the next one comes. The second record is used, or the first where the second was
-/// lost.
-pub(crate) fn switches(moves: &[(bool, Switch)]) -> Vec<Switch> {
-    let mut out: Vec<Switch> = Vec::new();
-    for (i, (came, switch)) in moves.iter().enumerate() {
-        let next = moves.get(i + 1);
-        let told_again = !came && next.is_some_and(|(came, next)| *came && next.tid == switch.tid);
-        if told_again || out.last().is_some_and(|last| last.tid == switch.tid) {
-            continue;
         }
-        let before = i.checked_sub(1).map(|i| moves[i]);
-        let preempted = switch.preempted || *came && before.is_some_and(|(came, b)| !came && b.preempted);
-        out.push(Switch { preempted, ..*switch });
     }
-    out
 }
 
 /// `PERF_RECORD_MMAP2` of code.
@@ -562,20 +546,5 @@ mod tests {
             assert!(clock.tsc(ns) <= tsc && tsc - clock.tsc(ns) <= 2, "{tsc}");
             assert_eq!(clock.ns(clock.tsc(ns)), ns);
         }
-    }
-
-    #[test]
-    fn a_switch_that_is_told_twice_counts_once_and_a_lost_half_does_not_lose_it() {
-        let at = |time_ns, tid, preempted| Switch { time_ns, pid: tid, tid, preempted };
-        let moves = [
-            (true, at(0, 1, false)),
-            (false, at(10, 2, true)),
-            (true, at(12, 2, false)),
-            (false, at(20, 3, false)),
-            // The second record of the switch to 3 was lost, and the first of the switch away from it.
-            (true, at(31, 1, false)),
-        ];
-        let out = switches(&moves);
-        assert_eq!(out, [at(0, 1, false), at(12, 2, true), at(20, 3, false), at(31, 1, false)]);
     }
 }

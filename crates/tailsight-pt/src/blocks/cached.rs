@@ -1,21 +1,16 @@
-//! Intel's event decoder, and blocks of code that are known.
+//! Events of packets, and blocks of code that are known.
 //!
 //! What binds to which instruction follows libipt's block decoder (`pt_block_decoder.c`, version 2.1), for the events that occur all the
 //! time.
 
 use std::collections::VecDeque;
-use std::ffi::c_int;
-use std::mem::size_of;
 use std::ops::Range;
-use std::ptr::NonNull;
 
-use libipt::block::BlockDecoder;
-use libipt::enc_dec_builder::EncoderDecoderBuilder;
-use libipt::error::{PtError, PtErrorCode};
+use libipt::error::PtErrorCode;
 use libipt::insn::Class;
-use libipt_sys as sys;
 
 use super::code::{Kind, Known};
+use super::events::{Event, Events, Over, What};
 use super::{Block, Blocks, Happening, Lost, Told};
 use crate::spaces::Spaces;
 
@@ -23,19 +18,20 @@ use crate::spaces::Spaces;
 const RETURNS: usize = 64;
 
 /// See the module.
-pub struct Cached {
-    events: NonNull<sys::pt_event_decoder>,
+pub struct Cached<E> {
+    events: E,
     /// The event that is next.
-    event: sys::pt_event,
+    event: Event,
     /// Those behind it that were read ahead: what came of each.
-    ahead: VecDeque<Result<sys::pt_event, c_int>>,
-    /// Why there is no event: an error.
-    over: Option<c_int>,
+    ahead: VecDeque<Result<Event, Over>>,
+    /// Why there is no event.
+    over: Option<Over>,
     ip: u64,
     /// The latest counter of an event that was used: libipt corrects its guesses, and time goes on all the same.
-    tsc: Option<u64>,
+    tsc: u64,
     enabled: bool,
-    mode: Option<sys::pt_exec_mode>,
+    /// Whether the code is of 64 bits; `None`: not known.
+    mode: Option<bool>,
     returns: Returns,
     space: Option<usize>,
     /// The block at `ip`, where it is known; 0: not.
@@ -78,61 +74,39 @@ impl Returns {
     }
 }
 
-/// Libipt's own value of an event that is not there yet.
-fn none() -> sys::pt_event {
-    let mut event = std::mem::MaybeUninit::<sys::pt_event>::uninit();
-    // SAFETY: it is of plain numbers, for which all bits set are a value.
-    unsafe {
-        event.as_mut_ptr().write_bytes(0xff, 1);
-        event.assume_init()
-    }
-}
-
 type Pending = Result<bool, Lost>;
 
-impl Cached {
-    /// Of the trace that the builder has, which must live as long as this.
-    ///
-    /// # Errors
-    /// Those of the decoder.
-    pub fn new(builder: &EncoderDecoderBuilder<BlockDecoder<'_>>) -> Result<Cached, PtError> {
-        // SAFETY: the builder is a transparent wrapper of this structure; the decoder copies it.
-        let events = unsafe { sys::pt_evt_alloc_decoder(std::ptr::from_ref(builder).cast()) };
-        let events = NonNull::new(events).ok_or(PtErrorCode::BadConfig)?;
-        Ok(Cached {
+impl<E: Events> Cached<E> {
+    /// Of the trace that the reader of packets reads.
+    pub fn new(events: E) -> Cached<E> {
+        Cached {
             events,
-            event: none(),
+            event: Event::NONE,
             ahead: VecDeque::new(),
-            over: Some(-(sys::pt_error_code_pte_nosync as c_int)),
+            over: Some(Over::NotHere),
             ip: 0,
-            tsc: None,
+            tsc: 0,
             enabled: false,
             mode: None,
             returns: Returns { all: [(0, 0); RETURNS + 1], top: 0, bottom: 0 },
             space: None,
             next: 0,
             bound: false,
-        })
-    }
-
-    fn read(&mut self) -> Result<sys::pt_event, c_int> {
-        let mut event = std::mem::MaybeUninit::<sys::pt_event>::uninit();
-        // SAFETY: the decoder lives; it writes a whole event where it returns no error.
-        let code = unsafe { sys::pt_evt_next(self.events.as_ptr(), event.as_mut_ptr(), size_of::<sys::pt_event>()) };
-        // SAFETY: as above.
-        if code < 0 { Err(code) } else { Ok(unsafe { event.assume_init() }) }
+        }
     }
 
     /// The event is used: on to the next one.
+    #[inline]
     fn fetch(&mut self) {
-        // All ones: there was none.
-        if self.event.tsc != u64::MAX {
-            self.tsc = self.tsc.max(Some(self.event.tsc));
+        if self.event.what != What::None {
+            self.tsc = self.tsc.max(self.event.tsc);
         }
-        let next = if self.ahead.is_empty() { None } else { self.ahead.pop_front() };
-        match next.unwrap_or_else(|| self.read()) {
-            Ok(event) => self.event = event,
-            Err(code) => (self.over, self.event) = (Some(code), none()),
+        let next = match self.ahead.pop_front() {
+            Some(read) => read.map(|event| self.event = event),
+            None => self.events.next(&mut self.event),
+        };
+        if let Err(over) = next {
+            (self.over, self.event) = (Some(over), Event::NONE);
         }
     }
 
@@ -140,74 +114,51 @@ impl Cached {
         (self.ip, self.next) = (ip, next);
     }
 
-    fn suppressed(&self) -> bool {
-        self.event.ip_suppressed() != 0
-    }
-
-    fn status(&self) -> bool {
-        self.event.status_update() != 0
-    }
-
-    /// Where the event is to be told: of those that are told at an instruction.
-    fn place(&self) -> Option<u64> {
-        let variant = &self.event.variant;
-        // SAFETY: which part of the union holds is told by the type.
-        unsafe {
-            match self.event.type_ {
-                sys::pt_event_type_ptev_async_disabled => Some(variant.async_disabled.at),
-                sys::pt_event_type_ptev_async_branch => Some(variant.async_branch.from),
-                sys::pt_event_type_ptev_exec_mode if !self.suppressed() => Some(variant.exec_mode.ip),
-                sys::pt_event_type_ptev_tsx if !self.suppressed() => Some(variant.tsx.ip),
-                sys::pt_event_type_ptev_async_paging if !self.suppressed() => Some(variant.async_paging.ip),
-                sys::pt_event_type_ptev_async_vmcs if !self.suppressed() => Some(variant.async_vmcs.ip),
-                _ => None,
-            }
-        }
-    }
-
     /// Whether the event is told right here, behind a block or another event.
     #[inline]
     fn trailing(&mut self) -> Pending {
-        // SAFETY: the type says so.
-        if self.event.type_ == sys::pt_event_type_ptev_tnt && unsafe { self.event.variant.tnt.size } > 0 {
-            return Ok(false);
+        match self.event.what {
+            What::Taken { count: 1.., .. } => Ok(false),
+            _ => self.trailing_event(),
         }
-        self.trailing_event()
     }
 
     fn trailing_event(&mut self) -> Pending {
         loop {
-            if let Some(code) = self.over {
-                return Ok(!is_end(code));
+            if let Some(over) = self.over {
+                return Ok(over != Over::End);
             }
-            return match self.event.type_ {
-                sys::pt_event_type_ptev_tnt => {
-                    // SAFETY: the type says so.
-                    if unsafe { self.event.variant.tnt.size } > 0 {
-                        return Ok(false);
-                    }
+            return match self.event.what {
+                What::Taken { count: 1.., .. } | What::Target(_) => Ok(false),
+                What::Taken { .. } => {
                     self.fetch();
                     continue;
                 }
-                sys::pt_event_type_ptev_tip => Ok(false),
                 // More may bind to the write of CR3.
-                sys::pt_event_type_ptev_disabled | sys::pt_event_type_ptev_paging if self.bound => Err(Lost::NotHere),
-                sys::pt_event_type_ptev_disabled => Ok(false),
-                sys::pt_event_type_ptev_paging => Ok(!self.enabled),
-                sys::pt_event_type_ptev_enabled
-                | sys::pt_event_type_ptev_overflow
-                | sys::pt_event_type_ptev_stop
-                | sys::pt_event_type_ptev_cbr => Ok(true),
-                sys::pt_event_type_ptev_exec_mode if !self.enabled => Ok(true),
-                sys::pt_event_type_ptev_async_disabled
-                | sys::pt_event_type_ptev_async_branch
-                | sys::pt_event_type_ptev_exec_mode
-                | sys::pt_event_type_ptev_async_paging
-                | sys::pt_event_type_ptev_async_vmcs
-                | sys::pt_event_type_ptev_tsx => Ok(self.place().is_none_or(|place| place == self.ip)),
-                _ => Err(Lost::NotHere),
+                What::Disabled(_) | What::Paging if self.bound => Err(Lost::NotHere),
+                What::Disabled(_) => Ok(false),
+                What::Paging => Ok(!self.enabled),
+                What::Enabled(_) | What::Overflow(_) | What::Stop | What::Frequency => Ok(true),
+                What::Mode(..) if !self.enabled => Ok(true),
+                What::DisabledAt(_)
+                | What::Branch { .. }
+                | What::Mode(..)
+                | What::PagingAt(_)
+                | What::MachineAt(_)
+                | What::Transaction(..) => Ok(self.is_here()),
+                What::Other | What::None => Err(Lost::NotHere),
             };
         }
+    }
+
+    /// Whether the event is told at the instruction pointer, or at none.
+    fn is_here(&self) -> bool {
+        self.event.place().is_none_or(|place| place == self.ip)
+    }
+
+    /// Whether what is at the instruction pointer is not followed here. Some processors tell an entry of a virtual machine as the end of tracing.
+    fn at_strange_code(&mut self, spaces: &mut Spaces<'_>) -> bool {
+        self.here(spaces).is_ok_and(|number| spaces.block(number).kind == Kind::Strange)
     }
 
     /// The number of the block at the instruction pointer.
@@ -216,7 +167,7 @@ impl Cached {
             return Ok(self.next);
         }
         let none = || Lost::Because(PtErrorCode::Nomap.into());
-        if self.mode != Some(sys::pt_exec_mode_ptem_64bit) {
+        if self.mode != Some(true) {
             return Err(Lost::NotHere);
         }
         let (code, layout) = spaces.code(self.space.ok_or_else(none)?);
@@ -231,25 +182,20 @@ impl Cached {
     }
 
     /// On to where a packet says.
+    #[inline]
     fn indirect(&mut self) -> Result<(), Lost> {
-        if self.event.type_ != sys::pt_event_type_ptev_tip || self.suppressed() {
-            return Err(Lost::NotHere);
-        }
-        // SAFETY: the type says so.
-        self.goes(unsafe { self.event.variant.tip.ip }, 0);
+        let What::Target(Some(ip)) = self.event.what else { return Err(Lost::NotHere) };
+        self.goes(ip, 0);
         self.fetch();
         Ok(())
     }
 
     /// The next of the bits; `None`: there is none.
+    #[inline]
     fn bit(&mut self) -> Option<bool> {
-        if self.event.type_ != sys::pt_event_type_ptev_tnt {
-            return None;
-        }
-        // SAFETY: the type says so.
-        let tnt = unsafe { &mut self.event.variant.tnt };
-        tnt.size = tnt.size.checked_sub(1)?;
-        Some((tnt.bits >> tnt.size) & 1 != 0)
+        let What::Taken { bits, count } = &mut self.event.what else { return None };
+        *count = count.checked_sub(1)?;
+        Some((*bits >> *count) & 1 != 0)
     }
 
     /// A direct branch, or none. Whether there was one of these.
@@ -285,7 +231,7 @@ impl Cached {
             let told = self.trailing()?;
             let goes_on =
                 jumps && !told && self.over.is_none() && within.contains(&known.end) && within.contains(&self.ip);
-            if goes_on && matches!(self.event.type_, sys::pt_event_type_ptev_tnt | sys::pt_event_type_ptev_tip) {
+            if goes_on && matches!(self.event.what, What::Taken { .. } | What::Target(_)) {
                 // What is wrong there is told when it is next.
                 if let Ok(next) = self.here(spaces)
                     && within.contains(&spaces.block(next).end)
@@ -339,12 +285,9 @@ impl Cached {
     }
 
     /// There are no more packets: on to where they would be needed.
-    fn without_trace(&mut self, spaces: &mut Spaces<'_>, code: c_int) -> Result<(Block, bool), Lost> {
-        if !is_end(code) {
-            return Err(Lost::NotHere);
-        }
-        if !self.enabled {
-            return Err(end());
+    fn without_trace(&mut self, spaces: &mut Spaces<'_>, over: Over) -> Result<(Block, bool), Lost> {
+        if over != Over::End || !self.enabled {
+            return Err(over.into());
         }
         let number = self.here(spaces)?;
         let known = *spaces.block(number);
@@ -358,11 +301,9 @@ impl Cached {
     /// On to where the event is told, without trace.
     fn towards(&mut self, spaces: &mut Spaces<'_>) -> Result<(Block, bool), Lost> {
         let empty = Block { ip: self.ip, end: 0, instructions: 0, class: Some(Class::Other) };
-        match self.event.type_ {
-            sys::pt_event_type_ptev_disabled if !self.status() => {
-                if !self.suppressed() {
-                    return Err(Lost::NotHere);
-                }
+        match self.event.what {
+            What::Disabled(Some(_)) if !self.event.status => Err(Lost::NotHere),
+            What::Disabled(None) if !self.event.status => {
                 let number = self.here(spaces)?;
                 let known = *spaces.block(number);
                 if known.writes_cr3 || known.kind == Kind::Strange {
@@ -375,13 +316,15 @@ impl Cached {
                 let told = !self.direct(spaces, number);
                 Ok((whole(&known), told))
             }
-            sys::pt_event_type_ptev_async_disabled
-            | sys::pt_event_type_ptev_async_branch
-            | sys::pt_event_type_ptev_exec_mode
-            | sys::pt_event_type_ptev_async_paging
-            | sys::pt_event_type_ptev_async_vmcs
-            | sys::pt_event_type_ptev_tsx => {
-                let Some(place) = self.place().filter(|place| *place != self.ip) else { return Ok((empty, true)) };
+            What::DisabledAt(_)
+            | What::Branch { .. }
+            | What::Mode(..)
+            | What::PagingAt(_)
+            | What::MachineAt(_)
+            | What::Transaction(..) => {
+                let Some(place) = self.event.place().filter(|place| *place != self.ip) else {
+                    return Ok((empty, true));
+                };
                 let number = self.here(spaces)?;
                 let known = *spaces.block(number);
                 if place > known.ip && place <= known.end {
@@ -397,14 +340,12 @@ impl Cached {
                 }
                 Ok((whole(&known), self.ip == place))
             }
-            sys::pt_event_type_ptev_disabled
-            | sys::pt_event_type_ptev_enabled
-            | sys::pt_event_type_ptev_overflow
-            | sys::pt_event_type_ptev_stop
-            | sys::pt_event_type_ptev_cbr => Ok((empty, true)),
-            sys::pt_event_type_ptev_paging if !self.enabled => Ok((empty, true)),
+            What::Disabled(_) | What::Enabled(_) | What::Overflow(_) | What::Stop | What::Frequency => {
+                Ok((empty, true))
+            }
+            What::Paging if !self.enabled => Ok((empty, true)),
             // It is told behind the instruction that writes CR3.
-            sys::pt_event_type_ptev_paging => {
+            What::Paging => {
                 let number = self.here(spaces)?;
                 let known = *spaces.block(number);
                 if known.writes_cr3 {
@@ -441,38 +382,35 @@ fn whole(known: &Known) -> Block {
     Block { ip: known.ip, end: known.end, instructions: u64::from(known.instructions), class: Some(class) }
 }
 
-fn is_end(code: c_int) -> bool {
-    code == -(sys::pt_error_code_pte_eos as c_int)
+impl From<Over> for Lost {
+    fn from(over: Over) -> Lost {
+        match over {
+            Over::End => Lost::Because(PtErrorCode::Eos.into()),
+            Over::NotHere => Lost::NotHere,
+        }
+    }
 }
 
-fn end() -> Lost {
-    Lost::Because(PtErrorCode::Eos.into())
-}
-
-impl Blocks for Cached {
+impl<E: Events> Blocks for Cached<E> {
     fn synchronise(&mut self) -> Pending {
-        (self.event, self.over, self.tsc, self.enabled, self.mode) = (none(), None, None, false, None);
+        (self.event, self.over, self.tsc, self.enabled, self.mode) = (Event::NONE, None, 0, false, None);
         self.ahead.clear();
         self.bound = false;
         self.returns.clear();
         self.goes(0, 0);
-        // SAFETY: the decoder lives.
-        let code = unsafe { sys::pt_evt_sync_forward(self.events.as_ptr()) };
-        if code < 0 {
-            return Err(if is_end(code) { end() } else { Lost::NotHere });
-        }
+        self.events.synchronise()?;
         // Where control flow is: what the synchronisation point says, before its events are told.
         let begins = self.offset();
         while self.offset() == begins {
-            let event = self.read();
+            let mut event = Event::NONE;
+            let event = self.events.next(&mut event).map(|()| event);
             self.ahead.push_back(event);
             match event {
-                Err(code) if !is_end(code) => return Err(Lost::NotHere),
-                Ok(event) if event.status_update() != 0 => {
-                    if event.type_ == sys::pt_event_type_ptev_enabled {
+                Err(Over::NotHere) => return Err(Lost::NotHere),
+                Ok(Event { status: true, what, .. }) => {
+                    if let What::Enabled(ip) = what {
                         self.enabled = true;
-                        // SAFETY: the type says so.
-                        self.goes(unsafe { event.variant.enabled.ip }, 0);
+                        self.goes(ip.unwrap_or(0), 0);
                         break;
                     }
                 }
@@ -484,111 +422,63 @@ impl Blocks for Cached {
     }
 
     fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
-        if let Some(code) = self.over {
-            return Err(if is_end(code) { end() } else { Lost::NotHere });
+        if let Some(over) = self.over {
+            return Err(over.into());
         }
-        let tsc = (self.event.has_tsc() != 0).then_some(self.event.tsc);
-        let status = self.status();
-        let variant = self.event.variant;
-        let at_its_place = self.place().is_none_or(|place| place == self.ip);
-        // SAFETY: which part of the union holds is told by the type.
-        let what = unsafe {
-            match self.event.type_ {
-                sys::pt_event_type_ptev_enabled if status => {
-                    if !self.enabled {
-                        return Err(Lost::NotHere);
-                    }
-                    Happening::Other
-                }
-                sys::pt_event_type_ptev_enabled => {
-                    if self.enabled || self.suppressed() {
-                        return Err(Lost::NotHere);
-                    }
-                    self.enabled = true;
-                    self.goes(variant.enabled.ip, 0);
-                    Happening::Enabled { ip: self.ip }
-                }
-                sys::pt_event_type_ptev_disabled if status => {
-                    if self.enabled {
-                        return Err(Lost::NotHere);
-                    }
-                    Happening::Other
-                }
-                sys::pt_event_type_ptev_disabled => {
-                    if !self.enabled {
-                        return Err(Lost::NotHere);
-                    }
-                    self.enabled = false;
-                    Happening::Disabled
-                }
-                sys::pt_event_type_ptev_async_disabled => {
-                    // Some processors tell an entry of a virtual machine so.
-                    let here = self.here(spaces);
-                    let machine = here.is_ok_and(|number| spaces.block(number).kind == Kind::Strange);
-                    if status || !self.enabled || !at_its_place || machine {
-                        return Err(Lost::NotHere);
-                    }
-                    self.enabled = false;
-                    Happening::DisabledAt { ip: self.ip }
-                }
-                sys::pt_event_type_ptev_async_branch => {
-                    if status || !self.enabled || !at_its_place || self.suppressed() {
-                        return Err(Lost::NotHere);
-                    }
-                    let (from, to) = (variant.async_branch.from, variant.async_branch.to);
-                    self.goes(to, 0);
-                    Happening::Interrupted { from, to }
-                }
-                sys::pt_event_type_ptev_overflow => {
-                    self.enabled = !self.suppressed();
-                    self.goes(if self.enabled { variant.overflow.ip } else { 0 }, 0);
-                    Happening::Overflow
-                }
-                sys::pt_event_type_ptev_exec_mode => {
-                    let mode = variant.exec_mode.mode;
-                    let other = self.mode.is_some_and(|known| known != mode);
-                    if self.enabled && (!at_its_place || status && other) {
-                        return Err(Lost::NotHere);
-                    }
-                    if other {
-                        self.next = 0;
-                    }
-                    self.mode = Some(mode);
-                    Happening::Other
-                }
-                sys::pt_event_type_ptev_tsx => {
-                    if !at_its_place || variant.tsx.aborted() != 0 {
-                        return Err(Lost::NotHere);
-                    }
-                    Happening::Other
-                }
-                sys::pt_event_type_ptev_stop => {
-                    if self.enabled {
-                        return Err(Lost::NotHere);
-                    }
-                    Happening::Other
-                }
-                sys::pt_event_type_ptev_cbr => Happening::Other,
-                sys::pt_event_type_ptev_async_paging | sys::pt_event_type_ptev_async_vmcs if !at_its_place => {
+        let Event { what, tsc, has_tsc, status } = self.event;
+        let here = self.is_here();
+        let happening = match what {
+            What::Enabled(_) if status && self.enabled => Happening::Other,
+            What::Disabled(_) if status && !self.enabled => Happening::Other,
+            What::Enabled(Some(ip)) if !status && !self.enabled => {
+                self.enabled = true;
+                self.goes(ip, 0);
+                Happening::Enabled { ip }
+            }
+            What::Disabled(_) if !status && self.enabled => {
+                self.enabled = false;
+                Happening::Disabled
+            }
+            What::DisabledAt(_) if !status && self.enabled && here && !self.at_strange_code(spaces) => {
+                self.enabled = false;
+                Happening::DisabledAt { ip: self.ip }
+            }
+            What::Branch { from, to: Some(to) } if !status && self.enabled && here => {
+                self.goes(to, 0);
+                Happening::Interrupted { from, to }
+            }
+            What::Overflow(ip) => {
+                self.enabled = ip.is_some();
+                self.goes(ip.unwrap_or(0), 0);
+                Happening::Overflow
+            }
+            What::Mode(long, _) => {
+                let other = self.mode.is_some_and(|known| known != long);
+                if self.enabled && (!here || status && other) {
                     return Err(Lost::NotHere);
                 }
-                sys::pt_event_type_ptev_paging
-                | sys::pt_event_type_ptev_async_paging
-                | sys::pt_event_type_ptev_async_vmcs => Happening::Other,
-                _ => return Err(Lost::NotHere),
+                if other {
+                    self.next = 0;
+                }
+                self.mode = Some(long);
+                Happening::Other
             }
+            What::Transaction(false, _) | What::PagingAt(_) | What::MachineAt(_) if here => Happening::Other,
+            What::Stop if !self.enabled => Happening::Other,
+            What::Frequency | What::Paging => Happening::Other,
+            _ => return Err(Lost::NotHere),
         };
         self.fetch();
-        Ok((Told { tsc, status, what }, self.trailing()?))
+        Ok((Told { tsc: has_tsc.then_some(tsc), status, what: happening }, self.trailing()?))
     }
 
     #[inline]
     fn block(&mut self, spaces: &mut Spaces<'_>, within: &Range<u64>) -> Result<(Block, bool), Lost> {
-        if let Some(code) = self.over {
-            return self.without_trace(spaces, code);
+        if let Some(over) = self.over {
+            return self.without_trace(spaces, over);
         }
-        match self.event.type_ {
-            sys::pt_event_type_ptev_tnt | sys::pt_event_type_ptev_tip => {
+        match self.event.what {
+            What::Taken { .. } | What::Target(_) => {
                 if !self.enabled {
                     return Err(Lost::NotHere);
                 }
@@ -609,14 +499,11 @@ impl Blocks for Cached {
 
     #[inline]
     fn time(&mut self) -> Option<u64> {
-        self.tsc
+        Some(self.tsc)
     }
 
     fn offset(&self) -> Option<u64> {
-        let mut at = 0;
-        // SAFETY: the decoder lives; it writes one number.
-        let code = unsafe { sys::pt_evt_get_offset(self.events.as_ptr(), &raw mut at) };
-        (code >= 0).then_some(at)
+        self.events.offset()
     }
 
     fn look_into(&mut self, _: &mut Spaces<'_>, space: usize) {
@@ -624,12 +511,5 @@ impl Blocks for Cached {
             self.next = 0;
             self.returns.forget_callers();
         }
-    }
-}
-
-impl Drop for Cached {
-    fn drop(&mut self) {
-        // SAFETY: made in `new`, freed once.
-        unsafe { sys::pt_evt_free_decoder(self.events.as_ptr()) }
     }
 }

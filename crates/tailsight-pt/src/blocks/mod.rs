@@ -1,13 +1,19 @@
 //! Control flow block by block: from packets and code to the next instructions that ran.
 //!
-//! Two ways to the same: [`Libipt`] is Intel's block decoder. [`Cached`] takes packets, times and events from Intel's event decoder,
-//! and follows the code between them itself, by blocks that it disassembles once ([`code`]); Intel's decodes instructions anew at each
-//! taken branch and each call. It knows what occurs all the time; whatever else is in a piece of trace, it leaves the whole piece to the
-//! other ([`Lost::NotHere`]). Tests compare the two, step by step.
+//! Three ways to the same, the fastest first. [`Cached`] follows the code between packets by blocks that it disassembles once ([`code`]), and
+//! reads packets by [`Packets`], or by Intel's event decoder ([`LibiptEvents`]). [`Libipt`] is Intel's block decoder, which decodes
+//! instructions anew at each taken branch and each call. Ours know what occurs all the time; whatever else is in a piece of trace, they leave
+//! the whole piece to the next one ([`Lost::NotHere`]). Tests compare them, step by step.
 
 mod cached;
+mod clock;
 pub mod code;
+mod events;
 mod libipt_blocks;
+mod libipt_events;
+mod packets;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
@@ -15,7 +21,10 @@ use libipt::error::PtError;
 use libipt::insn::Class;
 
 pub use cached::Cached;
+pub use clock::Clocks;
 pub use libipt_blocks::Libipt;
+pub use libipt_events::LibiptEvents;
+pub use packets::Packets;
 
 use crate::spaces::Spaces;
 

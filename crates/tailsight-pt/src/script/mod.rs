@@ -15,8 +15,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::Error;
 use crate::decode::{Op, Step};
 use crate::memory::{KERNEL_HALF, Memory, TextFunction};
+use crate::moves::Moves;
 use crate::recording::{Summary, give, names};
-use crate::sideband::{Name, Sideband, Switch, switches};
+use crate::sideband::{Name, Sideband, Switch, Switches, Upcoming};
 use crate::stacks::{Core, Event, Stacks};
 
 mod line;
@@ -77,7 +78,7 @@ impl Script {
         }
         let mut sideband = Sideband { names: seen.names, ..Sideband::default() };
         for (cpu, moves) in seen.moves {
-            sideband.switches.insert(cpu, switches(&moves));
+            sideband.switches.insert(cpu, moves.finish());
         }
         let named = |((pid, start), f): ((u32, u64), Found)| {
             let pid = (start < KERNEL_HALF).then_some(pid);
@@ -94,7 +95,7 @@ impl Script {
     pub fn decode(&self, mut each: impl FnMut(&Event)) -> Result<Summary, Error> {
         let mut stacks = Stacks::new(&self.memory);
         let mut summary = Summary { trace_bytes: self.length, decoded_bytes: self.length, ..Summary::default() };
-        let mut cores: BTreeMap<Key, Core> = BTreeMap::new();
+        let mut cores: BTreeMap<Key, Core<'_>> = BTreeMap::new();
         let mut unknown = 0;
         lines(&self.path, |line| {
             let line = parse(line);
@@ -102,8 +103,8 @@ impl Script {
             unknown += u64::from(line == Line::Unknown);
             give(&mut stacks, &mut summary, &mut each);
         })?;
-        for (key, core) in &mut cores {
-            stacks.finish(core, self.switches(*key));
+        for core in cores.values_mut() {
+            stacks.finish(core);
         }
         give(&mut stacks, &mut summary, &mut each);
         if unknown > 0 {
@@ -114,17 +115,17 @@ impl Script {
         Ok(summary)
     }
 
-    fn switches(&self, key: Key) -> &[Switch] {
-        key.0.and_then(|cpu| self.sideband.switches.get(&cpu)).map_or(&[], Vec::as_slice)
+    fn switches(&self, key: Key) -> Upcoming<'_> {
+        key.0.and_then(|cpu| self.sideband.switches.get(&cpu)).map(Switches::iter).unwrap_or_default()
     }
 
-    fn line(&self, line: &Line<'_>, stacks: &mut Stacks<'_>, cores: &mut BTreeMap<Key, Core>) {
+    fn line<'a>(&'a self, line: &Line<'_>, stacks: &mut Stacks<'_>, cores: &mut BTreeMap<Key, Core<'a>>) {
         let mut core = |cpu: Option<u32>, pid: u32, tid: u32, ns: u64, ops: &[Op]| {
             let key = key(cpu, tid);
-            let switches = self.switches(key);
-            let core = cores.entry(key).or_insert_with(|| Core::new(cpu, cpu.is_none().then_some((pid, tid))));
+            let only = cpu.is_none().then_some((pid, tid));
+            let core = cores.entry(key).or_insert_with(|| Core::new(cpu, only, self.switches(key)));
             for op in ops {
-                stacks.step(core, switches, core.not_before(ns), &Step { ns, op: *op });
+                stacks.step(core, core.not_before(ns), &Step { ns, op: *op });
             }
         };
         match *line {
@@ -183,7 +184,7 @@ struct Found {
 struct Seen {
     names: Vec<Name>,
     known: FxHashSet<u32>,
-    moves: BTreeMap<u32, Vec<(bool, Switch)>>,
+    moves: BTreeMap<u32, Moves>,
     /// By process (the kernel's: 0) and first address.
     functions: FxHashMap<(u32, u64), Found>,
     jumps: bool,
@@ -216,10 +217,9 @@ impl Seen {
     fn moved(&mut self, about: &About<'_>, came: bool, pid: u32, tid: u32, preempted: bool) {
         let Some(cpu) = about.cpu else { return };
         let moves = self.moves.entry(cpu).or_default();
-        let same = moves.last().is_some_and(|(_, last)| last.tid == tid && came);
-        let told = moves.last().is_some_and(|(before, _)| *before);
-        if !same || !told {
-            moves.push((came, Switch { time_ns: about.ns, pid, tid, preempted }));
+        let told = moves.last().is_some_and(|(before, last)| before && came && last.tid == tid);
+        if !told {
+            moves.push(came, Switch { time_ns: about.ns, pid, tid, preempted });
         }
     }
 

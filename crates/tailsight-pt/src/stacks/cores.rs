@@ -2,15 +2,15 @@
 
 use super::LATEST_SWITCH;
 use crate::decode::Gap;
-use crate::sideband::Switch;
+use crate::sideband::{Switch, Upcoming};
 
 /// A core.
 #[derive(Debug, Default)]
-pub struct Core {
+pub struct Core<'a> {
     pub(super) number: u32,
     pub(super) pid: u32,
     pub(super) tid: u32,
-    pub(super) next_switch: usize,
+    pub(super) switches: Upcoming<'a>,
     /// The last piece ended, and control flow goes on in the next one.
     pub(super) goes_on: bool,
     /// Since when nothing is known, and why.
@@ -30,15 +30,15 @@ pub struct Core {
     pub(super) returns: u64,
 }
 
-impl Core {
-    /// A core of which nothing is known; of a thread's trace, that thread.
-    pub fn new(cpu: Option<u32>, only: Option<(u32, u32)>) -> Core {
+impl<'a> Core<'a> {
+    /// A core of which nothing is known but its switches; of a thread's trace, that thread.
+    pub fn new(cpu: Option<u32>, only: Option<(u32, u32)>, switches: Upcoming<'a>) -> Core<'a> {
         let (pid, tid) = only.unwrap_or((0, 0));
-        Core { number: cpu.unwrap_or(u32::MAX), pid, tid, ..Core::default() }
+        Core { number: cpu.unwrap_or(u32::MAX), pid, tid, switches, ..Core::default() }
     }
 
     /// The same, of a trace that shows where context switches take place, or does not.
-    pub fn shows_switches(self, shows_switches: bool) -> Core {
+    pub fn shows_switches(self, shows_switches: bool) -> Core<'a> {
         Core { shows_switches, ..self }
     }
 
@@ -59,7 +59,7 @@ impl Core {
     }
 
     /// When the next context switch is; where the trace shows it, at the latest.
-    pub fn next_switch(&self, switches: &[Switch]) -> Option<u64> {
-        switches.get(self.next_switch).map(|s| self.latest(s))
+    pub fn next_switch(&self) -> Option<u64> {
+        self.switches.peek().map(|s| self.latest(s))
     }
 }

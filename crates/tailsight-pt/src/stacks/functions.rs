@@ -28,7 +28,7 @@ const KERNEL: u32 = u32::MAX;
 
 impl Stacks<'_> {
     /// The number of what is mapped for an address.
-    fn space(&mut self, core: &mut Core, ns: u64, ip: u64) -> u32 {
+    fn space(&mut self, core: &mut Core<'_>, ns: u64, ip: u64) -> u32 {
         let key = if ip >= KERNEL_HALF {
             (KERNEL, self.memory.kernel_version(ns))
         } else {
@@ -50,7 +50,7 @@ impl Stacks<'_> {
     }
 
     /// The number of the function at an address, and whether that is its beginning.
-    pub(super) fn function(&mut self, core: &mut Core, ns: u64, ip: u64) -> (u32, bool) {
+    pub(super) fn function(&mut self, core: &mut Core<'_>, ns: u64, ip: u64) -> (u32, bool) {
         let space = self.space(core, ns, ip);
         if let Some(&found) = self.found.get(&(space, ip)) {
             return found;

@@ -82,7 +82,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// The stack of the thread that has a core. Threads share the idle task's number 0: there is one on each core.
-    fn stack(&mut self, core: &mut Core) -> usize {
+    fn stack(&mut self, core: &mut Core<'_>) -> usize {
         if let Some(stack) = core.stack {
             return stack;
         }
@@ -97,7 +97,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// Calls and returns until now are those of the thread that has the core until now.
-    fn count(&mut self, core: &mut Core) {
+    fn count(&mut self, core: &mut Core<'_>) {
         let (calls, returns) = (std::mem::take(&mut core.calls), std::mem::take(&mut core.returns));
         if calls > 0 {
             *self.counts.calls.entry(core.tid).or_default() += calls;
@@ -108,24 +108,25 @@ impl<'a> Stacks<'a> {
     }
 
     /// Context switches of a core up to a time.
-    pub fn switch(&mut self, core: &mut Core, switches: &[Switch], ns: u64) {
-        while let Some(switch) = switches.get(core.next_switch).filter(|s| core.latest(s) <= ns) {
-            let at = core.latest(switch).max(core.last_ns);
-            self.comes(core, switch, at);
+    pub fn switch(&mut self, core: &mut Core<'_>, ns: u64) {
+        while let Some(switch) = core.switches.peek().copied().filter(|s| core.latest(s) <= ns) {
+            let at = core.latest(&switch).max(core.last_ns);
+            self.comes(core, &switch, at);
         }
     }
 
     /// The core is where the kernel switches tasks: whoever comes next has it from here on.
-    fn switches_here(&mut self, core: &mut Core, switches: &[Switch], ns: u64) {
-        let near = |s: &&Switch| s.time_ns <= ns.saturating_add(LATEST_SWITCH);
-        if let Some(switch) = switches.get(core.next_switch).filter(near) {
-            self.comes(core, switch, ns);
+    fn switches_here(&mut self, core: &mut Core<'_>, ns: u64) {
+        let near = |s: &Switch| s.time_ns <= ns.saturating_add(LATEST_SWITCH);
+        if let Some(switch) = core.switches.peek().copied().filter(near) {
+            self.comes(core, &switch, ns);
         }
     }
 
-    fn comes(&mut self, core: &mut Core, switch: &Switch, at: u64) {
-        core.next_switch += 1;
-        if switch.tid == core.tid && core.next_switch > 1 {
+    fn comes(&mut self, core: &mut Core<'_>, switch: &Switch, at: u64) {
+        let first = core.switches.untouched();
+        core.switches.next();
+        if switch.tid == core.tid && !first {
             // Nothing new, but other cores may have gone on to this time: what ends on this one does not end before it.
             core.last_ns = core.last_ns.max(at);
             return;
@@ -138,8 +139,8 @@ impl<'a> Stacks<'a> {
     }
 
     /// One step of a core's control flow at a time, ns.
-    pub fn step(&mut self, core: &mut Core, switches: &[Switch], ns: u64, step: &Step) {
-        self.switch(core, switches, ns);
+    pub fn step(&mut self, core: &mut Core<'_>, ns: u64, step: &Step) {
+        self.switch(core, ns);
         let ns = ns.max(core.last_ns);
         // Also of a step that is no event: what is open on this core did not end before it.
         core.last_ns = ns;
@@ -174,14 +175,14 @@ impl<'a> Stacks<'a> {
                     && core.shows_switches
                     && Some(to) == self.memory.switch_ip
                 {
-                    self.switches_here(core, switches, ns);
+                    self.switches_here(core, ns);
                 }
             }
         }
     }
 
     /// Nothing is known from `ns` on: what was open ends.
-    pub fn gap(&mut self, core: &mut Core, ns: u64, why: Gap) {
+    pub fn gap(&mut self, core: &mut Core<'_>, ns: u64, why: Gap) {
         let ns = ns.max(core.last_ns);
         if core.gap.is_some() {
             return;
@@ -194,8 +195,8 @@ impl<'a> Stacks<'a> {
     }
 
     /// The trace ends: every span of this core's thread does.
-    pub fn finish(&mut self, core: &mut Core, switches: &[Switch]) {
-        self.switch(core, switches, u64::MAX);
+    pub fn finish(&mut self, core: &mut Core<'_>) {
+        self.switch(core, u64::MAX);
         let ns = core.last_ns;
         if let Some((since, why)) = core.gap.take() {
             self.counts.gaps.entry(why).or_default().1 += ns.saturating_sub(since);
@@ -205,7 +206,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// Control flow is known at `ns`.
-    fn known(&mut self, core: &mut Core, ns: u64) {
+    fn known(&mut self, core: &mut Core<'_>, ns: u64) {
         if let Some((since, why)) = core.gap.take() {
             self.counts.gaps.entry(why).or_default().1 += ns.saturating_sub(since);
             self.emit(core, ns, What::Resumed);
@@ -219,7 +220,7 @@ impl<'a> Stacks<'a> {
         core.stepped = Some(ns);
     }
 
-    fn flow(&mut self, core: &mut Core, ns: u64, op: Op) {
+    fn flow(&mut self, core: &mut Core<'_>, ns: u64, op: Op) {
         match op {
             Op::Call { from, to } => {
                 self.transfer(core, true, from, to);
@@ -239,13 +240,13 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    fn transfer(&mut self, core: &Core, call: bool, from: u64, to: u64) {
+    fn transfer(&mut self, core: &Core<'_>, call: bool, from: u64, to: u64) {
         if let Some(transfers) = &mut self.transfers {
             transfers.push(Transfer { cpu: core.number, tid: core.tid, call, from, to });
         }
     }
 
-    fn push(&mut self, core: &mut Core, ns: u64, ip: u64, entry: Entry, from: u64) {
+    fn push(&mut self, core: &mut Core<'_>, ns: u64, ip: u64, entry: Entry, from: u64) {
         let (function, _) = self.function(core, ns, ip);
         let stack = self.stack(core);
         if self.stacks[stack].len() >= DEEPEST {
@@ -258,7 +259,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// A return to `to`.
-    fn pop(&mut self, core: &mut Core, ns: u64, to: u64) {
+    fn pop(&mut self, core: &mut Core<'_>, ns: u64, to: u64) {
         let number = self.stack(core);
         let stack = &self.stacks[number];
         let called = |f: &Frame| f.entry == Entry::Call && to > f.from && to - f.from <= LONGEST_CALL;
@@ -286,7 +287,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// Control flow is in another function without a call: that one is on the stack, or it takes the innermost one's place.
-    fn tail(&mut self, core: &mut Core, ns: u64, ip: u64) {
+    fn tail(&mut self, core: &mut Core<'_>, ns: u64, ip: u64) {
         let (function, starts) = self.function(core, ns, ip);
         let number = self.stack(core);
         let stack = &self.stacks[number];
@@ -311,7 +312,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// The return from the kernel or from an interrupt.
-    fn leave(&mut self, core: &mut Core, ns: u64, to: u64) {
+    fn leave(&mut self, core: &mut Core<'_>, ns: u64, to: u64) {
         let number = self.stack(core);
         let kernel = to >= KERNEL_HALF;
         let ended = |f: &Frame| match f.entry {
@@ -328,7 +329,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// The innermost function is the one at `ip`: what is on top of it on the stack ends; one that is not there is entered.
-    fn sync(&mut self, core: &mut Core, ns: u64, ip: u64, entry: Entry) {
+    fn sync(&mut self, core: &mut Core<'_>, ns: u64, ip: u64, entry: Entry) {
         let (function, _) = self.function(core, ns, ip);
         let number = self.stack(core);
         match self.stacks[number].iter().rposition(|f| f.function == function) {
@@ -340,7 +341,7 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    fn unwind(&mut self, core: &mut Core, ns: u64, keep: usize) {
+    fn unwind(&mut self, core: &mut Core<'_>, ns: u64, keep: usize) {
         let number = self.stack(core);
         while self.stacks[number].len() > keep {
             if let Some(frame) = self.stacks[number].pop() {
@@ -349,7 +350,7 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    fn emit(&mut self, core: &mut Core, ns: u64, what: What) {
+    fn emit(&mut self, core: &mut Core<'_>, ns: u64, what: What) {
         core.last_ns = core.last_ns.max(ns);
         let kernel = match what {
             What::Enter(f, _) | What::Leave(f) => self.kernel[f as usize],

@@ -2,17 +2,18 @@
 
 use super::*;
 use crate::decode::Op;
+use crate::sideband::Switches;
 
 /// Runs steps of one core; addresses are of no file, so each is a function of its own.
 fn run(ops: &[(u64, Op)]) -> (Vec<(u64, String)>, Counts) {
     let memory = Memory::default();
     let mut stacks = Stacks::new(&memory);
-    let switches = [Switch { time_ns: 0, pid: 7, tid: 7, preempted: false }];
-    let mut core = Core::new(Some(0), None);
+    let switches = Switches::from_iter([Switch { time_ns: 0, pid: 7, tid: 7, preempted: false }]);
+    let mut core = Core::new(Some(0), None, switches.iter());
     for (ns, op) in ops {
-        stacks.step(&mut core, &switches, *ns, &Step { ns: *ns, op: *op });
+        stacks.step(&mut core, *ns, &Step { ns: *ns, op: *op });
     }
-    stacks.finish(&mut core, &switches);
+    stacks.finish(&mut core);
     let name = |f: u32| format!("{:x}", stacks.names.places[f as usize].1);
     let text = stacks.events.iter().filter_map(|e| match e.what {
         What::Enter(f, _) => Some((e.ns, format!("+{}", name(f)))),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tailsight_pt::index::PIECE;
-use tailsight_pt::{Entry, Event, Places, Recording, What, Window};
+use tailsight_pt::{By, Entry, Event, Places, Recording, What, Window};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -98,10 +98,10 @@ fn pieces_of_any_size_give_the_same() {
     }
 }
 
-/// The two ways to follow the code give the same events at the same times, whatever is in the trace: also an overflow, damage, a missing
-/// program.
+/// Ours and libipt's decoders of packets and of blocks give the same events at the same times, whatever is in the trace: also an overflow,
+/// damage, a missing program.
 #[test]
-fn the_block_decoder_of_libipt_gives_the_same() {
+fn the_decoders_of_libipt_give_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf.data");
     let good = std::fs::read(fixture("compressed").join("perf.data")).unwrap();
@@ -114,20 +114,24 @@ fn the_block_decoder_of_libipt_gives_the_same() {
         Recording::open(&path, &Places { roots: vec![fixture("")], ..Places::default() }).unwrap()
     };
     let same = |mut recording: Recording, name: &str| {
-        let mut decoded = |by_libipt: bool| {
-            recording.by_libipt = by_libipt;
+        let mut decoded = |by: By| {
+            recording.by = by;
             events(&recording, None)
         };
-        let ((ours, summary), (theirs, of_libipt)) = (decoded(false), decoded(true));
-        let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
-        assert_eq!(at.map(|at| (at, ours[at], theirs[at])), None, "{name}");
-        assert_eq!(ours.len(), theirs.len(), "{name}");
-        assert_eq!(summary.counts, of_libipt.counts, "{name}");
-        assert_eq!((summary.instructions, summary.errors), (of_libipt.instructions, of_libipt.errors), "{name}");
-        summary.left_to_libipt
+        let (ours, summary) = decoded(By::Ours);
+        for by in [By::LibiptPackets, By::Libipt] {
+            let (theirs, of_libipt) = decoded(by);
+            let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+            assert_eq!(at.map(|at| (at, ours[at], theirs[at])), None, "{name}, {by:?}");
+            assert_eq!(ours.len(), theirs.len(), "{name}, {by:?}");
+            assert_eq!(summary.counts, of_libipt.counts, "{name}, {by:?}");
+            let (instructions, errors) = (&of_libipt.instructions, &of_libipt.errors);
+            assert_eq!((&summary.instructions, &summary.errors), (instructions, errors), "{name}, {by:?}");
+        }
+        (summary.packets_left_to_libipt, summary.left_to_libipt)
     };
     for name in ALL {
-        assert_eq!(same(open(name), name), 0, "{name}: bytes that only libipt could decode");
+        assert_eq!(same(open(name), name), (0, 0), "{name}: bytes whose packets or blocks only libipt could decode");
     }
     same(open("overflow"), "overflow");
     let nowhere = Recording::open(&fixture("tsc").join("perf.data"), &Places::default()).unwrap();
@@ -189,11 +193,17 @@ fn a_window_has_the_spans_of_the_whole() {
     let recording = open("tsc");
     let (whole, all) = events(&recording, None);
     let (first, last) = all.span_ns.unwrap();
-    let window = Window { from_ns: first + (last - first) / 2, to_ns: first + (last - first) * 6 / 10 };
-    let (part, summary) = events(&recording, Some(&[window]));
-    assert!(summary.decoded_bytes * 2 < all.decoded_bytes, "{} of {}", summary.decoded_bytes, all.decoded_bytes);
+    let between = |from: u64, to: u64| Window {
+        from_ns: first + (last - first) * from / 1000,
+        to_ns: first + (last - first) * to / 1000,
+    };
+    // A long one, and short ones that end in the middle of a piece.
+    let windows = [between(500, 560), between(640, 645), between(700, 702), between(703, 704), between(800, 801)];
+    let (_, of_one) = events(&recording, Some(&windows[..1]));
+    assert!(of_one.decoded_bytes * 2 < all.decoded_bytes, "{} of {}", of_one.decoded_bytes, all.decoded_bytes);
+    let (part, summary) = events(&recording, Some(&windows));
     let names = |events: &[Event], summary: &tailsight_pt::Summary| -> Vec<(u64, u32, String)> {
-        let inside = events.iter().filter(|e| (window.from_ns..window.to_ns).contains(&e.ns));
+        let inside = events.iter().filter(|e| windows.iter().any(|w| (w.from_ns..w.to_ns).contains(&e.ns)));
         let name = |e: &Event| match e.what {
             What::Enter(f, Entry::Call) => Some((e.ns, e.tid, summary.functions[f as usize].function.clone())),
             _ => None,

@@ -10,9 +10,9 @@ use std::process::Command;
 use tailsight_pt::decode::{Op, Step};
 use tailsight_pt::index::PIECE;
 use tailsight_pt::memory::Memory;
-use tailsight_pt::sideband::Switch;
+use tailsight_pt::sideband::{Switch, Switches};
 use tailsight_pt::stacks::{Core, Stacks};
-use tailsight_pt::{Entry, Places, Recording, What};
+use tailsight_pt::{By, Entry, Places, Recording, What};
 
 use crate::unpack::unpack;
 
@@ -103,29 +103,33 @@ fn calls_returns_and_instructions_of_kernel_and_programs_are_those_that_ran() {
     assert_eq!(summary.instructions.into_iter().collect::<BTreeMap<_, _>>(), instructions);
 }
 
-/// Both ways to follow the code ([`tailsight_pt::decode`]) give the same events at the same times, of kernel and programs, and with BPF
-/// programs and their trampolines (`vm-queue`).
+/// Ours and libipt's decoders of packets and of blocks ([`tailsight_pt::decode`]) give the same events at the same times, of kernel and
+/// programs, and with BPF programs and their trampolines (`vm-queue`).
 #[test]
-fn the_block_decoder_of_libipt_gives_the_same() {
+fn the_decoders_of_libipt_give_the_same() {
     for name in ["vm", "vm-queue"] {
         let folder = fixture(name);
         let mut recording = open(folder.path());
-        let mut decoded = |by_libipt: bool| {
-            recording.by_libipt = by_libipt;
+        let mut decoded = |by: By| {
+            recording.by = by;
             let mut events = Vec::new();
             let summary = recording.decode(None, |event| events.push(*event)).unwrap();
             (events, summary)
         };
-        let ((events, summary), (theirs, of_libipt)) = (decoded(false), decoded(true));
-        let at = events.iter().zip(&theirs).position(|(a, b)| a != b);
-        assert_eq!(at.map(|at| (at, &events[at..at + 2], &theirs[at..at + 2])), None, "{name}");
-        assert_eq!(events.len(), theirs.len(), "{name}");
-        assert_eq!(
-            (summary.counts, summary.instructions, summary.errors),
-            (of_libipt.counts, of_libipt.instructions, of_libipt.errors),
-            "{name}"
-        );
-        assert_eq!(summary.left_to_libipt, 0, "{name}: bytes that only libipt could decode");
+        let (events, summary) = decoded(By::Ours);
+        for by in [By::LibiptPackets, By::Libipt] {
+            let (theirs, of_libipt) = decoded(by);
+            let at = events.iter().zip(&theirs).position(|(a, b)| a != b);
+            assert_eq!(at.map(|at| (at, &events[at..at + 2], &theirs[at..at + 2])), None, "{name}, {by:?}");
+            assert_eq!(events.len(), theirs.len(), "{name}, {by:?}");
+            assert_eq!(
+                (&summary.counts, &summary.instructions, &summary.errors),
+                (&of_libipt.counts, &of_libipt.instructions, &of_libipt.errors),
+                "{name}, {by:?}"
+            );
+        }
+        let left = (summary.packets_left_to_libipt, summary.left_to_libipt);
+        assert_eq!(left, (0, 0), "{name}: bytes whose packets or blocks only libipt could decode");
     }
 }
 
@@ -202,6 +206,7 @@ fn a_switch_takes_place_where_the_trace_of_the_kernel_shows_it() {
     let mut memory = Memory::default();
     memory.switch_ip = Some(AT);
     let switches = [(0, 7), (130, 9)].map(|(time_ns, tid)| Switch { time_ns, pid: tid, tid, preempted: false });
+    let switches = Switches::from_iter(switches);
     let steps = [
         (10, Op::On { ip: AT - 0x100 }),
         (90, Op::Call { from: AT - 0x90, to: AT - 0x80 }),
@@ -212,9 +217,9 @@ fn a_switch_takes_place_where_the_trace_of_the_kernel_shows_it() {
     let tids = |shows: bool| -> Vec<u32> {
         let mut stacks = Stacks::new(&memory);
         stacks.transfers = Some(Vec::new());
-        let mut core = Core::new(Some(0), None).shows_switches(shows);
+        let mut core = Core::new(Some(0), None, switches.iter()).shows_switches(shows);
         for (ns, op) in steps {
-            stacks.step(&mut core, &switches, ns, &Step { ns, op });
+            stacks.step(&mut core, ns, &Step { ns, op });
         }
         stacks.transfers.iter().flatten().map(|t| t.tid).collect()
     };

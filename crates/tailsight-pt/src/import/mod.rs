@@ -4,16 +4,21 @@
 //! holds the functions and the context switches on perf's own timeline: no messages. With a run, the functions are put between that
 //! run's events, on its timeline (CLOCK_MONOTONIC), by the time-stamp counter that both know.
 
+mod timeline;
+mod times;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use tailsight_trace::clock_log::{Clock, ClockLog};
 use tailsight_trace::event::{Kind, function_flags, switch_flags};
 use tailsight_trace::meta::{Cpu, Host, RunMeta, State, Target, Traced, TracedFunction};
-use tailsight_trace::tables::{ClockRow, TaskRow};
-use tailsight_trace::write::{BATCH_EVENTS, RunWriter};
+use tailsight_trace::tables::TaskRow;
+use tailsight_trace::write::RunWriter;
 use tailsight_trace::{Event as RunEvent, FORMAT_VERSION, Run};
+
+pub use timeline::Timeline;
+use times::Times;
 
 use crate::Error;
 use crate::memory::Memory;
@@ -22,12 +27,12 @@ use crate::script::Script;
 use crate::sideband::{Sideband, TscClock};
 use crate::stacks::{Event, What};
 
+/// Events of a core that are written together.
+const BATCH: usize = 1 << 14;
 /// `TASK_INTERRUPTIBLE`: perf does not say how a task sleeps.
 const ASLEEP: u64 = 1;
 /// The position of a stack's first function; each nested one is 16 lower, as stacks grow down.
 const FIRST_POSITION: u32 = 0xffff_fff0;
-/// A time that is farther than this from every comparison of clocks is not converted, ns.
-const MOST_APART_NS: u64 = 1_000_000_000;
 
 /// The source of a run.
 pub trait Source {
@@ -91,76 +96,6 @@ impl Source for Script {
     }
 }
 
-/// How perf's time is converted to a run's.
-#[derive(Clone, Debug)]
-pub enum Timeline {
-    /// Both are the same.
-    Perf,
-    /// By the kernel's own conversions, recorded change by change.
-    Log(Box<ClockLog>),
-    /// By comparisons of the counter with CLOCK_MONOTONIC, one every 100 ms.
-    Compared(Vec<ClockRow>),
-}
-
-impl Timeline {
-    /// The best conversion that a run has.
-    ///
-    /// # Errors
-    /// [`Error::With`] when the run knows nothing of the time-stamp counter.
-    pub fn of(run: &Run) -> Result<Timeline, Error> {
-        let log = ClockLog::new(run.clock_log.iter().copied());
-        if !log.is_empty() {
-            return Ok(Timeline::Log(Box::new(log)));
-        }
-        let rows: Vec<ClockRow> = run.clocks.iter().filter(|row| row.tsc != 0).copied().collect();
-        if rows.len() < 2 {
-            let why = "it knows nothing of the time-stamp counter (clocks.arrow, clock_log.arrow)".into();
-            return Err(Error::With { run: run.dir.clone(), why });
-        }
-        Ok(Timeline::Compared(rows))
-    }
-
-    /// Converts perf's time to a time of the run, with its largest error, ns.
-    pub fn place(&self, clock: TscClock, ns: u64) -> Option<(u64, u64)> {
-        match self {
-            Timeline::Perf => Some((ns, 0)),
-            Timeline::Log(log) => log.convert(Clock::Monotonic, clock.tsc(ns)).map(|t| (t.ns, t.error_ns)),
-            Timeline::Compared(rows) => between(rows, clock.tsc(ns)),
-        }
-    }
-
-    /// Converts a time of the run to perf's time.
-    pub fn back(&self, clock: TscClock, ns: u64) -> Option<u64> {
-        match self {
-            Timeline::Perf => Some(ns),
-            Timeline::Log(log) => log.tsc_at(ns).map(|tsc| clock.ns(tsc)),
-            Timeline::Compared(rows) => {
-                let i = rows.partition_point(|row| row.monotonic_ns <= ns).clamp(1, rows.len() - 1);
-                let (a, b) = (&rows[i - 1], &rows[i]);
-                let tsc = line((a.monotonic_ns, a.tsc), (b.monotonic_ns, b.tsc), ns)?;
-                Some(clock.ns(tsc))
-            }
-        }
-    }
-}
-
-/// The line through two points, at x.
-fn line(a: (u64, u64), b: (u64, u64), x: u64) -> Option<u64> {
-    let (dx, dy) = (i128::from(b.0) - i128::from(a.0), i128::from(b.1) - i128::from(a.1));
-    let rise = (i128::from(x) - i128::from(a.0)).checked_mul(dy)? / Some(dx).filter(|dx| *dx != 0)?;
-    u64::try_from(i128::from(a.1).checked_add(rise)?).ok()
-}
-
-fn between(rows: &[ClockRow], tsc: u64) -> Option<(u64, u64)> {
-    let i = rows.partition_point(|row| row.tsc <= tsc).clamp(1, rows.len() - 1);
-    let (a, b) = (&rows[i - 1], &rows[i]);
-    let ns = line((a.tsc, a.monotonic_ns), (b.tsc, b.monotonic_ns), tsc)?;
-    // Between two rows the counter's rate may have been steered; beyond the rows it is unknown.
-    let near = ns.abs_diff(a.monotonic_ns).min(ns.abs_diff(b.monotonic_ns));
-    let error = a.bracket_ns.max(b.bracket_ns) / 2 + near / 10_000 + 1;
-    (near <= MOST_APART_NS).then_some((ns, error))
-}
-
 /// The time of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTime {
@@ -208,14 +143,14 @@ pub struct Output<'a> {
     pub version: &'a str,
 }
 
-/// Collects a recording's events as those of a run.
+/// Makes a recording's events those of a run, and gives each, with its core, to `put`.
 struct Sink<'a> {
+    put: &'a mut dyn FnMut(u32, RunEvent),
     timeline: &'a Timeline,
     clock: TscClock,
     /// Whether switches are written, too.
     switches: bool,
     range: (u64, u64),
-    by_cpu: BTreeMap<u32, Vec<RunEvent>>,
     depths: FxHashMap<(u32, u32), u32>,
     current: FxHashMap<u32, u32>,
     times: Times,
@@ -263,96 +198,70 @@ impl Sink<'_> {
         // The thread that ran when the event was written: for a switch, the one that leaves.
         let tid = if kind == Kind::SchedSwitch { a as u32 } else { event.tid };
         let written = RunEvent { ts, kind: kind as u8, aux, tid, a, b, ..RunEvent::default() };
-        self.by_cpu.entry(cpu).or_default().push(written);
+        (self.put)(cpu, written);
     }
 }
 
-/// Time on a core by function.
-#[derive(Default)]
-struct Times {
-    threads: FxHashMap<(u32, u32), ThreadTime>,
-    /// By core: the thread on it, and since when it runs.
-    cores: FxHashMap<u32, (u32, Option<u64>)>,
-    functions: Vec<(u64, u64, u64)>,
+/// Writes events as they come, those of each core in batches.
+struct Batches {
+    writer: RunWriter,
+    /// By core, those that are not written yet.
+    waiting: BTreeMap<u32, Vec<RunEvent>>,
+    /// The first write that failed: nothing is written after it.
+    failed: Option<Error>,
 }
 
-#[derive(Default)]
-struct ThreadTime {
-    /// Time on a core so far, ns.
-    on_core: u64,
-    /// Open functions: number, time on a core when it began, and the time of its callees.
-    open: Vec<(u32, u64, u64)>,
-}
+impl Batches {
+    fn put(&mut self, cpu: u32, event: RunEvent) {
+        let waiting = self.waiting.entry(cpu).or_default();
+        waiting.push(event);
+        if waiting.len() >= BATCH && self.failed.is_none() {
+            self.failed = self.writer.events(cpu, waiting).err().map(Error::from);
+            waiting.clear();
+        }
+    }
 
-impl Times {
-    fn take(&mut self, event: &Event) {
-        let key = |tid: u32| (tid, if tid == 0 { event.cpu } else { 0 });
-        let (tid, since) = *self.cores.entry(event.cpu).or_insert((event.tid, None));
-        // The thread that used the core until now.
-        if let Some(since) = since {
-            self.threads.entry(key(tid)).or_default().on_core += event.ns.saturating_sub(since);
+    /// Writes what waits. Returns the cores.
+    fn finish(mut self) -> Result<(RunWriter, Vec<u32>), Error> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
         }
-        let runs = match event.what {
-            What::Gap(_) | What::Off => None,
-            What::Switch { .. } => since.map(|_| event.ns),
-            _ => Some(event.ns),
-        };
-        self.cores.insert(event.cpu, (event.tid, runs));
-        let thread = self.threads.entry(key(event.tid)).or_default();
-        match event.what {
-            What::Enter(f, _) => thread.open.push((f, thread.on_core, 0)),
-            What::Leave(f) => {
-                if let Some((opened, begin, callees)) = thread.open.pop() {
-                    debug_assert_eq!(opened, f, "spans nest");
-                    let total = thread.on_core - begin;
-                    if let Some(caller) = thread.open.last_mut() {
-                        caller.2 += total;
-                    }
-                    if self.functions.len() <= opened as usize {
-                        self.functions.resize(opened as usize + 1, (0, 0, 0));
-                    }
-                    let again = thread.open.iter().any(|(f, ..)| *f == opened);
-                    let of = &mut self.functions[opened as usize];
-                    of.0 += 1;
-                    // A recursive call counts once.
-                    of.1 += if again { 0 } else { total };
-                    of.2 += total.saturating_sub(callees);
-                }
-            }
-            _ => {}
+        for (cpu, events) in &self.waiting {
+            self.writer.events(*cpu, events)?;
         }
+        Ok((self.writer, self.waiting.into_keys().collect()))
     }
 }
 
-/// Decodes a recording into a run of its own.
+/// Decodes a recording into a run of its own. Events are written as they come: it takes no more memory for a longer recording.
 ///
 /// # Errors
 /// Every [`Error`].
 pub fn alone(recording: &impl Source, output: Output<'_>) -> Result<Imported, Error> {
-    let (imported, events) = decode(recording, &Timeline::Perf, None, (0, u64::MAX), true)?;
-    let (first, last) = imported.summary.span_ns.unwrap_or((0, 0));
+    let tasks = tasks(recording);
+    let app = tasks.iter().find(|t| t.tid == t.tgid && t.tid != 0).map_or_else(String::new, |t| t.comm.clone());
     let mut meta = RunMeta {
         source: "intel-pt".into(),
         host: Host {
             kernel: recording.sideband().kernel_release.clone(),
             arch: "x86_64".into(),
-            cpus: events.keys().max().map_or(0, |cpu| cpu + 1),
             cpu_model: recording.sideband().cpu_model.clone(),
             ..Host::default()
         },
-        target: Target { selector: recording.path().display().to_string(), ..Target::default() },
-        start_ns: first,
-        end_ns: last,
+        target: Target { selector: recording.path().display().to_string(), app, ..Target::default() },
         ..RunMeta::default()
     };
-    let tasks = tasks(recording);
-    meta.target.app = tasks.iter().find(|t| t.tid == t.tgid && t.tid != 0).map_or_else(String::new, |t| t.comm.clone());
-    let write = |writer: &RunWriter| -> Result<(), Error> {
-        writer.tasks(&tasks)?;
-        writer.sockets(&[])?;
-        Ok(writer.clocks(&[])?)
-    };
-    finish(meta, imported, &events, output, write)
+    let writer = begin(&mut meta, output)?;
+    let mut batches = Batches { writer, waiting: BTreeMap::new(), failed: None };
+    let put = &mut |cpu, event| batches.put(cpu, event);
+    let imported = decode(recording, &Timeline::Perf, None, (0, u64::MAX), true, put)?;
+    let (writer, cpus) = batches.finish()?;
+    (meta.start_ns, meta.end_ns) = imported.summary.span_ns.unwrap_or((0, 0));
+    meta.host.cpus = cpus.last().map_or(0, |cpu| cpu + 1);
+    writer.tasks(&tasks)?;
+    writer.sockets(&[])?;
+    writer.clocks(&[])?;
+    finish(writer, meta, imported, &cpus)
 }
 
 /// Decodes the windows of a recording (of the run's timeline; none: all of it) and puts its functions between the events of a run, into
@@ -373,7 +282,9 @@ pub fn with(
         all.iter().filter_map(window).collect()
     });
     let range = (run.meta.start_ns, run.meta.end_ns);
-    let (imported, functions) = decode(recording, &timeline, windows.as_deref(), range, false)?;
+    let mut functions: BTreeMap<u32, Vec<RunEvent>> = BTreeMap::new();
+    let put = &mut |cpu, event| functions.entry(cpu).or_default().push(event);
+    let imported = decode(recording, &timeline, windows.as_deref(), range, false, put)?;
     if imported.events == 0 {
         let why = format!(
             "none of the recording's functions lies within it ({} events were outside): were they recorded at the same time, \
@@ -389,26 +300,29 @@ pub fn with(
         // Stable: at the same nanosecond the run's own events come first.
         all.sort_by_key(|event| event.ts);
     }
-    let meta = RunMeta { source: format!("{}+intel-pt", run.meta.source), ..run.meta.clone() };
-    let write = |writer: &RunWriter| -> Result<(), Error> {
-        writer.tasks(&run.tasks)?;
-        writer.sockets(&run.sockets)?;
-        writer.clocks(&run.clocks)?;
-        if !run.nic_clocks.is_empty() {
-            writer.nic_clocks(&run.nic_clocks)?;
-        }
-        if !run.clock_log.is_empty() {
-            writer.clock_log(&run.clock_log)?;
-        }
-        if run.meta.sampling.is_some() {
-            writer.samples(&run.samples)?;
-        }
-        Ok(())
-    };
-    finish(meta, imported, &events, output, write)
+    let mut meta = RunMeta { source: format!("{}+intel-pt", run.meta.source), ..run.meta.clone() };
+    if meta.traced.take().is_some_and(|already| !already.functions.is_empty()) {
+        let why = "functions are traced in it already".into();
+        return Err(Error::With { run: output.dir.into(), why });
+    }
+    let mut writer = begin(&mut meta, output)?;
+    for (cpu, events) in &events {
+        writer.events(*cpu, events)?;
+    }
+    writer.tasks(&run.tasks)?;
+    writer.sockets(&run.sockets)?;
+    writer.clocks(&run.clocks)?;
+    if !run.nic_clocks.is_empty() {
+        writer.nic_clocks(&run.nic_clocks)?;
+    }
+    if !run.clock_log.is_empty() {
+        writer.clock_log(&run.clock_log)?;
+    }
+    if run.meta.sampling.is_some() {
+        writer.samples(&run.samples)?;
+    }
+    finish(writer, meta, imported, &events.into_keys().collect::<Vec<_>>())
 }
-
-type ByCpu = BTreeMap<u32, Vec<RunEvent>>;
 
 fn decode(
     recording: &impl Source,
@@ -416,13 +330,14 @@ fn decode(
     windows: Option<&[Window]>,
     range: (u64, u64),
     switches: bool,
-) -> Result<(Imported, ByCpu), Error> {
+    put: &mut dyn FnMut(u32, RunEvent),
+) -> Result<Imported, Error> {
     let mut sink = Sink {
+        put,
         timeline,
         clock: recording.clock(),
         switches,
         range,
-        by_cpu: BTreeMap::new(),
         depths: FxHashMap::default(),
         current: FxHashMap::default(),
         times: Times::default(),
@@ -440,7 +355,7 @@ fn decode(
     out.missing = recording.memory().missing().map(|(name, why)| (name.to_owned(), why.to_owned())).collect();
     out.lost_records = recording.sideband().lost;
     out.summary = summary;
-    Ok((out, sink.by_cpu))
+    Ok(out)
 }
 
 fn tasks(recording: &impl Source) -> Vec<TaskRow> {
@@ -456,20 +371,15 @@ fn tasks(recording: &impl Source) -> Vec<TaskRow> {
     recording.sideband().names.iter().map(row).collect()
 }
 
-fn finish(
-    mut meta: RunMeta,
-    mut imported: Imported,
-    events: &ByCpu,
-    output: Output<'_>,
-    tables: impl FnOnce(&RunWriter) -> Result<(), Error>,
-) -> Result<Imported, Error> {
+/// Begins a run.
+fn begin(meta: &mut RunMeta, output: Output<'_>) -> Result<RunWriter, Error> {
     meta.format = "tailsight-run".into();
     (meta.version, meta.tailsight, meta.state) = (FORMAT_VERSION, output.version.into(), State::Recording);
-    let already = meta.traced.take().unwrap_or_default();
-    if !already.functions.is_empty() {
-        let why = "functions are traced in it already".into();
-        return Err(Error::With { run: output.dir.into(), why });
-    }
+    Ok(RunWriter::create_in(output.dir, meta, output.shared)?)
+}
+
+/// Ends a run, of whose cores `cpus` have events.
+fn finish(writer: RunWriter, mut meta: RunMeta, mut imported: Imported, cpus: &[u32]) -> Result<Imported, Error> {
     let function = |f: &FunctionTime| TracedFunction {
         name: f.function.clone(),
         asked: "intel-pt".into(),
@@ -482,16 +392,9 @@ fn finish(
     meta.traced = Some(Traced { functions: imported.functions.iter().map(function).collect(), ..Traced::default() });
     meta.warnings.extend(warnings(&imported));
     meta.clock_error_ns = meta.clock_error_ns.max(imported.clock_error_ns);
-    let mut writer = RunWriter::create_in(output.dir, &meta, output.shared)?;
-    for (cpu, events) in events {
-        for batch in events.chunks(BATCH_EVENTS) {
-            writer.events(*cpu, batch)?;
-        }
-    }
-    tables(&writer)?;
     let lost: BTreeMap<u32, u64> = meta.cpus.iter().map(|c| (c.cpu, c.lost)).collect();
     let core = |cpu: u32| Cpu { cpu, events: writer.written(cpu), lost: lost.get(&cpu).copied().unwrap_or(0) };
-    meta.cpus = events.keys().map(|&cpu| core(cpu)).collect();
+    meta.cpus = cpus.iter().map(|&cpu| core(cpu)).collect();
     meta.state = State::Complete;
     writer.finish(&mut meta)?;
     imported.functions.retain(|f| f.calls > 0);
