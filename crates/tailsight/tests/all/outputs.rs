@@ -19,13 +19,15 @@ fn golden() -> String {
 /// docs/reading-the-output.md explained an answer that the program no longer gave: another first cause, and other notes.
 #[test]
 fn the_page_that_explains_the_output_shows_what_is_printed() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reading-the-output.md");
-    let page = std::fs::read_to_string(page).expect("the page");
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(top.join("docs/reading-the-output.md")).expect("the page");
     let explained = page.split("\n## ").next().expect("the part before the first heading");
     let blocks: Vec<&str> =
         explained.split("```text\n").skip(1).filter_map(|block| block.split("```").next()).collect();
     assert_eq!(blocks.len(), 7, "{blocks:?}");
-    let output = tailsight(&["diagnose", &golden()]).env("COLUMNS", "84").output().expect("the program was built");
+    // As the page has it: the next steps name the run as it was named.
+    let mut command = tailsight(&["diagnose", "crates/tailsight-lifetime/tests/golden/memcached-requests"]);
+    let output = command.current_dir(top).env("COLUMNS", "84").output().expect("the program was built");
     let printed = String::from_utf8_lossy(&output.stdout);
     for block in blocks {
         assert!(printed.contains(block), "not in the output:\n{block}\n{}", shown(&output));
