@@ -127,8 +127,8 @@ fn table(path: &Path, batches: impl Iterator<Item = Vec<(&'static str, ArrayRef)
         }
     }
     match open {
-        Some((_, mut writer)) => {
-            writer.finish().map_err(|e| Error::write(path, e))?;
+        // It writes the end of the file.
+        Some((_, writer)) => {
             let file = writer.into_inner().map_err(|e| Error::write(path, e))?;
             file.finish().map_err(|e| Error::write(path, e))
         }

@@ -93,7 +93,8 @@ fn each_row_says_which_of_its_times_are_a_nics() {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     write(&measurement(rows.to_vec()), file.path()).unwrap();
-    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file.reopen().unwrap()).unwrap().build().unwrap();
+    let mut reader =
+        ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(file.path()).unwrap()).unwrap().build().unwrap();
     let batch = reader.next().unwrap().unwrap();
     for (name, expected) in
         [("sent_hardware", [false, true, false, true]), ("received_hardware", [false, false, true, true])]

@@ -82,18 +82,24 @@ fn a_changed_file_is_damage_and_an_early_end_is_not() {
         run.events().unwrap();
         (run.is_damaged(), !run.partial.is_empty())
     };
-    for (state, partial) in [(State::Complete, false), (State::Partial, true)] {
-        let dir = dir.path().join(format!("{state:?}"));
-        sample::write_as(&dir, sealed(state));
-        assert_eq!(looks(&dir), (false, partial), "{state:?}");
+    // One that ended, and one whose recorder was killed.
+    sample::write_as(&dir.path().join("whole"), sealed(State::Recording));
+    let mut killed = RunWriter::create(&dir.path().join("killed"), &sealed(State::Recording)).unwrap();
+    for half in sample::events(0, 120).chunks(60) {
+        killed.events(0, half).unwrap();
+    }
+    drop(killed);
+    for (name, partial) in [("whole", false), ("killed", true)] {
+        let dir = dir.path().join(name);
+        assert_eq!(looks(&dir), (false, partial), "{name}");
         let path = dir.join("events/cpu-0.arrow");
         let mut bytes = fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(&path, bytes).unwrap();
-        assert_eq!(looks(&dir), (true, true), "{state:?}");
+        assert_eq!(looks(&dir), (true, true), "{name}");
     }
-    let gone = dir.path().join("Complete");
+    let gone = dir.path().join("whole");
     fs::remove_file(gone.join("events/cpu-1.arrow")).unwrap();
     assert_eq!(looks(&gone), (true, true));
 }
