@@ -17,6 +17,7 @@ use tailsight_pt::{By, Places, Recording, What, Window};
 
 use crate::Bench;
 use crate::analysis::{Usage, usage};
+use crate::peak;
 use crate::table::{Row, Section, Spread, thousands};
 
 /// Bytes between two synchronisation points; what perf asks the processor for by default is 16 KiB, the least is 2 KiB.
@@ -123,9 +124,16 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         switching.push(usage(bench, ours(&many, &[])?, None, Stdio::null())?);
         perf_switching.push(usage(bench, theirs(&many, &[]), None, Stdio::null())?);
     }
-    let (long, peaks) = memory(bench)?;
+    let import_once = imported(bench, &made, &folder.join("run-memory"));
+    let memory = [
+        peak::of(&ours(&made, &[])?)?,
+        peak::of(&ours(&made, &few)?)?,
+        peak::of(&import_once)?,
+        peak::of(&theirs(&made, &[]))?,
+    ];
+    let long = Decoded { memory, ..long(bench)? };
     let all = [whole, windows, import, perf, lean, switching, perf_switching];
-    section(&made, &counted, few.len(), passes, &all, &long, &peaks)
+    section(&made, &counted, few.len(), passes, &all, &long)
 }
 
 /// Fails where something else was decoded than ran.
@@ -139,8 +147,20 @@ fn as_logged(counted: &serde_json::Value, transfers: u64, instructions: u64) -> 
     Ok(())
 }
 
-/// A long recording, and what decoding a sixteenth of it and the whole takes.
-fn memory(bench: &Bench) -> anyhow::Result<(Long, [Usage; 2])> {
+/// What was decoded for its memory.
+struct Decoded {
+    /// Of the recording that is compared with perf: the whole, one message of a hundred, `import`, perf script; bytes.
+    memory: [u64; 4],
+    /// A long recording.
+    long: Long,
+    /// Of a sixteenth of it and of the whole; bytes.
+    peaks: [u64; 2],
+    /// How long the whole took.
+    wall_s: f64,
+}
+
+/// Decodes a sixteenth of a long recording, and the whole.
+fn long(bench: &Bench) -> anyhow::Result<Decoded> {
     let folder = bench.scratch.path().join("intel-pt-long");
     std::fs::create_dir_all(&folder)?;
     pt::compile(&folder, Scale { rounds: 4, requests: 400 })?;
@@ -151,17 +171,19 @@ fn memory(bench: &Bench) -> anyhow::Result<(Long, [Usage; 2])> {
         command.arg("decode-pt").arg(&long.perf_data).arg(&folder);
         Ok(command)
     };
-    let decoded = |long: &Long| {
+    let peak = |long: &Long| {
         eprintln!("bench: decoding {} bytes of Intel PT", thousands(long.bytes));
-        usage(bench, command(long)?, None, Stdio::null())
+        peak::of(&command(long)?)
     };
     let short = made(SHORT)?;
     as_logged(&counted(&command(&short)?)?, short.transfers, short.instructions)?;
-    let short = decoded(&short)?;
+    let short = peak(&short)?;
     let long = made(LONG)?;
-    let whole = decoded(&long)?;
+    let begun = std::time::Instant::now();
+    let peaks = [short, peak(&long)?];
+    let wall_s = begun.elapsed().as_secs_f64();
     std::fs::remove_file(&long.perf_data)?;
-    Ok((long, [short, whole]))
+    Ok(Decoded { memory: [0; 4], long, peaks, wall_s })
 }
 
 fn section(
@@ -170,15 +192,14 @@ fn section(
     few: usize,
     passes: usize,
     all: &[Vec<Usage>; 7],
-    long: &Long,
-    peaks: &[Usage; 2],
+    decoded: &Decoded,
 ) -> anyhow::Result<Vec<Section>> {
     let of = |values: &[Usage], f: &dyn Fn(&Usage) -> f64| {
         Spread::of(&values.iter().map(f).collect::<Vec<_>>()).context("nothing was measured")
     };
     let wall = |i: usize| of(&all[i], &|u| 1e3 * u.wall_s);
     let cpu = |i: usize| of(&all[i], &|u| 1e3 * u.cpu_s);
-    let memory = |i: usize| of(&all[i], &|u| u.peak_bytes as f64 / 1_048_576.0);
+    let Decoded { memory, long, peaks: [short_peak, long_peak], wall_s } = decoded;
     let times = |a: usize, b: usize| {
         let ratios: Vec<f64> = all[a].iter().zip(&all[b]).map(|(a, b)| a.wall_s / b.wall_s).collect();
         Spread::of(&ratios).context("nothing was measured")
@@ -229,34 +250,34 @@ fn section(
         ),
         Row::fact(
             "peak memory: decoding the whole; 1 % of the messages; `tailsight import`",
-            format!("{}; {}; {} MiB", memory(0)?.text(0), memory(1)?.text(0), memory(2)?.text(0)),
-            format!("perf script: {} MiB", memory(3)?.text(0)),
+            format!("{:.0}; {:.0}; {:.0} MiB", mib(memory[0]), mib(memory[1]), mib(memory[2])),
+            format!("perf script: {:.0} MiB", mib(memory[3])),
         ),
         Row::goal(
             format!("peak memory on a file of {:.2} GiB, beside one of a sixteenth of it", mib(long.bytes) / 1024.0),
             "≤ 1.25 ×",
             format!(
                 "{:.0} MiB, {:.0} MiB: {:.2} ×",
-                mib(peaks[1].peak_bytes),
-                mib(peaks[0].peak_bytes),
-                peaks[1].peak_bytes as f64 / peaks[0].peak_bytes as f64
+                mib(*long_peak),
+                mib(*short_peak),
+                *long_peak as f64 / *short_peak as f64
             ),
             format!(
                 "{} instructions, {} calls and returns, in {:.1} s",
                 thousands(long.instructions),
                 thousands(long.transfers),
-                peaks[1].wall_s
+                wall_s
             ),
-            peaks[1].peak_bytes * 4 <= peaks[0].peak_bytes * 5,
+            long_peak * 4 <= short_peak * 5,
         ),
     ];
     let raw = |values: &Vec<Usage>| -> Vec<_> {
-        values.iter().map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s, "peak_bytes": u.peak_bytes})).collect()
+        values.iter().map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s})).collect()
     };
     let [whole, windows, import, perf, lean, switching, perf_switching] = all;
     let raw = json!({
         "counted": counted, "trace_bytes": made.trace_bytes, "decode": raw(whole), "windows": raw(windows),
-        "memory": raw(&peaks.to_vec()), "switching": raw(switching), "perf_script_switching": raw(perf_switching), "long": {"bytes": long.bytes, "times": long.times, "instructions": long.instructions},
+        "memory_bytes": memory, "long_memory_bytes": [short_peak, long_peak], "switching": raw(switching), "perf_script_switching": raw(perf_switching), "long": {"bytes": long.bytes, "times": long.times, "instructions": long.instructions},
         "import": raw(import), "perf_script": raw(perf), "perf_script_fewest_fields": raw(lean),
     });
     let notes = format!(

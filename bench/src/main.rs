@@ -16,6 +16,7 @@ mod docs;
 mod intel_pt;
 mod machine;
 mod matched;
+mod peak;
 mod peers;
 mod recorder;
 mod rig;
@@ -59,6 +60,9 @@ enum Command {
     /// Decode an Intel PT recording and say what was counted: the figures measure this program's process.
     #[command(hide = true)]
     DecodePt(intel_pt::DecodeArgs),
+    /// Run a program and print its peak memory: the figures measure it from a small process.
+    #[command(hide = true)]
+    PeakOf(peak::PeakArgs),
     /// Be a fault until killed: the experiments start this program as their background process.
     #[command(hide = true)]
     Fault(FaultArgs),
@@ -148,6 +152,7 @@ fn main() -> ExitCode {
         Some(Command::CaseStudy(args)) => case_study::run(args),
         Some(Command::Tales(args)) => tales::run(args),
         Some(Command::DecodePt(args)) => intel_pt::decode(args),
+        Some(Command::PeakOf(args)) => peak::run(args),
         Some(Command::Fault(args)) => faults::run(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Command::Serve(args)) => servers::serve(args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
         None => run(&cli.figures),

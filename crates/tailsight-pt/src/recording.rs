@@ -100,6 +100,9 @@ struct Stream<'a> {
     finished: bool,
 }
 
+/// The traces of all cores, the pieces of them to decode, in order of time, and how each trace is decoded.
+type Streams<'a> = (Vec<Stream<'a>>, Vec<Job>, Vec<Trace<'a>>);
+
 impl Stream<'_> {
     fn step(&self) -> Option<&Step> {
         self.decoded.steps.get(self.at)
@@ -305,12 +308,7 @@ impl Recording {
     }
 
     /// Each queue's parts, and the pieces of them that are wanted, in order of time.
-    fn streams(
-        &self,
-        file: &File,
-        windows: Option<&[Window]>,
-        piece: u64,
-    ) -> Result<(Vec<Stream<'_>>, Vec<Job>, Vec<Trace<'_>>), Error> {
+    fn streams(&self, file: &File, windows: Option<&[Window]>, piece: u64) -> Result<Streams<'_>, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
         let windows = windows.map(Window::apart);
         // Windows are cut into small pieces, so that little is decoded outside of them.

@@ -59,7 +59,7 @@ impl Writer {
                 let tsc = if self.chance.one_of(20) { n } else { self.tsc };
                 self.put(&[0x19], tsc, 7);
                 if !self.chance.one_of(4) {
-                    self.put(&[0x02, 0x73], n & 0x1ff_00_ffff, 5);
+                    self.put(&[0x02, 0x73], n & 0x0001_ff00_ffff, 5);
                 }
             }
             1 => self.put(&[0x59], n, 1),
