@@ -122,7 +122,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
     let of = Diagnosed { opened: &opened, options: &question, diagnosis: &diagnosis, causes: &causes, against: None };
-    pipeline::write_whole(&page, &of.file())?;
+    pipeline::write_whole(&page, of.file())?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
     Ok(Exit::Done)
 }

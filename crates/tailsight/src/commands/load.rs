@@ -63,7 +63,7 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
             Drawn::of_samples(&path.display().to_string(), &stored.report, &stored.rows)
         };
         drawn.extend(baseline.as_ref().map(other));
-        pipeline::write_whole(path, &shown::page(&drawn))?;
+        pipeline::write_whole(path, shown::page(&drawn))?;
         say!("page: {}", path.display());
     }
     if args.traffic.json {

@@ -46,7 +46,7 @@ pub fn run(args: &Report) -> anyhow::Result<Exit> {
         causes: &causes,
         against: against.as_ref(),
     };
-    pipeline::write_whole(&out, &page.file())?;
+    pipeline::write_whole(&out, page.file())?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(pipeline::verdict(&diagnosis))
 }
@@ -61,7 +61,7 @@ fn measurements(args: &Report) -> anyhow::Result<Exit> {
     };
     let drawn = args.runs.iter().map(draw).collect::<anyhow::Result<Vec<Drawn>>>()?;
     let out = args.out.clone().unwrap_or_else(|| args.runs[0].with_extension("html"));
-    pipeline::write_whole(&out, &measured::page(&drawn))?;
+    pipeline::write_whole(&out, measured::page(&drawn))?;
     terminal::print(&format!("{}\n", out.display()))?;
     Ok(Exit::Done)
 }

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         return Err(error.into());
     }
     if let Some(path) = &args.html {
-        pipeline::write_whole(path, &shown::sweep_page(&sweep, files.drawn.as_deref().unwrap_or_default()))?;
+        pipeline::write_whole(path, shown::sweep_page(&sweep, files.drawn.as_deref().unwrap_or_default()))?;
         say!("page: {}", path.display());
     }
     if args.traffic.json {
