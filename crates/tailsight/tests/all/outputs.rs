@@ -192,7 +192,7 @@ fn writers(run_of: &str, into: &str) -> Vec<(Vec<String>, &'static str)> {
         (export("parquet"), "messages.parquet"),
         (words(format!("report {run_of} -o {into}/page.html --focus p90..p100")), "page.html"),
         (words(format!("man -o {into}")), "tailsight-load.1"),
-        (words(format!("ideal {run_of} --plot {into}/drawing.svg")), "drawing.svg"),
+        (words(format!("ideal {run_of} --percentile p50 --plot {into}/drawing.svg")), "drawing.svg"),
     ]
 }
 
