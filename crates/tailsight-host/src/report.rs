@@ -171,7 +171,10 @@ mod tests {
         };
         assert!(says(tried(true, "allowed")).starts_with('✔'));
         let refused = says(tried(false, "the kernel refuses fentry programs: Operation not permitted"));
-        assert!(refused.starts_with('✘') && refused.contains("Operation not permitted (EPERM)"), "{refused}");
+        assert!(
+            refused.starts_with('✘') && refused.contains("Operation not permitted; the list of hooks"),
+            "{refused}"
+        );
         let unknown = says(Fact::unknown("bpf() was not tried"));
         assert!(
             unknown.starts_with('?') && unknown.contains("built for it") && unknown.contains("not tried"),

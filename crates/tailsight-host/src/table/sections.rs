@@ -67,10 +67,7 @@ impl Table {
                 (Mark::No, format!("no fentry: missing {}; the list of hooks says what is off", lacking.join(", ")))
             }
             (Fact::Known(a), _) if a.allowed => (Mark::Yes, "a fentry program was tried and is accepted".to_owned()),
-            (Fact::Known(a), _) => {
-                let errno = a.errno.as_ref().map_or_else(String::new, |errno| format!(" ({errno})"));
-                (Mark::No, format!("{}{errno}; the list of hooks says what is off", a.meaning))
-            }
+            (Fact::Known(a), _) => (Mark::No, format!("{}; the list of hooks says what is off", a.meaning)),
             (Fact::Unknown { unknown }, _) => {
                 let built = if k.options.known().is_some() { "the kernel is built for it; " } else { "" };
                 (Mark::Unknown, format!("{built}{unknown}"))
