@@ -87,9 +87,8 @@ fn fixes_are_filled_in_with_their_undo() {
     let first = |pid: &str| {
         format!(
             "for t in $(ls /proc/{pid}/task); do echo $t $(sed 's/.*) //' /proc/$t/stat | cut -d' ' -f38,39) >> \
-             /run/tailsight.{pid}.policy; done; chrt -a -f -p 1 {pid}  # let memcached run before ordinary tasks; one \
-             that \
-             spins can then starve its core"
+             /run/tailsight.{pid}.policy; done; chrt -a -f -p 1 {pid}  # let memcached run before ordinary tasks; a \
+             thread of it that spins then starves every other task on its core"
         )
     };
     let unfirst = |pid: &str| {
