@@ -577,5 +577,5 @@ fn a_frozen_thread_is_stopped() {
     let thaws = vec![switch(6, 0, HOLDER, 0), waking(2_000_000, HOLDER, ONE)];
     let analysis = analyse(vec![frozen, thaws, request(1_000, A)]);
     let path = path(&analysis, 2_000_100, Leg::Receive);
-    assert!(path.iter().any(|s| s.1 == 2_000_000 && s.2 == "stopped"), "{path:?}");
+    assert!(path.contains(&(1_001, 2_000_000, "blocked/stopped".into())), "{path:?}");
 }

@@ -339,7 +339,8 @@ static __always_inline void remember_running(__u64 running)
 		heads[cpu].running = running;
 }
 
-static __always_inline __u64 ask_who_runs(void)
+/* Not inlined and not static: the verifier looks at it once, and not again on each path of each hook. */
+__noinline __u64 ask_who_runs(void)
 {
 	__u64 who = bpf_get_current_pid_tgid();
 	remember_running(who | RUNNING_KNOWN);
@@ -364,7 +365,8 @@ static __always_inline __u64 target_here(void)
 	__u64 who = running_here();
 	if (is_target_tgid(who >> 32))
 		return who;
-	who = ask_who_runs();
+	/* With the bounds that it has above, so that the verifier sees no other state. */
+	who = ask_who_runs() & ~RUNNING_KNOWN;
 	return is_target_tgid(who >> 32) ? who : 0;
 }
 

@@ -345,7 +345,7 @@ fn what_is_wrong_from_the_start_is_an_error_that_says_so() {
     fails(&["load", &refused, "--rate", "1k", "--server-name", "other"], 2, &["does not use TLS"]);
     fails(&["load", "rediss://127.0.0.1:1", "--rate", "1k", "--server-name", "a b"], 1, &["`a b`"]);
     fails(&["sweep", &refused, "--from", "5k", "--to", "1k"], 2, &["below --from"]);
-    fails(&["sweep", &refused, "--slo", "p99"], 2, &["p99<500us"]);
+    fails(&["sweep", &refused, "--slo", "p99"], 2, &["p99<1ms"]);
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = dir.path().join(name);
