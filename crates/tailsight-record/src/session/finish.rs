@@ -105,7 +105,7 @@ impl Recording<'_> {
             sampling.stop();
         }
         if let Some(tracing) = tracing {
-            tracing.stop();
+            tracing.stop(loaded);
         }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }
