@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use tailsight_pt::{Places, Recording, What};
+use tailsight_pt::{By, Places, Recording, What};
 use tailsight_trace::clock_log::{Clock, ClockChangeRow, ClockLog};
 
 /// A recording of the lab: sideband, then trace of two cores.
@@ -87,7 +87,41 @@ pub fn good_records() -> Vec<u8> {
     out
 }
 
-fn decode(data: &[u8]) {
+/// The good recording with other bytes in its trace: each change is a place (2 bytes), a length (1, below 16), and what is there now.
+/// Whatever that makes, the packet reader and the block decoder of ours give the events and counts that libipt's give.
+pub fn packets(data: &[u8]) {
+    let file = with_packets(data);
+    decode(&file);
+    let Some(mut recording) = open(&file) else { return };
+    let mut decoded = |by: By| {
+        recording.by = by;
+        let mut events = Vec::new();
+        let summary = recording.decode(None, |event| events.push(*event)).ok();
+        (events, summary.map(|s| (s.counts, s.instructions, s.errors)))
+    };
+    let ours = decoded(By::Ours);
+    for by in [By::LibiptPackets, By::Libipt] {
+        let theirs = decoded(by);
+        let at = ours.0.iter().zip(&theirs.0).position(|(a, b)| a != b);
+        assert_eq!(at.map(|at| (at, ours.0[at], theirs.0[at])), None, "{by:?}");
+        assert_eq!(ours.0.len(), theirs.0.len(), "{by:?}");
+        assert_eq!(ours.1, theirs.1, "{by:?}");
+    }
+}
+
+/// A recording with these changes.
+fn with_packets(mut data: &[u8]) -> Vec<u8> {
+    let mut file = GOOD.to_vec();
+    while let [low, high, n, rest @ ..] = data {
+        let n = usize::from(*n % 16).min(rest.len());
+        let at = TRACE + usize::from(u16::from_le_bytes([*low, *high])) % (END - TRACE - 16);
+        file[at..at + n].copy_from_slice(&rest[..n]);
+        data = &rest[n..];
+    }
+    file
+}
+
+fn open(data: &[u8]) -> Option<Recording> {
     std::fs::write(&*FILE, data).expect("the file can be written");
     let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tailsight-pt/tests/fixtures"));
     let fixtures = if fixtures.is_dir() {
@@ -96,7 +130,11 @@ fn decode(data: &[u8]) {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
     };
     let places = Places { roots: vec![fixtures], ..Places::default() };
-    let Ok(recording) = Recording::open(&FILE, &places) else { return };
+    Recording::open(&FILE, &places).ok()
+}
+
+fn decode(data: &[u8]) {
+    let Some(recording) = open(data) else { return };
     let (mut open, mut last) = (BTreeMap::<(u32, u32), Vec<u32>>::new(), 0);
     let summary = recording.decode(None, |event| {
         assert!(event.ns >= last || event.ns == 0, "time goes back: {} after {last}", event.ns);

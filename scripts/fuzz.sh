@@ -34,7 +34,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags as_builder cargo build --release --locked --target "$host" --target-dir "$build" "${@/#/--bin=}" >&2
 as_builder cargo run --release --locked --target-dir target/plain --bin seeds -- corpus/run_reader \
     ../crates/tailsight-lifetime/tests/golden/* >&2
-mkdir -p corpus/run_json corpus/pt_container corpus/pt_sideband corpus/clock_log
+mkdir -p corpus/run_json corpus/pt_container corpus/pt_packets corpus/pt_sideband corpus/clock_log
 for recording in ../crates/tailsight-pt/tests/fixtures/*/perf.data; do
     cp "$recording" "corpus/pt_container/$(basename "$(dirname "$recording")")"
 done

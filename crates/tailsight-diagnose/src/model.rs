@@ -8,6 +8,7 @@ use tailsight_lifetime::{Context, Incomplete, Leg, NamedFrame, Role};
 use crate::cause::names::titled;
 use crate::cause::phase::or_empty;
 use crate::cause::{Category, How, Phase, Subject};
+use crate::ideal::answer::OfDiagnosis;
 
 /// What was found out about a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ pub struct Diagnosis {
     pub causes: Vec<Cause>,
     /// The stages of the messages, T1 to T6 of Tales of the Tail, focus beside reference. Empty where no message has all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stages: Vec<crate::stages::Stage>,
+    pub stages: Vec<Stage>,
     /// Rows whose 95 % interval holds 0: no causes. Together they are the row `not significant` of `causes`.
     #[serde(default)]
     pub not_significant: Vec<Cause>,
@@ -76,7 +77,7 @@ pub struct Diagnosis {
     /// What the ideal server would have given the focus too, and what each cause's absence would buy. Absent where `ideal_ns` is
     /// null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ideal: Option<crate::ideal::OfDiagnosis>,
+    pub ideal: Option<OfDiagnosis>,
     /// The causes that were taken out before (`diagnose --without`): latencies, focus and causes are what the replay predicts. Absent
     /// when none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +158,21 @@ pub struct MessageCounts {
     /// Messages served out of order: one of the same application that arrived later was received before them.
     #[serde(default)]
     pub out_of_order: u64,
+}
+
+/// A stage of messages (Tales of the Tail §3.3.1): how long it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// `stack`, `wake-up`, `copy`, `application` or `transmit`.
+    pub name: String,
+    /// Its ends, `T1` to `T6`.
+    pub from: String,
+    /// See `from`.
+    pub to: String,
+    /// Percentiles over the focus messages, keyed as [`Diagnosis::latency_ns`].
+    pub focus_ns: BTreeMap<String, u64>,
+    /// Over the reference messages.
+    pub reference_ns: BTreeMap<String, u64>,
 }
 
 /// The latency of one leg over the messages that have it complete.

@@ -3,29 +3,12 @@
 //! In: messages, two cohorts. Out: a distribution for each stage, ns. The stages of a message sum to its total latency; messages
 //! without one are left out.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
 use tailsight_lifetime::Lifetimes;
 use tailsight_lifetime::model::STAGES;
 
 use crate::cohorts::focus::percentiles;
 use crate::cohorts::{Cohort, Cohorts};
-
-/// One stage.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage {
-    /// `stack`, `wake-up`, `copy`, `application` or `transmit`.
-    pub name: String,
-    /// Its ends, `T1` to `T6`.
-    pub from: String,
-    /// See `from`.
-    pub to: String,
-    /// Percentiles over the focus messages, keyed as [`crate::model::Diagnosis::latency_ns`].
-    pub focus_ns: BTreeMap<String, u64>,
-    /// Over the reference messages.
-    pub reference_ns: BTreeMap<String, u64>,
-}
+use crate::model::Stage;
 
 /// The five stages; none when no message of the focus has all of them.
 pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {

@@ -21,6 +21,7 @@ mod blocks;
 pub mod container;
 pub mod decode;
 pub mod error;
+mod gap;
 pub mod import;
 pub mod index;
 pub mod memory;
@@ -33,8 +34,9 @@ pub mod stacks;
 mod switches;
 pub mod symbols;
 
-pub use decode::{By, Gap};
+pub use decode::By;
 pub use error::Error;
+pub use gap::Gap;
 pub use import::{Imported, Timeline};
 pub use memory::Places;
 pub use recording::{Recording, Summary, Window};

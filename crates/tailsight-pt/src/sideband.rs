@@ -13,7 +13,7 @@ use linux_perf_data::{PerfFile, PerfFileRecord, UserRecordType};
 
 use crate::Error;
 use crate::container::{Container, Queue};
-use crate::decode::Gap;
+use crate::gap::Gap;
 use crate::moves::{self, Moves};
 pub use crate::switches::{Switch, Switches, Upcoming};
 

@@ -10,25 +10,7 @@ use tailsight_lab::truth::kind;
 use tailsight_lab::wire::flags;
 use tailsight_testbed::netns::SERVER_V4;
 
-use super::scenario::{App, Cause, How, Load, Scenario, Step, Truth, any, named};
-
-/// The port of the lab's servers.
-pub const PORT: u16 = 7000;
-
-/// The port of the backend.
-pub const BEHIND_PORT: u16 = 7100;
-
-/// The synthetic server with further arguments. Its short slice keeps other work of a shared machine from delaying it.
-fn synthetic(arguments: &str) -> App {
-    App::Own(
-        ["synthetic", "--slice", "100us"].into_iter().chain(arguments.split_whitespace()).map(String::from).collect(),
-    )
-}
-
-/// A load of the synthetic server.
-fn plan() -> Plan {
-    Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Synthetic)
-}
+use super::scenario::{App, Cause, How, Load, PORT, Scenario, Step, Truth, any, named, plan, scenario, synthetic};
 
 /// A load of requests that take long enough to be hit by a disturbance often while they are served.
 fn spin() -> Plan {
@@ -48,24 +30,6 @@ fn on_server(fault: Fault, schedule: &'static str) -> Step {
 /// A fault program on the client's core.
 fn beside(fault: Fault, schedule: &'static str, strength: f64) -> Step {
     Step::Fault { fault, schedule, strength, on_server: false, task: None }
-}
-
-/// A plain scenario: the synthetic server, 2,000 requests/s, the receive leg.
-pub(super) fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &[Cause]) -> Scenario {
-    Scenario {
-        name,
-        about,
-        app: synthetic(""),
-        load: Load::Probe(plan()),
-        steps,
-        leg: "receive",
-        longer: 1,
-        expect: expect.to_vec(),
-        root: None,
-        function: None,
-        may: None,
-        truth: Vec::new(),
-    }
 }
 
 /// What the machine itself does to an application in which nothing is wrong; all of it is checked in the raw events. The

@@ -15,6 +15,7 @@ mod programs;
 mod scenario;
 mod stage;
 mod state;
+mod stop;
 pub(crate) mod table;
 pub mod what_if;
 
@@ -32,8 +33,9 @@ use tailsight_units::parse;
 use judge::Score;
 use outcome::ScenarioResult;
 use scenario::Scenario;
-use stage::{Lab, Stop};
+use stage::Lab;
 use state::State;
+use stop::Stop;
 
 /// `lab run`.
 #[derive(Debug, Args)]

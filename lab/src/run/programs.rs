@@ -14,9 +14,8 @@ use tailsight_lab::probe::{Plan, ProbeProtocol, Special};
 use tailsight_lab::truth::{Interval, kind};
 use tailsight_testbed::netns::SERVER_V4;
 
-use super::catalogue::{PORT, scenario};
-use super::scenario::{App, Cause, Function, How, Load, Program, Scenario, Step, Truth, any, named};
-use super::stage::{Stop, installed};
+use super::scenario::{App, Cause, Function, How, Load, PORT, Program, Scenario, Step, Truth, any, named, scenario};
+use super::stop::{Stop, installed};
 
 /// The log of a program, in the run's folder.
 pub const LOG: &str = "truth-program.txt";

@@ -1,7 +1,16 @@
 //! What a scenario is: a server, a load, faults, and the known facts. In: nothing. Out: the types of [`super::catalogue`].
 
+use std::net::SocketAddr;
+
 use tailsight_lab::faults::Fault;
-use tailsight_lab::probe::Plan;
+use tailsight_lab::probe::{Plan, ProbeProtocol};
+use tailsight_testbed::netns::SERVER_V4;
+
+/// The port of the lab's servers.
+pub const PORT: u16 = 7000;
+
+/// The port of the backend.
+pub const BEHIND_PORT: u16 = 7100;
 
 /// A cause, as the diagnosis would name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -192,5 +201,35 @@ impl Scenario {
         }
         let causes = self.expect.iter().map(words).collect::<Vec<_>>().join(" or ");
         self.function.map_or(causes.clone(), |f| format!("{causes} ▸ {}", f.names.join(" or ")))
+    }
+}
+
+/// The synthetic server with further arguments. Its short slice keeps other work of a shared machine from delaying it.
+pub fn synthetic(arguments: &str) -> App {
+    App::Own(
+        ["synthetic", "--slice", "100us"].into_iter().chain(arguments.split_whitespace()).map(String::from).collect(),
+    )
+}
+
+/// A load of the synthetic server.
+pub fn plan() -> Plan {
+    Plan::new(SocketAddr::new(SERVER_V4, PORT), ProbeProtocol::Synthetic)
+}
+
+/// A plain scenario: the synthetic server, 2,000 requests/s, the receive leg.
+pub fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expect: &[Cause]) -> Scenario {
+    Scenario {
+        name,
+        about,
+        app: synthetic(""),
+        load: Load::Probe(plan()),
+        steps,
+        leg: "receive",
+        longer: 1,
+        expect: expect.to_vec(),
+        root: None,
+        function: None,
+        may: None,
+        truth: Vec::new(),
     }
 }

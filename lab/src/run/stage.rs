@@ -28,11 +28,11 @@ use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, PostgresOpts, Server, postgres_installed};
 
-use super::catalogue::{BEHIND_PORT, PORT};
 use super::cgroup::{self, Place};
 use super::programs;
-use super::scenario::{App, Load, Scenario, Step};
+use super::scenario::{App, BEHIND_PORT, Load, PORT, Scenario, Step};
 use super::state::State;
+use super::stop::{Stop, installed};
 
 /// What every run needs.
 pub struct Lab {
@@ -73,21 +73,6 @@ const START: Duration = Duration::from_secs(20);
 const LONGEST: Duration = Duration::from_secs(90);
 /// How long load and faults run before the recorder is started.
 const WARM: Duration = Duration::from_millis(250);
-
-/// Why there is no result.
-#[derive(Debug)]
-pub enum Stop {
-    /// It cannot run here; not counted.
-    NotRun(String),
-    /// It should have run and failed.
-    Failed(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
 
 /// The result of a run.
 pub struct Take {
@@ -214,16 +199,6 @@ fn check(lab: &Lab, scenario: &Scenario) -> Result<BTreeMap<&'static str, Place>
         App::Own(_) => {}
     }
     Ok(places)
-}
-
-/// Not run without a program of Debian's.
-pub(super) fn installed(program: &str) -> Result<(), Stop> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut all = std::env::split_paths(&folders).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
-    if all.any(|folder| folder.join(program).is_file()) {
-        return Ok(());
-    }
-    Err(Stop::NotRun(format!("{program} is not installed")))
 }
 
 impl Rig<'_> {

@@ -16,8 +16,9 @@ use tailsight_trace::Run;
 use tailsight_units::parse;
 
 use super::scenario::{App, Cause, Load, Scenario, Step, named};
-use super::stage::{self, Stop, Take};
+use super::stage::{self, Take};
 use super::state::State;
+use super::stop::Stop;
 use super::{Lab, begin, cgroup, choose, disturbed};
 
 /// `lab what-if`.

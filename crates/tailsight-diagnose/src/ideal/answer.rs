@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fit, Inherent};
+use super::fit::Fit;
 use crate::cause::Category;
 
 /// The ideal beside a diagnosis.
@@ -20,6 +20,17 @@ pub struct OfDiagnosis {
     pub replayed_ns: BTreeMap<String, u64>,
     /// What the absence of each cause would buy, by rank.
     pub what_if: Vec<WhatIf>,
+}
+
+/// The part of the latency of some messages that the ideal server would have given them too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherent {
+    /// Mean latency, ns.
+    pub mean_ns: u64,
+    /// Of it, what the ideal server would also have given each message at its moment, ns: never more than its latency.
+    pub inherent_ns: u64,
+    /// The rest, ns.
+    pub excess_ns: u64,
 }
 
 /// The latencies had a cause been absent.

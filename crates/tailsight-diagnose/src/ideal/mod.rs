@@ -7,7 +7,7 @@
 //! The service time is one number, as in the paper: what a message costs on average, on a core that does nothing else. Arrivals
 //! are the messages as the driver (or the NIC's stamp, where legs begin there) saw them, answered or not.
 
-mod answer;
+pub(crate) mod answer;
 mod around;
 pub mod capacity;
 mod fit;
@@ -26,7 +26,7 @@ use tailsight_queue::predict::name;
 use tailsight_queue::{Discipline, Percentile, Request, Server, Sorted, rng, simulate};
 
 use crate::Error;
-pub use answer::{OfDiagnosis, WhatIf};
+pub use answer::{Inherent, OfDiagnosis, WhatIf};
 pub use capacity::{Capacity, Objective, capacity};
 pub use fit::{Fit, Known, Queues, fit};
 pub use of_diagnosis::{OfRun, fill, of_run, without};
@@ -213,17 +213,6 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
         _ => {}
     }
     notes
-}
-
-/// The part of the latency of some messages that the ideal server would have given them too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inherent {
-    /// Mean latency, ns.
-    pub mean_ns: u64,
-    /// Of it, what the ideal server would also have given each message at its moment, ns: never more than its latency.
-    pub inherent_ns: u64,
-    /// The rest, ns.
-    pub excess_ns: u64,
 }
 
 /// The inherent part of these messages' total latency; `None` of no messages.

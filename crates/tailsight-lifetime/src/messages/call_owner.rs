@@ -11,11 +11,13 @@
 //!
 //! A pool of connections that are all in use hands a connection over: the call follows in the same turn the answer to the call before it on
 //! that connection. It belongs to a message that came in an earlier turn and has not asked yet; if there are several, these rules decide
-//! again, with the order of arrival as the order.
+//! again, with the order of arrival as the order. Or it belongs to the message of the call before it, if that one was not replied to
+//! in this turn: a transaction, or a pool that resets a connection that is given back. What the loop does after the answer decides
+//! between the two, and for those where that is not known, what it decided for nearly all others.
 
 use std::collections::VecDeque;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tailsight_trace::FlowKey;
 
 use crate::messages::Extra;
@@ -134,6 +136,8 @@ struct Orders {
     hand: Option<Order>,
     /// It gives a connection of a full pool to the message that has waited longest.
     pool_in_turn: bool,
+    /// Whether a message that asks again keeps its connection, if nearly all do or nearly none.
+    keeps: Option<bool>,
 }
 
 struct Judge<'a> {
@@ -141,8 +145,10 @@ struct Judge<'a> {
     messages: &'a [Message],
     extras: &'a [Extra],
     told: Vec<Whose>,
-    /// Of each question: it was sent on a connection of a full pool that the answer before it had just freed.
-    handed_over: Vec<bool>,
+    /// Of each question that was sent on a connection of a full pool which the answer before it had just freed: the question before.
+    handed_over: Vec<Option<usize>>,
+    /// Of each question: it is of the message of that question before, which keeps its connection.
+    kept: Vec<bool>,
     /// Of each question: it was, and is of a message that waited for that.
     in_line: Vec<bool>,
 }
@@ -152,7 +158,8 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
-    let mut judge = Judge { questions, messages, extras, told, handed_over: none.clone(), in_line: none };
+    let handed = vec![None; questions.len()];
+    let mut judge = Judge { questions, messages, extras, told, handed_over: handed, kept: none.clone(), in_line: none };
     let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
@@ -162,8 +169,8 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
         })
         .collect();
     for of in &loops {
-        for c in handed_over(questions, &of.steps) {
-            judge.handed_over[c] = true;
+        for (c, before) in handed_over(questions, &of.steps) {
+            judge.handed_over[c] = Some(before);
         }
     }
     for _ in 0..PASSES {
@@ -180,14 +187,14 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
 }
 
 /// The questions of a loop that were sent on a connection which the answer to the question before it had freed in the same turn, while as
-/// many connections to that server were in use as ever were: the loop has no more of them.
-fn handed_over(questions: &[Question], steps: &[(u64, Step)]) -> Vec<usize> {
+/// many connections to that server were in use as ever were: the loop has no more of them. Each with that question before.
+fn handed_over(questions: &[Question], steps: &[(u64, Step)]) -> Vec<(usize, usize)> {
     let server = |c: usize| (questions[c].key.addrs, questions[c].key.remote_port());
     let mut most: FxHashMap<(u64, u16), u32> = FxHashMap::default();
-    // Each question with how many were in use then, if its connection was freed in its turn.
+    // Each question with the one before and how many were in use then, if its connection was freed in its turn.
     let mut freed_then = Vec::new();
     let mut in_use: FxHashMap<(u64, u16), u32> = FxHashMap::default();
-    let mut freed: FxHashSet<FlowKey> = FxHashSet::default();
+    let mut freed: FxHashMap<FlowKey, usize> = FxHashMap::default();
     for &(_, step) in steps {
         match step {
             Step::Slept => freed.clear(),
@@ -196,19 +203,20 @@ fn handed_over(questions: &[Question], steps: &[(u64, Step)]) -> Vec<usize> {
                 *now += 1;
                 let most = most.entry(server(c)).or_default();
                 *most = (*most).max(*now);
-                if freed.remove(&questions[c].key) {
-                    freed_then.push((c, *now));
+                if let Some(before) = freed.remove(&questions[c].key) {
+                    freed_then.push((c, before, *now));
                 }
             }
             Step::Answered(c) => {
                 let now = in_use.entry(server(c)).or_default();
                 *now = now.saturating_sub(1);
-                freed.insert(questions[c].key);
+                freed.insert(questions[c].key, c);
             }
             Step::Took(_) | Step::Replied(_) => {}
         }
     }
-    freed_then.into_iter().filter(|&(c, n)| most.get(&server(c)) == Some(&n)).map(|(c, _)| c).collect()
+    let full = freed_then.into_iter().filter(|&(c, _, n)| most.get(&server(c)) == Some(&n));
+    full.map(|(c, before, _)| (c, before)).collect()
 }
 
 impl Judge<'_> {
@@ -282,10 +290,34 @@ impl Judge<'_> {
         let (mut in_order, mut newest, mut in_turn) = (Score::default(), Score::default(), Score::default());
         let (mut open, mut pooled) = (Vec::new(), Vec::new());
         let waits = |c: usize, had: &Asked| had.waiting.iter().any(|&m| self.spans(m, &self.questions[c]));
-        let in_line: Vec<bool> = asked.iter().map(|(c, had)| self.handed_over[*c] && waits(*c, had)).collect();
+        let stands = |(c, had): &(usize, Asked)| self.handed_over[*c].is_some() && !self.kept[*c] && waits(*c, had);
+        let in_line: Vec<bool> = asked.iter().map(stands).collect();
         asked.iter().zip(in_line).for_each(|(&(c, _), is)| self.in_line[c] = is);
+        let mut keeps = Score::default();
         for (c, had) in &asked {
             let q = &self.questions[*c];
+            let holder = self.holder(*c, sleeps);
+            if let Some(holder) = holder.filter(|_| had.waiting.iter().any(|&m| self.spans(m, q))) {
+                let (does, sure) = self.does_then(q, had, sleeps, &asks);
+                let others = had.waiting.iter().any(|m| *m != holder && does.contains(m));
+                let known = match (does.contains(&holder), others) {
+                    _ if !sure => None,
+                    (true, false) => Some(true),
+                    (false, true) => Some(false),
+                    _ => None,
+                };
+                known.inspect(|&is| keeps.count(is));
+                self.kept[*c] = known.or(orders.keeps) == Some(true);
+                if self.kept[*c] {
+                    self.in_line[*c] = false;
+                    self.told[*c] = Whose::Of(holder);
+                    continue;
+                }
+                if known.is_none() && orders.keeps.is_none() {
+                    self.told[*c] = Whose::Unknown;
+                    continue;
+                }
+            }
             if self.in_line[*c] {
                 let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
                 let (does, sure) = self.does_then(q, had, sleeps, &asks);
@@ -356,7 +388,20 @@ impl Judge<'_> {
         for (c, m) in pooled.into_iter().filter(|_| pool_in_turn) {
             self.told[c] = Whose::Of(m);
         }
-        Orders { hand: order, pool_in_turn }
+        let never = Score(keeps.1 - keeps.0, keeps.1);
+        let keeps = keeps.holds().then_some(true).or(never.holds().then_some(false));
+        Orders { hand: order, pool_in_turn, keeps }
+    }
+
+    /// Of a question on a connection that was just freed: the message of the question before, if it still wants something: it is not
+    /// replied to in the turn of the answer.
+    fn holder(&self, c: usize, sleeps: &[u64]) -> Option<u32> {
+        let before = &self.questions[self.handed_over[c]?];
+        let Whose::Of(m) = self.told[self.handed_over[c]?] else { return None };
+        let end = sleeps.get(sleeps.partition_point(|at| *at <= before.received.1)).copied().unwrap_or(u64::MAX);
+        let replied = self.extras[m as usize].sent_ns;
+        let later = self.messages[m as usize].send_ns == 0 || replied > end;
+        (later && self.spans(m, &self.questions[c])).then_some(m)
     }
 
     /// What the loop had whenever it asked. What is not known of a question is assumed by its order, for what follows it.
@@ -410,7 +455,7 @@ impl Judge<'_> {
                     let service = service.iter().copied().collect();
                     let asked = Asked { hand: hand.clone(), service, waiting: waiting.clone(), first, newest };
                     let spans = |m: &u32| self.spans(*m, &self.questions[c]);
-                    let pooled = self.handed_over[c] && waiting.iter().any(&spans);
+                    let pooled = self.handed_over[c].is_some() && !self.kept[c] && waiting.iter().any(&spans);
                     let by_order = match pooled {
                         true => waiting.iter().copied().find(&spans).filter(|_| orders.pool_in_turn),
                         false => asked.by(order).filter(&spans),

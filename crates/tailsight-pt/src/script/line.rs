@@ -3,7 +3,7 @@
 //! In: a line with the fields `tid` (or `pid,tid`), `time`, `flags`, `ip`, `addr`, `sym`, `symoff`, and if they are there `comm`, `cpu`,
 //! `event` and `dso`, in perf's own order. Out: [`Line`]. Times are perf's, ns; where perf printed microseconds, whole ones.
 
-use crate::decode::Gap;
+use crate::gap::Gap;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

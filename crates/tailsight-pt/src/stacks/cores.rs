@@ -1,7 +1,7 @@
 //! A core while its trace is followed: who has it, until when what is known of it.
 
 use super::LATEST_SWITCH;
-use crate::decode::Gap;
+use crate::gap::Gap;
 use crate::sideband::{Switch, Upcoming};
 
 /// A core.

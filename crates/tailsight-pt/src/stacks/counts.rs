@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::decode::Gap;
+use crate::gap::Gap;
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

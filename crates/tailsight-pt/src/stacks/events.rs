@@ -1,6 +1,6 @@
 //! What happened on a core, as it is given out.
 
-use crate::decode::Gap;
+use crate::gap::Gap;
 
 /// Why a function was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,8 @@ pub use counts::{Counts, Granularity};
 pub use events::{Entry, Event, Transfer, What};
 pub use functions::Names;
 
-use crate::decode::{Gap, Op, Step};
+use crate::decode::{Op, Step};
+use crate::gap::Gap;
 use crate::memory::{KERNEL_HALF, Memory};
 use crate::sideband::Switch;
 

@@ -6,6 +6,7 @@ mod pt;
 
 use std::path::Path;
 
+use proptest::prelude::*;
 use tailsight_pt::{Places, Recording};
 
 fn found(of: &str) -> Vec<Vec<u8>> {
@@ -19,6 +20,17 @@ fn inputs_that_the_fuzzer_found_are_read() {
     found("container").iter().for_each(|data| pt::container(data));
     found("sideband").iter().for_each(|data| pt::sideband(data));
     found("clock-log").iter().for_each(|data| pt::clock_log(data));
+    found("packets").iter().for_each(|data| pt::packets(data));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// As the fuzz target `pt_packets` does.
+    #[test]
+    fn ours_and_libipt_agree_on_whatever_is_in_the_trace(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        pt::packets(&data);
+    }
 }
 
 /// The unchanged recording of the fuzz target can be decoded, so its changes reach the decoder.

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_diagnose::model::Stage;
 use tailsight_diagnose::model::{CoreContexts, More};
-use tailsight_diagnose::stages::Stage;
 use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::causes::is_named;
