@@ -102,6 +102,10 @@ pub fn packets(data: &[u8]) {
     let ours = decoded(By::Ours);
     for by in [By::LibiptPackets, By::Libipt] {
         let theirs = decoded(by);
+        // A few packets make libipt's binding panic; then there is nothing to compare with.
+        if theirs.1.is_none() {
+            continue;
+        }
         let at = ours.0.iter().zip(&theirs.0).position(|(a, b)| a != b);
         assert_eq!(at.map(|at| (at, ours.0[at], theirs.0[at])), None, "{by:?}");
         assert_eq!(ours.0.len(), theirs.0.len(), "{by:?}");

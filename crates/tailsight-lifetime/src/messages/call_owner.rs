@@ -140,6 +140,17 @@ struct Orders {
     keeps: Option<bool>,
 }
 
+/// Whose the question before was on a connection that was freed and used again in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// Of a message that was replied to in that turn, if of any.
+    Nobody,
+    /// Of one that is not known, and nobody was replied to.
+    Somebody,
+    /// Of this one, which goes on.
+    Of(u32),
+}
+
 struct Judge<'a> {
     questions: &'a [Question],
     messages: &'a [Message],
@@ -151,6 +162,8 @@ struct Judge<'a> {
     kept: Vec<bool>,
     /// Of each question: it was, and is of a message that waited for that.
     in_line: Vec<bool>,
+    /// Replies by thread and time.
+    replies: Vec<(u32, u64)>,
 }
 
 /// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
@@ -159,7 +172,11 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
     const PASSES: usize = 6;
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
     let handed = vec![None; questions.len()];
-    let mut judge = Judge { questions, messages, extras, told, handed_over: handed, kept: none.clone(), in_line: none };
+    let sent = messages.iter().zip(extras).filter(|(m, _)| m.send_ns != 0).map(|(_, e)| (e.send_tid, e.sent_ns));
+    let mut replies: Vec<(u32, u64)> = sent.collect();
+    replies.sort_unstable();
+    let mut judge =
+        Judge { questions, messages, extras, told, handed_over: handed, kept: none.clone(), in_line: none, replies };
     let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
@@ -193,23 +210,30 @@ fn handed_over(questions: &[Question], steps: &[(u64, Step)]) -> Vec<(usize, usi
     let mut most: FxHashMap<(u64, u16), u32> = FxHashMap::default();
     // Each question with the one before and how many were in use then, if its connection was freed in its turn.
     let mut freed_then = Vec::new();
-    let mut in_use: FxHashMap<(u64, u16), u32> = FxHashMap::default();
+    // The connections in use, each with its questions.
+    let mut in_use: FxHashMap<(u64, u16), FxHashMap<FlowKey, u32>> = FxHashMap::default();
     let mut freed: FxHashMap<FlowKey, usize> = FxHashMap::default();
     for &(_, step) in steps {
         match step {
             Step::Slept => freed.clear(),
             Step::Asked(c) => {
-                let now = in_use.entry(server(c)).or_default();
-                *now += 1;
+                let of = in_use.entry(server(c)).or_default();
+                *of.entry(questions[c].key).or_default() += 1;
+                let now = of.len() as u32;
                 let most = most.entry(server(c)).or_default();
-                *most = (*most).max(*now);
+                *most = (*most).max(now);
                 if let Some(before) = freed.remove(&questions[c].key) {
-                    freed_then.push((c, before, *now));
+                    freed_then.push((c, before, now));
                 }
             }
             Step::Answered(c) => {
-                let now = in_use.entry(server(c)).or_default();
-                *now = now.saturating_sub(1);
+                let of = in_use.entry(server(c)).or_default();
+                let left = of.get(&questions[c].key).map_or(0, |n| n.saturating_sub(1));
+                if left == 0 {
+                    of.remove(&questions[c].key);
+                } else {
+                    of.insert(questions[c].key, left);
+                }
                 freed.insert(questions[c].key, c);
             }
             Step::Took(_) | Step::Replied(_) => {}
@@ -289,32 +313,39 @@ impl Judge<'_> {
             steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
         let (mut in_order, mut newest, mut in_turn) = (Score::default(), Score::default(), Score::default());
         let (mut open, mut pooled) = (Vec::new(), Vec::new());
-        let waits = |c: usize, had: &Asked| had.waiting.iter().any(|&m| self.spans(m, &self.questions[c]));
-        let stands = |(c, had): &(usize, Asked)| self.handed_over[*c].is_some() && !self.kept[*c] && waits(*c, had);
+        let waits = |of: &Self, c: usize, had: &Asked| had.waiting.iter().any(|&m| of.spans(m, &of.questions[c]));
+        let stands =
+            |(c, had): &(usize, Asked)| self.handed_over[*c].is_some() && !self.kept[*c] && waits(self, *c, had);
         let in_line: Vec<bool> = asked.iter().map(stands).collect();
         asked.iter().zip(in_line).for_each(|(&(c, _), is)| self.in_line[c] = is);
         let mut keeps = Score::default();
         for (c, had) in &asked {
             let q = &self.questions[*c];
-            let holder = self.holder(*c, sleeps);
-            if let Some(holder) = holder.filter(|_| had.waiting.iter().any(|&m| self.spans(m, q))) {
+            if self.handed_over[*c].is_some() && waits(self, *c, had) {
                 let (does, sure) = self.does_then(q, had, sleeps, &asks);
-                let others = had.waiting.iter().any(|m| *m != holder && does.contains(m));
-                let known = match (does.contains(&holder), others) {
-                    _ if !sure => None,
-                    (true, false) => Some(true),
-                    (false, true) => Some(false),
-                    _ => None,
-                };
-                known.inspect(|&is| keeps.count(is));
-                self.kept[*c] = known.or(orders.keeps) == Some(true);
-                if self.kept[*c] {
-                    self.in_line[*c] = false;
-                    self.told[*c] = Whose::Of(holder);
-                    continue;
+                let before = self.before(*c, sleeps);
+                if let Before::Of(holder) = before {
+                    let others = had.waiting.iter().any(|m| *m != holder && does.contains(m));
+                    let known = match (does.contains(&holder), others) {
+                        (true, false) if sure => Some(true),
+                        (false, true) if sure => Some(false),
+                        _ => None,
+                    };
+                    known.inspect(|&is| keeps.count(is));
+                    self.kept[*c] = known.or(orders.keeps) == Some(true);
+                    if self.kept[*c] || known.or(orders.keeps).is_none() {
+                        self.in_line[*c] &= !self.kept[*c];
+                        self.told[*c] = if self.kept[*c] { Whose::Of(holder) } else { Whose::Unknown };
+                        continue;
+                    }
                 }
-                if known.is_none() && orders.keeps.is_none() {
-                    self.told[*c] = Whose::Unknown;
+                // Whoever it was keeps it, and what is done afterwards says who.
+                if before == Before::Somebody && orders.keeps == Some(true) {
+                    (self.kept[*c], self.in_line[*c]) = (true, false);
+                    self.told[*c] = match does[..] {
+                        [m] if sure => Whose::Of(m),
+                        _ => Whose::Unknown,
+                    };
                     continue;
                 }
             }
@@ -393,15 +424,22 @@ impl Judge<'_> {
         Orders { hand: order, pool_in_turn, keeps }
     }
 
-    /// Of a question on a connection that was just freed: the message of the question before, if it still wants something: it is not
-    /// replied to in the turn of the answer.
-    fn holder(&self, c: usize, sleeps: &[u64]) -> Option<u32> {
-        let before = &self.questions[self.handed_over[c]?];
-        let Whose::Of(m) = self.told[self.handed_over[c]?] else { return None };
-        let end = sleeps.get(sleeps.partition_point(|at| *at <= before.received.1)).copied().unwrap_or(u64::MAX);
-        let replied = self.extras[m as usize].sent_ns;
-        let later = self.messages[m as usize].send_ns == 0 || replied > end;
-        (later && self.spans(m, &self.questions[c])).then_some(m)
+    /// Of a question on a connection that was just freed: who may keep it.
+    fn before(&self, c: usize, sleeps: &[u64]) -> Before {
+        let Some(before) = self.handed_over[c] else { return Before::Nobody };
+        let (tid, answered) = self.questions[before].received;
+        let end = sleeps.get(sleeps.partition_point(|at| *at <= answered)).copied().unwrap_or(u64::MAX);
+        match self.told[before] {
+            Whose::Of(m) => {
+                let later = self.messages[m as usize].send_ns == 0 || self.extras[m as usize].sent_ns > end;
+                if later && self.spans(m, &self.questions[c]) { Before::Of(m) } else { Before::Nobody }
+            }
+            _ => {
+                let from = self.replies.partition_point(|r| *r < (tid, answered));
+                let replied = self.replies.get(from).is_some_and(|r| *r <= (tid, end));
+                if replied { Before::Nobody } else { Before::Somebody }
+            }
+        }
     }
 
     /// What the loop had whenever it asked. What is not known of a question is assumed by its order, for what follows it.
