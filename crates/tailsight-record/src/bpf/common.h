@@ -330,8 +330,17 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 /* The thread that runs on this core and its process, as bpf_get_current_pid_tgid gives them, are remembered from the last context
  * switch: the helper takes 9 ns and more. From the switch's event to the switch itself interrupts are off and no other hook runs.
  * Some tasks leave a core without a switch that hooks see (on a kernel that hides its host's agent), so it is asked again where that
- * would cost an event of the target (`target_here`), and by the tick. */
+ * would cost an event of the target (`target_here`), and by the tick; not if a switch away from the remembered thread was seen before. */
 #define RUNNING_KNOWN (1ULL << 63)
+
+/* Threads, by the low bits of their id, whose leaving a core hooks have seen. Of two with the same bits one is forgotten and asked for. */
+__u32 seen_leaving[1024];
+
+static __always_inline bool leaves_seen(__u32 tid)
+{
+	return seen_leaving[tid & 1023] == tid;
+}
+
 static __always_inline void remember_running(__u64 running)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -365,6 +374,8 @@ static __always_inline __u64 target_here(void)
 	__u64 who = running_here();
 	if (is_target_tgid(who >> 32))
 		return who;
+	if (leaves_seen((__u32)who))
+		return 0;
 	/* With the bounds that it has above, so that the verifier sees no other state. */
 	who = ask_who_runs() & ~RUNNING_KNOWN;
 	return is_target_tgid(who >> 32) ? who : 0;

@@ -39,7 +39,8 @@ int HOOK(local_timer_entry, int vector)
 {
 	if (!recording)
 		return 0;
-	emit_of(ask_who_runs(), TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	__u64 who = running_here();
+	emit_of(leaves_seen((__u32)who) ? who : ask_who_runs(), TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
 	return 0;
 }
 

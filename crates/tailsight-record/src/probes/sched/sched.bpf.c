@@ -71,6 +71,9 @@ int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struc
 {
 	if (recording)
 		tell_switch(ctx, preempt, prev, next, prev_state);
+	__u32 left = prev->pid;
+	if (!leaves_seen(left))
+		seen_leaving[left & 1023] = left;
 	remember_running(pair(next->pid, next->tgid) | RUNNING_KNOWN);
 	return 0;
 }
