@@ -24,9 +24,8 @@ use crate::table::{Row, Section, Spread, thousands};
 const PSB_BYTES: usize = 4096;
 /// One of this many messages is decoded.
 const ONE_OF: usize = 100;
-/// Bytes of the long recording, and of the short one that it is compared with.
-const LONG: u64 = 2 << 30;
-const SHORT: u64 = LONG / 16;
+/// Bytes of the long recording, unless others are asked for. It is compared with one of a sixteenth.
+pub const LONG: u64 = 2 << 30;
 /// Instructions after which a thread is interrupted; it comes to a system call before.
 const QUANTUM: usize = 100_000;
 /// In the recording with many context switches, whose records take more room than its trace.
@@ -175,10 +174,10 @@ fn long(bench: &Bench) -> anyhow::Result<Decoded> {
         eprintln!("bench: decoding {} bytes of Intel PT", thousands(long.bytes));
         peak::of(&command(long)?)
     };
-    let short = made(SHORT)?;
+    let short = made(bench.long_file / 16)?;
     as_logged(&counted(&command(&short)?)?, short.transfers, short.instructions)?;
     let short = peak(&short)?;
-    let long = made(LONG)?;
+    let long = made(bench.long_file)?;
     let begun = std::time::Instant::now();
     let peaks = [short, peak(&long)?];
     let wall_s = begun.elapsed().as_secs_f64();

@@ -97,6 +97,9 @@ struct BenchArgs {
     /// Only these variants of the round trip beside `off`.
     #[arg(long, value_delimiter = ',')]
     variants: Vec<recorder::Tool>,
+    /// With `--only intel-pt`: the size of the long recording, which also needs as much space in the output folder.
+    #[arg(long, value_name = "SIZE", value_parser = parse::size, default_value_t = intel_pt::LONG)]
+    long_file: u64,
     /// Put the tables between the markers of docs/results/benchmarks.md (client, intel-pt alone: of the page of that name).
     #[arg(long)]
     write: bool,
@@ -133,6 +136,8 @@ struct Bench {
     window: Duration,
     without_hook: Vec<String>,
     variants: Vec<recorder::Tool>,
+    /// Bytes of the long Intel PT recording.
+    long_file: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -216,6 +221,7 @@ fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
             .min(Duration::from_millis(2500)),
         without_hook: args.without_hook.clone(),
         variants: if args.variants.is_empty() { recorder::Tool::ALL.to_vec() } else { args.variants.clone() },
+        long_file: args.long_file,
         stop,
     };
     let wanted = |figure| args.only.is_empty() || args.only.contains(&figure);
