@@ -3,6 +3,8 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tailsight_host::Root;
+use tailsight_host::machine::Machine;
 
 use crate::Bench;
 use crate::table::table;
@@ -17,12 +19,11 @@ impl MachineFacts {
     /// Looks at the machine.
     pub fn collect(bench: &Bench) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let memory_kib: u64 =
-            field(&read("/proc/meminfo"), "MemTotal", ':').trim_end_matches(" kB").parse().unwrap_or(0);
+        let memory = tailsight_host::proc::memory(&Root::host(), "MemTotal").unwrap_or(0);
         let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
         let mut pairs = vec![("date", said("date", &["-u", "+%F"]))];
         pairs.extend(host());
-        pairs.push(("memory", format!("{:.1} GiB", memory_kib as f64 / 1024.0 / 1024.0)));
+        pairs.push(("memory", format!("{:.1} GiB", memory as f64 / f64::from(1 << 30))));
         pairs.push(("clock source", clock.trim().to_owned()));
         let load = pairs.iter().find(|(what, _)| *what == LOAD).map(|(_, load)| load.as_str());
         if let Some(busy) = load.filter(|load| load.parse::<f64>().is_ok_and(|load| load > 0.5)) {
@@ -53,21 +54,21 @@ const LOAD: &str = "load average before";
 /// The processor, the system, and other load on it.
 pub fn host() -> [(&'static str, String); 4] {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
+    let machine = Machine::collect(&Root::host());
+    let model = machine.cpu_model.known().map_or("", String::as_str);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let guest = if cpuinfo.contains(" hypervisor") { ", a virtual machine" } else { "" };
+    let guest = if machine.virtual_machine { ", a virtual machine" } else { "" };
     [
-        ("processor", format!("{}, {cores} cores{guest}", field(&cpuinfo, "model name", ':'))),
+        ("processor", format!("{model}, {cores} cores{guest}")),
         ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
-        ("userland", field(&read("/etc/os-release"), "PRETTY_NAME", '=')),
+        ("userland", pretty_name(&read("/etc/os-release"))),
         (LOAD, read("/proc/loadavg").split(' ').next().unwrap_or("?").to_owned()),
     ]
 }
 
-/// The value of a line `name split value`.
-fn field(text: &str, name: &str, split: char) -> String {
-    let line = text.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_once(split));
-    line.map_or_else(String::new, |(_, value)| value.trim().trim_matches('"').to_owned())
+fn pretty_name(os_release: &str) -> String {
+    let name = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or_default().trim().trim_matches('"').to_owned()
 }
 
 /// The first line of a program's output (nginx prints its version on stderr).

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tailsight_host::proc::CpuTicks;
 use tailsight_testbed::load::{self, Arrivals, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::pin_thread;
@@ -95,27 +96,26 @@ impl<'a> Rig<'a> {
         for connections in [CONNECTIONS / 4, CONNECTIONS / 2, CONNECTIONS] {
             let mut workload = self.gets(1.0, 1).connections(connections);
             workload.arrivals = Arrivals::Closed(1);
-            let before = core_times(SERVER_CPU)?;
+            let before = cpu_ticks(Some(SERVER_CPU))?;
             let outcome = self.load(&[workload], time)?.remove(0);
-            let after = core_times(SERVER_CPU)?;
-            let idle = (after.1 - before.1) as f64 / ((after.0 - before.0) as f64).max(1.0);
+            let busy = busy(before, cpu_ticks(Some(SERVER_CPU))?);
             if outcome.received_per_s() > best.per_s {
-                best = Peak { per_s: outcome.received_per_s(), connections, busy: 1.0 - idle };
+                best = Peak { per_s: outcome.received_per_s(), connections, busy };
             }
         }
         Ok(best)
     }
 }
 
-/// All time and idle time of a core since boot, in ticks of /proc/stat.
-pub fn core_times(cpu: usize) -> anyhow::Result<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let name = format!("cpu{cpu} ");
-    let line = text.lines().find(|line| line.starts_with(&name)).context("/proc/stat does not have the core")?;
-    // user nice system idle iowait irq softirq steal; guest time is part of user time.
-    let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
-    let idle = ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0);
-    Ok((ticks.iter().sum(), idle))
+/// The time of a core since boot, or of all cores.
+pub fn cpu_ticks(core: Option<usize>) -> anyhow::Result<CpuTicks> {
+    let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    CpuTicks::parse(&stat, core).context("/proc/stat does not have the core")
+}
+
+/// The share of the time from `before` until `after` in which the core was not idle.
+pub fn busy(before: CpuTicks, after: CpuTicks) -> f64 {
+    1.0 - (after.idle - before.idle) as f64 / ((after.all() - before.all()) as f64).max(1.0)
 }
 
 /// CPU time of other programs, and what the hypervisor took, at one moment.

@@ -21,7 +21,7 @@ use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 use super::Tales;
 use super::figure::{App, Place, Priority, Setup};
 use crate::case_study::become_client;
-use crate::rig::{LOAD_CPU, Others, SERVER_CPU, core_times};
+use crate::rig::{LOAD_CPU, Others, SERVER_CPU, busy, cpu_ticks};
 
 /// Connections (memcached: sockets of the client).
 pub const CONNECTIONS: usize = 16;
@@ -240,13 +240,12 @@ impl<'a> Rig<'a> {
                 _ => bail!("tailsight record did not begin: {}", said.join("; ")),
             }
         };
-        let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, core_times(SERVER_CPU)?);
+        let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, cpu_ticks(Some(SERVER_CPU))?);
         std::thread::sleep(time.saturating_sub(Duration::from_millis(20)));
         let (now, progress) = (Instant::now(), driver.progress());
         let stolen = (stolen_s()? - stolen) / (now - began.0).as_secs_f64();
         let others = Others::now(&ours)?.since(&others)? + stolen;
-        let after = core_times(SERVER_CPU)?;
-        let busy = 1.0 - (after.1 - before.1) as f64 / ((after.0 - before.0) as f64).max(1.0);
+        let busy = busy(before, cpu_ticks(Some(SERVER_CPU))?);
         if progress.ended {
             bail!("the load ended by itself: {:?}", driver.wait().complaints);
         }
@@ -273,11 +272,8 @@ impl<'a> Rig<'a> {
 
 /// Stolen time of all cores since boot, s.
 fn stolen_s() -> anyhow::Result<f64> {
-    let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    // cpu user nice system idle iowait irq softirq steal
-    let ticks = text.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
     let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
-    Ok(ticks.context("/proc/stat does not begin with the sum of all cores")? / ticks_per_s)
+    Ok(cpu_ticks(None)?.stolen as f64 / ticks_per_s)
 }
 
 /// The core of a place.

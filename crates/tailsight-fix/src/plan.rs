@@ -3,6 +3,10 @@
 //! In: [`Change`]s, the host, and what the run knows of its processes ([`Known`]). Out: a [`Plan`], or why the fix is not to be
 //! had here and now. Reads only. An id is a process of the run while its start and its name are those of the recording.
 
+use std::path::Component;
+
+use tailsight_host::cgroup::Groups;
+
 use crate::{Attribute, Change, Error, Limit, Place, Setting, System};
 
 /// A process as the run knows it.
@@ -316,8 +320,13 @@ impl Look<'_> {
         mut each: impl FnMut(&mut Self, &Groups) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for process in self.running(pids)? {
-            let Some(text) = self.system.cgroups(process.pid) else { continue };
-            each(self, &Groups::parse(&text)?)?;
+            let Some(groups) = self.system.cgroups(process.pid) else { continue };
+            if let Some(path) = groups.paths().find(|path| path.components().any(|part| part == Component::ParentDir)) {
+                let path = path.display();
+                let what = format!("the control group {path} is not visible to this process; run it on the host");
+                return Err(Error::Unsupported { what });
+            }
+            each(self, &groups)?;
         }
         Ok(())
     }
@@ -328,11 +337,11 @@ impl Look<'_> {
             Limit::CpuQuota => "cpu.max",
         };
         for root in UNIFIED {
-            for folder in above(groups.unified.as_deref(), root) {
+            for folder in above(path(groups, ""), root) {
                 self.no_quota(format!("{folder}/{file}"))?;
             }
         }
-        let old = groups.of("cpu").filter(|_| limit == Limit::CpuQuota);
+        let old = path(groups, "cpu").filter(|_| limit == Limit::CpuQuota);
         for folder in above(old, "/sys/fs/cgroup/cpu") {
             self.no_quota(format!("{folder}/cpu.cfs_quota_us"))?;
         }
@@ -353,9 +362,9 @@ impl Look<'_> {
     }
 
     fn thaw(&mut self, groups: &Groups) -> Result<(), Error> {
-        let unified = groups.unified.as_deref().filter(|path| *path != "/");
+        let unified = path(groups, "").filter(|path| *path != "/");
         let new = unified.map(|path| UNIFIED.map(|root| (format!("{root}{path}/cgroup.freeze"), "0")));
-        let old = groups.of("freezer").map(|path| (format!("/sys/fs/cgroup/freezer{path}/freezer.state"), "THAWED"));
+        let old = path(groups, "freezer").map(|path| (format!("/sys/fs/cgroup/freezer{path}/freezer.state"), "THAWED"));
         for (path, value) in new.into_iter().flatten().chain(old) {
             if self.system.read(&Place::File { path: path.clone(), netns: None })?.is_some() {
                 self.file(path, None, value)?;
@@ -368,37 +377,9 @@ impl Look<'_> {
 /// Where version 2 of control groups is mounted: alone, and beside version 1.
 const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// A process's control groups.
-struct Groups {
-    /// The path in version 2.
-    unified: Option<String>,
-    /// Controllers and their path in version 1.
-    old: Vec<(String, String)>,
-}
-
-impl Groups {
-    fn parse(text: &str) -> Result<Groups, Error> {
-        let mut groups = Groups { unified: None, old: vec![] };
-        for line in text.lines() {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-            if path.split('/').any(|part| part == "..") {
-                let what = format!("the control group {path} is not visible to this process; run it on the host");
-                return Err(Error::Unsupported { what });
-            }
-            if controllers.is_empty() {
-                groups.unified = Some(path.to_owned());
-            } else {
-                groups.old.push((controllers.to_owned(), path.to_owned()));
-            }
-        }
-        Ok(groups)
-    }
-
-    fn of(&self, controller: &str) -> Option<&str> {
-        let has = |(all, _): &&(String, String)| all.split(',').any(|c| c == controller);
-        self.old.iter().find(has).map(|(_, path)| path.as_str())
-    }
+/// The group of a controller (empty: of version 2), where its path is text: a file that is changed is named by text.
+fn path<'a>(groups: &'a Groups, controller: &str) -> Option<&'a str> {
+    groups.path(controller)?.to_str()
 }
 
 /// The folder of a group and those above it, without the root.

@@ -1,5 +1,7 @@
 //! The host as fixes see it. [`crate::Live`] is the running one; tests have one in memory.
 
+use tailsight_host::cgroup::Groups;
+
 use crate::{Error, Place};
 
 /// A thread, told from others that had its id before or have it later.
@@ -25,8 +27,8 @@ pub trait System {
     fn threads(&self, pid: u32) -> Vec<u32>;
     /// A thread of a process, unless it has ended.
     fn task(&self, pid: u32, thread: u32) -> Option<Task>;
-    /// `/proc/PID/cgroup`.
-    fn cgroups(&self, pid: u32) -> Option<String>;
+    /// The control groups of a process.
+    fn cgroups(&self, pid: u32) -> Option<Groups>;
     /// The inode of a process's network namespace, or of this one's.
     fn netns(&self, pid: Option<u32>) -> Option<u64>;
     /// The sorted names in a folder; empty when there is none.

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod btf;
+pub mod cgroup;
 pub mod clock;
 pub mod device;
 mod error;
@@ -21,6 +22,7 @@ pub mod machine;
 pub mod nic;
 pub mod phc;
 pub mod pmu;
+pub mod proc;
 pub mod report;
 pub mod rights;
 mod root;
@@ -32,6 +34,6 @@ pub mod vvar;
 
 pub use error::HostError;
 pub use report::HostReport;
-pub use root::{Fact, Root};
+pub use root::{Fact, Root, cpu_list};
 pub use settings::{Rating, Setting};
 pub use stat::Stat;

@@ -2,6 +2,7 @@
 //!
 //! In: `/proc/cpuinfo`, `/sys/devices/system`. Out: [`Machine`].
 
+use crate::proc::field;
 use crate::root::cpu_list;
 use crate::{Fact, Root};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ impl Machine {
     /// Reads the machine's description.
     pub fn collect(root: &Root) -> Self {
         let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
-        let model = ["model name", "cpu model", "Model", "Hardware"].iter().find_map(|k| cpuinfo_field(&cpuinfo, k));
+        let model = ["model name", "cpu model", "Model", "Hardware"].iter().find_map(|k| field(&cpuinfo, k));
         Machine {
             cpu_model: match model {
                 Some(m) => Fact::Known(m.to_owned()),
@@ -44,14 +45,9 @@ pub(crate) fn numa_nodes(root: &Root) -> Vec<(u32, Vec<u32>)> {
     nodes.map(|n: u32| (n, cpu_list(&root.text(&format!("{base}/node{n}/cpulist")).unwrap_or_default()))).collect()
 }
 
-/// A field of the first CPU in `/proc/cpuinfo`.
-fn cpuinfo_field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
-    cpuinfo.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim())
-}
-
 /// The feature flags of the first CPU.
 pub(crate) fn cpu_flags(cpuinfo: &str) -> impl Iterator<Item = &str> {
-    cpuinfo_field(cpuinfo, "flags").or_else(|| cpuinfo_field(cpuinfo, "Features")).unwrap_or("").split_whitespace()
+    field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or("").split_whitespace()
 }
 
 #[cfg(test)]

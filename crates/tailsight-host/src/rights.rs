@@ -179,8 +179,7 @@ fn field<T>(status: &Result<String, HostError>, key: &str, parse: impl Fn(&str) 
         Ok(s) => s,
         Err(e) => return Fact::unknown(tailsight_units::chain(e)),
     };
-    let value = status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key);
-    match value.and_then(|(_, v)| parse(v.trim())) {
+    match crate::proc::field(status, key).and_then(parse) {
         Some(v) => Fact::Known(v),
         None => Fact::unknown(format!("/proc/self/status has no readable field {key}")),
     }

@@ -158,7 +158,7 @@ impl Root {
 }
 
 /// A kernel CPU list such as `0-3,8` as numbers. Malformed parts are ignored: such a list is only shown, never set.
-pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
+pub fn cpu_list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

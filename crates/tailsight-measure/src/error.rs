@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// An error of whatever wrote or read.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// What failed, on what, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -27,13 +30,23 @@ pub enum Error {
         reason: String,
     },
     /// A file of samples cannot be written or read.
-    #[error("cannot {what} {}: {reason}", path.display())]
+    #[error("cannot {what} {}", path.display())]
     File {
         /// read or write.
         what: &'static str,
         /// Which one.
         path: PathBuf,
+        /// Why.
+        source: Cause,
+    },
+    /// A file does not hold samples of ours.
+    #[error("cannot read {}: {reason}; expected a file that `tailsight load -o FILE.parquet` wrote", path.display())]
+    NotSamples {
+        /// Which one.
+        path: PathBuf,
         /// What is wrong with it.
-        reason: String,
+        reason: &'static str,
+        /// What its parser says.
+        source: Option<Cause>,
     },
 }

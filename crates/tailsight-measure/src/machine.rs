@@ -3,6 +3,7 @@
 //! Times are CPU time in ns over all cores. What cannot be read is absent, never 0.
 
 use serde::{Deserialize, Serialize};
+use tailsight_host::proc::CpuTicks;
 use tailsight_load::{Endpoint, allowed_cpus, now_ns, process_cpu_ns};
 
 /// Where the client ran.
@@ -36,22 +37,14 @@ impl Machine {
 pub struct Before {
     wall_ns: u64,
     own_ns: u64,
-    ticks: Option<Ticks>,
-}
-
-/// CPU time since boot, in ticks of /proc/stat.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Ticks {
-    busy: u64,
-    idle: u64,
-    stolen: u64,
+    ticks: Option<CpuTicks>,
 }
 
 impl Before {
     /// Now.
     #[must_use]
     pub fn now() -> Self {
-        let ticks = std::fs::read_to_string("/proc/stat").ok().and_then(|text| ticks(&text));
+        let ticks = std::fs::read_to_string("/proc/stat").ok().and_then(|stat| CpuTicks::parse(&stat, None));
         Self { wall_ns: now_ns(), own_ns: process_cpu_ns(), ticks }
     }
 
@@ -78,15 +71,7 @@ impl Before {
     }
 }
 
-/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (guests are in user).
-fn ticks(stat: &str) -> Option<Ticks> {
-    let fields: Vec<u64> =
-        stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map_while(|f| f.parse().ok()).collect();
-    let at = |i: usize| fields.get(i).copied();
-    Some(Ticks { busy: at(0)? + at(1)? + at(2)? + at(5)? + at(6)?, idle: at(3)? + at(4)?, stolen: at(7)? })
-}
-
-/// `some avg10=12.51 …` as a share.
+/// `some avg10=12.51 …` as a share. (procfs-core wants a line `full` too, which kernels before 5.13 do not have.)
 fn pressure(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     let percent: f64 = some.split_whitespace().find_map(|f| f.strip_prefix("avg10="))?.parse().ok()?;
@@ -99,9 +84,6 @@ mod tests {
 
     #[test]
     fn the_kernels_files_are_read_as_they_are_written() {
-        let stat = "cpu  100 10 50 800 40 5 6 70 9 0\ncpu0 1 2 3 4\n";
-        assert_eq!(ticks(stat), Some(Ticks { busy: 171, idle: 840, stolen: 70 }));
-        assert_eq!(ticks("cpu0 1 2\n"), None);
         assert_eq!(pressure("some avg10=12.51 avg60=1.00 avg300=0 total=4\nfull avg10=0.00\n"), Some(0.1251));
         assert_eq!(pressure(""), None);
     }

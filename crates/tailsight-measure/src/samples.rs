@@ -15,11 +15,12 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array,
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use tailsight_load::{Sample, Status};
 use tailsight_output::Whole;
 
-use crate::Error;
+use crate::error::{Cause, Error};
 use crate::latencies::{Latencies, latencies};
 use crate::measure::{Measurement, Row};
 use crate::report::{Report, SCHEMA};
@@ -34,26 +35,34 @@ const ROWS: usize = 65_536;
 /// # Errors
 /// [`Error::File`].
 pub fn write(measurement: &Measurement, path: &Path) -> Result<(), Error> {
-    let fail = |reason: String| Error::File { what: "write", path: path.to_owned(), reason };
-    let agents = &measurement.report.client.agents;
-    let mut file = Whole::create(path).map_err(|e| fail(e.to_string()))?;
-    let json = serde_json::to_string(&measurement.report).map_err(|e| fail(e.to_string()))?;
-    let zstd = ZstdLevel::try_new(3).map_err(|e| fail(e.to_string()))?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(zstd))
-        .set_key_value_metadata(Some(vec![parquet::file::metadata::KeyValue::new(KEY.to_owned(), json)]))
-        .build();
-    let empty = to_batch(&[], agents).map_err(&fail)?;
-    let mut writer =
-        ArrowWriter::try_new(&mut file, empty.schema(), Some(properties)).map_err(|e| fail(e.to_string()))?;
-    for rows in measurement.rows.chunks(ROWS) {
-        writer.write(&to_batch(rows, agents).map_err(&fail)?).map_err(|e| fail(e.to_string()))?;
-    }
-    writer.close().map_err(|e| fail(e.to_string()))?;
-    file.finish().map_err(|e| fail(e.to_string()))
+    let put = || -> Result<(), Cause> {
+        let agents = &measurement.report.client.agents;
+        let mut file = Whole::create(path)?;
+        let json = serde_json::to_string(&measurement.report)?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+            .set_key_value_metadata(Some(vec![parquet::file::metadata::KeyValue::new(KEY.to_owned(), json)]))
+            .build();
+        let empty = to_batch(&[], agents)?;
+        let mut writer = ArrowWriter::try_new(&mut file, empty.schema(), Some(properties)).map_err(cause)?;
+        for rows in measurement.rows.chunks(ROWS) {
+            writer.write(&to_batch(rows, agents)?).map_err(cause)?;
+        }
+        writer.close().map_err(cause)?;
+        Ok(file.finish()?)
+    };
+    put().map_err(|source| Error::File { what: "write", path: path.to_owned(), source })
 }
 
-fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
+/// The system's error itself: one of Parquet around it would print it a second time.
+fn cause(error: ParquetError) -> Cause {
+    match error {
+        ParquetError::External(inner) => inner,
+        other => other.into(),
+    }
+}
+
+fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, Cause> {
     let times =
         |of: fn(&Sample) -> u64| -> ArrayRef { Arc::new(rows.iter().map(|r| of(&r.sample)).collect::<UInt64Array>()) };
     let spans = |of: fn(&Sample) -> Option<u64>| -> ArrayRef {
@@ -66,7 +75,7 @@ fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
     let mut agent = StringDictionaryBuilder::<Int8Type>::new();
     for row in rows {
         status.append_value(name_of(row.sample.status()));
-        agent.append(agents.get(usize::from(row.agent)).map_or("", String::as_str)).map_err(|e| e.to_string())?;
+        agent.append(agents.get(usize::from(row.agent)).map_or("", String::as_str))?;
     }
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("intended_ns", times(|s| s.intended_ns), false),
@@ -88,7 +97,7 @@ fn to_batch(rows: &[Row], agents: &[String]) -> Result<RecordBatch, String> {
         ("shared_ns", Arc::new(rows.iter().map(|r| Some(r.sample.shared_ns)).collect::<UInt32Array>()), false),
         ("in_result", Arc::new(BooleanArray::from_iter(rows.iter().map(|r| Some(r.in_result)))), false),
     ];
-    RecordBatch::try_from_iter_with_nullable(columns).map_err(|e| e.to_string())
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
 fn name_of(status: Status) -> &'static str {
@@ -124,32 +133,28 @@ impl Stored {
 /// Reads a file that [`write`] made.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be read or is none of ours.
+/// [`Error::File`] when it cannot be read, [`Error::NotSamples`] when it is none of ours.
 pub fn read(path: &Path) -> Result<Stored, Error> {
-    let fail = |reason: String| Error::File { what: "read", path: path.to_owned(), reason };
-    let not_ours = |what: &str| fail(format!("{what}; expected a file that `tailsight load -o FILE.parquet` wrote"));
-    let file = File::open(path).map_err(|e| fail(e.to_string()))?;
+    let fail = |source: Cause| Error::File { what: "read", path: path.to_owned(), source };
+    let not_ours = |reason, source| Error::NotSamples { path: path.to_owned(), reason, source };
+    let file = File::open(path).map_err(|e| fail(e.into()))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-        .map_err(|e| not_ours(&format!("it is not a Parquet file ({e})")))?;
+        .map_err(|e| not_ours("it is not a Parquet file", Some(cause(e))))?;
     let metadata = builder.metadata().file_metadata().key_value_metadata();
     let json = metadata.and_then(|all| all.iter().find(|kv| kv.key == KEY)).and_then(|kv| kv.value.clone());
-    let json = json.ok_or_else(|| not_ours("it has no report"))?;
+    let json = json.ok_or_else(|| not_ours("it has no report", None))?;
     let version: serde_json::Value =
-        serde_json::from_str(&json).map_err(|e| not_ours(&format!("its report is not JSON ({e})")))?;
+        serde_json::from_str(&json).map_err(|e| not_ours("its report is not JSON", Some(e.into())))?;
     if version["schema"] != SCHEMA {
-        return Err(fail(format!("its report has schema {}, this program reads {SCHEMA}", version["schema"])));
+        return Err(fail(format!("its report has schema {}, this program reads {SCHEMA}", version["schema"]).into()));
     }
     let report: Report =
-        serde_json::from_value(version).map_err(|e| not_ours(&format!("its report is incomplete ({e})")))?;
+        serde_json::from_value(version).map_err(|e| not_ours("its report is incomplete", Some(e.into())))?;
     let mut rows = Vec::new();
-    for batch in builder.build().map_err(|e| fail(e.to_string()))? {
-        let batch = batch.map_err(|e| fail(e.to_string()))?;
-        from_batch(&batch, &report.client.agents, &mut rows).ok_or_else(|| {
-            not_ours(
-                "its columns are not those of a \
-         sample file",
-            )
-        })?;
+    for batch in builder.build().map_err(|e| fail(cause(e)))? {
+        let batch = batch.map_err(|e| fail(e.into()))?;
+        from_batch(&batch, &report.client.agents, &mut rows)
+            .ok_or_else(|| not_ours("its columns are not those of a sample file", None))?;
     }
     Ok(Stored { report, rows })
 }

@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys;
 use tailsight_host::btf::{self, Place};
-use tailsight_host::fentry;
+use tailsight_host::{HostError, Root, cgroup, fentry};
 
 use crate::error::Error;
 use crate::probes::{self, Attach};
 
+const KALLSYMS: &str = "/proc/kallsyms";
 const NO_TRACEPOINT: &str = "neither this kernel nor a module that it has loaded has the tracepoint";
 const NO_FUNCTION: &str = "this kernel has no type information for function";
 
@@ -29,7 +31,7 @@ impl Attachable {
     /// Looks at the running kernel.
     ///
     /// # Errors
-    /// [`Error::NotAllowed`] when it has no BTF.
+    /// [`Error::NoTypes`] when it has no BTF.
     pub fn survey() -> Result<Attachable, Error> {
         let places = || probes::programs().map(|p| p.attach);
         let tracepoints: Vec<&'static str> = places()
@@ -44,15 +46,13 @@ impl Attachable {
                 _ => None,
             })
             .collect();
-        let why = |e| Error::NotAllowed {
-            why: format!("the kernel's type information (BTF) is needed: {}", tailsight_units::chain(&e)),
-        };
+        let no_types = |source| Error::NoTypes { source };
         Ok(Attachable {
-            tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(why)?),
-            functions: found(&functions, btf::functions(&functions).map_err(why)?),
+            tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(no_types)?),
+            functions: found(&functions, btf::functions(&functions).map_err(no_types)?),
             fentry: fentry::allowed(),
             modules: try_modules(),
-            cgroup: cgroup_root().map(|_| ()),
+            cgroup: cgroup_root().map(|_| ()).map_err(|e| tailsight_units::chain(&e)),
         })
     }
 
@@ -76,19 +76,20 @@ impl Attachable {
     }
 }
 
-/// The functions of the running kernel that a pattern stands for and that programs can attach to.
+/// The functions of the running kernel that a pattern stands for and that programs can attach to. `asked`: the option that names it.
 ///
 /// # Errors
-/// Why there is none.
-pub fn kernel_functions(pattern: &str) -> Result<Vec<String>, String> {
-    fentry::allowed()?;
-    let text = std::fs::read_to_string("/proc/kallsyms").map_err(|e| format!("/proc/kallsyms: {e}"))?;
+/// [`Error::Function`] when there is none, [`Error::Read`], [`Error::NoTypes`].
+pub fn kernel_functions(asked: &str, pattern: &str) -> Result<Vec<String>, Error> {
+    let none = |why: String| Error::Function { asked: asked.into(), why };
+    fentry::allowed().map_err(none)?;
+    let text = std::fs::read_to_string(KALLSYMS).map_err(|source| Error::Read { path: KALLSYMS.into(), source })?;
     let names = matching(&text, pattern);
-    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
-    let places = btf::functions(&asked).map_err(|e| tailsight_units::chain(&e))?;
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let places = btf::functions(&all).map_err(|source| Error::NoTypes { source })?;
     let there: Vec<String> = names.iter().zip(places).filter(|(_, at)| at.is_some()).map(|(n, _)| n.clone()).collect();
     if there.is_empty() {
-        return Err(format!("this kernel has no function {pattern:?} that programs can attach to"));
+        return Err(none(format!("this kernel has no function {pattern:?} that programs can attach to")));
     }
     Ok(there)
 }
@@ -132,22 +133,17 @@ pub fn is_absence(reason: &str) -> bool {
 /// The root of cgroup v2, opened.
 ///
 /// # Errors
-/// Why there is none.
-pub fn cgroup_root() -> Result<File, String> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
-    let path = cgroup2_mount(&mounts).ok_or("cgroup v2 is not mounted")?;
-    File::open(path).map_err(|e| format!("{path}: {e}"))
+/// [`HostError::Read`]; [`HostError::Unsupported`] when there is none.
+pub fn cgroup_root() -> Result<File, HostError> {
+    let mounts = Root::host().bytes("/proc/self/mountinfo")?;
+    let not_mounted = || HostError::Unsupported { what: "cgroup v2 is not mounted".into() };
+    let path = cgroup2_mount(&mounts).ok_or_else(not_mounted)?;
+    File::open(&path).map_err(|source| HostError::Read { path, source })
 }
 
-/// Where the root of cgroup v2 is mounted (proc(5): the fourth field is the root of the mount, the fifth where it is; the
-/// file system's type is the first field behind ` - `).
-fn cgroup2_mount(mountinfo: &str) -> Option<&str> {
-    mountinfo.lines().find_map(|line| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, at) = (fields.next()?, fields.next()?);
-        (root == "/" && file_system.split(' ').next() == Some("cgroup2")).then_some(at)
-    })
+/// Where the root of cgroup v2 is mounted.
+fn cgroup2_mount(mountinfo: &[u8]) -> Option<PathBuf> {
+    cgroup::mounts(mountinfo, "").into_iter().find(|mount| mount.shows == Path::new("/")).map(|mount| mount.at)
 }
 
 #[cfg(test)]
@@ -199,7 +195,7 @@ mod tests {
                     33 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                     40 31 0:35 /sub /mnt/part rw - cgroup2 cgroup2 rw\n\
                     32 31 0:28 / /sys/fs/cgroup/unified rw,nosuid shared:10 - cgroup2 cgroup2 rw\n";
-        assert_eq!(cgroup2_mount(text), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(cgroup2_mount("31 25 0:27 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"), None);
+        assert_eq!(cgroup2_mount(text.as_bytes()), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(cgroup2_mount(b"31 25 0:27 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"), None);
     }
 }

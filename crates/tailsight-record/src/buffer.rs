@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tailsight_host::Root;
 use tailsight_trace::Event;
 
 use crate::error::Error;
@@ -47,7 +48,7 @@ impl Buffers {
         let bytes = (count as u64).saturating_mul(CHUNK_BYTES as u64);
         let fail = |why: String| Error::Buffers { bytes, why };
         // Otherwise the kernel would grant chunk after chunk until no memory is left, and then kill a process.
-        if let Some(available) = available_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default())
+        if let Some(available) = tailsight_host::proc::memory(&Root::host(), "MemAvailable")
             && bytes > available / 2
         {
             return Err(fail(format!("that is more than half of the {} MiB that are free", available >> 20)));
@@ -126,12 +127,6 @@ impl Drop for Buffers {
     }
 }
 
-/// `MemAvailable` of /proc/meminfo.
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let kib = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix("kB")?;
-    kib.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// Raises the soft limit of open files to the hard limit. If that is too low, making the first map beyond it fails.
 fn allow_files(wanted: u64) {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -158,8 +153,6 @@ mod tests {
         let Err(error) = Buffers::create(1 << 36, 2) else { panic!("five terabytes") };
         let text = error.to_string();
         assert!(text.contains("half of") && text.contains("--buffer"), "{text}");
-        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
-        assert_eq!(available_bytes(""), None);
     }
 
     #[test]

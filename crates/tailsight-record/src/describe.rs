@@ -14,9 +14,7 @@ use crate::session::options::Options;
 pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model =
-        cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, m)| m.trim().to_owned()));
+    let machine = tailsight_host::machine::Machine::collect(&tailsight_host::Root::host());
     RunMeta {
         format: "tailsight-run".into(),
         version: FORMAT_VERSION,
@@ -26,7 +24,7 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
             kernel: release.trim().into(),
             arch: std::env::consts::ARCH.into(),
             cpus,
-            cpu_model: model.unwrap_or_default(),
+            cpu_model: machine.cpu_model.known().cloned().unwrap_or_default(),
             boot_id: boot_id.trim().into(),
         },
         target: meta::Target { selector: options.selector.to_string(), app: app.into(), ..meta::Target::default() },

@@ -12,6 +12,15 @@ pub enum Error {
         /// What forbids it and what to do.
         why: String,
     },
+    /// The kernel does not tell its types, by which programs are attached.
+    #[error(
+        "cannot load the probes: the kernel's type information (BTF) is needed; `tailsight doctor` shows what this host \
+         allows"
+    )]
+    NoTypes {
+        /// The cause.
+        source: tailsight_host::HostError,
+    },
     /// The kernel lacks hooks that no recording can do without.
     #[error(
         "kernel {release} lacks {missing}: recording needs kernel 6.3 or newer with BTF, or 6.1 with fentry\n  stock \
@@ -107,12 +116,12 @@ pub enum Error {
         why: String,
     },
     /// A file below /proc that must exist could not be read.
-    #[error("cannot read {path}: {why}")]
+    #[error("cannot read {path}")]
     Read {
         /// The file.
         path: PathBuf,
         /// The cause.
-        why: String,
+        source: std::io::Error,
     },
     /// The run directory.
     #[error(transparent)]

@@ -129,7 +129,7 @@ pub fn choose(choice: &HookChoice, can_attach: impl Fn(Attach) -> Result<(), Str
 /// The hooks of the running kernel, as `choose` sees them.
 ///
 /// # Errors
-/// [`Error::NotAllowed`] when the kernel has no BTF; [`Error::NoSuchHook`].
+/// [`Error::NoTypes`] when the kernel has no BTF; [`Error::NoSuchHook`].
 pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
     let kernel = Attachable::survey()?;
     choose(choice, |attach| kernel.check(attach))
@@ -339,7 +339,7 @@ fn attach_first(probes: &Probes, hook: &mut HookState, links: &mut Vec<Link>) ->
                 return Ok(());
             }
             Err(e) if hook.need == Need::Required => return Err(failed(&format!("attaching {name}"), &e)),
-            Err(e) => refused.push(format!("attaching {name} failed: {e}")),
+            Err(e) => refused.push(format!("attaching {name} failed: {e:#}")),
         }
     }
     if !refused.is_empty() {
@@ -366,7 +366,7 @@ fn attach(probes: &Probes, name: &str) -> Result<Link, libbpf_rs::Error> {
     let place = probes::programs().find(|p| p.name == name).map(|p| p.attach);
     match place {
         Some(Attach::CgroupSend) => {
-            let root = attachable::cgroup_root().map_err(|why| libbpf_rs::Error::from(std::io::Error::other(why)))?;
+            let root = attachable::cgroup_root().map_err(|e| libbpf_rs::Error::from(std::io::Error::other(e)))?;
             program.attach_cgroup(root.as_raw_fd())
         }
         _ => program.attach(),

@@ -2,9 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use tailsight_host::Stat;
+use procfs_core::net::{TcpNetEntries, TcpState, UdpNetEntries};
+use procfs_core::{ExplicitSystemInfo, FromBufReadSI};
+use tailsight_host::cgroup::Groups;
+use tailsight_host::{Stat, proc};
 use tailsight_trace::FlowKey;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 use tailsight_units::name;
@@ -85,36 +90,16 @@ pub fn threads(pid: u32) -> Vec<u32> {
 
 /// The control group of a process; empty when that cannot be read.
 pub fn cgroup(pid: u32) -> String {
-    let text = fs::read(format!("/proc/{pid}/cgroup")).ok().map(|bytes| path_text(&bytes));
-    text.and_then(|text| parse_cgroup(&text)).unwrap_or_default()
+    fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(parse_cgroup).unwrap_or_default()
 }
 
-/// Lines with paths as text: each line without loss.
-fn path_text(bytes: &[u8]) -> String {
-    bytes.split(|b| *b == b'\n').map(name::from_bytes).collect::<Vec<_>>().join("\n")
-}
-
-/// The name in a comm file, which ends with a line feed of the kernel's.
-fn comm_of_file(bytes: &[u8]) -> String {
-    name::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
-}
-
-/// Parses /proc/PID/cgroup: the group of version 2 (`0::`) where it says more than the root, else that of the hierarchy of
-/// version 1 with the CPU controller, else the named one of systemd.
-pub fn parse_cgroup(text: &str) -> Option<String> {
-    let groups: Vec<(&str, &str)> = text
-        .lines()
-        .filter_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            rest.split_once(':')
-        })
-        .collect();
-    let of =
-        |fits: fn(&str) -> bool| groups.iter().find(|(what, path)| fits(what) && *path != "/").map(|(_, path)| *path);
-    let found = of(str::is_empty)
-        .or_else(|| of(|what| what.split(',').any(|c| c == "cpu")))
-        .or_else(|| of(|what| what == "name=systemd"));
-    found.or_else(|| groups.first().map(|(_, path)| *path)).map(str::to_owned)
+/// Of /proc/PID/cgroup the group of version 2 where it says more than the root, else that of the hierarchy of
+/// version 1 with the CPU controller, else the named one of systemd. As [`name`] writes its bytes.
+pub fn parse_cgroup(text: impl AsRef<[u8]>) -> Option<String> {
+    let groups = Groups::parse(text);
+    let below_root = |what: &&str| groups.path(what).filter(|path| *path != Path::new("/"));
+    let found = ["", "cpu", "name=systemd"].iter().find_map(below_root).or_else(|| groups.paths().next());
+    found.map(|path| name::from_bytes(path.as_os_str().as_bytes()))
 }
 
 /// Every thread of the host with its name.
@@ -127,7 +112,7 @@ pub fn tasks(is_target: impl Fn(u32) -> bool) -> Vec<TaskRow> {
                 process.comm.clone()
             } else {
                 match fs::read(format!("/proc/{}/task/{tid}/comm", process.pid)) {
-                    Ok(bytes) => comm_of_file(&bytes),
+                    Ok(bytes) => proc::comm(&bytes),
                     Err(_) => continue,
                 }
             };
@@ -165,33 +150,20 @@ pub fn parse_sockets(text: &str, udp: bool) -> Vec<Socket> {
     text.lines().skip(1).filter_map(|line| parse_socket(line, udp)).collect()
 }
 
+/// A line alone: the parsers refuse all lines for an odd one. They take addresses for words as the machine stores them, and skip a heading.
 fn parse_socket(line: &str, udp: bool) -> Option<Socket> {
-    let mut fields = line.split_whitespace();
-    let local = parse_end(fields.nth(1)?)?;
-    let remote = parse_end(fields.next()?)?;
-    let state = u8::from_str_radix(fields.next()?, 16).ok()?;
-    let inode = fields.nth(5)?.parse().ok()?;
-    let listening = if udp { remote.1 == 0 } else { state == 10 };
-    Some(Socket { local, remote, udp, listening, inode })
-}
-
-/// `0100007F:1F90` or 32 hex digits and a port: 32-bit words as the machine stores them.
-fn parse_end(text: &str) -> Option<(IpAddr, u16)> {
-    let (addr, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let ip = match addr.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(u32::from_str_radix(addr, 16).ok()?.to_ne_bytes())),
-        32 => {
-            let mut bytes = [0u8; 16];
-            for (i, chunk) in bytes.chunks_mut(4).enumerate() {
-                let word = u32::from_str_radix(addr.get(i * 8..i * 8 + 8)?, 16).ok()?;
-                chunk.copy_from_slice(&word.to_ne_bytes());
-            }
-            IpAddr::V6(Ipv6Addr::from(bytes))
-        }
-        _ => return None,
+    let is_little_endian = cfg!(target_endian = "little");
+    let machine = ExplicitSystemInfo { boot_time_secs: 0, ticks_per_second: 0, page_size: 0, is_little_endian };
+    let table = format!("\n{line}");
+    let (local, remote, inode, listening) = if udp {
+        let one = UdpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
+        (one.local_address, one.remote_address, one.inode, one.remote_address.port() == 0)
+    } else {
+        let one = TcpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
+        (one.local_address, one.remote_address, one.inode, one.state == TcpState::Listen)
     };
-    Some((ip, port))
+    let [local, remote] = [local, remote].map(|end| (end.ip(), end.port()));
+    Some(Socket { local, remote, udp, listening, inode })
 }
 
 /// Sockets of the network namespace that `pid` is in.
@@ -384,6 +356,7 @@ mod tests {
         );
         assert_eq!(parse_cgroup("0::/\n").as_deref(), Some("/"));
         assert_eq!(parse_cgroup("nonsense"), None);
+        assert_eq!(parse_cgroup(b"0::/a\xff\n").as_deref(), Some("/a\\xff"));
     }
 
     #[test]
@@ -399,7 +372,15 @@ mod tests {
         let v6 = "h\n 0: 00000000000000000000000001000000:2BCB 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 99 1\n";
         let s = parse_sockets(v6, false);
         assert_eq!(s[0].local, ("::1".parse().unwrap(), 11211));
-        assert!(parse_sockets("h\n half a line", false).is_empty());
+        assert!(parse_sockets("h\n half a line", false).is_empty() && parse_sockets("", true).is_empty());
+        // A state that nobody knows, half a line, and a UDP socket as the kernel writes it.
+        let odd = tcp.replace(" 0A ", " 7F ") + "   2: 0100007F";
+        assert_eq!(parse_sockets(&odd, false), parse_sockets(tcp, false).split_off(1));
+        let udp =
+            "h\n  5: 3500007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000   101        0 777 2 0 0\n";
+        let found = parse_sockets(udp, true);
+        assert_eq!((found[0].local, found[0].inode), (("127.0.0.53".parse().unwrap(), 53), 777));
+        assert!(found[0].udp && found[0].listening);
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn thread_group(tid: u32) -> Option<Process> {
     // The first line is a name, of any bytes.
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
-    let tgid = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?.trim().parse().ok()?;
+    let tgid = tailsight_host::proc::field(&status, "Tgid")?.parse().ok()?;
     procfs::process(tgid)
 }
 

@@ -28,12 +28,18 @@ pub enum Error {
         /// As the process has it mapped.
         path: PathBuf,
     },
-    /// It is no ELF file, or a damaged one.
-    #[error("{path} cannot be decoded: {why}")]
+    /// A program or library cannot be decoded.
+    #[error("{path} cannot be decoded")]
     Damaged {
         /// As the process has it mapped.
         path: PathBuf,
         /// Why.
-        why: String,
+        source: Box<Error>,
+    },
+    /// No ELF file, or a damaged one.
+    #[error("it is not an ELF file, or is damaged")]
+    Elf {
+        /// What the parser says; none where it panicked.
+        source: Option<object::Error>,
     },
 }

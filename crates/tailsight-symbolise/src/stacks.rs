@@ -344,7 +344,7 @@ impl Module {
 
 fn module(pid: u32, mapping: &Mapping) -> Result<Module, Error> {
     let (path, file) = mapping.open(pid)?;
-    let damaged = |why| Error::Damaged { path: mapping.path.clone().into(), why };
+    let damaged = |e| Error::Damaged { path: mapping.path.clone().into(), source: Box::new(e) };
     // A Go program without symbols has the table by which Go itself walks stacks.
     let own = file.try_clone().map_or_else(|_| vec![], go::functions_of);
     let elf = Arc::new(Elf::read(file).map_err(damaged)?);

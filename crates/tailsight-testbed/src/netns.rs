@@ -34,10 +34,8 @@ pub fn permitted() -> bool {
     const CAP_NET_ADMIN: u64 = 1 << 12;
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+    tailsight_host::proc::field(&status, "CapEff")
+        .and_then(|mask| u64::from_str_radix(mask, 16).ok())
         .is_some_and(|mask| mask & (CAP_NET_ADMIN | CAP_SYS_ADMIN) == (CAP_NET_ADMIN | CAP_SYS_ADMIN))
 }
 

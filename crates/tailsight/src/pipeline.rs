@@ -188,8 +188,8 @@ fn blind_to_fsync(meta: &tailsight_trace::RunMeta) -> Option<String> {
 fn cgroup(meta: &tailsight_trace::RunMeta) -> Option<String> {
     let pid = meta.target.pids.first()?;
     let comm = tailsight_host::Stat::of_process(*pid)?.comm().to_owned();
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|l| l.strip_prefix("0::"))?;
+    let groups = std::fs::read(format!("/proc/{pid}/cgroup")).map(tailsight_host::cgroup::Groups::parse).ok()?;
+    let path = groups.path("")?.to_str()?;
     (comm == meta.target.app && path != "/").then(|| path.to_owned())
 }
 

@@ -9,8 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use tailsight_host::cgroup::{self, Groups};
 
 use super::state::State;
+
+/// The groups of this process.
+const OURS: &str = "/proc/self/cgroup";
 
 /// Where a controller can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +27,9 @@ pub enum Place {
 
 /// Finds a controller (`cpu`, `memory`), or says why it cannot be used.
 pub fn find(controller: &str) -> Result<Place, String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|e| format!("cannot read the mounts: {e}"))?;
-    let groups = std::fs::read_to_string("/proc/self/cgroup").map_err(|e| format!("cannot read our groups: {e}"))?;
+    let mounts = std::fs::read("/proc/self/mountinfo").map_err(|e| format!("cannot read the mounts: {e}"))?;
+    let groups = std::fs::read(OURS).map_err(|e| format!("cannot read our groups: {e}"))?;
+    let groups = Groups::parse(groups);
     let place = choose(controller, &mounts, &groups, |path| std::fs::read_to_string(path).unwrap_or_default())?;
     let (Place::V1(folder) | Place::V2(folder)) = &place;
     if !folder.is_dir() {
@@ -34,27 +39,13 @@ pub fn find(controller: &str) -> Result<Place, String> {
 }
 
 /// The choice, from the texts of /proc.
-fn choose(controller: &str, mounts: &str, groups: &str, read: impl Fn(&Path) -> String) -> Result<Place, String> {
-    let mount = |kind: &str, option: Option<&str>| {
-        mounts.lines().find_map(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            let fits = words.get(2) == Some(&kind)
-                && option.is_none_or(|o| words.get(3).is_some_and(|all| all.split(',').any(|one| one == o)));
-            fits.then(|| PathBuf::from(words[1]))
-        })
-    };
-    let own = |names: fn(&str, &str) -> bool| {
-        groups.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            names(parts.next()?, controller).then(|| parts.next().map(|path| path.trim_start_matches('/')))?
-        })
-    };
-    let (place, own, limit) = if let Some(root) = mount("cgroup", Some(controller)) {
-        let own = own(|all, controller| all.split(',').any(|one| one == controller));
+fn choose(controller: &str, mounts: &[u8], groups: &Groups, read: impl Fn(&Path) -> String) -> Result<Place, String> {
+    let mount = |controller: &str| cgroup::mounts(mounts, controller).into_iter().next().map(|mount| mount.at);
+    let (place, own, limit) = if let Some(root) = mount(controller) {
         let limit = if controller == "cpu" { "cpu.cfs_quota_us" } else { "memory.limit_in_bytes" };
-        (Place::V1(root), own, limit)
+        (Place::V1(root), below(groups, controller), limit)
     } else {
-        let root = mount("cgroup2", None).ok_or_else(|| "no control groups are mounted".to_owned())?;
+        let root = mount("").ok_or_else(|| "no control groups are mounted".to_owned())?;
         let given = read(&root.join("cgroup.subtree_control"));
         if !given.split_ascii_whitespace().any(|one| one == controller) {
             return Err(format!(
@@ -63,7 +54,7 @@ fn choose(controller: &str, mounts: &str, groups: &str, read: impl Fn(&Path) -> 
             ));
         }
         let limit = if controller == "cpu" { "cpu.max" } else { "memory.max" };
-        (Place::V2(root), own(|all, _| all.is_empty()), limit)
+        (Place::V2(root), below(groups, ""), limit)
     };
     let (Place::V1(root) | Place::V2(root)) = &place;
     let own = own.ok_or_else(|| format!("our group of the controller {controller} is not known"))?;
@@ -74,8 +65,14 @@ fn choose(controller: &str, mounts: &str, groups: &str, read: impl Fn(&Path) -> 
     if free {
         Ok(place)
     } else {
+        let own = own.display();
         Err(format!("the group that the lab runs in (/{own}) has a limit of its own ({limit} is {word})"))
     }
+}
+
+/// The path of a group, from the top of its hierarchy.
+fn below<'a>(groups: &'a Groups, controller: &str) -> Option<&'a Path> {
+    groups.path(controller)?.strip_prefix("/").ok()
 }
 
 /// Makes a group, writes its settings (file of v1, file of v2, text of v1, text of v2) and moves a process into it.
@@ -110,15 +107,10 @@ impl Apart {
     fn try_begin(state: &mut State) -> anyhow::Result<Self> {
         let place = find("cpu").map_err(|why| anyhow::anyhow!(why))?;
         let (Place::V1(root) | Place::V2(root)) = &place;
-        let groups = std::fs::read_to_string("/proc/self/cgroup")?;
+        let groups = Groups::parse(std::fs::read(OURS)?);
         let v1 = matches!(place, Place::V1(_));
-        let own = groups.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let all = parts.next()?;
-            let is = if v1 { all.split(',').any(|one| one == "cpu") } else { all.is_empty() };
-            is.then(|| parts.next().map(|path| path.trim_start_matches('/').to_owned()))?
-        });
-        let back = root.join(own.context("our own group is not known")?).join("cgroup.procs");
+        let own = below(&groups, if v1 { "cpu" } else { "" }).context("our own group is not known")?;
+        let back = root.join(own).join("cgroup.procs");
         let group = root.join(format!("tailsight-lab-{}", std::process::id()));
         state.lasting_cgroup(&group)?;
         std::fs::create_dir(&group).with_context(|| format!("cannot make {}", group.display()))?;
@@ -167,9 +159,13 @@ pub fn remove(group: &Path) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    const MOUNTS: &str = "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n\
-                          cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
-                          cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    const MOUNTS: &str = "33 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+                          34 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                          32 31 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    fn choose(controller: &str, mounts: &str, groups: &str, read: impl Fn(&Path) -> String) -> Result<Place, String> {
+        super::choose(controller, mounts.as_bytes(), &Groups::parse(groups), read)
+    }
 
     #[test]
     fn groups_go_to_the_top_of_the_hierarchy_that_has_the_controller() {
@@ -194,7 +190,7 @@ mod tests {
         let why = choose("cpu", MOUNTS, "2:cpu:/a\n", quota).unwrap_err();
         assert!(why.contains("limit of its own"), "{why}");
         let unlimited = |_: &Path| "9223372036854771712\n".to_owned();
-        let mounts = "cgroup /m cgroup rw,memory 0 0\n";
+        let mounts = "33 31 0:29 / /m rw - cgroup cgroup rw,memory\n";
         assert_eq!(choose("memory", mounts, "2:memory:/a\n", unlimited).unwrap(), Place::V1("/m".into()));
     }
 

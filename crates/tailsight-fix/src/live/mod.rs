@@ -12,6 +12,7 @@ use std::io::{self, Write};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 use tailsight_host::Stat;
+use tailsight_host::cgroup::Groups;
 
 use crate::{Attribute, Error, Place, System, Task};
 
@@ -47,8 +48,8 @@ impl System for Live {
         Stat::of_thread(pid, thread).filter(|stat| !stat.is_zombie()).and_then(|stat| task(&stat))
     }
 
-    fn cgroups(&self, pid: u32) -> Option<String> {
-        fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+    fn cgroups(&self, pid: u32) -> Option<Groups> {
+        fs::read(format!("/proc/{pid}/cgroup")).ok().map(Groups::parse)
     }
 
     fn netns(&self, pid: Option<u32>) -> Option<u64> {

@@ -6,6 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use tailsight_fix::{Attribute, Error, Identity, Known, Place, Setting, State, Store, System, Task};
+use tailsight_host::cgroup::Groups;
 
 /// The boot of every fake host unless a test says another.
 pub const BOOT: &str = "0b7e2a52-one-boot";
@@ -158,8 +159,8 @@ impl System for Fake {
         let t = self.threads.get(&(pid, thread))?;
         Some(Task { started: t.started, comm: t.comm.clone(), bound: t.bound })
     }
-    fn cgroups(&self, pid: u32) -> Option<String> {
-        self.cgroups.get(&pid).cloned()
+    fn cgroups(&self, pid: u32) -> Option<Groups> {
+        self.cgroups.get(&pid).map(Groups::parse)
     }
     fn netns(&self, _: Option<u32>) -> Option<u64> {
         Some(4_026_531_840)

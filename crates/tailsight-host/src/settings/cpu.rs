@@ -5,6 +5,7 @@
 
 use super::{Commands, Context, Rating, Setting};
 use crate::kernel::bracketed;
+use crate::proc::CpuTicks;
 use crate::root::cpu_list;
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,21 +20,15 @@ pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
     vec![steal(cx), preemption(cx), smt(cx), nmi_watchdog(cx), isolation(cx), timer_migration(cx), mitigations(cx)]
 }
 
-/// (stolen, total) ticks of all CPUs since boot.
-fn steal_ticks(stat: &str) -> Option<(u64, u64)> {
-    // user nice system idle iowait irq softirq steal; guest times are inside user and nice
-    let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|w| w.parse().ok()).collect();
-    Some((*ticks.get(7)?, ticks.iter().sum()))
-}
-
 fn steal(cx: &Context<'_>) -> Setting {
     const ID: &str = "steal";
     const TITLE: &str = "Time stolen by the hypervisor";
     if !cx.machine.virtual_machine {
         return Setting::absent(ID, TITLE, "not a virtual machine");
     }
-    let read = || cx.root.text("/proc/stat").map(|t| steal_ticks(&t));
+    // (stolen, total) since boot
+    let ticks = |stat: String| CpuTicks::parse(&stat, None).map(|ticks| (ticks.stolen, ticks.all()));
+    let read = || cx.root.text("/proc/stat").map(ticks);
     let boot = match read() {
         Ok(Some(t)) => t,
         Ok(None) => {

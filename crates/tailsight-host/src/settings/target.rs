@@ -6,6 +6,7 @@
 use super::{Commands, Context, Setting, cpu};
 use crate::Root;
 use crate::machine::numa_nodes;
+use crate::proc::{comm, field};
 use crate::root::{cpu_list, cpu_ranges};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +49,7 @@ impl Target {
             pid,
             comm: root.bytes(&format!("/proc/{pid}/comm")).map(|b| comm(&b)).unwrap_or_default(),
             threads: tids.iter().filter_map(|t| thread(root, pid, t.parse().ok()?)).collect(),
-            swapped_kib: status_field(&status, "VmSwap").and_then(|v| v.split_whitespace().next()?.parse().ok()),
+            swapped_kib: field(&status, "VmSwap").and_then(|v| v.split_whitespace().next()?.parse().ok()),
         }
     }
 
@@ -66,22 +67,13 @@ impl Target {
     }
 }
 
-/// The name in a comm file, which ends with a line feed of the kernel's.
-fn comm(bytes: &[u8]) -> String {
-    tailsight_units::name::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
-}
-
-fn status_field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
-    status.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| *k == key).map(|(_, v)| v.trim())
-}
-
 fn thread(root: &Root, pid: u32, tid: u32) -> Option<Thread> {
     let dir = format!("/proc/{pid}/task/{tid}");
     let status = root.text(&format!("{dir}/status")).ok()?;
     let stat = crate::Stat::parse(root.bytes(&format!("{dir}/stat")).ok()?)?;
     Some(Thread {
         tid,
-        cpus_allowed: cpu_list(status_field(&status, "Cpus_allowed_list")?),
+        cpus_allowed: cpu_list(field(&status, "Cpus_allowed_list")?),
         nice: stat.field(19)?,
         rt_priority: stat.field(40)?,
         policy: stat.field(41)?,

@@ -128,5 +128,13 @@ fn a_report_without_the_source_of_stamps_is_read() {
 
 #[test]
 fn a_missing_file_says_so() {
-    assert!(read("/nonexistent.parquet".as_ref()).unwrap_err().to_string().contains("No such file"));
+    let text = "cannot read /nonexistent.parquet: No such file or directory (os error 2)";
+    assert_eq!(tailsight_units::chain(&read("/nonexistent.parquet".as_ref()).unwrap_err()), text);
+}
+
+/// The writer's own error has the system's in its text and as its source.
+#[test]
+fn a_full_disk_is_said_once() {
+    let error = write(&measurement(vec![]), "/dev/full".as_ref()).unwrap_err();
+    assert_eq!(tailsight_units::chain(&error), "cannot write /dev/full: No space left on device (os error 28)");
 }

@@ -134,8 +134,6 @@ fn possible_cpus() -> u32 {
 }
 
 fn default_buffer_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib =
-        text.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    (kib.unwrap_or(4 << 20) * 1024 / 16).min(512 << 20)
+    let memory = tailsight_host::proc::memory(&Root::host(), "MemTotal").unwrap_or(4 << 30);
+    (memory / 16).min(512 << 20)
 }

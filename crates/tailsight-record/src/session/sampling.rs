@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use tailsight_host::cpu_list;
+use tailsight_host::proc::field;
 use tailsight_symbolise::Stacks;
 use tailsight_trace::event::switch_flags::MOST_PLACES;
 use tailsight_trace::meta;
@@ -190,12 +192,13 @@ fn usable_cpus(pids: &[u32]) -> Vec<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         // Of a process with thousands of threads, the first ones are enough.
         for task in tasks.take(256) {
-            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
-            cpus.extend(allowed.map(listed).unwrap_or_default());
+            // The first line is a name, of any bytes.
+            let status = std::fs::read(task.path().join("status")).unwrap_or_default();
+            let allowed = field(&String::from_utf8_lossy(&status), "Cpus_allowed_list").map(cpu_list);
+            cpus.extend(allowed.unwrap_or_default());
         }
     }
-    let online = listed(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
+    let online = cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
     if cpus.is_empty() {
         return online;
     }
@@ -205,25 +208,15 @@ fn usable_cpus(pids: &[u32]) -> Vec<u32> {
     cpus
 }
 
-/// The numbers of a list such as `0-3,8`.
-fn listed(text: &str) -> Vec<u32> {
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        (to < 65_536).then_some(from..=to)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lists_of_cores_are_read() {
-        assert_eq!(listed("\t0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
-        assert!(listed("").is_empty());
-        assert!(listed("0-4294967295").is_empty());
+        assert_eq!(cpu_list("\t0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
+        assert!(cpu_list("").is_empty());
+        assert!(cpu_list("0-4294967295").is_empty());
         assert!(!usable_cpus(&[std::process::id()]).is_empty());
     }
 }

@@ -129,7 +129,7 @@ impl Plan {
                     let wanted = Wanted::Probe { provider: provider.clone(), probe: probe.clone() };
                     plan.find(asked, &wanted, binaries(binary, pids, command).map_err(failed)?).map_err(failed)?;
                 }
-                Asked::Kernel(glob) => plan.of_kernel(asked, glob).map_err(failed)?,
+                Asked::Kernel(glob) => plan.of_kernel(asked, glob)?,
             }
             if plan.functions.len() > MOST_FUNCTIONS || plan.places.len() > MOST_PLACES {
                 return Err(failed(format!(
@@ -246,20 +246,22 @@ impl Plan {
         })
     }
 
-    fn of_kernel(&mut self, asked: &Asked, glob: &str) -> Result<(), String> {
-        let names = attachable::kernel_functions(glob)?;
+    fn of_kernel(&mut self, asked: &Asked, glob: &str) -> Result<(), Error> {
+        let option = asked.to_string();
+        let names = attachable::kernel_functions(&option, glob)?;
         if self.kernel.len() + names.len() > MOST_OF_KERNEL {
             let some: Vec<&str> = names.iter().take(4).map(String::as_str).collect();
-            return Err(format!(
+            let why = format!(
                 "it matches {} functions ({} …); at most {MOST_OF_KERNEL} kernel functions can be traced",
                 names.len(),
                 some.join(", ")
-            ));
+            );
+            return Err(Error::Function { asked: option, why });
         }
         for name in names {
             let number = self.number(meta::TracedFunction {
                 name: name.clone(),
-                asked: asked.to_string(),
+                asked: option.clone(),
                 kind: "kernel".into(),
                 module: "[kernel]".into(),
                 ends_by: "fexit".into(),

@@ -114,8 +114,9 @@ struct Code<'a, R: ReadRef<'a>> {
 
 impl<'a, R: ReadRef<'a>> Code<'a, R> {
     fn read(data: R) -> Result<Code<'a, R>, String> {
-        let file = object::File::parse(data).map_err(|e| format!("it is not an ELF file, or is damaged ({e})"))?;
-        let elf = Elf::of(data)?;
+        let damaged = |e: object::Error| format!("it is not an ELF file, or is damaged ({e})");
+        let file = object::File::parse(data).map_err(damaged)?;
+        let elf = Elf::of(data).map_err(damaged)?;
         let go =
             [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
         let mut symbols = symbols_of(&file);

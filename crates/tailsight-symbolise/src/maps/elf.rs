@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags};
 
+use crate::error::Error;
+
 /// An unwind table beyond this is not read: Chromium's is 12 MiB.
 const MOST_TABLE_BYTES: u64 = 128 << 20;
 
@@ -53,21 +55,21 @@ impl Elf {
     /// Reads an open file.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn read(file: File) -> Result<Elf, String> {
+    /// [`Error::Elf`].
+    pub fn read(file: File) -> Result<Elf, Error> {
         guarded(|| Elf::of(&ReadCache::new(file)))
     }
 
     /// Takes the bytes of a whole file.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
-    pub fn parse(bytes: &[u8]) -> Result<Elf, String> {
+    /// [`Error::Elf`].
+    pub fn parse(bytes: &[u8]) -> Result<Elf, Error> {
         guarded(|| Elf::of(bytes))
     }
 
-    pub(crate) fn of<'a, R: ReadRef<'a>>(data: R) -> Result<Elf, String> {
-        let file = object::File::parse(data).map_err(|e| e.to_string())?;
+    pub(crate) fn of<'a, R: ReadRef<'a>>(data: R) -> Result<Elf, object::Error> {
+        let file = object::File::parse(data)?;
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
             let plain = section.compressed_file_range().ok()?.format == object::CompressionFormat::None;
@@ -155,7 +157,7 @@ fn segment((from, bytes): (u64, u64), address: u64) -> Option<Segment> {
 pub fn exported_begins(file: File) -> Vec<(u64, String)> {
     let all = || {
         let cache = ReadCache::new(file);
-        let file = object::File::parse(&cache).map_err(|e| e.to_string())?;
+        let file = object::File::parse(&cache)?;
         let is_function = |s: &object::Symbol<'_, '_, _>| s.is_definition() && s.kind() == object::SymbolKind::Text;
         let begin = |s: object::Symbol<'_, '_, _>| {
             Some((s.address(), s.name().ok().filter(|name| !name.is_empty())?.to_owned()))
@@ -170,7 +172,7 @@ pub fn exported_begins(file: File) -> Vec<(u64, String)> {
 /// The functions that a small image exports, by address: `(range, name)`. For the kernel's own page in every process.
 pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
     let all = || {
-        let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
+        let file = object::File::parse(bytes)?;
         let symbol = |s: object::Symbol<'_, '_>| {
             let name = s.name().ok().filter(|name| !name.is_empty())?;
             Some((s.address()..s.address().checked_add(s.size().max(1))?, name.to_owned()))
@@ -181,8 +183,11 @@ pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
 }
 
 /// Damaged files may make the parser panic: an error like any other.
-fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("damaged".into()))
+fn guarded<T>(read: impl FnOnce() -> Result<T, object::Error>) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(done) => done.map_err(|e| Error::Elf { source: Some(e) }),
+        Err(_) => Err(Error::Elf { source: None }),
+    }
 }
 
 #[cfg(test)]
@@ -208,7 +213,9 @@ mod tests {
     #[test]
     fn damaged_files_are_refused_and_do_not_panic() {
         let whole = std::fs::read("/bin/true").or_else(|_| std::fs::read("/usr/bin/true")).unwrap();
-        assert!(Elf::parse(b"#!/bin/sh\n").is_err());
+        let script = Elf::parse(b"#!/bin/sh\n").unwrap_err();
+        let why = std::error::Error::source(&script).expect("the parser's error").to_string();
+        assert_eq!(tailsight_units::chain(&script).matches(&why).count(), 1, "{why}");
         for cut in [0, 4, 63, 64, 200, whole.len() / 2] {
             let _ = Elf::parse(&whole[..cut.min(whole.len())]);
         }

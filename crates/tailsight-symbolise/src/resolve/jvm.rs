@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::status;
 use crate::maps::Maps;
 
 /// How long it may take to open its socket, and to write the map.
@@ -32,7 +33,7 @@ pub fn ask_for_map(pid: u32) -> Result<bool, String> {
     if !is_jvm(&maps) {
         return Ok(false);
     }
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
+    let status = status::read(pid).map_err(|e| e.to_string())?;
     let process = Process::of(pid, &status)?;
     let answer = process.connect().and_then(|socket| command(socket, "Compiler.perfmap"))?;
     match answer.split_once('\n') {
@@ -56,14 +57,12 @@ struct Process {
 
 impl Process {
     fn of(pid: u32, status: &str) -> Result<Process, String> {
-        let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
-        let caught = line("SigCgt:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        let caught = status::field(status, "SigCgt").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
         if caught.is_none_or(|bits| bits >> (libc::SIGQUIT - 1) & 1 == 0) {
             return Err("it does not catch SIGQUIT, which the request needs (-Xrs, or it is still starting)".into());
         }
-        let inside = line("NSpid:").and_then(|l| l.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid);
-        let user =
-            line("Uid:").and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).ok_or("its user is not known")?;
+        let inside = status::inside(status).unwrap_or(pid);
+        let user = status::user(status).ok_or("its user is not known")?;
         let tmp = PathBuf::from(format!("/proc/{pid}/root/tmp"));
         // A link there would lead out of its own root.
         if !fs::symlink_metadata(&tmp).is_ok_and(|about| about.is_dir()) {

@@ -5,6 +5,7 @@
 
 pub mod jvm;
 pub mod perf_map;
+mod status;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

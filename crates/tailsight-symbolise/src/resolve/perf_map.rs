@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::shortened;
+use super::{shortened, status};
 
 /// A map beyond this is read up to here: large applications write tens of MiB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -24,12 +24,10 @@ pub struct PerfMap {
 impl PerfMap {
     /// Reads that of a process: under the id that the process itself knows, and in its own `/tmp`. None where it wrote none.
     pub fn of(pid: u32) -> Option<PerfMap> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let inside = status.lines().find_map(|l| l.strip_prefix("NSpid:")?.split_whitespace().next_back());
-        let names =
-            [inside.map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map")), Some(format!("/tmp/perf-{pid}.map"))];
-        // Real, effective, …: not the owner of /proc/PID, which is root's where a server gave root's rights up.
-        let user = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok())?;
+        let status = status::read(pid).ok()?;
+        let inside = status::inside(&status).map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map"));
+        let names = [inside, Some(format!("/tmp/perf-{pid}.map"))];
+        let user = status::user(&status)?;
         let file = names.into_iter().flatten().find_map(|path| file_of(Path::new(&path), user))?;
         let mut text = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut text).ok()?;

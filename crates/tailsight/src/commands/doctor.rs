@@ -3,6 +3,7 @@
 use tailsight_host::{HostReport, Root};
 use tailsight_record::probes::Need;
 use tailsight_record::{HookChoice, HookState, loader};
+use tailsight_units::chain;
 
 use crate::cli::Doctor;
 use crate::{Exit, terminal};
@@ -18,7 +19,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<Exit> {
         value["can_record"] = able.into();
         value["hooks"] = match &hooks {
             Ok(hooks) => hooks.iter().map(hook_json).collect(),
-            Err(e) => serde_json::json!({ "unknown": e.to_string() }),
+            Err(e) => serde_json::json!({ "unknown": chain(e) }),
         };
         terminal::print_json(&value)?;
     } else {
@@ -68,7 +69,7 @@ fn hook_table(hooks: &Result<Vec<HookState>, tailsight_record::Error>, color: bo
     let mut out = format!("\n{}\n", paint("1", "Hooks"));
     let hooks = match hooks {
         Ok(hooks) => hooks,
-        Err(e) => return out + &format!("  {} {e}\n", paint("31", "✘")),
+        Err(e) => return out + &format!("  {} {}\n", paint("31", "✘"), chain(e)),
     };
     for probe in tailsight_record::probes::PROBES.iter().filter(|probe| !probe.hooks.is_empty()) {
         let mine: Vec<&HookState> = hooks.iter().filter(|h| h.probe == probe.name).collect();

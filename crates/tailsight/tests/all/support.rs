@@ -87,7 +87,7 @@ impl Live {
             let kernel = tailsight_host::kernel::Kernel::collect(&root);
             let rights = tailsight_host::rights::Rights::collect(&root, &kernel);
             let refused = rights.bpf_kernel_read.known().filter(|a| !a.allowed).map(|a| a.meaning.clone());
-            refused.or_else(|| hooks.err().map(|e| e.to_string()))
+            refused.or_else(|| hooks.err().map(|e| tailsight_units::chain(&e)))
         };
         if let Some(reason) = reason {
             tailsight_testing::skip_as(test, reason);

@@ -4,6 +4,7 @@
 //! `memory.limit_in_bytes` (v1). Out: settings.
 
 use crate::Root;
+use crate::cgroup::Groups;
 use crate::settings::{Commands, Setting};
 
 /// Above this part of a memory limit, reclaim is near; in percent.
@@ -15,45 +16,11 @@ const V1_UNLIMITED: u64 = 1 << 60;
 /// The folders of the target's group and of its parents, innermost first: `controller` is the v1 controller's name,
 /// or empty for v2.
 fn folders(root: &Root, pid: u32, controller: &str) -> Vec<String> {
-    let groups = root.text(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let named = |list: &str| list.split(',').any(|c| c == controller);
-    let path = groups.lines().find_map(|l| {
-        let (_, rest) = l.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        named(controllers).then_some(path)
-    });
-    let Some((path, (mount, mount_root))) = path.zip(mount_of(root, controller)) else {
-        return Vec::new();
-    };
-    // Inside a container the mount may show only a part of the hierarchy.
-    let inside = path.strip_prefix(mount_root.trim_end_matches('/')).unwrap_or(path);
-    let mut folder = format!("{mount}{}", inside.trim_end_matches('/'));
-    let mut all = Vec::new();
-    while folder.len() >= mount.len() {
-        all.push(folder.clone());
-        let Some((parent, _)) = folder.rsplit_once('/') else {
-            break;
-        };
-        folder = parent.to_owned();
-    }
-    all
-}
-
-/// Where a hierarchy is mounted, and which part of it is visible there.
-fn mount_of(root: &Root, controller: &str) -> Option<(String, String)> {
-    let mounts = root.text("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut right = right.split(' ');
-        let (kind, options) = (right.next()?, right.nth(1)?);
-        let fits = match controller {
-            "" => kind == "cgroup2",
-            c => kind == "cgroup" && options.split(',').any(|o| o == c),
-        };
-        let mut left = left.split(' ').skip(3);
-        let (shown, point) = (left.next()?, left.next()?);
-        fits.then(|| (point.to_owned(), shown.to_owned()))
-    })
+    let groups = root.bytes(&format!("/proc/{pid}/cgroup")).map(Groups::parse).unwrap_or_default();
+    let mounts = root.bytes("/proc/self/mountinfo").unwrap_or_default();
+    let Some((mount, folder)) = groups.folder(mounts, controller) else { return Vec::new() };
+    let below = folder.ancestors().take_while(|folder| folder.starts_with(&mount));
+    below.filter_map(|folder| Some(folder.to_str()?.to_owned())).collect()
 }
 
 /// A field of a `key value` file such as `cpu.stat`.

@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use libbpf_rs::{Link, libbpf_sys};
+use tailsight_host::cgroup::Groups;
 use tailsight_host::device;
 
 use super::Probe;
@@ -114,34 +115,17 @@ impl NicTx {
 
 /// The folder of the control group (version 2) that a process is in, where a program can be attached.
 fn control_group(pid: u32) -> Result<PathBuf, String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|e| format!("process {pid}: {e}"))?;
-    let path = text.lines().find_map(|l| l.strip_prefix("0::"));
-    let path = path.ok_or("the target is not in a cgroup v2")?;
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mount = mounted(&mounts).ok_or("cgroup v2 is not mounted here")?;
-    let folder = mount.join(path.trim_start_matches('/'));
+    let groups = std::fs::read(format!("/proc/{pid}/cgroup")).map_err(|e| format!("process {pid}: {e}"))?;
+    let groups = Groups::parse(groups);
+    groups.path("").ok_or("the target is not in a cgroup v2")?;
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let (_, folder) = groups.folder(mounts, "").ok_or("cgroup v2 is not mounted here")?;
     if folder.is_dir() { Ok(folder) } else { Err(format!("{} is not there", folder.display())) }
-}
-
-/// Where control groups of version 2 are mounted.
-fn mounted(mounts: &str) -> Option<&Path> {
-    mounts.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let at = words.next()?;
-        (words.next()? == "cgroup2").then(|| Path::new(at))
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_groups_of_version_2_are_found_beside_those_of_version_1() {
-        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(mounted(mounts), Some(Path::new("/sys/fs/cgroup/unified")));
-        assert_eq!(mounted("cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0"), None);
-    }
 
     #[test]
     fn the_flag_has_a_reason_when_it_cannot_be_set() {
