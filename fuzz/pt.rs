@@ -97,7 +97,8 @@ pub fn packets(data: &[u8]) {
         recording.by = by;
         let mut events = Vec::new();
         let summary = recording.decode(None, |event| events.push(*event)).ok();
-        (events, summary.map(|s| (s.counts, s.instructions, s.errors)))
+        // Not how many instructions: where the trace is damaged, libipt's block decoder does not tell those of the block that it was in.
+        (events, summary.map(|s| (s.counts, s.errors)))
     };
     let ours = decoded(By::Ours);
     for by in [By::LibiptPackets, By::Libipt] {
@@ -114,7 +115,7 @@ pub fn packets(data: &[u8]) {
 }
 
 /// A recording with these changes.
-fn with_packets(mut data: &[u8]) -> Vec<u8> {
+pub fn with_packets(mut data: &[u8]) -> Vec<u8> {
     let mut file = GOOD.to_vec();
     while let [low, high, n, rest @ ..] = data {
         let n = usize::from(*n % 16).min(rest.len());
@@ -137,7 +138,8 @@ fn open(data: &[u8]) -> Option<Recording> {
     Recording::open(&FILE, &places).ok()
 }
 
-fn decode(data: &[u8]) {
+/// Decodes a recording: spans nest, and time does not go back.
+pub fn decode(data: &[u8]) {
     let Some(recording) = open(data) else { return };
     let (mut open, mut last) = (BTreeMap::<(u32, u32), Vec<u32>>::new(), 0);
     let summary = recording.decode(None, |event| {

@@ -200,7 +200,9 @@ impl<'a> Stacks<'a> {
         self.switch(core, u64::MAX);
         let ns = core.last_ns;
         if let Some((since, why)) = core.gap.take() {
-            self.counts.gaps.entry(why).or_default().1 += ns.saturating_sub(since);
+            let all = &mut self.counts.gaps.entry(why).or_default().1;
+            // A damaged time is any.
+            *all = all.saturating_add(ns.saturating_sub(since));
         }
         self.unwind(core, ns, 0);
         self.count(core);
@@ -209,7 +211,9 @@ impl<'a> Stacks<'a> {
     /// Control flow is known at `ns`.
     fn known(&mut self, core: &mut Core<'_>, ns: u64) {
         if let Some((since, why)) = core.gap.take() {
-            self.counts.gaps.entry(why).or_default().1 += ns.saturating_sub(since);
+            let all = &mut self.counts.gaps.entry(why).or_default().1;
+            // A damaged time is any.
+            *all = all.saturating_add(ns.saturating_sub(since));
             self.emit(core, ns, What::Resumed);
         } else if !core.on {
             self.emit(core, ns, What::On);
