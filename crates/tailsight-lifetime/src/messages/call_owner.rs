@@ -321,8 +321,8 @@ impl Judge<'_> {
         let mut keeps = Score::default();
         for (c, had) in &asked {
             let q = &self.questions[*c];
+            let (does, sure) = self.does_then(q, had, sleeps, &asks);
             if self.handed_over[*c].is_some() && waits(self, *c, had) {
-                let (does, sure) = self.does_then(q, had, sleeps, &asks);
                 let before = self.before(*c, sleeps);
                 if let Before::Of(holder) = before {
                     let others = had.waiting.iter().any(|m| *m != holder && does.contains(m));
@@ -351,7 +351,6 @@ impl Judge<'_> {
             }
             if self.in_line[*c] {
                 let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
-                let (does, sure) = self.does_then(q, had, sleeps, &asks);
                 let theirs: Vec<u32> = waiting.iter().copied().filter(|m| does.contains(m)).collect();
                 self.told[*c] = match (&waiting[..], &theirs[..]) {
                     (&[m], _) if !sure || does.is_empty() || does.contains(&m) => Whose::Of(m),
@@ -366,7 +365,6 @@ impl Judge<'_> {
                 continue;
             }
             let mut of: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
-            let (does, sure) = self.does_then(q, had, sleeps, &asks);
             let told = match of[..] {
                 // Nothing at hand (a timer): the answer alone in its turn tells by what follows it.
                 [] => {
