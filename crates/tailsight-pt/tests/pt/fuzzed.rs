@@ -19,6 +19,7 @@ fn found(of: &str) -> Vec<Vec<u8>> {
 fn inputs_that_the_fuzzer_found_are_read() {
     found("container").iter().for_each(|data| pt::container(data));
     found("sideband").iter().for_each(|data| pt::sideband(data));
+    found("packets").iter().for_each(|data| pt::packets(data));
     found("clock-log").iter().for_each(|data| pt::clock_log(data));
 }
 
