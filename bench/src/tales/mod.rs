@@ -4,7 +4,7 @@
 //! output folder `tales-FIGURE.json` (every round) and the page with its pictures; with `--write` the same in docs/. Each set-up of
 //! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
 //! a core is measured again, twice at most, and does not count when it stays so. Exit 0 done, 1 failed, 3 when a set-up has no
-//! round that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
+//! round or no peak that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
 //!
 //! Latencies are those inside the server's host (the total leg of `tailsight record`), for the client is no other machine here.
 //! The recorder costs time too, so the peak that loads and ideals come from is the peak of the recorded server.
@@ -82,6 +82,8 @@ pub struct Measured {
     peak_per_s: f64,
     /// How busy the server's core was then, 0 to 1: at less than all of it, the peak may be the client's.
     peak_busy: f64,
+    /// No load that this peak is the median of was undisturbed: it, the load and the ideal are too low or too slow by an unknown part.
+    peak_disturbed: bool,
     /// The load, requests/s.
     rate_per_s: f64,
     rounds: Vec<Round>,
@@ -173,7 +175,7 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
         page::write(Path::new("docs/results"), Path::new("docs/images"), &figure, &measured, &command)?;
     }
     print!("{}", page::page(&figure, &measured, &command, ""));
-    let whole = measured.iter().all(|one| one.rounds.iter().any(Round::counts));
+    let whole = measured.iter().all(|one| !one.peak_disturbed && one.rounds.iter().any(Round::counts));
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
@@ -187,19 +189,21 @@ fn command(args: &TalesArgs) -> String {
 fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
     let mut all = Vec::new();
     for app in figure.apps.iter().filter(|app| args.only.is_empty() || args.only.contains(app)) {
-        let mut peaks: Vec<(Setup, (f64, f64))> = Vec::new();
+        let mut peaks: Vec<(Setup, Peak)> = Vec::new();
         for setup in figure.setups(*app) {
             let undisturbed = setup.undisturbed();
-            let (peak_per_s, peak_busy) = match peaks.iter().find(|(known, _)| *known == undisturbed) {
-                Some((_, peak)) => *peak,
-                None => peak(tales, *app, &undisturbed)?,
+            let peak = match peaks.iter().find(|(known, _)| *known == undisturbed) {
+                Some((_, known)) => *known,
+                None => peak_of(tales, *app, &undisturbed)?,
             };
-            peaks.push((undisturbed, (peak_per_s, peak_busy)));
-            let of = if figure.own_peak { peak_per_s } else { peaks[0].1.0 };
+            peaks.push((undisturbed, peak));
+            let Peak { per_s: peak_per_s, busy: peak_busy, disturbed: peak_disturbed } = peak;
+            let of = if figure.own_peak { peak_per_s } else { peaks[0].1.per_s };
             let rate_per_s = of * figure.utilisation;
             let (app_name, busy) = (app.words(), peak_busy * 100.0);
             eprintln!("{app_name}, {}: peak {peak_per_s:.0}/s ({busy:.0} % busy), load {rate_per_s:.0}/s", setup.name);
-            all.push(Measured { app: *app, setup: *setup, peak_per_s, peak_busy, rate_per_s, rounds: Vec::new() });
+            let (app, setup, rounds) = (*app, *setup, Vec::new());
+            all.push(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds });
         }
     }
     let n = all.len();
@@ -230,8 +234,19 @@ fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<V
     Ok(all)
 }
 
-/// The median of some loads that keep the server busy, requests/s, and how busy the server's core was in it.
-fn peak(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<(f64, f64)> {
+/// The most that a server serves.
+#[derive(Debug, Clone, Copy)]
+struct Peak {
+    /// Requests/s.
+    per_s: f64,
+    /// How busy the server's core was, 0 to 1.
+    busy: f64,
+    /// No load was undisturbed.
+    disturbed: bool,
+}
+
+/// The median of some loads that keep the server busy: of those that other programs left undisturbed, if there are any.
+fn peak_of(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<Peak> {
     let run = tales.scratch.path().join("peak");
     let mut served = Vec::new();
     for _ in 0..PEAKS {
@@ -243,9 +258,11 @@ fn peak(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<(f64, f64)> {
         }
         served.push(one);
     }
+    let disturbed = served.iter().all(|one| one.others > OTHERS);
+    served.retain(|one| disturbed || one.others <= OTHERS);
     served.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
-    let middle = served[served.len() / 2];
-    Ok((middle.per_s, middle.busy))
+    let middle = &served[served.len() / 2];
+    Ok(Peak { per_s: middle.per_s, busy: middle.busy, disturbed })
 }
 
 /// One recording under load, and its analysis.

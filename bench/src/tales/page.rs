@@ -94,6 +94,7 @@ fn row(one: &Measured, order: bool) -> Vec<String> {
         true => format!("{} ({:.0} % busy)", thousands(one.peak_per_s as u64), one.peak_busy * 100.0),
         false => thousands(one.peak_per_s as u64),
     };
+    let peak = if one.peak_disturbed { format!("{peak}, disturbed") } else { peak };
     let mut cells = vec![one.setup.name.to_owned(), peak, thousands(one.rate_per_s as u64)];
     cells.extend(["p50", "p99", "p99.9"].map(|key| shown(key, false)));
     cells.extend(["p50", "p99", "p99.9"].map(|key| shown(key, true)));
@@ -156,13 +157,21 @@ mod tests {
         let figure = Experiment::Order.figure();
         let setup = figure.setups[0];
         let rounds = vec![round(10_000, 0.0), round(30_000, 0.0), round(20_000, 0.01), round(9_999_000, 0.2)];
-        let measured =
-            Measured { app: App::NullRpc, setup, peak_per_s: 50_000.0, peak_busy: 1.0, rate_per_s: 40_000.0, rounds };
+        let measured = Measured {
+            app: App::NullRpc,
+            setup,
+            peak_per_s: 50_000.0,
+            peak_busy: 1.0,
+            peak_disturbed: false,
+            rate_per_s: 40_000.0,
+            rounds,
+        };
         let text = page(&figure, std::slice::from_ref(&measured), "bench tales order", "");
         assert!(text.contains("| 20.0 [10.0..30.0] |") && text.contains("| 10.0 | 9 of 300 |"), "{text}");
         assert!(text.contains("1 of 4 rounds do not count"), "{text}");
-        let disturbed = Measured { rounds: vec![round(10_000, 0.5)], ..measured };
-        assert!(page(&figure, &[disturbed], "", "").contains("| N/A | N/A |"));
+        let disturbed = Measured { rounds: vec![round(10_000, 0.5)], peak_disturbed: true, ..measured };
+        let text = page(&figure, &[disturbed], "", "");
+        assert!(text.contains("| N/A | N/A |") && text.contains("| 50,000, disturbed |"), "{text}");
     }
 
     #[test]
@@ -174,6 +183,7 @@ mod tests {
             setup: figure.setups[0],
             peak_per_s: 5.0,
             peak_busy: 0.5,
+            peak_disturbed: false,
             rate_per_s: 4.0,
             rounds,
         };

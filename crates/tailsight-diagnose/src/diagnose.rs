@@ -13,7 +13,7 @@ use crate::cause::{Category, Finding, How};
 use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::{mean, percentiles};
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
-use crate::estimate::{Estimates, Known, estimate, later_arrivals};
+use crate::estimate::{Costs, Estimates, Known, OwnWork, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
@@ -190,6 +190,14 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// What an estimate of costs may know beside the counts of events.
+fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, slow: &Cohort) -> Known {
+    let same_run = inputs.against.is_none();
+    let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
+    let no_faults = own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, path));
+    Known { same_run, no_faults, chosen_by_work: false }
+}
+
 /// The comparison of two cohorts, from their profiles to intervals.
 struct Analysis<'a> {
     lifetimes: &'a Lifetimes,
@@ -221,11 +229,7 @@ impl<'a> Analysis<'a> {
         let Summary { lifetimes, classification, ranked, .. } = summary;
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
-        let same_run = inputs.against.is_none();
-        let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
-        let no_faults =
-            own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, both.0, path));
-        let known = Known { same_run, no_faults };
+        let known = known(lifetimes, inputs, both.0);
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
@@ -277,11 +281,13 @@ impl<'a> Analysis<'a> {
         let deviations = self.rows.rounded(total_ns);
         let roots = || {
             let (focus, reference) = self.cohorts.both();
-            let granularity_ns = self.options.granularity_ns;
+            let (lifetimes, classification, granularity_ns) =
+                (self.lifetimes, self.classification, self.options.granularity_ns);
             let waits = |&(row, ns): &(&Row, i64)| row.category == Category::HolBlocking && ns > 0;
             let waited = self.rows.rows.iter().zip(deviations.iter().copied()).filter(waits);
             let hit = (&focus.ids[..], waited.map(|(_, ns)| ns as f64).sum());
-            root::roots(self.lifetimes, self.classification, granularity_ns, mine, &ahead, hit, reference)
+            let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead: &ahead };
+            queue.roots(hit, reference, |held| self.costs_ahead(held, reference))
         };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in deviations.iter().copied().enumerate() {
@@ -306,6 +312,13 @@ impl<'a> Analysis<'a> {
         }
         let cause_of_row = self.rank(&mut causes, &mut not_significant);
         (causes, not_significant, cause_of_row)
+    }
+
+    /// What events without a duration cost the messages ahead in a queue, beside ordinary ones: of all legs, as a thread is held in all.
+    fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
+        let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
+        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, held) };
+        Costs::new(self.lifetimes, own, self.options, (held, reference), self.ranked, known)
     }
 
     /// A row with its numbers.

@@ -27,6 +27,8 @@ pub struct Peeled {
     pub recorded: bool,
     /// Without other work; as recorded where there is none.
     pub without: bool,
+    /// As recorded, or the first cause is a queue and what held the messages ahead is the expected cause.
+    pub root: bool,
 }
 
 /// Diagnoses the total leg of a run, also without other work. `None` where the scenario has no fault, or no verdict on that leg.
@@ -34,16 +36,17 @@ pub fn peeled(lab: &Lab, scenario: &Scenario, take: &Take, folder: &Path) -> any
     let Some(total) = diagnose(lab, &take.run, &[])? else { return Ok(None) };
     let causes = judge::causes(&total);
     let Some(recorded) = judge::first_is_right(scenario, &causes) else { return Ok(None) };
+    let root = judge::first_or_its_root_is_right(scenario, &causes) == Some(true);
     let others = others(scenario, &causes, &take.ours);
     if others.is_empty() {
-        return Ok(Some(Peeled { recorded, without: recorded }));
+        return Ok(Some(Peeled { recorded, without: recorded, root }));
     }
     let without = diagnose(lab, &take.run, &others)?;
     if let Some(without) = &without {
         std::fs::write(folder.join("without-others.json"), serde_json::to_vec(without)?)?;
     }
     let right = without.is_some_and(|of| judge::first_is_right(scenario, &judge::causes(&of)) == Some(true));
-    Ok(Some(Peeled { recorded, without: right }))
+    Ok(Some(Peeled { recorded, without: right, root }))
 }
 
 /// The causes that are other work, as `--without` names them.

@@ -201,9 +201,10 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
         let all: Vec<&Peeled> = outcomes.iter().filter(|o| is(o)).filter_map(|o| o.peeled.as_ref()).collect();
         part(all.iter().filter(|peeled| right(peeled)).count(), all.len())
     };
-    let rows: [(&str, Right); 2] = [
+    let rows: [(&str, Right); 3] = [
         ("right first cause of the total leg, scenarios with a fault", |of| of.recorded),
-        ("the same without stolen time and programs that are not the lab's (`diagnose --without`)", |of| of.without),
+        ("the same, or first is the queue and what held the messages ahead is the expected cause", |of| of.root),
+        ("the first without stolen time and programs that are not the lab's (`diagnose --without`)", |of| of.without),
     ];
     for (what, right) in rows {
         let [quiet, disturbed, all] =
@@ -318,7 +319,7 @@ mod tests {
     fn without_other_work_runs_are_counted_beside_as_recorded() {
         let hog: Vec<Scenario> = catalogue::all().into_iter().filter(|s| s.name == "cpu-hog").collect();
         let run = |recorded, without, disturbed| ScenarioResult {
-            peeled: Some(Peeled { recorded, without }),
+            peeled: Some(Peeled { recorded, without, root: without }),
             disturbed,
             ..outcome("cpu-hog", Score::Right, vec![named("interference", "lab-hog")])
         };
@@ -328,6 +329,8 @@ mod tests {
             "of the total leg, scenarios with a fault | 1 of 1 (100.0 %) | 0 of 2 (0.0 %) | 1 of 3 (33.3 %) |";
         let without = "(`diagnose --without`) | 1 of 1 (100.0 %) | 1 of 2 (50.0 %) | 2 of 3 (66.7 %) |";
         assert!(page.contains(recorded) && page.contains(without), "{page}");
+        let root = "is the expected cause | 1 of 1 (100.0 %) | 1 of 2 (50.0 %) | 2 of 3 (66.7 %) |";
+        assert!(page.contains(root), "{page}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
 use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
 use crate::rows::bootstrap::SplitMix;
-use crate::rows::profile::{Derived, Profile, each_part};
+use crate::rows::profile::{Derived, each_part};
 
 /// Messages in the regression.
 const SAMPLE: usize = 2_000;
@@ -103,7 +103,19 @@ impl Counter {
         ]
     }
 
-    fn of(&self, id: u32) -> u32 {
+    /// The row that their cost goes to.
+    pub(super) fn row(&self) -> Derived {
+        Derived {
+            category: self.category,
+            subject: self.subject.clone(),
+            role: ROLE,
+            path: self.path.into(),
+            inferred: true,
+        }
+    }
+
+    /// How many a message had.
+    pub(super) fn of(&self, id: u32) -> u32 {
         self.counts.get(id as usize).copied().unwrap_or(0)
     }
 }
@@ -266,28 +278,9 @@ impl Cost {
     }
 }
 
-/// Moves what a counter's events cost to a row of its own, in both cohorts; nothing where that is not known to be above 0.
-pub(super) fn apply(of: &OwnTime<'_>, counter: &mut Counter, profile: &mut Profile) -> Option<Cost> {
-    let cost = cost(of, counter)?;
-    let to = profile.derive(Derived {
-        category: counter.category,
-        subject: counter.subject.clone(),
-        role: ROLE,
-        path: counter.path.into(),
-        inferred: true,
-    });
-    for (in_focus, cohort) in [(true, of.cohorts.0), (false, of.cohorts.1)] {
-        for &id in &cohort.ids {
-            let ns = cost.of(counter, id, of.left(id));
-            profile.shift(in_focus, id, &of.moves(id, ns, to), u64::from(counter.of(id)));
-        }
-    }
-    Some(cost)
-}
-
-/// What an event costs. Where the slope is one that longer messages alone would have, the counter is left with the numbers of
+/// What an event costs; nothing where that is not known to be above 0. Where the slope is one that longer messages alone would have, the counter is left with the numbers of
 /// those messages only that met more events than is plausible.
-fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
+pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
     let everyone: Vec<u32> = of.ranked.iter().map(|r| r.1).collect();
     let mut found = line(of, counter, &everyone);
@@ -305,8 +298,15 @@ fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (slope_ns, ci95_ns) = found.filter(|(slope_ns, _)| *slope_ns <= counter.most_ns)?;
     let counter: &Counter = counter;
     let count = |id: u32| f64::from(counter.of(id));
-    let all = points(of, counter, &everyone);
-    let excess = Excess::of(&all, slope_ns, mean(reference, count), mean(focus, count) / 2.0);
+    let excess = match of.known.chosen_by_work {
+        true => Excess::default(),
+        false => Excess::of(
+            &points(of, counter, &everyone),
+            slope_ns,
+            mean(reference, count),
+            mean(focus, count) / 2.0,
+        ),
+    };
     let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
     let moved = |cost: &Cost| {
         let of = |cohort| mean(cohort, |id| cost.of(counter, id, of.left(id)) as f64);

@@ -3,6 +3,7 @@
 //!
 //! In: the profile of two cohorts. Out: the same profile, with part of the application's own time moved to separate rows, message by
 //! message and to the nanosecond: the sum does not change. Only the thread's own work is moved, and never more than its deviation.
+//! The [`Costs`] of events are also asked for alone: of the messages ahead in a queue, which are in neither cohort.
 
 pub mod classes;
 pub mod counted;
@@ -18,7 +19,7 @@ use crate::cause::Category;
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Move, Profile, Slot, Source, each_part, slot};
-use counted::Counter;
+use counted::{Cost, Counter};
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
 pub struct OwnWork {
@@ -35,7 +36,7 @@ impl OwnWork {
         lifetimes: &Lifetimes,
         classification: &Classification<'_>,
         profile: &Profile,
-        options: &Options,
+        leg: Leg,
     ) -> OwnWork {
         let own = |slot: Slot| match profile.source(slot) {
             Source::Owner(_, _, owner) => {
@@ -45,7 +46,7 @@ impl OwnWork {
             Source::Derived(_) => false,
         };
         let slots = (0..profile.focus.len()).map(own).collect();
-        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceLock::new() }
+        OwnWork { slots, owners: lifetimes.owners.len(), leg, each: OnceLock::new() }
     }
 
     /// A message's own work by slot, largest first.
@@ -123,6 +124,9 @@ pub struct Known {
     pub same_run: bool,
     /// Samples of the focus' own time hardly met a page fault: what correlates with their number is something else.
     pub no_faults: bool,
+    /// The first cohort was chosen by how long its messages worked. Then that they worked longer than others says nothing about their events,
+    /// and an event costs the slope alone.
+    pub chosen_by_work: bool,
 }
 
 /// The own time that an estimate is made of.
@@ -137,6 +141,7 @@ struct OwnTime<'a> {
     moved: &'a [i64],
     /// The deviation of what is left, ns.
     deviation: f64,
+    known: Known,
 }
 
 impl OwnTime<'_> {
@@ -162,43 +167,103 @@ pub fn estimate(
     ranked: &[(u64, u32)],
     known: Known,
 ) -> Estimates {
-    let own = OwnWork::new(lifetimes, classification, profile, options);
-    let worked = |id: u32| own.ns(lifetimes, id);
-    let excess = |of: &dyn Fn(u32) -> i64| mean(cohorts.0, |id| of(id) as f64) - mean(cohorts.1, |id| of(id) as f64);
-    let all = excess(&worked);
-    let mut out = Estimates::default();
-    if all <= options.granularity_ns as f64 {
-        return out;
-    }
-    // Own work that was moved before, by message.
-    let mut moved = vec![0_i64; lifetimes.messages.len()];
-    let left = |moved: &[i64]| all - excess(&|id| moved[id as usize]);
-    let matters = |deviation: f64| deviation > options.granularity_ns as f64;
-    let faults =
-        (matches!(options.leg, Leg::Service | Leg::Total) && !known.no_faults).then(|| Counter::faults(lifetimes));
-    // A migration brings interrupts with it: it comes first.
-    for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, options.leg)) {
-        let deviation = left(&moved);
-        if !matters(deviation) {
-            break;
-        }
-        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
-        if let Some(cost) = counted::apply(&of, &mut counter, profile) {
-            for (id, moved) in (0..).zip(&mut moved) {
-                if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
-                    *moved += cost.of(&counter, id, worked(id) - *moved);
-                }
-            }
-            out.costs.push((counter.note, cost));
-        }
-    }
-    let deviation = left(&moved);
+    let own = OwnWork::new(lifetimes, classification, profile, options.leg);
+    let costs = Costs::new(lifetimes, own, options, cohorts, ranked, known);
+    costs.apply(lifetimes, profile, cohorts);
+    let deviation = costs.left(lifetimes, cohorts);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
-    if known.same_run && matters(deviation) {
-        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
-        out.classes = classes::apply(&of, profile);
+    let classes = (known.same_run && deviation > options.granularity_ns as f64).then(|| {
+        let Costs { own, moved, .. } = &costs;
+        classes::apply(&OwnTime { lifetimes, options, own, cohorts, ranked, moved, deviation, known }, profile)
+    });
+    let costs = costs.of.into_iter().map(|(counter, cost)| (counter.note, cost)).collect();
+    Estimates { costs, classes: classes.flatten() }
+}
+
+/// Kinds of events without a duration with what one costs, and the own work that it is taken from.
+pub struct Costs {
+    own: OwnWork,
+    /// In the order in which they are taken from own work.
+    of: Vec<(Counter, Cost)>,
+    /// What all of them take from a message's own work, ns.
+    moved: Vec<i64>,
+}
+
+impl Costs {
+    /// Of the own work that the first cohort has more of than the second; none where it has no more. `ranked`: all complete messages
+    /// by (latency, id).
+    pub fn new(
+        lifetimes: &Lifetimes,
+        own: OwnWork,
+        options: &Options,
+        cohorts: (&Cohort, &Cohort),
+        ranked: &[(u64, u32)],
+        known: Known,
+    ) -> Costs {
+        let mut costs = Costs { own, of: vec![], moved: vec![] };
+        let matters = |deviation: f64| deviation > options.granularity_ns as f64;
+        if !matters(costs.left(lifetimes, cohorts)) {
+            return costs;
+        }
+        costs.moved = vec![0; lifetimes.messages.len()];
+        let leg = costs.own.leg;
+        let faults = (matches!(leg, Leg::Service | Leg::Total) && !known.no_faults).then(|| Counter::faults(lifetimes));
+        // A migration brings interrupts with it: it comes first.
+        for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg)) {
+            let deviation = costs.left(lifetimes, cohorts);
+            if !matters(deviation) {
+                break;
+            }
+            let Costs { own, moved, .. } = &costs;
+            let of = OwnTime { lifetimes, options, own, cohorts, ranked, moved, deviation, known };
+            if let Some(cost) = counted::cost(&of, &mut counter) {
+                for (id, moved) in (0..).zip(&mut costs.moved) {
+                    if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
+                        *moved += cost.of(&counter, id, costs.own.ns(lifetimes, id) - *moved);
+                    }
+                }
+                costs.of.push((counter, cost));
+            }
+        }
+        costs
     }
-    out
+
+    /// The kinds of events: what their rows are called.
+    pub fn kinds(&self) -> impl Iterator<Item = &Counter> {
+        self.of.iter().map(|(counter, _)| counter)
+    }
+
+    /// The deviation of own work that the costs leave, ns.
+    fn left(&self, lifetimes: &Lifetimes, cohorts: (&Cohort, &Cohort)) -> f64 {
+        let of = |cohort, of: &dyn Fn(u32) -> i64| mean(cohort, |id| of(id) as f64);
+        let excess = |each: &dyn Fn(u32) -> i64| of(cohorts.0, each) - of(cohorts.1, each);
+        let moved = |id: u32| self.moved.get(id as usize).copied().unwrap_or(0);
+        excess(&|id| self.own.ns(lifetimes, id)) - excess(&moved)
+    }
+
+    /// Visits what takes time from a message's own work: the kind (as in [`Costs::kinds`]), and the moves to the slot that `to` gives it.
+    pub fn each(&self, lifetimes: &Lifetimes, id: u32, to: impl Fn(usize) -> Slot, mut visit: impl FnMut(usize, &[Move])) {
+        let mut taken = 0;
+        for (kind, (counter, cost)) in self.of.iter().enumerate() {
+            let ns = cost.of(counter, id, self.own.ns(lifetimes, id) - taken);
+            if ns > 0 {
+                visit(kind, &self.own.moves(lifetimes, id, ns, taken, to(kind)));
+                taken += ns;
+            }
+        }
+    }
+
+    /// Moves the costs to rows of their own, in both cohorts.
+    fn apply(&self, lifetimes: &Lifetimes, profile: &mut Profile, cohorts: (&Cohort, &Cohort)) {
+        let slots: Vec<Slot> = self.kinds().map(|counter| profile.derive(counter.row())).collect();
+        for (in_focus, cohort) in [(true, cohorts.0), (false, cohorts.1)] {
+            for &id in &cohort.ids {
+                self.each(lifetimes, id, |kind| slots[kind], |kind, moves| {
+                    profile.shift(in_focus, id, moves, u64::from(self.of[kind].0.of(id)));
+                });
+            }
+        }
+    }
 }
 
 fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {

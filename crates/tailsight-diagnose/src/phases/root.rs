@@ -4,18 +4,21 @@
 //! backwards: from the message to those that its thread received before it since its hand-off or still served then, from the first of
 //! these to those before it, until one did not wait itself. What the messages of the chain had more of than ordinary messages, apart
 //! from waiting for each other, is the root: the rows of the table over all three legs, without the receive core (a thread is delayed
-//! from the hand-off on).
+//! from the hand-off on). What events without a duration cost these messages (page faults, the surroundings of interrupts) is estimated
+//! as for the focus, and taken from their own work.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, LEGS, Lifetimes, Message, Role};
+use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Message, Role};
 
-use crate::cause::{Category, Subject};
+use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
+use crate::estimate::Costs;
 use crate::model::Root;
 use crate::phases::overlaps::Ahead;
 use crate::rows::classification::Classification;
+use crate::rows::profile::owner_of;
 
 /// Most messages of a chain.
 const CHAIN: usize = 256;
@@ -38,6 +41,8 @@ struct Table<'a> {
     rows: Vec<(Category, String, Subject)>,
     ids: BTreeMap<(Category, String), RowId>,
     of: FxHashMap<(usize, u32), Option<RowId>>,
+    /// What is taken from own work, with the row of each kind.
+    costs: Option<(Costs, Vec<RowId>)>,
 }
 
 impl Table<'_> {
@@ -49,15 +54,23 @@ impl Table<'_> {
         let verdict = self.classification.at(segment, Role::A, owner);
         let holds = !matches!(verdict.category, Category::HolBlocking | Category::Unexplained)
             && !self.lifetimes.owners[owner as usize].frames.contains(&Frame::TxQueued);
-        let row = holds.then(|| {
-            let rows = &mut self.rows;
-            *self.ids.entry((verdict.category, verdict.name.clone())).or_insert_with(|| {
-                rows.push((verdict.category, verdict.name.clone(), verdict.subject.clone()));
-                rows.len() - 1
-            })
-        });
+        let row = holds.then(|| self.named(verdict.category, verdict.name.clone(), &verdict.subject));
         self.of.insert((segment, owner), row);
         row
+    }
+
+    fn named(&mut self, category: Category, name: String, subject: &Subject) -> RowId {
+        let rows = &mut self.rows;
+        *self.ids.entry((category, name.clone())).or_insert_with(|| {
+            rows.push((category, name, subject.clone()));
+            rows.len() - 1
+        })
+    }
+
+    /// From now on these are taken from own work.
+    fn take(&mut self, costs: Costs) {
+        let rows = costs.kinds().map(|kind| self.named(kind.category, names::base(&kind.subject), &kind.subject)).collect();
+        self.costs = Some((costs, rows));
     }
 
     /// Adds what held the message's thread to the rows of `sums`, ns.
@@ -66,13 +79,22 @@ impl Table<'_> {
         for (segment, leg) in LEGS.into_iter().enumerate() {
             for part in lifetimes.part_slice(id, leg).iter().filter(|p| p.role == Role::A) {
                 if let Some(row) = self.row(segment, part.owner) {
-                    if row >= sums.len() {
-                        sums.resize(row + 1, 0.0);
-                    }
-                    sums[row] += part.ns as f64;
+                    add(sums, row, part.ns as f64);
                 }
             }
         }
+        let Some((costs, rows)) = self.costs.take() else { return };
+        costs.each(lifetimes, id, |kind| kind, |kind, moves| {
+            for m in moves {
+                let (leg, _, owner) = owner_of(lifetimes.owners.len(), m.from);
+                let segment = LEGS.iter().position(|&one| one == leg).unwrap_or_default();
+                if let Some(row) = self.row(segment, owner as u32) {
+                    add(sums, row, -(m.ns as f64));
+                    add(sums, rows[kind], m.ns as f64);
+                }
+            }
+        });
+        self.costs = Some((costs, rows));
     }
 
     /// What held the message's thread beyond what usually holds one, by row, ns.
@@ -81,6 +103,14 @@ impl Table<'_> {
         self.add(id, &mut out);
         out
     }
+}
+
+/// Adds to a row that may be new.
+fn add(sums: &mut Vec<f64>, row: RowId, ns: f64) {
+    if row >= sums.len() {
+        sums.resize(row + 1, 0.0);
+    }
+    sums[row] += ns;
 }
 
 /// A root with the messages that it held.
@@ -92,41 +122,58 @@ pub struct Found {
     pub held: Vec<u32>,
 }
 
-/// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones. `waited_ns`: how much
-/// longer than the reference a message of `hit` waited behind others, mean.
-pub fn roots(
-    lifetimes: &Lifetimes,
-    classification: &Classification<'_>,
-    granularity_ns: u64,
-    mine: &[Message],
-    ahead: &Ahead,
-    (hit, waited_ns): (&[u32], f64),
-    reference: &Cohort,
-) -> Vec<Found> {
-    let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of: FxHashMap::default() };
-    let mut usual = vec![];
-    for &id in &reference.ids {
-        table.add(id, &mut usual);
-    }
-    usual.iter_mut().for_each(|ns| *ns /= reference.len().max(1) as f64);
-    let mut excess: FxHashMap<u32, Vec<f64>> = FxHashMap::default();
-    let mut total: Vec<f64> = vec![];
-    let mut seen = vec![false; mine.len()];
-    let step = hit.len().div_ceil(FOLLOWED).max(1);
-    let mut followed = 0.0;
-    for &id in hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len()) {
-        for before in chain(mine, ahead, &mine[id as usize], &mut seen) {
+/// A run with its messages in the order in which they were served.
+pub struct Queue<'a> {
+    /// The run.
+    pub lifetimes: &'a Lifetimes,
+    /// Its category table.
+    pub classification: &'a Classification<'a>,
+    /// What is less is no difference, ns.
+    pub granularity_ns: u64,
+    /// Its own messages, if another run's are behind them.
+    pub mine: &'a [Message],
+    /// Which of them were before which.
+    pub ahead: &'a Ahead,
+}
+
+impl Queue<'_> {
+    /// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones. `waited_ns`: how
+    /// much longer than the reference a message of `hit` waited behind others, mean. `costs`: what events cost the messages ahead.
+    pub fn roots(
+        &self,
+        (hit, waited_ns): (&[u32], f64),
+        reference: &Cohort,
+        costs: impl FnOnce(&Cohort) -> Costs,
+    ) -> Vec<Found> {
+        let Queue { lifetimes, classification, granularity_ns, mine, ahead } = *self;
+        let of = FxHashMap::default();
+        let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of, costs: None };
+        let mut seen = vec![false; mine.len()];
+        let step = hit.len().div_ceil(FOLLOWED).max(1);
+        let followed = hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len());
+        let chains: Vec<Vec<u32>> = followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut seen)).collect();
+        chains.iter().flatten().for_each(|&id| seen[id as usize] = true);
+        let held: Vec<(u64, u32)> =
+            mine.iter().filter(|m| seen[m.id as usize]).map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
+        table.take(costs(&Cohort::of(&held)));
+        let mut usual = vec![];
+        for &id in &reference.ids {
+            table.add(id, &mut usual);
+        }
+        usual.iter_mut().for_each(|ns| *ns /= reference.len().max(1) as f64);
+        let mut excess: FxHashMap<u32, Vec<f64>> = FxHashMap::default();
+        let mut total: Vec<f64> = vec![];
+        for &before in chains.iter().flatten() {
             let rows = excess.entry(before).or_insert_with(|| table.excess(before, &usual));
             total.resize(total.len().max(rows.len()), 0.0);
             total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }
-        followed += 1.0;
+        let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
+        if excess_ns < EXPLAINED * waited_ns * chains.len() as f64 {
+            return vec![];
+        }
+        largest(&table, &excess, &total, granularity_ns)
     }
-    let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
-    if excess_ns < EXPLAINED * waited_ns * followed {
-        return vec![];
-    }
-    largest(&table, &excess, &total, granularity_ns)
 }
 
 /// The rows with the largest sums. `excess`: by message and row, ns.

@@ -57,6 +57,17 @@ pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
     (!scenario.expect.is_empty()).then(first)
 }
 
+/// Whether the first cause is right, or it is a queue and what held the messages ahead most is the expected cause: where the first sentence
+/// of a diagnosis ends. `None` as in [`first_is_right`].
+pub fn first_or_its_root_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
+    let is_expected = |(category, name): &(String, String)| scenario.expect.iter().any(|cause| cause.is(category, name));
+    let root = |first: &Named| {
+        let held = first.root.first().is_some_and(is_expected);
+        scenario.function.is_none() && first.category == QUEUE && held
+    };
+    first_is_right(scenario, causes).map(|right| right || causes.first().is_some_and(root))
+}
+
 /// The category of waits behind other messages.
 const QUEUE: &str = "hol-blocking";
 
@@ -124,7 +135,12 @@ mod tests {
             Some(false)
         );
         // Without an expected function a queue is no answer to another fault.
-        assert_eq!(first_is_right(&scenario("fsync"), &queue("disk-wait", "sortTable")), Some(false));
+        let fsync = queue("disk-wait", "sortTable");
+        assert_eq!(first_is_right(&scenario("fsync"), &fsync), Some(false));
+        // Its root is: that has a figure of its own.
+        assert_eq!(first_or_its_root_is_right(&scenario("fsync"), &fsync), Some(true));
+        assert_eq!(first_or_its_root_is_right(&scenario("fsync"), &queue("paging", "")), Some(false));
+        assert_eq!(first_or_its_root_is_right(&sort, &queue("app-processing", "parse")), Some(false));
         let truth = sort.truth[0];
         let part = behind(&queue("app-processing", "sortTable")[0], &truth);
         assert!((part - 0.5 * 0.95).abs() < 1e-9, "{part}");
