@@ -300,12 +300,9 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let count = |id: u32| f64::from(counter.of(id));
     let excess = match of.known.chosen_by_work {
         true => Excess::default(),
-        false => Excess::of(
-            &points(of, counter, &everyone),
-            slope_ns,
-            mean(reference, count),
-            mean(focus, count) / 2.0,
-        ),
+        false => {
+            Excess::of(&points(of, counter, &everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0)
+        }
     };
     let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
     let moved = |cost: &Cost| {

@@ -32,12 +32,7 @@ pub struct OwnWork {
 
 impl OwnWork {
     /// Of the owners of the message's own context.
-    pub fn new(
-        lifetimes: &Lifetimes,
-        classification: &Classification<'_>,
-        profile: &Profile,
-        leg: Leg,
-    ) -> OwnWork {
+    pub fn new(lifetimes: &Lifetimes, classification: &Classification<'_>, profile: &Profile, leg: Leg) -> OwnWork {
         let own = |slot: Slot| match profile.source(slot) {
             Source::Owner(_, _, owner) => {
                 lifetimes.owners[owner].context == Context::Own
@@ -242,7 +237,13 @@ impl Costs {
     }
 
     /// Visits what takes time from a message's own work: the kind (as in [`Costs::kinds`]), and the moves to the slot that `to` gives it.
-    pub fn each(&self, lifetimes: &Lifetimes, id: u32, to: impl Fn(usize) -> Slot, mut visit: impl FnMut(usize, &[Move])) {
+    pub fn each(
+        &self,
+        lifetimes: &Lifetimes,
+        id: u32,
+        to: impl Fn(usize) -> Slot,
+        mut visit: impl FnMut(usize, &[Move]),
+    ) {
         let mut taken = 0;
         for (kind, (counter, cost)) in self.of.iter().enumerate() {
             let ns = cost.of(counter, id, self.own.ns(lifetimes, id) - taken);
@@ -258,9 +259,14 @@ impl Costs {
         let slots: Vec<Slot> = self.kinds().map(|counter| profile.derive(counter.row())).collect();
         for (in_focus, cohort) in [(true, cohorts.0), (false, cohorts.1)] {
             for &id in &cohort.ids {
-                self.each(lifetimes, id, |kind| slots[kind], |kind, moves| {
-                    profile.shift(in_focus, id, moves, u64::from(self.of[kind].0.of(id)));
-                });
+                self.each(
+                    lifetimes,
+                    id,
+                    |kind| slots[kind],
+                    |kind, moves| {
+                        profile.shift(in_focus, id, moves, u64::from(self.of[kind].0.of(id)));
+                    },
+                );
             }
         }
     }

@@ -69,7 +69,8 @@ impl Table<'_> {
 
     /// From now on these are taken from own work.
     fn take(&mut self, costs: Costs) {
-        let rows = costs.kinds().map(|kind| self.named(kind.category, names::base(&kind.subject), &kind.subject)).collect();
+        let rows =
+            costs.kinds().map(|kind| self.named(kind.category, names::base(&kind.subject), &kind.subject)).collect();
         self.costs = Some((costs, rows));
     }
 
@@ -84,16 +85,21 @@ impl Table<'_> {
             }
         }
         let Some((costs, rows)) = self.costs.take() else { return };
-        costs.each(lifetimes, id, |kind| kind, |kind, moves| {
-            for m in moves {
-                let (leg, _, owner) = owner_of(lifetimes.owners.len(), m.from);
-                let segment = LEGS.iter().position(|&one| one == leg).unwrap_or_default();
-                if let Some(row) = self.row(segment, owner as u32) {
-                    add(sums, row, -(m.ns as f64));
-                    add(sums, rows[kind], m.ns as f64);
+        costs.each(
+            lifetimes,
+            id,
+            |kind| kind,
+            |kind, moves| {
+                for m in moves {
+                    let (leg, _, owner) = owner_of(lifetimes.owners.len(), m.from);
+                    let segment = LEGS.iter().position(|&one| one == leg).unwrap_or_default();
+                    if let Some(row) = self.row(segment, owner as u32) {
+                        add(sums, row, -(m.ns as f64));
+                        add(sums, rows[kind], m.ns as f64);
+                    }
                 }
-            }
-        });
+            },
+        );
         self.costs = Some((costs, rows));
     }
 
