@@ -11,20 +11,21 @@ pub mod later_arrivals;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
+use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Role};
 
 use crate::Options;
 use crate::cause::Category;
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
-use crate::rows::profile::{Move, Profile, Slot, Source, each_part, slot};
+use crate::rows::profile::{Move, Profile, Slot, Source, slot, slot_of};
 use counted::Counter;
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
 pub struct OwnWork {
     slots: Vec<bool>,
     owners: usize,
-    leg: Leg,
+    /// The legs that have such slots, as indices into [`LEGS`]: in the others there is nothing to look for.
+    segments: Vec<usize>,
     /// What each message has of it, ns; looked at when all messages are asked for.
     each: OnceLock<Vec<i64>>,
 }
@@ -44,19 +45,25 @@ impl OwnWork {
             }
             Source::Derived(_) => false,
         };
-        let slots = (0..profile.focus.len()).map(own).collect();
-        OwnWork { slots, owners: lifetimes.owners.len(), leg: options.leg, each: OnceLock::new() }
+        let slots: Vec<bool> = (0..profile.focus.len()).map(own).collect();
+        let owners = lifetimes.owners.len();
+        let has = |segment: &usize| slots[slot_of(owners, *segment, Role::R, 0)..][..2 * owners].contains(&true);
+        let asked = |segment: &usize| options.leg == LEGS[*segment] || options.leg == Leg::Total;
+        let segments = (0..LEGS.len()).filter(asked).filter(has).collect();
+        OwnWork { slots, owners, segments, each: OnceLock::new() }
+    }
+
+    /// A message's parts that are own work: slot and ns.
+    fn parts<'a>(&'a self, lifetimes: &'a Lifetimes, id: u32) -> impl Iterator<Item = (Slot, i64)> + 'a {
+        self.segments.iter().flat_map(move |&segment| {
+            let parts = lifetimes.part_slice(id, LEGS[segment]).iter();
+            parts.map(move |part| (slot(self.owners, segment, part), part.ns as i64)).filter(|(at, _)| self.slots[*at])
+        })
     }
 
     /// A message's own work by slot, largest first.
     fn of(&self, lifetimes: &Lifetimes, id: u32) -> Vec<(Slot, i64)> {
-        let mut out = vec![];
-        each_part(lifetimes, id, self.leg, |segment, part| {
-            let slot = slot(self.owners, segment, part);
-            if self.slots[slot] && part.ns > 0 {
-                out.push((slot, part.ns as i64));
-            }
-        });
+        let mut out: Vec<(Slot, i64)> = self.parts(lifetimes, id).filter(|(_, ns)| *ns > 0).collect();
         out.sort_unstable_by_key(|&(slot, ns)| (std::cmp::Reverse(ns), slot));
         out
     }
@@ -73,13 +80,7 @@ impl OwnWork {
     }
 
     fn sum(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
-        let mut sum = 0;
-        each_part(lifetimes, id, self.leg, |segment, part| {
-            if self.slots[slot(self.owners, segment, part)] {
-                sum += part.ns as i64;
-            }
-        });
-        sum
+        self.parts(lifetimes, id).map(|(_, ns)| ns).sum()
     }
 
     /// Moves that take `ns` from a message's own work: from the largest slots first; what it does not have, and what it is
@@ -133,6 +134,8 @@ struct OwnTime<'a> {
     cohorts: (&'a Cohort, &'a Cohort),
     /// All complete messages by (latency, id).
     ranked: &'a [(u64, u32)],
+    /// Their ids, in order of arrival.
+    complete: &'a [u32],
     /// What was moved from it before, by message, ns.
     moved: &'a [i64],
     /// The deviation of what is left, ns.
@@ -170,6 +173,9 @@ pub fn estimate(
     if all <= options.granularity_ns as f64 {
         return out;
     }
+    let mut is_complete = vec![false; lifetimes.messages.len()];
+    ranked.iter().for_each(|&(_, id)| is_complete[id as usize] = true);
+    let complete: Vec<u32> = (0..).zip(is_complete).filter(|(_, is)| *is).map(|(id, _)| id).collect();
     // Own work that was moved before, by message.
     let mut moved = vec![0_i64; lifetimes.messages.len()];
     let left = |moved: &[i64]| all - excess(&|id| moved[id as usize]);
@@ -182,7 +188,8 @@ pub fn estimate(
         if !matters(deviation) {
             break;
         }
-        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
+        let of =
+            OwnTime { lifetimes, options, own: &own, cohorts, ranked, complete: &complete, moved: &moved, deviation };
         if let Some(cost) = counted::apply(&of, &mut counter, profile) {
             for (id, moved) in (0..).zip(&mut moved) {
                 if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
@@ -195,7 +202,8 @@ pub fn estimate(
     let deviation = left(&moved);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     if known.same_run && matters(deviation) {
-        let of = OwnTime { lifetimes, options, own: &own, cohorts, ranked, moved: &moved, deviation };
+        let of =
+            OwnTime { lifetimes, options, own: &own, cohorts, ranked, complete: &complete, moved: &moved, deviation };
         out.classes = classes::apply(&of, profile);
     }
     out
