@@ -223,8 +223,9 @@ impl<'a> Analysis<'a> {
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let same_run = inputs.against.is_none();
         let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
-        let no_faults =
-            own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, both.0, path));
+        let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
+        let no_faults = own_samples
+            .is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, both.0, at_their_times, path));
         let known = Known { same_run, no_faults };
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
