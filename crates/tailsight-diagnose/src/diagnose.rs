@@ -1,6 +1,6 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
@@ -273,7 +273,7 @@ impl<'a> Analysis<'a> {
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
-        let ahead = Ahead::new(mine);
+        let ahead = LazyCell::new(|| Ahead::new(mine));
         // For the whole focus, so the same for every row of head-of-line blocking.
         let deviations = self.rows.rounded(total_ns);
         let roots = || {
