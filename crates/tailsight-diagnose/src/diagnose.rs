@@ -11,7 +11,7 @@ use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How};
 use crate::cohorts::against::{Joined, join};
-use crate::cohorts::focus::{mean, percentiles};
+use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
 use crate::estimate::{Estimates, Known, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
@@ -154,7 +154,7 @@ impl<'a> Summary<'a> {
     /// A diagnosis without causes.
     fn diagnosis(&self, options: &Options, facts: &RecordingFacts) -> Diagnosis {
         let (lifetimes, leg) = (self.lifetimes, options.leg);
-        let sorted: Vec<u64> = self.ranked.iter().map(|&(ns, _)| ns).collect();
+        let legs = legs::latencies(self.mine);
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
         Diagnosis {
             schema: 1,
@@ -162,8 +162,8 @@ impl<'a> Summary<'a> {
             app: lifetimes.app.clone(),
             leg,
             messages: self.counts.clone(),
-            latency_ns: percentiles(&sorted),
-            legs: legs::latencies(self.mine, leg, &sorted),
+            latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |of| of.latency_ns.clone()),
+            legs,
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, &self.ranked),
             slowest: slowest(lifetimes, &self.classification, leg, &self.ranked),
