@@ -54,7 +54,9 @@ pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str)
         "Latency inside the server's host, us, at {:.0} % of the peak{}: medians over the rounds, with the least and the greatest. \
          `ideal` is a FIFO server with the same arrivals and one service time, what a request costs at the peak of the same \
          set-up without a background process (where the server's core was not busy then, its busy part is given: the peak may be the \
-         client's, and the ideal is too slow); `×` is the p99.9 over the ideal's. The server was recorded at the peak, too. \
+         client's, and the ideal is too slow); `×` is the p99.9 over the ideal's, and says nothing where the ideal is slower than the \
+         measurement: then its service time is too long for these arrivals, or its queues are not the server's. The server was recorded \
+         at the peak, too. \
          {disturbed} of {all} rounds do not count: other programs or the hypervisor had more than 1 % of a core in them, also when \
          they were measured again.\n",
         figure.utilisation * 100.0,

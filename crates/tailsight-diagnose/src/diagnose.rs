@@ -1,6 +1,6 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
@@ -11,7 +11,7 @@ use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How};
 use crate::cohorts::against::{Joined, join};
-use crate::cohorts::focus::{mean, percentiles};
+use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
 use crate::estimate::{Costs, Estimates, Known, OwnWork, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
@@ -154,7 +154,7 @@ impl<'a> Summary<'a> {
     /// A diagnosis without causes.
     fn diagnosis(&self, options: &Options, facts: &RecordingFacts) -> Diagnosis {
         let (lifetimes, leg) = (self.lifetimes, options.leg);
-        let sorted: Vec<u64> = self.ranked.iter().map(|&(ns, _)| ns).collect();
+        let legs = legs::latencies(self.mine);
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
         Diagnosis {
             schema: 1,
@@ -162,8 +162,8 @@ impl<'a> Summary<'a> {
             app: lifetimes.app.clone(),
             leg,
             messages: self.counts.clone(),
-            latency_ns: percentiles(&sorted),
-            legs: legs::latencies(self.mine, leg, &sorted),
+            latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |of| of.latency_ns.clone()),
+            legs,
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, &self.ranked),
             slowest: slowest(lifetimes, &self.classification, leg, &self.ranked),
@@ -191,10 +191,12 @@ impl<'a> Summary<'a> {
 }
 
 /// What an estimate of costs may know beside the counts of events.
-fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, slow: &Cohort) -> Known {
+fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, slow: &Cohort, leg: Leg) -> Known {
     let same_run = inputs.against.is_none();
     let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
-    let no_faults = own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, path));
+    let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
+    let no_faults =
+        own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path));
     Known { same_run, no_faults, chosen_by_work: false }
 }
 
@@ -229,7 +231,7 @@ impl<'a> Analysis<'a> {
         let Summary { lifetimes, classification, ranked, .. } = summary;
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
-        let known = known(lifetimes, inputs, both.0);
+        let known = known(lifetimes, inputs, both.0, leg);
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
@@ -276,7 +278,7 @@ impl<'a> Analysis<'a> {
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
-        let ahead = Ahead::new(mine);
+        let ahead = LazyCell::new(|| Ahead::new(mine));
         // For the whole focus, so the same for every row of head-of-line blocking.
         let deviations = self.rows.rounded(total_ns);
         let roots = || {
@@ -317,7 +319,7 @@ impl<'a> Analysis<'a> {
     /// What events without a duration cost the messages ahead in a queue, beside ordinary ones: of all legs, as a thread is held in all.
     fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
-        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, held) };
+        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, held, Leg::Total) };
         Costs::new(self.lifetimes, own, self.options, (held, reference), self.ranked, known)
     }
 

@@ -4,10 +4,9 @@ use wildmatch::WildMatch;
 
 /// Whether the whole text matches the pattern.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.contains(['*', '?']) {
-        true => WildMatch::new(pattern).matches(text),
-        false => pattern == text,
-    }
+    let Some(wild) = pattern.find(['*', '?']) else { return pattern == text };
+    // Few texts begin like a pattern: only for these it is worth to compile it.
+    text.starts_with(&pattern[..wild]) && (&pattern[wild..] == "*" || WildMatch::new(pattern).matches(text))
 }
 
 /// Whether any of the patterns matches.
@@ -31,6 +30,9 @@ mod tests {
             ("a*b*c", "axxbyybzc", true),
             ("a*b*c", "axxbyyb", false),
             ("packet:own:*", "packet:8088", false),
+            ("a*", "a", true),
+            ("a?*", "a", false),
+            ("*a", "ba", true),
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
         }

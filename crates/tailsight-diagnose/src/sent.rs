@@ -47,7 +47,6 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             return None;
         }
         let mut ns: Vec<u64> = all.iter().filter_map(|s| s.transmit_ns()).collect();
-        ns.sort_unstable();
         let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
         for sent in &all {
             let name = lifetimes.flows.get(sent.flow as usize).map_or("", |f| &f.name);
@@ -64,7 +63,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             calls: all.len() as u64,
             complete: ns.len() as u64,
             bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
-            transmit_ns: percentiles(&ns),
+            transmit_ns: percentiles(&mut ns),
             peers,
         })
     };

@@ -12,11 +12,11 @@ use crate::model::Stage;
 
 /// The five stages; none when no message of the focus has all of them.
 pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {
-    let (focus, reference) = (of(lifetimes, &cohorts.focus), of(lifetimes, &cohorts.reference));
+    let (mut focus, mut reference) = (of(lifetimes, &cohorts.focus), of(lifetimes, &cohorts.reference));
     if focus[0].is_empty() {
         return vec![];
     }
-    let both = focus.iter().zip(&reference);
+    let both = focus.iter_mut().zip(&mut reference);
     let stages = STAGES.into_iter().zip(1..).zip(both).map(|((name, i), (focus, reference))| Stage {
         name: name.to_owned(),
         from: format!("T{i}"),
@@ -27,12 +27,11 @@ pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {
     stages.collect()
 }
 
-/// The lengths of each stage in a cohort, rising.
+/// The lengths of each stage in a cohort.
 fn of(lifetimes: &Lifetimes, cohort: &Cohort) -> [Vec<u64>; 5] {
     let mut out: [Vec<u64>; 5] = Default::default();
     for times in cohort.ids.iter().filter_map(|id| lifetimes.messages[*id as usize].stages()) {
         out.iter_mut().zip(times).for_each(|(of, ns)| of.push(ns));
     }
-    out.iter_mut().for_each(|of| of.sort_unstable());
     out
 }

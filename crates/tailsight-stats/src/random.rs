@@ -67,6 +67,7 @@ impl Random {
 }
 
 /// Mixes a seed with a stream number, so that streams of one seed do not overlap (SplitMix64's finaliser).
+#[inline]
 pub fn mix(seed: u64, stream: u64) -> u64 {
     let mut z = seed.wrapping_add(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

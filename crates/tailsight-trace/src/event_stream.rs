@@ -58,6 +58,16 @@ impl EventStream {
         &self.window[..self.ready]
     }
 
+    /// Moves the ready events to `chunk` and uses its memory from now on. Only the events held back are copied: a small part
+    /// of the window.
+    pub fn take_ready(&mut self, chunk: &mut Vec<Event>) {
+        chunk.clear();
+        chunk.extend_from_slice(&self.window[self.ready..]);
+        self.window.truncate(self.ready);
+        std::mem::swap(&mut self.window, chunk);
+        self.ready = 0;
+    }
+
     /// Replaces the ready events by the ones after them; `false`: there are none.
     ///
     /// # Errors
@@ -168,6 +178,13 @@ mod tests {
             let whole = run.events().unwrap().remove(0).events;
             assert_eq!(whole.len(), events.len());
             assert!(streamed(&run).unwrap() == whole, "in batches of {batch}");
+            let (mut stream, mut chunk, mut taken) = (run.streams().unwrap().remove(0), Vec::new(), Vec::new());
+            while stream.advance().unwrap() {
+                stream.take_ready(&mut chunk);
+                assert!(stream.ready().is_empty());
+                taken.extend_from_slice(&chunk);
+            }
+            assert!(taken == whole, "moved, in batches of {batch}");
         }
     }
 

@@ -50,38 +50,29 @@ fn reuse_memory() {
 
 /// The options of a question. Fails on a slice or a table that cannot be used.
 pub fn options(question: &Question) -> anyhow::Result<Options> {
-    let categories = match &question.categories {
-        None => CategoryTable::default(),
-        Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the category table {}", file.display()))?;
-            CategoryTable::parse(&text, &file.to_string_lossy())?
-        }
-    };
-    let runtimes = match &question.runtimes {
-        None => Runtimes::default(),
-        Some(file) => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the functions of runtimes {}", file.display()))?;
-            Runtimes::parse(&text, &file.to_string_lossy())?.before(Runtimes::default())
-        }
-    };
-    let options = Options {
-        focus: match &question.focus {
-            Some(focus) => tailsight_diagnose::parse_focus(focus)?,
-            None => Options::default().focus,
-        },
-        reference: match &question.reference {
-            Some(reference) => tailsight_diagnose::parse_focus(reference)?,
-            None => Options::default().reference,
-        },
+    // Once: the tables of the default are read from text.
+    let mut options = Options {
         leg: question.leg.unwrap_or(Leg::Total),
         nesting: question.nest,
         granularity_ns: question.granularity,
-        categories,
-        runtimes,
         ..Options::default()
     };
+    if let Some(file) = &question.categories {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the category table {}", file.display()))?;
+        options.categories = CategoryTable::parse(&text, &file.to_string_lossy())?;
+    }
+    if let Some(file) = &question.runtimes {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the functions of runtimes {}", file.display()))?;
+        options.runtimes = Runtimes::parse(&text, &file.to_string_lossy())?.before(options.runtimes);
+    }
+    if let Some(focus) = &question.focus {
+        options.focus = tailsight_diagnose::parse_focus(focus)?;
+    }
+    if let Some(reference) = &question.reference {
+        options.reference = tailsight_diagnose::parse_focus(reference)?;
+    }
     options.check()?;
     Ok(options)
 }

@@ -10,45 +10,36 @@ use tailsight_lifetime::{LEGS, Leg, Message};
 use crate::cohorts::focus::percentiles;
 use crate::model::LegLatency;
 
-/// The latencies of a leg, ascending, of the messages that have it complete.
-fn sorted(messages: &[Message], leg: Leg) -> Vec<u64> {
-    let mut latencies: Vec<u64> = messages.iter().filter_map(|m| m.latency(leg)).collect();
-    latencies.sort_unstable();
-    latencies
+/// The latencies of a leg, of the messages that have it complete.
+fn complete(messages: &[Message], leg: Leg) -> Vec<u64> {
+    messages.iter().filter_map(|m| m.latency(leg)).collect()
 }
 
-/// Every leg's latency by its name; a leg that no message has complete is there with 0 messages. `of`, `known`: a leg whose
-/// latencies are there already, ascending.
-pub fn latencies(messages: &[Message], of: Leg, known: &[u64]) -> BTreeMap<String, LegLatency> {
+/// Every leg's latency by its name; a leg that no message has complete is there with 0 messages.
+pub fn latencies(messages: &[Message]) -> BTreeMap<String, LegLatency> {
     let one = |leg: Leg| {
-        let own;
-        let sorted = if leg == of {
-            known
-        } else {
-            own = sorted(messages, leg);
-            &own
-        };
-        (leg.name().to_owned(), LegLatency { messages: sorted.len() as u64, latency_ns: percentiles(sorted) })
+        let mut latencies = complete(messages, leg);
+        let latency_ns = percentiles(&mut latencies);
+        (leg.name().to_owned(), LegLatency { messages: latencies.len() as u64, latency_ns })
     };
     Leg::ALL.into_iter().map(one).collect()
-}
-
-/// As [`latencies`], where nothing is known.
-pub fn all(messages: &[Message]) -> BTreeMap<String, LegLatency> {
-    latencies(messages, Leg::Total, &sorted(messages, Leg::Total))
 }
 
 /// The leg to explain when none was asked for, and why it is not the total, when it is not: where most messages that were
 /// received have no complete total (nothing is replied to them, or not to each), the leg that takes longest (by the median)
 /// of those that most of them have complete.
 pub fn usual(messages: &[Message]) -> (Leg, Option<String>) {
-    let complete = |leg: Leg| messages.iter().filter(|m| m.latency(leg).is_some()).count();
-    let (received, answered) = (complete(Leg::Receive), complete(Leg::Total));
+    let counted = |leg: Leg| messages.iter().filter(|m| m.latency(leg).is_some()).count();
+    let (received, answered) = (counted(Leg::Receive), counted(Leg::Total));
     if answered * 2 > received || received == 0 {
         return (Leg::Total, None);
     }
-    let most = LEGS.into_iter().filter(|&leg| complete(leg) * 2 > received);
-    let median = |leg: Leg| sorted(messages, leg).get(complete(leg) / 2).copied();
+    let most = LEGS.into_iter().filter(|&leg| counted(leg) * 2 > received);
+    let median = |leg: Leg| {
+        let mut latencies = complete(messages, leg);
+        let middle = latencies.len() / 2;
+        (!latencies.is_empty()).then(|| *latencies.select_nth_unstable(middle).1)
+    };
     // Of equal ones the first on the way.
     let longest = most.rev().max_by_key(|&leg| median(leg)).unwrap_or(Leg::Receive);
     let those = match answered {
@@ -99,8 +90,7 @@ mod tests {
     #[test]
     fn every_leg_has_its_percentiles() {
         let messages: Vec<Message> = (0..200).map(|i| message(i, i < 150)).collect();
-        let legs = latencies(&messages, Leg::Total, &sorted(&messages, Leg::Total));
-        assert_eq!(legs, latencies(&messages, Leg::Receive, &sorted(&messages, Leg::Receive)));
+        let legs = latencies(&messages);
         let of = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
         assert_eq!(legs.len(), 4);
         assert_eq!((legs["receive"].messages, of("receive", "p50")), (200, Some(100)));

@@ -102,25 +102,30 @@ impl Cohorts {
 pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
     let mut incomplete: BTreeMap<Incomplete, u64> = lifetimes.incomplete.clone();
     let named: u64 = incomplete.values().sum();
-    let unreceived = mine.iter().filter(|m| m.latency(Leg::Receive).is_none()).count() as u64;
+    let (mut unreceived, mut unsent, mut sent, mut dropped, mut out_of_order) = (0_u64, 0, 0, 0, 0);
+    for m in mine {
+        let has = |flag: u16| u64::from(m.flags & flag != 0);
+        out_of_order += has(flags::OVERTAKEN);
+        match (m.latency(Leg::Receive), m.latency(leg)) {
+            (None, _) => unreceived += 1,
+            (Some(_), None) => {
+                unsent += u64::from(m.send_ns == 0);
+                sent += u64::from(m.send_ns != 0);
+                dropped += has(flags::REPLY_DROPPED);
+            }
+            (Some(_), Some(_)) => {}
+        }
+    }
     let mut add = |reason: Incomplete, n: u64| {
         if n > 0 {
             *incomplete.entry(reason).or_default() += n;
         }
     };
     add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
-    if leg != Leg::Receive {
-        let received = |m: &&Message| m.latency(Leg::Receive).is_some() && m.latency(leg).is_none();
-        let unsent = mine.iter().filter(received).filter(|m| m.send_ns == 0).count() as u64;
-        let unfinished = mine.iter().filter(received).count() as u64 - unsent;
-        let dropped = |m: &&Message| m.flags & flags::REPLY_DROPPED != 0;
-        let dropped = mine.iter().filter(received).filter(dropped).count() as u64;
-        add(Incomplete::SendNotSeen, unsent);
-        add(Incomplete::ReplyDropped, dropped);
-        add(Incomplete::TransmitNotSeen, unfinished - dropped);
-    }
+    add(Incomplete::SendNotSeen, unsent);
+    add(Incomplete::ReplyDropped, dropped);
+    add(Incomplete::TransmitNotSeen, sent - dropped);
     let total = complete + incomplete.values().sum::<u64>();
-    let out_of_order = mine.iter().filter(|m| m.flags & flags::OVERTAKEN != 0).count() as u64;
     MessageCounts { total, complete, incomplete, out_of_order }
 }
 

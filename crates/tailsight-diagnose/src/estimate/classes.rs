@@ -41,8 +41,9 @@ struct Found {
 /// Moves what the focus's classes cost beyond what is usual for all to a row of its own; what the classes are formed by.
 pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
     let mut best: Option<Found> = None;
+    let usual = stats(of, &of.cohorts.1.ids);
     for key in KEYS {
-        if let Some(found) = difference(of, key)
+        if let Some(found) = difference(of, key, usual)
             // A finer key must explain clearly more than a coarser one.
             && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)
         {
@@ -71,21 +72,30 @@ pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static 
     Some(best.what)
 }
 
-fn difference(of: &OwnTime<'_>, (what, class_of, words): Key) -> Option<Found> {
-    let (lifetimes, options, (focus, reference)) = (of.lifetimes, of.options, of.cohorts);
-    let work = |id: u32| of.left(id) as f64;
-    let class = |id: u32| class_of(lifetimes, &lifetimes.messages[id as usize]);
-    // Within a class by latency, since the ranks are.
-    let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    of.ranked.iter().for_each(|&(_, id)| members.entry(class(id)).or_default().push(id));
-    if members.len() < 2 {
+/// `usual`: the own work of the reference, and its standard error.
+fn difference(of: &OwnTime<'_>, (what, class_of, words): Key, usual: (f64, f64)) -> Option<Found> {
+    let (lifetimes, options, focus) = (of.lifetimes, of.options, of.cohorts.0);
+    let classes: Vec<u32> = lifetimes.messages.iter().map(|m| class_of(lifetimes, m)).collect();
+    let class = |id: u32| classes[id as usize];
+    let first = of.ranked.first().map(|&(_, id)| class(id));
+    if of.ranked.iter().all(|&(_, id)| Some(class(id)) == first) {
         return None;
     }
-    let usual = stats(&reference.ids, &work);
+    // A part of the messages of every class is asked for, in no order: one pass over all is faster.
+    of.own.each(lifetimes);
+    // Within a class by latency, since the ranks are.
+    let mut members: Vec<Vec<u32>> = vec![];
+    for &(_, id) in of.ranked {
+        let class = class(id) as usize;
+        if class >= members.len() {
+            members.resize(class + 1, vec![]);
+        }
+        members[class].push(id);
+    }
     let mut beyond = BTreeMap::new();
-    for (&class, ids) in members.iter().filter(|(_, ids)| ids.len() >= FEWEST) {
+    for (class, ids) in (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST) {
         let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
-        let (its, error) = stats(middle, &work);
+        let (its, error) = stats(of, middle);
         let by = its - usual.0;
         let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();
         if by.abs() > noise && by.abs() > options.granularity_ns as f64 {
@@ -100,10 +110,11 @@ fn difference(of: &OwnTime<'_>, (what, class_of, words): Key) -> Option<Found> {
     (effect > 0.0).then(|| Found { what, name: words(lifetimes, most), beyond, effect, class_of })
 }
 
-/// Mean and its standard error.
-fn stats(ids: &[u32], work: &dyn Fn(u32) -> f64) -> (f64, f64) {
+/// Mean of own work and its standard error.
+fn stats(of: &OwnTime<'_>, ids: &[u32]) -> (f64, f64) {
     let n = ids.len().max(1) as f64;
-    let mean = ids.iter().map(|&id| work(id)).sum::<f64>() / n;
-    let variance = ids.iter().map(|&id| (work(id) - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let work: Vec<f64> = ids.iter().map(|&id| of.left(id) as f64).collect();
+    let mean = work.iter().sum::<f64>() / n;
+    let variance = work.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
     (mean, (variance / n).sqrt())
 }

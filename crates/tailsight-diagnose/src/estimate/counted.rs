@@ -278,12 +278,12 @@ impl Cost {
     }
 }
 
-/// What an event costs; nothing where that is not known to be above 0. Where the slope is one that longer messages alone would have, the counter is left with the numbers of
-/// those messages only that met more events than is plausible.
+/// What an event costs; nothing where that is not known to be above 0. Where the slope is one that longer messages alone would have, the
+/// counter is left with the numbers of those messages only that met more events than is plausible.
 pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
     let everyone: Vec<u32> = of.ranked.iter().map(|r| r.1).collect();
-    let mut found = line(of, counter, &everyone);
+    let mut found = line(of, counter);
     if found.is_some() {
         // From here on all of them are asked for, and more than once.
         of.own.each(of.lifetimes);
@@ -293,7 +293,7 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
         && is_of_length(slope_ns, counter.most_ns, || by_length(&points(of, counter, &everyone)))
     {
         counter.counts = unusual;
-        found = line(of, counter, &everyone);
+        found = line(of, counter);
     }
     let (slope_ns, ci95_ns) = found.filter(|(slope_ns, _)| *slope_ns <= counter.most_ns)?;
     let counter: &Counter = counter;
@@ -329,29 +329,30 @@ fn points(of: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
 /// The slope of own time over events with its interval, where it is above 0 and the focus has more events than the reference: of
 /// the messages outside the focus, else of all. The focus was chosen by latency: whatever else is slow in it would bend the
 /// slope.
-fn line(of: &OwnTime<'_>, counter: &Counter, everyone: &[u32]) -> Option<(f64, [f64; 2])> {
+fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
     let (focus, reference) = of.cohorts;
     let count = |id: u32| f64::from(counter.of(id));
     if mean(focus, count) <= mean(reference, count) {
         return None;
     }
-    let fit = |ids: Vec<u32>| {
+    let fit = |ids: &mut dyn Iterator<Item = u32>| {
         let some = points(of, counter, &sample(counter, ids));
         slope(&some, of.options.seed).filter(|(_, [low, _])| *low > 0.0)
     };
-    let others = everyone.iter().copied().filter(|id| focus.ids.binary_search(id).is_err()).collect();
-    fit(others).or_else(|| fit(everyone.to_vec()))
+    let mut in_focus = vec![false; of.lifetimes.messages.len()];
+    focus.ids.iter().for_each(|&id| in_focus[id as usize] = true);
+    let everyone = || of.complete.iter().copied();
+    fit(&mut everyone().filter(|&id| !in_focus[id as usize])).or_else(|| fit(&mut everyone()))
 }
 
 /// Messages of every number of events, as many of each as there is room for: chosen by the number alone, since a choice
-/// by latency would bend the slope.
-fn sample(counter: &Counter, mut ids: Vec<u32>) -> Vec<u32> {
-    ids.sort_unstable();
-    let all = ids.len();
+/// by latency would bend the slope. `ids`: in order of arrival.
+fn sample(counter: &Counter, ids: &mut dyn Iterator<Item = u32>) -> Vec<u32> {
     let mut by_count: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for id in ids {
         by_count.entry(counter.of(id)).or_default().push(id);
     }
+    let all = by_count.values().map(Vec::len).sum::<usize>();
     let room = (SAMPLE / by_count.len().max(1)).max(8);
     let most = by_count.values().map(Vec::len).max().unwrap_or(0);
     if by_count.len() < 2 || all - most < FEWEST {
@@ -366,13 +367,13 @@ fn sample(counter: &Counter, mut ids: Vec<u32>) -> Vec<u32> {
 /// The robust slope of the points, with its 95 % bootstrap interval; `None` without pairs that differ in x.
 pub fn slope(points: &[(f64, f64)], seed: u64) -> Option<(f64, [f64; 2])> {
     let mut rng = SplitMix(seed ^ 0x5107);
-    let every: Vec<usize> = (0..points.len()).collect();
-    let best = median_slope(points, &every, &mut rng)?;
+    let mut slopes = Vec::with_capacity(PAIRS);
+    let best = median_slope(points, &mut rng, &mut slopes)?;
     let mut draws = Vec::with_capacity(ROUNDS);
-    let mut some = vec![0; points.len()];
+    let mut some = points.to_vec();
     for _ in 0..ROUNDS {
-        some.iter_mut().for_each(|i| *i = rng.below(points.len()));
-        draws.extend(median_slope(points, &some, &mut rng));
+        some.iter_mut().for_each(|point| *point = points[rng.below(points.len())]);
+        draws.extend(median_slope(&some, &mut rng, &mut slopes));
     }
     if draws.len() < ROUNDS / 2 {
         return None;
@@ -382,14 +383,14 @@ pub fn slope(points: &[(f64, f64)], seed: u64) -> Option<(f64, [f64; 2])> {
     Some((best, [at(25), at(975)]))
 }
 
-/// The median of the slopes of random pairs, weighted by their distance in x.
-fn median_slope(points: &[(f64, f64)], of: &[usize], rng: &mut SplitMix) -> Option<f64> {
-    if of.is_empty() {
+/// The median of the slopes of random pairs, weighted by their distance in x. `slopes`: memory for them.
+fn median_slope(points: &[(f64, f64)], rng: &mut SplitMix, slopes: &mut Vec<(f64, f64)>) -> Option<f64> {
+    if points.is_empty() {
         return None;
     }
-    let mut slopes: Vec<(f64, f64)> = vec![];
+    slopes.clear();
     for _ in 0..PAIRS * 4 {
-        let (a, b) = (points[of[rng.below(of.len())]], points[of[rng.below(of.len())]]);
+        let (a, b) = (points[rng.below(points.len())], points[rng.below(points.len())]);
         if a.0 != b.0 {
             slopes.push(((b.1 - a.1) / (b.0 - a.0), (b.0 - a.0).abs()));
             if slopes.len() == PAIRS {
@@ -397,7 +398,7 @@ fn median_slope(points: &[(f64, f64)], of: &[usize], rng: &mut SplitMix) -> Opti
             }
         }
     }
-    weighted_median(&mut slopes)
+    weighted_median(slopes)
 }
 
 /// The least value at which the weights of it and all smaller ones are half of the whole. Of (value, weight); in linear time.

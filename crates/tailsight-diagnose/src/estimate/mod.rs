@@ -12,13 +12,13 @@ pub mod later_arrivals;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
-use tailsight_lifetime::{Context, Leg, Lifetimes, Role};
+use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Role};
 
 use crate::Options;
 use crate::cause::Category;
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
-use crate::rows::profile::{Move, Profile, Slot, Source, each_part, slot};
+use crate::rows::profile::{Move, Profile, Slot, Source, slot, slot_of};
 use counted::{Cost, Counter};
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
@@ -26,6 +26,8 @@ pub struct OwnWork {
     slots: Vec<bool>,
     owners: usize,
     leg: Leg,
+    /// The legs that have such slots, as indices into [`LEGS`]: in the others there is nothing to look for.
+    segments: Vec<usize>,
     /// What each message has of it, ns; looked at when all messages are asked for.
     each: OnceLock<Vec<i64>>,
 }
@@ -40,19 +42,25 @@ impl OwnWork {
             }
             Source::Derived(_) => false,
         };
-        let slots = (0..profile.focus.len()).map(own).collect();
-        OwnWork { slots, owners: lifetimes.owners.len(), leg, each: OnceLock::new() }
+        let slots: Vec<bool> = (0..profile.focus.len()).map(own).collect();
+        let owners = lifetimes.owners.len();
+        let has = |segment: &usize| slots[slot_of(owners, *segment, Role::R, 0)..][..2 * owners].contains(&true);
+        let asked = |segment: &usize| leg == LEGS[*segment] || leg == Leg::Total;
+        let segments = (0..LEGS.len()).filter(asked).filter(has).collect();
+        OwnWork { slots, owners, leg, segments, each: OnceLock::new() }
+    }
+
+    /// A message's parts that are own work: slot and ns.
+    fn parts<'a>(&'a self, lifetimes: &'a Lifetimes, id: u32) -> impl Iterator<Item = (Slot, i64)> + 'a {
+        self.segments.iter().flat_map(move |&segment| {
+            let parts = lifetimes.part_slice(id, LEGS[segment]).iter();
+            parts.map(move |part| (slot(self.owners, segment, part), part.ns as i64)).filter(|(at, _)| self.slots[*at])
+        })
     }
 
     /// A message's own work by slot, largest first.
     fn of(&self, lifetimes: &Lifetimes, id: u32) -> Vec<(Slot, i64)> {
-        let mut out = vec![];
-        each_part(lifetimes, id, self.leg, |segment, part| {
-            let slot = slot(self.owners, segment, part);
-            if self.slots[slot] && part.ns > 0 {
-                out.push((slot, part.ns as i64));
-            }
-        });
+        let mut out: Vec<(Slot, i64)> = self.parts(lifetimes, id).filter(|(_, ns)| *ns > 0).collect();
         out.sort_unstable_by_key(|&(slot, ns)| (std::cmp::Reverse(ns), slot));
         out
     }
@@ -69,13 +77,7 @@ impl OwnWork {
     }
 
     fn sum(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
-        let mut sum = 0;
-        each_part(lifetimes, id, self.leg, |segment, part| {
-            if self.slots[slot(self.owners, segment, part)] {
-                sum += part.ns as i64;
-            }
-        });
-        sum
+        self.parts(lifetimes, id).map(|(_, ns)| ns).sum()
     }
 
     /// Moves that take `ns` from a message's own work: from the largest slots first; what it does not have, and what it is
@@ -132,6 +134,8 @@ struct OwnTime<'a> {
     cohorts: (&'a Cohort, &'a Cohort),
     /// All complete messages by (latency, id).
     ranked: &'a [(u64, u32)],
+    /// Their ids, in order of arrival.
+    complete: &'a [u32],
     /// What was moved from it before, by message, ns.
     moved: &'a [i64],
     /// The deviation of what is left, ns.
@@ -168,8 +172,9 @@ pub fn estimate(
     let deviation = costs.left(lifetimes, cohorts);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     let classes = (known.same_run && deviation > options.granularity_ns as f64).then(|| {
-        let Costs { own, moved, .. } = &costs;
-        classes::apply(&OwnTime { lifetimes, options, own, cohorts, ranked, moved, deviation, known }, profile)
+        let Costs { own, complete, moved, .. } = &costs;
+        let of = OwnTime { lifetimes, options, own, cohorts, ranked, complete, moved, deviation, known };
+        classes::apply(&of, profile)
     });
     let costs = costs.of.into_iter().map(|(counter, cost)| (counter.note, cost)).collect();
     Estimates { costs, classes: classes.flatten() }
@@ -178,6 +183,8 @@ pub fn estimate(
 /// Kinds of events without a duration with what one costs, and the own work that it is taken from.
 pub struct Costs {
     own: OwnWork,
+    /// All complete messages, in order of arrival.
+    complete: Vec<u32>,
     /// In the order in which they are taken from own work.
     of: Vec<(Counter, Cost)>,
     /// What all of them take from a message's own work, ns.
@@ -195,12 +202,15 @@ impl Costs {
         ranked: &[(u64, u32)],
         known: Known,
     ) -> Costs {
-        let mut costs = Costs { own, of: vec![], moved: vec![] };
+        let mut costs = Costs { own, complete: vec![], of: vec![], moved: vec![] };
         let matters = |deviation: f64| deviation > options.granularity_ns as f64;
         if !matters(costs.left(lifetimes, cohorts)) {
             return costs;
         }
         costs.moved = vec![0; lifetimes.messages.len()];
+        let mut is_complete = vec![false; lifetimes.messages.len()];
+        ranked.iter().for_each(|&(_, id)| is_complete[id as usize] = true);
+        costs.complete = (0..).zip(is_complete).filter(|(_, is)| *is).map(|(id, _)| id).collect();
         let leg = costs.own.leg;
         let faults = (matches!(leg, Leg::Service | Leg::Total) && !known.no_faults).then(|| Counter::faults(lifetimes));
         // A migration brings interrupts with it: it comes first.
@@ -209,8 +219,8 @@ impl Costs {
             if !matters(deviation) {
                 break;
             }
-            let Costs { own, moved, .. } = &costs;
-            let of = OwnTime { lifetimes, options, own, cohorts, ranked, moved, deviation, known };
+            let Costs { own, complete, moved, .. } = &costs;
+            let of = OwnTime { lifetimes, options, own, cohorts, ranked, complete, moved, deviation, known };
             if let Some(cost) = counted::cost(&of, &mut counter) {
                 for (id, moved) in (0..).zip(&mut costs.moved) {
                     if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {

@@ -71,16 +71,27 @@ impl Counted {
     pub(super) fn intervals(&self, seed: u64) -> Vec<[i64; 2]> {
         let mut rng = SplitMix(seed);
         let mut draws = vec![Vec::with_capacity(ROUNDS); self.parts];
+        // What a message adds to the mean, and its weight: of most messages nothing was sampled, and nothing else is looked at.
+        let added = self.messages.each_ref().map(|messages| {
+            let of_all = messages.len() as f64;
+            messages.iter().map(|(ns, n, _)| (ns / of_all, *n)).collect::<Vec<(f64, f64)>>()
+        });
         for _ in 0..ROUNDS {
             let mut of_cohort = [(0.0, 0.0), (0.0, 0.0)];
             let mut by_part = vec![[0.0; 2]; self.parts];
-            for (cohort, messages) in self.messages.iter().enumerate().filter(|(_, m)| !m.is_empty()) {
-                for _ in 0..messages.len() {
-                    let (ns, n, parts) = &messages[rng.below(messages.len())];
-                    of_cohort[cohort].0 += ns / messages.len() as f64;
-                    of_cohort[cohort].1 += n;
-                    parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += n as f64);
+            for (cohort, added) in added.iter().enumerate() {
+                let (mut mean, mut all) = (0.0, 0.0);
+                for _ in 0..added.len() {
+                    let drawn = rng.below(added.len());
+                    let (ns, n) = added[drawn];
+                    mean += ns;
+                    if n > 0.0 {
+                        all += n;
+                        let (.., parts) = &self.messages[cohort][drawn];
+                        parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += n as f64);
+                    }
                 }
+                of_cohort[cohort] = (mean, all);
             }
             let [(focus, a), (reference, b)] = of_cohort;
             let scale = Scale { mean_ns: [focus, reference], samples: [a, b], of_reference: b };

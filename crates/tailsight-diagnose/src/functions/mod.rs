@@ -12,6 +12,7 @@ pub mod runtimes;
 pub(crate) mod sampled;
 pub mod tree;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -74,6 +75,7 @@ pub(crate) fn no_faults(
     lifetimes: &Lifetimes,
     samples: &Samples,
     focus: &Cohort,
+    (messages, leg): (&[Message], Leg),
     path: &dyn Fn(u32) -> Vec<PathSpan>,
 ) -> bool {
     if samples.is_empty() || lifetimes.faults.is_empty() {
@@ -85,6 +87,10 @@ pub(crate) fn no_faults(
         .collect();
     let (mut enough, mut all, mut in_fault) = (0, 0, 0);
     for &id in focus.ids.iter().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)) {
+        // Of most messages nothing was sampled, and the path is the larger work.
+        if messages[id as usize].ends(leg).is_some_and(|time| !by_time.any(time)) {
+            continue;
+        }
         by_time.on(&path(id), &lifetimes.owners, |span, sample| {
             let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
             if own {
@@ -275,14 +281,14 @@ impl Search<'_> {
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
-        let intervals = counted.intervals(self.options.seed);
+        let intervals = LazyCell::new(|| counted.intervals(self.options.seed));
         let place_of: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(i, &node)| (node, i)).collect();
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
             let entries = counted.entries(i);
             let deviation = scale.deviation_ns(counted.weights(i).map(|n| n as f64));
             let enough = (waits || entries[0] >= LEAST_OF_FUNCTION.0) && counted.hits(i) >= LEAST_OF_FUNCTION.1;
-            if !enough || intervals[i][0] <= 0 || deviation <= 0.0 {
+            if !enough || deviation <= 0.0 || intervals[i][0] <= 0 {
                 continue;
             }
             let named = self.named(&tree, node, &scale);

@@ -161,8 +161,12 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
 }
 
 pub(super) fn arrivals_span(lifetimes: &Lifetimes) -> u64 {
-    let times = || lifetimes.messages.iter().filter_map(super::arrival);
-    times().max().unwrap_or(0) - times().min().unwrap_or(0)
+    let times = lifetimes.messages.iter().filter_map(super::arrival);
+    let ends = times.fold(None, |ends, at| {
+        let (first, last) = ends.unwrap_or((at, at));
+        Some((at.min(first), at.max(last)))
+    });
+    ends.map_or(0, |(first, last)| last - first)
 }
 
 /// One queue, or one for each worker: told from whether connections change threads.

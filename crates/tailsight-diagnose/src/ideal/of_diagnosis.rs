@@ -6,6 +6,7 @@
 //! predictions (docs/ideal.md).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use tailsight_lifetime::{Analysis, Leg, Lifetimes};
@@ -31,8 +32,8 @@ pub struct OfRun {
     model: Fit,
     /// By message.
     by_id: Vec<Option<u64>>,
-    /// Complete messages by (latency, id).
-    ranked: Vec<(u64, u32)>,
+    /// Complete messages, (latency, id), in order of arrival.
+    complete: Vec<(u64, u32)>,
     /// Percentiles over those.
     ideal_ns: BTreeMap<String, u64>,
 }
@@ -42,11 +43,10 @@ pub fn of_run(analysis: &Analysis) -> Option<OfRun> {
     let messages = &analysis.lifetimes.messages;
     let model = fit(&analysis.lifetimes, &analysis.work(), &Known::default()).ok()?;
     let by_id = latencies(messages, &model).ok()?;
-    let mut ranked: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(Leg::Total)?, m.id))).collect();
-    ranked.par_sort_unstable();
-    let complete = ranked.iter().filter_map(|(_, id)| by_id[*id as usize]);
-    let ideal_ns = keyed(&Sorted::new(complete.collect()), &PERCENTILES);
-    Some(OfRun { model, by_id, ranked, ideal_ns })
+    let complete: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(Leg::Total)?, m.id))).collect();
+    let ideal = complete.iter().filter_map(|(_, id)| by_id[*id as usize]);
+    let ideal_ns = keyed(&Sorted::new(ideal.collect()), &PERCENTILES);
+    Some(OfRun { model, by_id, complete, ideal_ns })
 }
 
 /// Fills in what the ideal says. Leaves a diagnosis of another leg as it is. What the absence of each cause would buy is replayed
@@ -55,18 +55,31 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, of
     if diagnosis.leg != Leg::Total {
         return;
     }
-    let OfRun { model, by_id, ranked, ideal_ns } = of_run;
+    let OfRun { model, by_id, mut complete, ideal_ns } = of_run;
     let messages = &analysis.lifetimes.messages;
-    let all = ranked.iter().map(|(_, id)| *id);
-    let of_focus = ranks(ranked.len(), (diagnosis.focus.from, diagnosis.focus.to));
-    let focus = ranked.get(of_focus).unwrap_or_default().iter().map(|(_, id)| *id);
-    let (Some(focus), Some(all)) = (inherent(messages, focus, &by_id), inherent(messages, all, &by_id)) else { return };
+    let inherent = |of: &[(u64, u32)]| inherent(messages, of.iter().map(|(_, id)| *id), &by_id);
+    let all = inherent(&complete);
+    let of_focus = ranks(complete.len(), (diagnosis.focus.from, diagnosis.focus.to));
+    let focus = inherent(between_ranks(&mut complete, of_focus));
+    let (Some(focus), Some(all)) = (focus, all) else { return };
     diagnosis.ideal_ns = Some(ideal_ns);
     let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new() };
     if diagnosis.more.is_some() {
         what_ifs(diagnosis, analysis, causes, &mut said);
     }
     diagnosis.ideal = Some(said);
+}
+
+/// The messages, (latency, id), of these ranks by both, in any order.
+fn between_ranks(all: &mut [(u64, u32)], ranks: Range<usize>) -> &[(u64, u32)] {
+    if ranks.end < all.len() {
+        all.select_nth_unstable(ranks.end);
+    }
+    let below = &mut all[..ranks.end];
+    if ranks.start < below.len() {
+        below.select_nth_unstable(ranks.start);
+    }
+    &below[ranks.start..]
 }
 
 /// The lifetimes without some causes of a diagnosis of the total leg, and what that does to the percentiles.
@@ -115,5 +128,24 @@ fn what_ifs(diagnosis: &Diagnosis, analysis: &Analysis, causes: &CauseOf, said: 
             latency_ns: without.latency_ns,
             ci95_ns: without.ci95_ns,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_messages_between_two_ranks_are_those_of_the_sorted_list() {
+        // Latencies that come twice, in an order that is none.
+        let all: Vec<(u64, u32)> = (0..60).map(|id| (u64::from(id * 37 % 30), id)).collect();
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        for ranks in [0..0, 0..60, 13..13, 13..40, 0..7, 59..60, 60..60] {
+            let mut mixed = all.clone();
+            let mut found = between_ranks(&mut mixed, ranks.clone()).to_vec();
+            found.sort_unstable();
+            assert_eq!(found, sorted[ranks]);
+        }
     }
 }

@@ -18,6 +18,11 @@ pub trait Source {
     /// # Errors
     /// Those of reading.
     fn advance(&mut self) -> Result<bool, Error>;
+    /// Moves the ready events to `chunk`, in place of what it holds; until the next `advance` there are no others.
+    fn take_ready(&mut self, chunk: &mut Vec<Event>) {
+        chunk.clear();
+        chunk.extend_from_slice(self.ready());
+    }
 }
 
 impl Source for EventStream {
@@ -32,6 +37,9 @@ impl Source for EventStream {
     }
     fn advance(&mut self) -> Result<bool, Error> {
         self.advance()
+    }
+    fn take_ready(&mut self, chunk: &mut Vec<Event>) {
+        self.take_ready(chunk);
     }
 }
 

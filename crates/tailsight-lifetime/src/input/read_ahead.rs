@@ -68,9 +68,12 @@ pub fn reading_ahead<S: Source + Send, T>(sources: &mut [S], work: impl FnOnce(V
         scope.spawn(move || {
             for (place, mut chunk) in asked {
                 let source = &mut sources[place];
-                chunk.clear();
                 let read = source.advance().map(|more| {
-                    chunk.extend_from_slice(if more { source.ready() } else { &[] });
+                    if more {
+                        source.take_ready(&mut chunk);
+                    } else {
+                        chunk.clear();
+                    }
                     chunk
                 });
                 // Whoever asked may have given up since, because of another source's error.

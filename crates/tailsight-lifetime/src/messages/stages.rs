@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::scan::Scan;
 use crate::timelines::threads::{State, ThreadInterval};
+use crate::timelines::time_index::TimeIndex;
 
 /// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message.
 pub fn complete(scan: &mut Scan) {
@@ -14,15 +15,17 @@ pub fn complete(scan: &mut Scan) {
     }
     #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
     received.values_mut().for_each(|times| times.sort());
+    let received: FxHashMap<u32, (TimeIndex, Vec<u64>)> =
+        received.into_iter().map(|(tid, times)| (tid, (TimeIndex::new(&times, |t| *t), times))).collect();
     let Scan { messages, threads, .. } = scan;
     let wakes: FxHashMap<u32, Vec<Option<u32>>> =
         (received.par_iter()).filter_map(|(&tid, _)| Some((tid, last_wakes(&threads.get(tid)?.intervals)))).collect();
     messages.par_iter_mut().for_each(|m| {
         // Received by the same thread after this one's hand-off and before its own receive call.
-        if let Some(times) = received.get(&m.tid) {
-            let after = times.partition_point(|&t| t <= m.handoff_ns);
-            let before = times.partition_point(|&t| t < m.recv_enter_ns.max(m.handoff_ns));
-            m.ahead = before.saturating_sub(after) as u32;
+        if let Some((by_time, times)) = received.get(&m.tid) {
+            let upto = |ts: u64| by_time.at(times, ts, |t| *t).map_or(0, |last| last + 1);
+            let before = upto(m.recv_enter_ns.max(m.handoff_ns).saturating_sub(1));
+            m.ahead = before.saturating_sub(upto(m.handoff_ns)) as u32;
         }
         let Some((thread, wakes)) = threads.get(m.tid).zip(wakes.get(&m.tid)) else { return };
         let Some(last) = thread.at(m.recv_ns) else { return };

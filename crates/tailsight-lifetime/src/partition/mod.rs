@@ -17,6 +17,8 @@ use crate::scan::Scan;
 /// Messages per chunk. The number does not depend on the machine, so that owners are found in the same order on every
 /// machine.
 const CHUNK: usize = 8192;
+/// Chunks that one thread takes at a time: it finds most owners in the first of them.
+const TOGETHER: usize = 4;
 
 /// Parts of messages, leg by leg (receive, service, transmit): message i owns `parts[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug)]
@@ -43,30 +45,38 @@ impl Legs {
         let mut all = Legs::none();
         all.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
         all.parts.iter_mut().for_each(|parts| parts.reserve(scan.messages.len() * 6));
-        // Not all chunks at once, because their parts would be in memory twice.
-        let together = chunk * 4 * rayon::current_num_threads();
-        for (messages, extras) in scan.messages.chunks(together).zip(scan.extras.chunks(together)) {
-            let chunks = messages.par_chunks(chunk).zip(extras.par_chunks(chunk));
-            let done: Vec<_> = chunks.map(|(messages, extras)| Legs::of_chunk(scan, messages, extras)).collect();
+        let several = chunk * TOGETHER;
+        // Not all messages at once, because their parts would be in memory twice.
+        let at_once = several * rayon::current_num_threads();
+        for (messages, extras) in scan.messages.chunks(at_once).zip(scan.extras.chunks(at_once)) {
+            let each = messages.par_chunks(several).zip(extras.par_chunks(several));
+            let done: Vec<_> = each.map(|(messages, extras)| Legs::of_chunks(scan, messages, extras, chunk)).collect();
             done.into_iter().for_each(|(legs, met)| all.append(&legs, &owners.adopt(met)));
         }
         all
     }
 
-    /// The partition of some messages that follow one another, with owners of their own.
-    fn of_chunk(scan: &Scan, messages: &[Message], extras: &[Extra]) -> (Legs, Owners) {
+    /// The partition of some messages that follow one another, with owners of their own. These are in the order in which the chunks
+    /// meet them, as if each chunk had owners of its own that were adopted one chunk after the other.
+    fn of_chunks(scan: &Scan, messages: &[Message], extras: &[Extra], chunk: usize) -> (Legs, Owners) {
         let (mut legs, mut owners) = (Legs::none(), Owners::default());
+        for (messages, extras) in messages.chunks(chunk).zip(extras.chunks(chunk)) {
+            legs.add_chunk(scan, &mut owners, messages, extras);
+        }
+        (legs, owners)
+    }
+
+    fn add_chunk(&mut self, scan: &Scan, owners: &mut Owners, messages: &[Message], extras: &[Extra]) {
         let ends = || messages.iter().flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
         let from_ns = ends().map(|(from, _)| from).min().unwrap_or(scan.start_ns);
         let to_ns = ends().map(|(_, to)| to).max().unwrap_or(scan.end_ns);
         let mut partition = Partition::within(from_ns, to_ns);
         for of in messages.iter().zip(extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
-                partition.leg(scan, &mut owners, of, leg, &mut legs.parts[l]);
-                legs.offsets[l].push(legs.parts[l].len() as u32);
+                partition.leg(scan, owners, of, leg, &mut self.parts[l]);
+                self.offsets[l].push(self.parts[l].len() as u32);
             }
         }
-        (legs, owners)
     }
 
     /// Appends those of later messages, whose owner i is `owners[i]` here.

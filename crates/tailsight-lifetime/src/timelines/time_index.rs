@@ -23,8 +23,10 @@ impl TimeIndex {
         let mut before = Vec::with_capacity(((last - first) >> shift) as usize + 2);
         before.push(0);
         for (i, step) in (0u32..).zip(steps) {
-            let bucket = from(step).saturating_sub(first) >> shift;
-            before.resize(before.len().max(bucket as usize + 1), i);
+            let bucket = (from(step).saturating_sub(first) >> shift) as usize;
+            if bucket >= before.len() {
+                before.resize(bucket + 1, i);
+            }
         }
         before.push(steps.len() as u32);
         TimeIndex { from: first, shift, before }

@@ -26,6 +26,8 @@ struct Node {
     step: Step,
     depth: u16,
     within: Within,
+    /// The child that was asked for last, mostly the next one, too; itself when there is none.
+    recent: NodeId,
 }
 
 /// What a core is inside of, at any level.
@@ -66,7 +68,8 @@ impl Tree {
         let nodes = &mut self.nodes;
         *self.tasks.entry(tid).or_insert_with(|| {
             let id = nodes.len() as NodeId;
-            nodes.push(Node { parent: id, task: tid, step: Step::Task(tid), depth: 0, within: Within::default() });
+            let (step, within) = (Step::Task(tid), Within::default());
+            nodes.push(Node { parent: id, task: tid, step, depth: 0, within, recent: id });
             id
         })
     }
@@ -74,13 +77,20 @@ impl Tree {
     /// The node with one more frame on top.
     pub fn push(&mut self, node: NodeId, frame: Frame) -> NodeId {
         let nodes = &mut self.nodes;
-        *self.children.entry((node, frame)).or_insert_with(|| {
+        let recent = nodes[node as usize].recent;
+        let child = &nodes[recent as usize];
+        if child.parent == node && child.step == Step::Frame(frame) {
+            return recent;
+        }
+        let child = *self.children.entry((node, frame)).or_insert_with(|| {
             let id = nodes.len() as NodeId;
             let below = nodes[node as usize];
             let (depth, within) = (below.depth.saturating_add(1), below.within.and(frame));
-            nodes.push(Node { parent: node, step: Step::Frame(frame), depth, within, ..below });
+            nodes.push(Node { parent: node, step: Step::Frame(frame), depth, within, recent: id, ..below });
             id
-        })
+        });
+        self.nodes[node as usize].recent = child;
+        child
     }
 
     /// The frame on top, unless the node is a bare task.
@@ -158,6 +168,11 @@ mod tests {
         let a = tree.push(task, soft);
         let b = tree.push(a, Frame::Packet { own: true, port: 80, app: 0 });
         assert_eq!(tree.push(task, soft), a);
+        // Not the child that was asked for last, and the same frame on top of it.
+        let hard = tree.push(task, Frame::Csd);
+        assert_eq!((tree.push(task, soft), tree.push(task, Frame::Csd)), (a, hard));
+        let twice = tree.push(a, soft);
+        assert_eq!((tree.parent(twice), tree.push(a, soft)), (a, twice));
         assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Softirq { vec: 3, .. })), task);
         assert_eq!(tree.pop_through(b, |f| matches!(f, Frame::Irq { .. })), b);
         assert_eq!(tree.frames(b), vec![soft, Frame::Packet { own: true, port: 80, app: 0 }]);

@@ -42,11 +42,11 @@ pub struct Work {
     pub packets: u64,
 }
 
-/// Whose a segment is.
+/// Whose a segment is. Threads by their places in [`Work::threads`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    User(u32),
-    Kernel(u32),
+    User(usize),
+    Kernel(usize),
     OwnPacket,
     OtherPacket,
     /// The NET_RX softirq between packets.
@@ -61,14 +61,17 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
         let thread = threads.entry(m.tid).or_insert_with(|| ThreadWork { tid: m.tid, ..ThreadWork::default() });
         thread.messages += 1;
     }
+    let mut threads: Vec<ThreadWork> = threads.into_values().collect();
+    let places: FxHashMap<u32, usize> = threads.iter().map(|thread| thread.tid).zip(0..).collect();
     let kinds: Vec<Kind> =
-        (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &threads)).collect();
-    let cores: Vec<CoreWork> = scan.cores.par_iter().map(|core| CoreWork::of(scan, core, &kinds)).collect();
+        (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &places)).collect();
+    let of_core = |core| CoreWork::of(scan, core, &kinds, threads.len());
+    let cores: Vec<CoreWork> = scan.cores.par_iter().map(of_core).collect();
     let mut receive = BTreeMap::new();
     let mut packets = 0;
     for (cpu, work) in (0u16..).zip(cores) {
-        for (tid, (user_ns, kernel_ns)) in work.threads {
-            let Some(thread) = threads.get_mut(&tid) else { continue };
+        for (thread, had) in threads.iter_mut().zip(work.threads) {
+            let Some((user_ns, kernel_ns)) = had else { continue };
             thread.user_ns += user_ns;
             thread.kernel_ns += kernel_ns;
             *thread.cpus.entry(cpu).or_default() += user_ns + kernel_ns;
@@ -79,14 +82,14 @@ pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
             receive.insert(cpu, work.own + (work.poll as f64 * share) as u64);
         }
     }
-    Work { span_ns: (scan.start_ns, scan.end_ns), threads: threads.into_values().collect(), receive, packets }
+    Work { span_ns: (scan.start_ns, scan.end_ns), threads, receive, packets }
 }
 
 /// The work of one core, ns.
 #[derive(Default)]
 struct CoreWork {
-    /// In user space and in the kernel, by thread.
-    threads: FxHashMap<u32, (u64, u64)>,
+    /// In user space and in the kernel, by thread; `None` of one that was never on the core.
+    threads: Vec<Option<(u64, u64)>>,
     /// Of the application's packets.
     own: u64,
     /// How many of those.
@@ -99,14 +102,14 @@ struct CoreWork {
 
 impl CoreWork {
     /// `kinds` is by node of the scan's tree.
-    fn of(scan: &Scan, core: &Core, kinds: &[Kind]) -> CoreWork {
-        let mut work = CoreWork::default();
+    fn of(scan: &Scan, core: &Core, kinds: &[Kind], threads: usize) -> CoreWork {
+        let mut work = CoreWork { threads: vec![None; threads], ..CoreWork::default() };
         let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
         for (segment, end) in core.segments.iter().zip(ends) {
             let ns = end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
             match kinds[segment.node as usize] {
-                Kind::User(tid) => work.threads.entry(tid).or_default().0 += ns,
-                Kind::Kernel(tid) => work.threads.entry(tid).or_default().1 += ns,
+                Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += ns,
+                Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += ns,
                 Kind::OwnPacket => {
                     work.own += ns;
                     let is = matches!(scan.tree.top(segment.node), Some(Frame::Packet { own: true, .. }));
@@ -121,25 +124,26 @@ impl CoreWork {
     }
 }
 
-fn kind(scan: &Scan, node: u32, threads: &BTreeMap<u32, ThreadWork>) -> Kind {
+/// `places`: threads that received messages.
+fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
     let (frames, within) = (scan.tree.frames(node), scan.tree.within(node));
     if frames.iter().any(|f| matches!(f, Frame::Stolen | Frame::Unseen)) {
         return Kind::Nothing;
     }
-    let tid = Some(scan.tree.task_of(node)).filter(|tid| threads.contains_key(tid));
+    let thread = places.get(&scan.tree.task_of(node)).copied();
     // A device interrupt, a timer or another softirq on top of what is looked for is not part of it.
     let innermost = frames.iter().rposition(|f| is_interrupt_level(*f)).map(|i| &frames[i..]);
     let packet = frames.iter().rev().find_map(|f| match f {
         Frame::Packet { own, .. } => Some(*own),
         _ => None,
     });
-    match (innermost, packet, tid) {
-        (None, _, Some(tid)) if frames.is_empty() => Kind::User(tid),
-        (None, _, Some(tid)) => Kind::Kernel(tid),
+    match (innermost, packet, thread) {
+        (None, _, Some(thread)) if frames.is_empty() => Kind::User(thread),
+        (None, _, Some(thread)) => Kind::Kernel(thread),
         (Some([Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd, ..]), ..) => Kind::Nothing,
         (Some([Frame::Packet { own: true, .. }, ..]), ..) => Kind::OwnPacket,
         (Some(_), Some(true), _) if within.net_rx => Kind::OwnPacket,
-        (Some(_), _, Some(tid)) if within.inline_softirq => Kind::Kernel(tid),
+        (Some(_), _, Some(thread)) if within.inline_softirq => Kind::Kernel(thread),
         (Some(_), Some(false), _) => Kind::OtherPacket,
         (Some(_), None, _) if within.net_rx => Kind::Poll,
         _ => Kind::Nothing,

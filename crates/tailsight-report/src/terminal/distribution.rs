@@ -4,6 +4,8 @@
 //! logarithmic axis of latency; nothing where there are too few messages. The height of a block is the logarithm of its messages: one
 //! message is seen, and a bulk of a million beside it.
 
+use std::ops::Range;
+
 use tailsight_diagnose::Diagnosis;
 use tailsight_lifetime::{Leg, Message};
 
@@ -45,9 +47,11 @@ pub fn distribution(messages: &[Message], d: &Diagnosis, style: &Style) -> Strin
 fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
     let mut counts = vec![0_u64; blocks];
     let span = (to as f64 / from as f64).ln().max(f64::MIN_POSITIVE);
+    let block_of = |ns: u64| ((ns as f64 / from as f64).ln() / span * blocks as f64) as usize;
+    // Where each block but the first begins: logarithms of a few latencies instead of all.
+    let begins: Vec<u64> = (1..blocks).map(|block| first(from..to + 1, |ns| block_of(ns) >= block)).collect();
     for &ns in values {
-        let at = (ns as f64 / from as f64).ln() / span * blocks as f64;
-        counts[(at as usize).min(blocks - 1)] += 1;
+        counts[begins.partition_point(|begin| *begin <= ns)] += 1;
     }
     let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
     let block = |n: u64| match n {
@@ -58,6 +62,16 @@ fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
         }
     };
     counts.into_iter().map(block).collect()
+}
+
+/// The first number of a range for which `holds`, which is so for all after it; its end when it holds for none.
+fn first(range: Range<u64>, holds: impl Fn(u64) -> bool) -> u64 {
+    let Range { start: mut low, end: mut high } = range;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ pub fn first_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
 /// Whether the first cause is right, or it is a queue and what held the messages ahead most is the expected cause: where the first sentence
 /// of a diagnosis ends. `None` as in [`first_is_right`].
 pub fn first_or_its_root_is_right(scenario: &Scenario, causes: &[Named]) -> Option<bool> {
-    let is_expected = |(category, name): &(String, String)| scenario.expect.iter().any(|cause| cause.is(category, name));
+    let is_expected =
+        |(category, name): &(String, String)| scenario.expect.iter().any(|cause| cause.is(category, name));
     let root = |first: &Named| {
         let held = first.root.first().is_some_and(is_expected);
         scenario.function.is_none() && first.category == QUEUE && held
