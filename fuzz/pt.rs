@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
 use tailsight_pt::{By, Places, Recording, What};
 use tailsight_trace::clock_log::{Clock, ClockChangeRow, ClockLog};
@@ -26,13 +25,16 @@ pub fn quiet() {
     ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
 }
 
-/// One file a process, in memory where the machine has such a place.
-static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let memory = PathBuf::from("/dev/shm");
-    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    let dir = tempfile::Builder::new().prefix("tailsight-fuzz-").tempdir_in(base);
-    dir.expect("a temporary directory").keep().join("perf.data")
-});
+thread_local! {
+    /// One file a thread, in memory where the machine has such a place: tests run beside one another in one process, and a recording reads
+    /// its file again for each decoder.
+    static FILE: PathBuf = {
+        let memory = PathBuf::from("/dev/shm");
+        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let dir = tempfile::Builder::new().prefix("tailsight-fuzz-").tempdir_in(base);
+        dir.expect("a temporary directory").keep().join("perf.data")
+    };
+}
 
 /// A whole perf.data file.
 pub fn container(data: &[u8]) {
@@ -130,7 +132,8 @@ pub fn with_packets(mut data: &[u8]) -> Vec<u8> {
 }
 
 fn open(data: &[u8]) -> Option<Recording> {
-    std::fs::write(&*FILE, data).expect("the file can be written");
+    let file = FILE.with(PathBuf::clone);
+    std::fs::write(&file, data).expect("the file can be written");
     let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tailsight-pt/tests/fixtures"));
     let fixtures = if fixtures.is_dir() {
         fixtures.to_owned()
@@ -138,7 +141,7 @@ fn open(data: &[u8]) -> Option<Recording> {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
     };
     let places = Places { roots: vec![fixtures], ..Places::default() };
-    Recording::open(&FILE, &places).ok()
+    Recording::open(&file, &places).ok()
 }
 
 /// Decodes a recording: spans nest, and time does not go back.
