@@ -191,12 +191,16 @@ impl<'a> Summary<'a> {
 }
 
 /// What an estimate of costs may know beside the counts of events.
-fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, slow: &Cohort, leg: Leg) -> Known {
+fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Cohort, &Cohort), leg: Leg) -> Known {
     let same_run = inputs.against.is_none();
     let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
     let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
-    let no_faults =
-        own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path));
+    let faults = |id: &u32| u64::from(lifetimes.faults.get(*id as usize).copied().unwrap_or(0));
+    let mean = |of: &Cohort| of.ids.iter().map(faults).sum::<u64>() as f64 / of.len().max(1) as f64;
+    // With no more faults there is no cost of them to estimate, and samples, for which paths are walked, need not be asked.
+    let no_faults = mean(slow) <= mean(reference)
+        || own_samples
+            .is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path));
     Known { same_run, no_faults, chosen_by_work: false }
 }
 
@@ -231,7 +235,7 @@ impl<'a> Analysis<'a> {
         let Summary { lifetimes, classification, ranked, .. } = summary;
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
-        let known = known(lifetimes, inputs, both.0, leg);
+        let known = known(lifetimes, inputs, both, leg);
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
@@ -319,7 +323,7 @@ impl<'a> Analysis<'a> {
     /// What events without a duration cost the messages ahead in a queue, beside ordinary ones: of all legs, as a thread is held in all.
     fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
-        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, held, Leg::Total) };
+        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, (held, reference), Leg::Total) };
         Costs::new(self.lifetimes, own, self.options, (held, reference), self.ranked, known)
     }
 

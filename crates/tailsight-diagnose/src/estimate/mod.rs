@@ -119,7 +119,8 @@ pub struct Estimates {
 pub struct Known {
     /// Both cohorts are of the same run.
     pub same_run: bool,
-    /// Samples of the focus' own time hardly met a page fault: what correlates with their number is something else.
+    /// The focus has no more page faults than the reference, or samples of its own time hardly met one: what correlates with their number is
+    /// something else.
     pub no_faults: bool,
     /// The first cohort was chosen by how long its messages worked. Then that they worked longer than others says nothing about their events,
     /// and an event costs the slope alone.
