@@ -365,10 +365,13 @@ impl<'a, B: Blocks> Flow<'a, B> {
     fn block(&mut self, block: &Block, spaces: &mut Spaces<'_>) {
         let Block { ip, end, .. } = *block;
         self.arrive(ip, spaces);
-        if !self.function.contains(&end) {
-            // It jumped on the way.
-            self.function = self.function_at(end, spaces);
-            self.step(Op::Jump { to: end });
+        // The block runs on into the next function, or jumped on the way. Each function between is told, wherever the decoder that follows
+        // control flow ends its blocks.
+        let mut at = ip;
+        while at != end && !self.function.contains(&end) {
+            at = if (ip..=end).contains(&self.function.end) { self.function.end } else { end };
+            self.function = self.function_at(at, spaces);
+            self.step(Op::Jump { to: at });
         }
         self.instructions += block.instructions;
         let class = match block.class {
