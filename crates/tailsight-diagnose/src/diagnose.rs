@@ -190,18 +190,16 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// What an estimate of costs may know beside the counts of events.
-fn known(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Cohort, &Cohort), leg: Leg) -> Known {
-    let same_run = inputs.against.is_none();
-    let own_samples = inputs.samples.zip(inputs.path).filter(|_| same_run);
-    let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
+/// Whether the slow messages met no more page faults than others, or samples of their own time hardly met one.
+fn no_faults(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Cohort, &Cohort), leg: Leg) -> bool {
     let faults = |id: &u32| u64::from(lifetimes.faults.get(*id as usize).copied().unwrap_or(0));
     let mean = |of: &Cohort| of.ids.iter().map(faults).sum::<u64>() as f64 / of.len().max(1) as f64;
-    // With no more faults there is no cost of them to estimate, and samples, for which paths are walked, need not be asked.
-    let no_faults = mean(slow) <= mean(reference)
-        || own_samples
-            .is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path));
-    Known { same_run, no_faults, chosen_by_work: false }
+    if mean(slow) <= mean(reference) {
+        return true;
+    }
+    let own_samples = inputs.samples.zip(inputs.path).filter(|_| inputs.against.is_none());
+    let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
+    own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path))
 }
 
 /// The comparison of two cohorts, from their profiles to intervals.
@@ -235,7 +233,8 @@ impl<'a> Analysis<'a> {
         let Summary { lifetimes, classification, ranked, .. } = summary;
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
-        let known = known(lifetimes, inputs, both, leg);
+        let no_faults = || no_faults(lifetimes, inputs, both, leg);
+        let known = Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false };
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
@@ -323,7 +322,8 @@ impl<'a> Analysis<'a> {
     /// What events without a duration cost the messages ahead in a queue, beside ordinary ones: of all legs, as a thread is held in all.
     fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
-        let known = Known { chosen_by_work: true, ..known(self.lifetimes, self.inputs, (held, reference), Leg::Total) };
+        let no_faults = || no_faults(self.lifetimes, self.inputs, (held, reference), Leg::Total);
+        let known = Known { same_run: self.inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: true };
         Costs::new(self.lifetimes, own, self.options, (held, reference), self.ranked, known)
     }
 

@@ -115,13 +115,13 @@ pub struct Estimates {
 }
 
 /// What is known beside the counts of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
     /// Both cohorts are of the same run.
     pub same_run: bool,
-    /// The focus has no more page faults than the reference, or samples of its own time hardly met one: what correlates with their number is
-    /// something else.
-    pub no_faults: bool,
+    /// Whether the focus has no more page faults than the reference, or samples of its own time hardly met one: what correlates with their
+    /// number is something else. It is asked only where the counts say that faults took time: the paths of messages are walked for it.
+    pub no_faults: &'a dyn Fn() -> bool,
     /// The first cohort was chosen by how long its messages worked. Then that they worked longer than others says nothing about their events,
     /// and an event costs the slope alone.
     pub chosen_by_work: bool,
@@ -141,7 +141,7 @@ struct OwnTime<'a> {
     moved: &'a [i64],
     /// The deviation of what is left, ns.
     deviation: f64,
-    known: Known,
+    known: Known<'a>,
 }
 
 impl OwnTime<'_> {
@@ -165,7 +165,7 @@ pub fn estimate(
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
     ranked: &[(u64, u32)],
-    known: Known,
+    known: Known<'_>,
 ) -> Estimates {
     let own = OwnWork::new(lifetimes, classification, profile, options.leg);
     let costs = Costs::new(lifetimes, own, options, cohorts, ranked, known);
@@ -201,7 +201,7 @@ impl Costs {
         options: &Options,
         cohorts: (&Cohort, &Cohort),
         ranked: &[(u64, u32)],
-        known: Known,
+        known: Known<'_>,
     ) -> Costs {
         let mut costs = Costs { own, complete: vec![], of: vec![], moved: vec![] };
         let matters = |deviation: f64| deviation > options.granularity_ns as f64;
@@ -213,7 +213,7 @@ impl Costs {
         ranked.iter().for_each(|&(_, id)| is_complete[id as usize] = true);
         costs.complete = (0..).zip(is_complete).filter(|(_, is)| *is).map(|(id, _)| id).collect();
         let leg = costs.own.leg;
-        let faults = (matches!(leg, Leg::Service | Leg::Total) && !known.no_faults).then(|| Counter::faults(lifetimes));
+        let faults = matches!(leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
         // A migration brings interrupts with it: it comes first.
         for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg)) {
             let deviation = costs.left(lifetimes, cohorts);
@@ -222,7 +222,9 @@ impl Costs {
             }
             let Costs { own, complete, moved, .. } = &costs;
             let of = OwnTime { lifetimes, options, own, cohorts, ranked, complete, moved, deviation, known };
-            if let Some(cost) = counted::cost(&of, &mut counter) {
+            if let Some(cost) = counted::cost(&of, &mut counter)
+                && !(counter.category == Category::Paging && (known.no_faults)())
+            {
                 for (id, moved) in (0..).zip(&mut costs.moved) {
                     if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
                         *moved += cost.of(&counter, id, costs.own.ns(lifetimes, id) - *moved);

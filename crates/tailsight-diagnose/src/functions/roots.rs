@@ -3,8 +3,7 @@
 //! In: the roots of a queue with the messages that each held. Out: of each the functions that its time was in, as of a cause: these
 //! messages are the focus, the ordinary ones the reference.
 
-use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, Leg, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 
 use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment, sentence};
 use crate::cause::{Category, Subject};
@@ -63,7 +62,7 @@ impl Search<'_> {
             }
         }
         wanted.sort_unstable();
-        let mut rows_of = RootsOf { roots, classification, known: FxHashMap::default() };
+        let mut rows_of = RootsOf::new(roots, classification, self.lifetimes.owners.len());
         for of_message in wanted.chunk_by(|a, b| a.0 == b.0) {
             let has = self.in_rows(of_message[0].0, &mut rows_of);
             for &(_, root, cohort, place) in of_message {
@@ -104,16 +103,35 @@ impl Search<'_> {
 struct RootsOf<'a> {
     roots: &'a [Found],
     classification: &'a Classification<'a>,
-    /// By the place of the leg and the owner.
-    known: FxHashMap<(usize, OwnerId), Vec<usize>>,
+    /// By the place of the leg and the owner: a number of `sets`; 0: not looked up.
+    known: Vec<u32>,
+    /// Of each leg.
+    owners: usize,
+    sets: Vec<Vec<usize>>,
 }
 
-impl RootsOf<'_> {
+impl<'a> RootsOf<'a> {
+    fn new(roots: &'a [Found], classification: &'a Classification<'a>, owners: usize) -> RootsOf<'a> {
+        RootsOf { roots, classification, known: vec![0; owners * LEGS.len()], owners, sets: vec![vec![]] }
+    }
+
+    #[inline]
     fn get(&mut self, leg: usize, owner: OwnerId) -> &[usize] {
-        self.known.entry((leg, owner)).or_insert_with(|| {
-            let is = self.classification.at(leg, Role::A, owner);
-            let same = |found: &Found| (found.root.category, &found.root.name) == (is.category, &is.name);
-            (0..self.roots.len()).filter(|&root| same(&self.roots[root])).collect()
-        })
+        let place = leg * self.owners + owner as usize;
+        if self.known[place] == 0 {
+            self.look_up(place, leg, owner);
+        }
+        &self.sets[self.known[place] as usize]
+    }
+
+    fn look_up(&mut self, place: usize, leg: usize, owner: OwnerId) {
+        let is = self.classification.at(leg, Role::A, owner);
+        let same = |found: &Found| (found.root.category, &found.root.name) == (is.category, &is.name);
+        let of: Vec<usize> = (0..self.roots.len()).filter(|&root| same(&self.roots[root])).collect();
+        let set = self.sets.iter().skip(1).position(|set| *set == of).map(|at| at + 1);
+        self.known[place] = set.unwrap_or(self.sets.len()) as u32;
+        if set.is_none() {
+            self.sets.push(of);
+        }
     }
 }
