@@ -29,7 +29,7 @@ pub fn write(
 ) -> anyhow::Result<()> {
     for app in apps(measured) {
         let path = pictures.join(picture(figure, app));
-        plot::ccdf(&path, &format!("{}: {}", app.words(), figure.title), &of(measured, app))
+        plot::draw(&path, &format!("{}: {}", app.words(), figure.title), &of(measured, app))
             .with_context(|| format!("cannot draw {}", path.display()))?;
     }
     let beside = if pages == pictures { "" } else { "../images/" };

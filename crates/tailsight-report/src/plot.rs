@@ -1,5 +1,5 @@
-//! Measured against ideal as a drawing. In: an [`Ideal`]. Out: SVG text: the share of the messages above each latency (CCDF), both axes
-//! logarithmic, down to p99.99.
+//! The share of messages above each latency (CCDF) as a drawing, both axes logarithmic, down to p99.99. In: curves, or an [`Ideal`] with
+//! its two. Out: SVG text.
 
 use plotters::prelude::*;
 use tailsight_diagnose::ideal::Ideal;
@@ -9,54 +9,84 @@ use tailsight_diagnose::ideal::Ideal;
 #[error("cannot draw measured against ideal: {0}")]
 pub struct PlotError(String);
 
+/// A curve.
+#[derive(Clone, Debug)]
+pub struct Curve<'a> {
+    /// In the legend.
+    pub name: &'a str,
+    /// Latency in ns, and the share of messages above it.
+    pub points: &'a [(u64, f64)],
+    /// Red, green, blue.
+    pub colour: (u8, u8, u8),
+}
+
 /// Where the curves end: p99.99.
 const LEAST: f64 = 1e-4;
 const SIZE: (u32, u32) = (860, 520);
+/// Width of a letter of the legend, and of the sample of the curve's line before it.
+const LETTER: u32 = 8;
+const SAMPLE: i32 = 18;
+const LINE: i32 = 20;
 
-/// Draws.
+/// Draws what was measured of an ideal, and the ideal.
+///
+/// # Errors
+/// Those of [`ccdf`].
+pub fn ideal(of: &Ideal) -> Result<String, PlotError> {
+    let title = format!("{}: measured against ideal, {:.1} % utilised", clean(&of.app), of.model.utilisation * 100.0);
+    let measured = Curve { name: "measured", points: &of.ccdf.measured, colour: (200, 60, 40) };
+    let ideal = Curve { name: "ideal", points: &of.ccdf.ideal, colour: (40, 90, 180) };
+    ccdf(&title, "total latency, us", "share of the messages above it", &[measured, ideal])
+}
+
+/// Draws curves. The legend is beside the chart, where it covers none of them.
 ///
 /// # Errors
 /// [`PlotError`] when there are no points, or the drawing library refuses.
-pub fn ideal(of: &Ideal) -> Result<String, PlotError> {
+pub fn ccdf(title: &str, x: &str, y: &str, curves: &[Curve<'_>]) -> Result<String, PlotError> {
     let mut svg = String::new();
-    draw(of, &mut svg).map_err(|e| PlotError(e.to_string()))?;
+    draw(title, (x, y), curves, &mut svg).map_err(|e| PlotError(e.to_string()))?;
     Ok(svg)
 }
 
-fn draw(of: &Ideal, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-    let lines =
-        [("measured", &of.ccdf.measured, RGBColor(200, 60, 40)), ("ideal", &of.ccdf.ideal, RGBColor(40, 90, 180))];
+fn draw(
+    title: &str,
+    (x, y): (&str, &str),
+    curves: &[Curve<'_>],
+    svg: &mut String,
+) -> Result<(), Box<dyn std::error::Error>> {
+    // Neither can be drawn on a logarithmic axis: a latency of 0, and a share of 0, where a curve ends.
     let seen = |points: &[(u64, f64)]| -> Vec<(f64, f64)> {
-        // A share of 0 cannot be drawn on a logarithmic axis.
-        points.iter().map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
+        points.iter().filter(|(ns, _)| *ns > 0).map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
     };
-    let us: Vec<f64> =
-        lines.iter().flat_map(|(_, points, _)| seen(points)).map(|(us, _)| us).filter(|us| *us > 0.0).collect();
+    let us: Vec<f64> = curves.iter().flat_map(|curve| seen(curve.points)).map(|(us, _)| us).collect();
     let (Some(least), Some(most)) = (us.iter().copied().reduce(f64::min), us.iter().copied().reduce(f64::max)) else {
         return Err("there are no points".into());
     };
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0) as u32;
+    let legend = longest * LETTER + 2 * SAMPLE as u32;
+    let area = SVGBackend::with_string(svg, (SIZE.0 + legend, SIZE.1)).into_drawing_area();
     area.fill(&WHITE)?;
-    let title = format!("{}: measured against ideal, {:.1} % utilised", clean(&of.app), of.model.utilisation * 100.0);
-    let mut chart = ChartBuilder::on(&area)
+    let (left, right) = area.split_horizontally(SIZE.0);
+    let mut chart = ChartBuilder::on(&left)
         .caption(title, ("sans-serif", 20))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d((least * 0.9..most * 1.1).log_scale(), (LEAST..1.0).log_scale())?;
-    chart.configure_mesh().x_desc("total latency, us").y_desc("share of the messages above it").draw()?;
-    for (name, points, colour) in lines {
-        chart
-            .draw_series(LineSeries::new(seen(points), colour.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+    for (number, Curve { name, points, colour }) in (0..).zip(curves) {
+        let style = RGBColor(colour.0, colour.1, colour.2).stroke_width(2);
+        chart.draw_series(LineSeries::new(seen(points), style))?;
+        let at = 70 + number * LINE;
+        right.draw(&PathElement::new([(0, at), (SAMPLE, at)], style))?;
+        right.draw(&Text::new(clean(name), (SAMPLE + 6, at - 7), ("sans-serif", 14)))?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3)).draw()?;
     area.present()?;
     Ok(())
 }
 
-/// The application chose its name; the library escapes markup.
+/// Applications chose their names; the library escapes markup.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
