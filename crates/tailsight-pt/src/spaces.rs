@@ -5,25 +5,20 @@
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::rc::Rc;
 
-use libipt::error::PtError;
-use libipt::image::{Image, SectionCache};
 use libipt::insn::Class;
+use libipt_sys::pt_image;
 use rustc_hash::FxHashMap;
 
 use crate::blocks::code::{Code, Known, Layout};
+use crate::blocks::images::Images;
 use crate::memory::{KERNEL_HALF, Memory, Region};
-
-/// Virtual memory for files with code, and four times of it for the cache of their branches: only what is used of it is in memory.
-const MOST_MAPPED: u64 = 1 << 44;
 
 /// The code of all address spaces, of one thread at a time: reading a file and finding where the branches in it are is done once, not
 /// once a piece.
 pub struct Spaces<'a> {
     memory: &'a Memory,
-    /// Files stay mapped in it, and with them libipt's cache of their branches, when control flow goes to another file.
-    sections: Option<Rc<SectionCache>>,
+    images: Images,
     code: Code<'a>,
     numbers: FxHashMap<(u32, usize), usize>,
     all: Vec<Space>,
@@ -38,7 +33,7 @@ struct Space {
     ns: u64,
     layout: Layout,
     /// For libipt, once it was needed.
-    image: Option<NonNull<Image>>,
+    image: Option<NonNull<pt_image>>,
     functions: FxHashMap<u64, Range<u64>>,
     /// Classes of indirect jumps by address.
     classes: FxHashMap<u64, Class>,
@@ -48,7 +43,7 @@ impl<'a> Spaces<'a> {
     /// Of this memory; nothing is read yet.
     pub fn new(memory: &'a Memory) -> Spaces<'a> {
         let (numbers, kernel) = (FxHashMap::default(), FxHashMap::default());
-        Spaces { memory, sections: None, code: Code::new(memory), numbers, all: Vec::new(), kernel }
+        Spaces { memory, images: Images::default(), code: Code::new(memory), numbers, all: Vec::new(), kernel }
     }
 
     /// The number of what was mapped in a process at a time.
@@ -87,39 +82,13 @@ impl<'a> Spaces<'a> {
     }
 
     /// What libipt reads the code of a space from; it lives as long as this.
-    pub(crate) fn image(&mut self, space: usize) -> Option<NonNull<Image>> {
-        if let Some(image) = self.all[space].image {
-            return Some(image);
+    pub(crate) fn image(&mut self, space: usize) -> Option<NonNull<pt_image>> {
+        let Space { pid, ns, image, .. } = &mut self.all[space];
+        if image.is_none() {
+            let files = files(self.memory, *pid, *ns);
+            *image = self.images.image(files.map(|(path, r)| (path, r.at, r.end - r.start, r.start)));
         }
-        if self.sections.is_none() {
-            let mut cache = SectionCache::new(None).ok()?;
-            // A refusal costs time only.
-            let _ = cache.set_limit(MOST_MAPPED);
-            self.sections = Some(Rc::new(cache));
-        }
-        let mut image = Image::new(None).ok()?;
-        let Space { pid, ns, .. } = self.all[space];
-        for (path, region) in files(self.memory, pid, ns) {
-            let Some(path) = path.to_str() else { continue };
-            // What the file does not have is missing there, and said when it ran.
-            let _ = self.add(&mut image, path, region);
-        }
-        let image = NonNull::from(Box::leak(Box::new(image)));
-        self.all[space].image = Some(image);
-        Some(image)
-    }
-
-    fn add(&self, image: &mut Image, path: &str, region: &Region) -> Result<(), PtError> {
-        let (at, len, start) = (region.at, region.end - region.start, region.start);
-        if let Some(sections) = &self.sections {
-            // SAFETY: `Rc::get_mut` would refuse, as images hold the cache: they only keep it alive, and touch it while the decoder
-            // runs, which it does not here. `add_file` of it locks what it changes.
-            let cache = unsafe { &mut *Rc::as_ptr(sections).cast_mut() };
-            if let Ok(number) = cache.add_file(path, at, len, start) {
-                return image.add_cached(Rc::clone(sections), number, None);
-            }
-        }
-        image.add_file(path, at, len, None, start)
+        *image
     }
 
     /// Where the function at an address of a space begins and ends; where no function is known, what lies between two that are.
@@ -152,14 +121,4 @@ impl<'a> Spaces<'a> {
 /// What is mapped in a process at a time, of what there is a file.
 fn files(memory: &Memory, pid: u32, ns: u64) -> impl Iterator<Item = (&Path, &Region)> {
     memory.regions(pid, ns).filter_map(|region| Some((memory.modules[region.module as usize].path.as_deref()?, region)))
-}
-
-impl Drop for Spaces<'_> {
-    fn drop(&mut self) {
-        for image in self.all.iter().filter_map(|space| space.image) {
-            // SAFETY: each came from a Box that was leaked in `image`, is here once, and no decoder has it: a decoder lives as long as
-            // `decode::piece` runs, which borrows these.
-            drop(unsafe { Box::from_raw(image.as_ptr()) });
-        }
-    }
 }

@@ -1,63 +1,103 @@
 //! Intel's block decoder.
+//!
+//! It is called without its Rust binding (libipt 0.4), which drops a block that ends in an error, with the instructions up to there, and
+//! panics at classes that libipt 2.1 has and it does not know.
 
+use std::ffi::c_int;
+use std::mem::{MaybeUninit, size_of};
 use std::ops::Range;
+use std::ptr::NonNull;
 
-use libipt::block::{Block as Raw, BlockDecoder};
-use libipt::enc_dec_builder::{EncoderDecoderBuilder, PtEncoderDecoder};
-use libipt::error::PtError;
-use libipt::event::EventType;
+use libipt::block::BlockDecoder;
+use libipt::enc_dec_builder::EncoderDecoderBuilder;
+use libipt::error::{PtError, PtErrorCode};
 use libipt::insn::Class;
+use libipt_sys as sys;
 
 use super::{Block, Blocks, Happening, Lost, Told};
 use crate::spaces::Spaces;
 
 /// See the module.
-pub struct Libipt<'a>(BlockDecoder<'a>);
+pub struct Libipt {
+    decoder: NonNull<sys::pt_block_decoder>,
+    /// What the last block, which was given, ended in.
+    ended: Option<PtError>,
+}
 
-impl<'a> Libipt<'a> {
+impl Libipt {
     /// Of the trace that the builder has, which must live as long as this.
     ///
     /// # Errors
     /// Those of the decoder.
-    pub fn new(builder: EncoderDecoderBuilder<BlockDecoder<'a>>) -> Result<Self, PtError> {
+    pub fn new(builder: EncoderDecoderBuilder<BlockDecoder<'_>>) -> Result<Libipt, PtError> {
         // A tail call is a jump: without this, the functions that several of them go through in one block are not told.
         let builder = builder.set_end_on_call(true).set_end_on_jump(true);
-        Ok(Libipt(BlockDecoder::new_from_builder(&builder)?))
+        // SAFETY: the builder is a transparent wrapper of this structure; the decoder copies it.
+        let decoder = unsafe { sys::pt_blk_alloc_decoder(std::ptr::from_ref(&builder).cast()) };
+        Ok(Libipt { decoder: NonNull::new(decoder).ok_or(PtErrorCode::BadConfig)?, ended: None })
     }
 }
 
-/// The class of a block's last instruction; `None`: an indirect jump of any kind, which libipt 2.1 tells and the class of its crate
-/// does not know (it panics).
-fn class_of(block: &Raw) -> Option<Class> {
-    // SAFETY: `Block` is a transparent wrapper of this structure of plain numbers.
-    let raw: &libipt_sys::pt_block = unsafe { &*std::ptr::from_ref(block).cast() };
-    #[allow(clippy::unnecessary_cast, reason = "the type of C enumerations differs between platforms")]
-    Class::try_from(raw.iclass as u32).ok()
+/// What a function of libipt returned: whether an event is told next, or an error.
+pub(crate) fn pending(code: c_int) -> Result<bool, PtError> {
+    match u32::try_from(code) {
+        Ok(status) => Ok(status & sys::pt_status_flag_pts_event_pending != 0),
+        Err(_) => Err(PtErrorCode::try_from(-code).unwrap_or(PtErrorCode::Internal).into()),
+    }
 }
 
-impl Blocks for Libipt<'_> {
+impl Blocks for Libipt {
     fn synchronise(&mut self) -> Result<bool, Lost> {
-        Ok(self.0.sync_forward()?.event_pending())
+        self.ended = None;
+        // SAFETY: the decoder lives.
+        Ok(pending(unsafe { sys::pt_blk_sync_forward(self.decoder.as_ptr()) })?)
     }
 
     fn told(&mut self, _: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
-        let (event, status) = self.0.event()?;
-        let what = match event.event_type() {
-            EventType::Enabled(e) => Happening::Enabled { ip: e.ip() },
-            EventType::Disabled(_) => Happening::Disabled,
-            EventType::AsnycDisabled(e) => Happening::DisabledAt { ip: e.at() },
-            EventType::AsyncBranch(e) => Happening::Interrupted { from: e.from(), to: e.to() },
-            EventType::Overflow(_) => Happening::Overflow,
-            _ => Happening::Other,
+        let mut event = MaybeUninit::<sys::pt_event>::zeroed();
+        // SAFETY: the decoder lives; it writes one event of this size.
+        let code = unsafe { sys::pt_blk_event(self.decoder.as_ptr(), event.as_mut_ptr(), size_of::<sys::pt_event>()) };
+        let more = pending(code)?;
+        // SAFETY: it is of plain numbers.
+        let event = unsafe { event.assume_init() };
+        let variant = &event.variant;
+        // SAFETY: which part of the union holds is told by the type.
+        let what = unsafe {
+            match event.type_ {
+                sys::pt_event_type_ptev_enabled => Happening::Enabled { ip: variant.enabled.ip },
+                sys::pt_event_type_ptev_disabled => Happening::Disabled,
+                sys::pt_event_type_ptev_async_disabled => Happening::DisabledAt { ip: variant.async_disabled.at },
+                sys::pt_event_type_ptev_async_branch => {
+                    Happening::Interrupted { from: variant.async_branch.from, to: variant.async_branch.to }
+                }
+                sys::pt_event_type_ptev_overflow => Happening::Overflow,
+                _ => Happening::Other,
+            }
         };
-        Ok((Told { tsc: event.tsc(), status: event.status_update(), what }, status.event_pending()))
+        let tsc = (event.has_tsc() != 0).then_some(event.tsc);
+        Ok((Told { tsc, status: event.status_update() != 0, what }, more))
     }
 
     fn block(&mut self, _: &mut Spaces<'_>, _: &Range<u64>) -> Result<(Block, bool), Lost> {
-        let (raw, status) = self.0.decode_next()?;
-        let class = class_of(&raw);
-        let block = Block { ip: raw.ip(), end: raw.end_ip(), instructions: u64::from(raw.ninsn()), class };
-        Ok((block, status.event_pending()))
+        if let Some(error) = self.ended.take() {
+            return Err(error.into());
+        }
+        let mut raw = MaybeUninit::<sys::pt_block>::zeroed();
+        // SAFETY: the decoder lives; it writes one block of this size, also where it returns an error.
+        let code = unsafe { sys::pt_blk_next(self.decoder.as_ptr(), raw.as_mut_ptr(), size_of::<sys::pt_block>()) };
+        // SAFETY: it is of plain numbers.
+        let raw = unsafe { raw.assume_init() };
+        let more = match pending(code) {
+            Err(error) if raw.ninsn > 0 => {
+                self.ended = Some(error);
+                false
+            }
+            other => other?,
+        };
+        // An indirect jump of any kind is not among the classes that its crate knows.
+        #[allow(clippy::unnecessary_cast, reason = "the type of C enumerations differs between platforms")]
+        let class = Class::try_from(raw.iclass as u32).ok();
+        Ok((Block { ip: raw.ip, end: raw.end_ip, instructions: u64::from(raw.ninsn), class }, more))
     }
 
     fn ip(&self) -> Option<u64> {
@@ -65,18 +105,30 @@ impl Blocks for Libipt<'_> {
     }
 
     fn time(&mut self) -> Option<u64> {
+        let (mut tsc, mut mtc, mut cyc) = (0, 0, 0);
+        // SAFETY: the decoder lives; it writes one number to each.
+        let code = unsafe { sys::pt_blk_time(self.decoder.as_ptr(), &raw mut tsc, &raw mut mtc, &raw mut cyc) };
         // Before the first TSC packet libipt 2.1 says a counter of all ones.
-        self.0.time().ok().map(|(tsc, ..)| tsc).filter(|tsc| *tsc != u64::MAX)
+        (code >= 0 && tsc != u64::MAX).then_some(tsc)
     }
 
     fn offset(&self) -> Option<u64> {
-        self.0.offset().ok()
+        let mut at = 0;
+        // SAFETY: the decoder lives; it writes one number.
+        let code = unsafe { sys::pt_blk_get_offset(self.decoder.as_ptr(), &raw mut at) };
+        (code >= 0).then_some(at)
     }
 
     fn look_into(&mut self, spaces: &mut Spaces<'_>, space: usize) {
         let Some(image) = spaces.image(space) else { return };
-        // SAFETY: the image lives as long as `spaces`, which outlives the decoder; the decoder has no other reference to it that it
-        // uses: the one before is replaced.
-        let _ = self.0.set_image(Some(unsafe { &mut *image.as_ptr() }));
+        // SAFETY: both live, the image as long as `spaces`, which outlives the decoder.
+        unsafe { sys::pt_blk_set_image(self.decoder.as_ptr(), image.as_ptr()) };
+    }
+}
+
+impl Drop for Libipt {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, freed once.
+        unsafe { sys::pt_blk_free_decoder(self.decoder.as_ptr()) }
     }
 }

@@ -9,6 +9,7 @@ mod cached;
 mod clock;
 pub mod code;
 mod events;
+pub mod images;
 mod libipt_blocks;
 mod libipt_events;
 mod packets;
