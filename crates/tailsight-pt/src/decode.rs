@@ -369,7 +369,8 @@ impl<'a, B: Blocks> Flow<'a, B> {
         // control flow ends its blocks.
         let mut at = ip;
         while at != end && !self.function.contains(&end) {
-            at = if (ip..=end).contains(&self.function.end) { self.function.end } else { end };
+            let border = self.function.end;
+            at = if (ip..=end).contains(&border) { self.begins_behind(at, border, spaces).min(end) } else { end };
             self.function = self.function_at(at, spaces);
             self.step(Op::Jump { to: at });
         }
@@ -380,6 +381,14 @@ impl<'a, B: Blocks> Flow<'a, B> {
         };
         self.last = Some((class, end));
         self.now(None);
+    }
+
+    /// Where the first instruction behind a function's end begins, in code that runs on from `from`: damaged trace may have come into the
+    /// middle of one, and the next is not at the next function's beginning.
+    fn begins_behind(&self, from: u64, border: u64, spaces: &mut Spaces<'_>) -> u64 {
+        let Some(space) = self.space else { return border };
+        let (code, layout) = spaces.code(space);
+        code.begins_behind(layout, from, border).unwrap_or(border)
     }
 
     /// What an instruction is that libipt only calls indirect: a near jump, or one of those between user space and kernel.

@@ -95,6 +95,8 @@ pub struct Code<'a> {
     numbers: FxHashMap<(u64, u64, u32, u64), u32>,
     /// By number; 0 is none.
     known: Vec<Known>,
+    /// What [`Code::begins_behind`] found: by mapping, from where, behind what.
+    begins: FxHashMap<(u32, u64, u64), Option<u64>>,
 }
 
 impl<'a> Code<'a> {
@@ -113,7 +115,7 @@ impl<'a> Code<'a> {
             writes_cr3: false,
         };
         let (files, numbers) = (FxHashMap::default(), FxHashMap::default());
-        Code { memory, files, mappings: Vec::new(), numbers, known: vec![none] }
+        Code { memory, files, mappings: Vec::new(), numbers, known: vec![none], begins: FxHashMap::default() }
     }
 
     /// What is visible of these regions: a later one covers those before it.
@@ -238,6 +240,24 @@ impl<'a> Code<'a> {
             }
         }
         Some(block)
+    }
+
+    /// Where the first instruction at an address or behind it begins, in the code that runs on from another instruction; `None`: not known.
+    pub fn begins_behind(&mut self, layout: &Layout, from: u64, at: u64) -> Option<u64> {
+        let mapping = layout.mapping(from)?;
+        if let Some(known) = self.begins.get(&(mapping, from, at)) {
+            return *known;
+        }
+        let begins = self.bytes(mapping, from).and_then(|bytes| {
+            let mut decoder = Decoder::with_ip(64, &bytes, from, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            while decoder.ip() < at && decoder.can_decode() {
+                decoder.decode_out(&mut instruction);
+            }
+            (decoder.ip() >= at).then(|| decoder.ip())
+        });
+        self.begins.insert((mapping, from, at), begins);
+        begins
     }
 
     /// The part of a block before an address in it: its last instruction, and how many they are; `None`: no instruction begins there.
