@@ -13,7 +13,7 @@ pub fn draw(path: &Path, title: &str, measured: &[&Measured]) -> anyhow::Result<
     let lines = rounds.iter().enumerate().map(|(i, (name, round))| Curve {
         name,
         points: &round.ccdf,
-        colour: Palette99::COLORS[i],
+        colour: Palette99::COLORS[i % Palette99::COLORS.len()],
     });
     let ideal =
         rounds.first().map(|(_, round)| Curve { name: "ideal", points: &round.ideal_ccdf, colour: (77, 77, 77) });

@@ -55,9 +55,11 @@ fn draw(
     curves: &[Curve<'_>],
     svg: &mut String,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    // Neither can be drawn on a logarithmic axis: a latency of 0, and a share of 0, where a curve ends.
+    // A latency or a share of 0 cannot be drawn on a logarithmic axis. A curve ends where it comes to the least share.
     let seen = |points: &[(u64, f64)]| -> Vec<(f64, f64)> {
-        points.iter().filter(|(ns, _)| *ns > 0).map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
+        let end = points.iter().position(|(_, above)| *above <= LEAST).map_or(points.len(), |last| last + 1);
+        let drawn = points[..end].iter().filter(|(ns, _)| *ns > 0);
+        drawn.map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
     };
     let us: Vec<f64> = curves.iter().flat_map(|curve| seen(curve.points)).map(|(us, _)| us).collect();
     let (Some(least), Some(most)) = (us.iter().copied().reduce(f64::min), us.iter().copied().reduce(f64::max)) else {

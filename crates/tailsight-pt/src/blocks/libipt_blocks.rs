@@ -39,7 +39,7 @@ impl Libipt {
 }
 
 /// What a function of libipt returned: whether an event is told next, or an error.
-pub(crate) fn pending(code: c_int) -> Result<bool, PtError> {
+fn pending(code: c_int) -> Result<bool, PtError> {
     match u32::try_from(code) {
         Ok(status) => Ok(status & sys::pt_status_flag_pts_event_pending != 0),
         Err(_) => Err(PtErrorCode::try_from(-code).unwrap_or(PtErrorCode::Internal).into()),
