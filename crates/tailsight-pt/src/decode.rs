@@ -129,6 +129,8 @@ pub struct Setting<'a> {
     pub info: &'a TraceInfo,
     /// perf's clock.
     pub clock: TscClock,
+    /// A later counter than this is no time: the packet is damaged.
+    pub latest_tsc: u64,
     /// What ran.
     pub memory: &'a Memory,
     /// Context switches of the core, from the first on.
@@ -164,7 +166,7 @@ pub fn piece(
     if setting.by == By::Ours
         && let Some(clocks) = Clocks::new(info.mtc_period(), info.tsc_ctc, info.nominal_ratio)
     {
-        let blocks = Cached::new(Packets::new(bytes, clocks));
+        let blocks = Cached::new(Packets::new(bytes, clocks), setting.latest_tsc);
         match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
             (decoded, true) => return Ok(decoded),
             (decoded, false) => steps = emptied(decoded.steps),
@@ -183,7 +185,7 @@ pub fn piece(
     // SAFETY: `bytes` is not touched again, and lives until the decoders are dropped, which are declared after it.
     let builder = unsafe { builder.buffer_from_raw(bytes.as_mut_ptr(), bytes.len()) };
     if setting.by != By::Libipt {
-        let blocks = Cached::new(LibiptEvents::new(&builder).map_err(failed)?);
+        let blocks = Cached::new(LibiptEvents::new(&builder).map_err(failed)?, setting.latest_tsc);
         match Flow::new(blocks, setting, limit, piece, steps).decode(spaces) {
             (decoded, true) => return Ok(Decoded { by: By::LibiptPackets, ..decoded }),
             (decoded, false) => steps = emptied(decoded.steps),
@@ -329,7 +331,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
     fn now(&mut self, tsc: Option<u64>) {
         let tsc = tsc.or_else(|| self.blocks.time()).unwrap_or(0);
         // The decoder corrects its guess at some packets: time goes on all the same.
-        if tsc > self.tsc {
+        if tsc > self.tsc && tsc <= self.setting.latest_tsc {
             self.tsc = tsc;
             self.ns = self.setting.clock.ns(tsc);
         }
@@ -509,7 +511,8 @@ impl<'a, B: Blocks> Flow<'a, B> {
 
     /// Whoever has the core by now, of the switches that were at least so many ns ago: its memory is looked into.
     fn turn(&mut self, spaces: &mut Spaces<'_>, ago: u64) {
-        let tsc = self.tsc.max(self.blocks.time().unwrap_or(0));
+        let time = self.blocks.time().filter(|tsc| *tsc <= self.setting.latest_tsc);
+        let tsc = self.tsc.max(time.unwrap_or(0));
         let now = self.setting.clock.ns(tsc);
         if !self.timed && tsc > 0 {
             // Those of before are many, where this piece is far behind the beginning.

@@ -23,6 +23,9 @@ use crate::stacks::{Core, Counts, Event, Stacks, Transfer};
 /// Events are given out when there are so many.
 const MOST_EVENTS: usize = 4096;
 
+/// Trace is no longer than this behind perf's last record: that is written when the trace is stopped and taken.
+const BEHIND_RECORDS_NS: u64 = 10_000_000_000;
+
 /// An interval of perf's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -308,6 +311,12 @@ impl Recording {
         Ok(out)
     }
 
+    /// The latest counter that can be in the trace, by what perf recorded beside it.
+    fn latest_tsc(&self) -> u64 {
+        let latest = Some(self.sideband.latest_ns).filter(|ns| *ns > 0);
+        latest.map_or(u64::MAX, |ns| self.clock.tsc(ns.saturating_add(BEHIND_RECORDS_NS)))
+    }
+
     /// Each queue's parts, and the pieces of them that are wanted, in order of time.
     fn streams(&self, file: &File, windows: Option<&[Window]>, piece: u64) -> Result<Streams<'_>, Error> {
         let read = |source| Error::Read { path: self.container.path.clone(), source };
@@ -323,7 +332,8 @@ impl Recording {
             let process = |tid: u32| self.sideband.names.iter().find(|n| n.tid == tid).map_or(tid, |n| n.pid);
             let only = queue.tid.map(|tid| (process(tid), tid));
             let (info, clock, memory) = (&self.sideband.info, self.clock, &self.memory);
-            let setting = Setting { info, clock, memory, switches, only, by: self.by };
+            let latest_tsc = self.latest_tsc();
+            let setting = Setting { info, clock, latest_tsc, memory, switches, only, by: self.by };
             let mut parts = Vec::new();
             for piece in pieces {
                 parts.extend(piece.lost.map(Part::Gap));

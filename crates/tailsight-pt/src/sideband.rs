@@ -226,6 +226,8 @@ pub struct Sideband {
     pub changes: Vec<(u64, Change)>,
     /// Code that the kernel generated, in order of time.
     pub kernel_symbols: Vec<KernelSymbol>,
+    /// The latest time of a record, ns of perf's clock; 0: none has a time.
+    pub latest_ns: u64,
     /// Sections of trace at which some was lost.
     pub aux: Vec<AuxSection>,
     /// Records that perf lost.
@@ -416,6 +418,7 @@ impl Reader {
     fn event(&mut self, record: &RawEventRecord<'_>) {
         let common = record.common_data().unwrap_or_default();
         let time_ns = common.timestamp.unwrap_or(0);
+        self.out.latest_ns = self.out.latest_ns.max(time_ns);
         match record.record_type {
             RecordType::MMAP2 => self.out.changes.extend(mmap2(record).map(|m| (time_ns, Change::Map(m)))),
             RecordType::AUX => {

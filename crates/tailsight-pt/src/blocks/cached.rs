@@ -29,6 +29,8 @@ pub struct Cached<E> {
     ip: u64,
     /// The latest counter of an event that was used: libipt corrects its guesses, and time goes on all the same.
     tsc: u64,
+    /// A later counter than this is no time: the packet is damaged.
+    latest_tsc: u64,
     enabled: bool,
     /// Whether the code is of 64 bits; `None`: not known.
     mode: Option<bool>,
@@ -77,8 +79,8 @@ impl Returns {
 type Pending = Result<bool, Lost>;
 
 impl<E: Events> Cached<E> {
-    /// Of the trace that the reader of packets reads.
-    pub fn new(events: E) -> Cached<E> {
+    /// Of the trace that the reader of packets reads; `latest_tsc`: as [`Setting`](crate::decode::Setting) has it.
+    pub fn new(events: E, latest_tsc: u64) -> Cached<E> {
         Cached {
             events,
             event: Event::NONE,
@@ -86,6 +88,7 @@ impl<E: Events> Cached<E> {
             over: Some(Over::NotHere),
             ip: 0,
             tsc: 0,
+            latest_tsc,
             enabled: false,
             mode: None,
             returns: Returns { all: [(0, 0); RETURNS + 1], top: 0, bottom: 0 },
@@ -98,7 +101,7 @@ impl<E: Events> Cached<E> {
     /// The event is used: on to the next one.
     #[inline]
     fn fetch(&mut self) {
-        if self.event.what != What::None {
+        if self.event.what != What::None && self.event.tsc <= self.latest_tsc {
             self.tsc = self.tsc.max(self.event.tsc);
         }
         let next = match self.ahead.pop_front() {

@@ -100,3 +100,20 @@ fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
     let invented = left.values().filter(|n| **n < 0).count();
     assert_eq!(invented, 0, "{invented} of {}", found.len());
 }
+
+/// Time does not go back, so a damaged one that is far too late would take the rest of the core's trace with it.
+#[test]
+fn a_damaged_time_that_is_far_too_late_loses_nothing_else() {
+    let counts = |bytes: &[u8]| {
+        let (recording, _dir) = open(bytes).unwrap();
+        let mut last_ns = 0;
+        let summary = recording.decode(None, |event| last_ns = event.ns).unwrap();
+        (summary.counts.spans, summary.instructions, summary.errors, last_ns)
+    };
+    let mut bytes = good();
+    let whole = counts(&bytes);
+    let packet = [0x19, 0x4c, 0x0f, 0x01, 0x00, 0x01, 0x00, 0x00];
+    let at = bytes.windows(packet.len()).position(|w| w == packet).unwrap();
+    bytes[at + 7] = 0xc8;
+    assert_eq!(counts(&bytes), whole);
+}
