@@ -11,7 +11,7 @@ use libipt_sys::pt_image;
 use rustc_hash::FxHashMap;
 
 use crate::blocks::code::{Code, Known, Layout};
-use crate::blocks::images::Images;
+use crate::blocks::images::{Images, Mode};
 use crate::memory::{KERNEL_HALF, Memory, Region};
 
 /// The code of all address spaces, of one thread at a time: reading a file and finding where the branches in it are is done once, not
@@ -32,8 +32,8 @@ struct Space {
     /// A time when it was.
     ns: u64,
     layout: Layout,
-    /// For libipt, once it was needed.
-    image: Option<NonNull<pt_image>>,
+    /// For libipt, once it was needed, by mode.
+    images: [Option<NonNull<pt_image>>; Mode::COUNT],
     functions: FxHashMap<u64, Range<u64>>,
     /// Classes of indirect jumps by address.
     classes: FxHashMap<u64, Class>,
@@ -54,7 +54,7 @@ impl<'a> Spaces<'a> {
         }
         let layout = self.code.layout(files(self.memory, pid, ns));
         let (functions, classes) = (FxHashMap::default(), FxHashMap::default());
-        self.all.push(Space { pid, ns, layout, image: None, functions, classes });
+        self.all.push(Space { pid, ns, layout, images: [None; Mode::COUNT], functions, classes });
         self.numbers.insert(key, self.all.len() - 1);
         self.all.len() - 1
     }
@@ -81,12 +81,13 @@ impl<'a> Spaces<'a> {
         self.code.until_paging(block)
     }
 
-    /// What libipt reads the code of a space from; it lives as long as this.
-    pub(crate) fn image(&mut self, space: usize) -> Option<NonNull<pt_image>> {
-        let Space { pid, ns, image, .. } = &mut self.all[space];
+    /// What libipt reads the code of a space from in a mode; it lives as long as this.
+    pub(crate) fn image(&mut self, space: usize, mode: Mode) -> Option<NonNull<pt_image>> {
+        let Space { pid, ns, images, .. } = &mut self.all[space];
+        let image = &mut images[mode as usize];
         if image.is_none() {
             let files = files(self.memory, *pid, *ns);
-            *image = self.images.image(files.map(|(path, r)| (path, r.at, r.end - r.start, r.start)));
+            *image = self.images.image(mode, files.map(|(path, r)| (path, r.at, r.end - r.start, r.start)));
         }
         *image
     }

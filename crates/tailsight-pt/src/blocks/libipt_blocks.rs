@@ -14,6 +14,7 @@ use libipt::error::{PtError, PtErrorCode};
 use libipt::insn::Class;
 use libipt_sys as sys;
 
+use super::images::Mode;
 use super::{Block, Blocks, Happening, Lost, Told};
 use crate::spaces::Spaces;
 
@@ -22,6 +23,12 @@ pub struct Libipt {
     decoder: NonNull<sys::pt_block_decoder>,
     /// What the last block, which was given, ended in.
     ended: Option<PtError>,
+    /// How the processor reads instructions, as the trace says.
+    mode: Mode,
+    /// The address space, once one is known.
+    space: Option<usize>,
+    /// What the decoder reads code from: of which space and mode.
+    image: Option<(usize, Mode)>,
 }
 
 impl Libipt {
@@ -34,7 +41,17 @@ impl Libipt {
         let builder = builder.set_end_on_call(true).set_end_on_jump(true);
         // SAFETY: the builder is a transparent wrapper of this structure; the decoder copies it.
         let decoder = unsafe { sys::pt_blk_alloc_decoder(std::ptr::from_ref(&builder).cast()) };
-        Ok(Libipt { decoder: NonNull::new(decoder).ok_or(PtErrorCode::BadConfig)?, ended: None })
+        let decoder = NonNull::new(decoder).ok_or(PtErrorCode::BadConfig)?;
+        Ok(Libipt { decoder, ended: None, mode: Mode::Unknown, space: None, image: None })
+    }
+
+    /// The decoder reads the code of this space, in this mode.
+    fn set_image(&mut self, spaces: &mut Spaces<'_>) {
+        let Some(space) = self.space.filter(|space| self.image != Some((*space, self.mode))) else { return };
+        let Some(image) = spaces.image(space, self.mode) else { return };
+        // SAFETY: both live, the image as long as `spaces`, which outlives the decoder.
+        unsafe { sys::pt_blk_set_image(self.decoder.as_ptr(), image.as_ptr()) };
+        self.image = Some((space, self.mode));
     }
 }
 
@@ -48,12 +65,12 @@ fn pending(code: c_int) -> Result<bool, PtError> {
 
 impl Blocks for Libipt {
     fn synchronise(&mut self) -> Result<bool, Lost> {
-        self.ended = None;
+        (self.ended, self.mode) = (None, Mode::Unknown);
         // SAFETY: the decoder lives.
         Ok(pending(unsafe { sys::pt_blk_sync_forward(self.decoder.as_ptr()) })?)
     }
 
-    fn told(&mut self, _: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
+    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
         let mut event = MaybeUninit::<sys::pt_event>::zeroed();
         // SAFETY: the decoder lives; it writes one event of this size.
         let code = unsafe { sys::pt_blk_event(self.decoder.as_ptr(), event.as_mut_ptr(), size_of::<sys::pt_event>()) };
@@ -61,6 +78,11 @@ impl Blocks for Libipt {
         // SAFETY: it is of plain numbers.
         let event = unsafe { event.assume_init() };
         let variant = &event.variant;
+        if event.type_ == sys::pt_event_type_ptev_exec_mode {
+            // SAFETY: which part of the union holds is told by the type.
+            self.mode = Mode::of(unsafe { variant.exec_mode.mode });
+            self.set_image(spaces);
+        }
         // SAFETY: which part of the union holds is told by the type.
         let what = unsafe {
             match event.type_ {
@@ -78,10 +100,11 @@ impl Blocks for Libipt {
         Ok((Told { tsc, status: event.status_update() != 0, what }, more))
     }
 
-    fn block(&mut self, _: &mut Spaces<'_>, _: &Range<u64>) -> Result<(Block, bool), Lost> {
+    fn block(&mut self, spaces: &mut Spaces<'_>, _: &Range<u64>) -> Result<(Block, bool), Lost> {
         if let Some(error) = self.ended.take() {
             return Err(error.into());
         }
+        self.set_image(spaces);
         let mut raw = MaybeUninit::<sys::pt_block>::zeroed();
         // SAFETY: the decoder lives; it writes one block of this size, also where it returns an error.
         let code = unsafe { sys::pt_blk_next(self.decoder.as_ptr(), raw.as_mut_ptr(), size_of::<sys::pt_block>()) };
@@ -120,9 +143,11 @@ impl Blocks for Libipt {
     }
 
     fn look_into(&mut self, spaces: &mut Spaces<'_>, space: usize) {
-        let Some(image) = spaces.image(space) else { return };
-        // SAFETY: both live, the image as long as `spaces`, which outlives the decoder.
-        unsafe { sys::pt_blk_set_image(self.decoder.as_ptr(), image.as_ptr()) };
+        self.space = Some(space);
+        // Behind a synchronisation point the mode is told next.
+        if self.mode != Mode::Unknown {
+            self.set_image(spaces);
+        }
     }
 }
 
