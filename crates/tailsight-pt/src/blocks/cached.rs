@@ -40,6 +40,8 @@ pub struct Cached<E> {
     next: u32,
     /// The last instruction writes CR3, and an event bound to it.
     bound: bool,
+    /// The last branch needs a packet behind the last one.
+    ended: bool,
 }
 
 /// Where calls return to, and the block that made each; a ring that forgets the oldest.
@@ -95,6 +97,7 @@ impl<E: Events> Cached<E> {
             space: None,
             next: 0,
             bound: false,
+            ended: false,
         }
     }
 
@@ -292,13 +295,16 @@ impl<E: Events> Cached<E> {
         if over != Over::End || !self.enabled {
             return Err(over.into());
         }
+        if self.ended {
+            return Err(Lost::Because(PtErrorCode::BadQuery.into()));
+        }
         let number = self.here(spaces)?;
         let known = *spaces.block(number);
-        match known.kind {
-            Kind::Strange => Err(Lost::NotHere),
-            _ if self.direct(spaces, number) => Ok((whole(&known), false)),
-            _ => Err(Lost::Because(PtErrorCode::BadQuery.into())),
+        if known.kind == Kind::Strange {
+            return Err(Lost::NotHere);
         }
+        self.ended = !self.direct(spaces, number);
+        Ok((whole(&known), false))
     }
 
     /// On to where the event is told, without trace.
@@ -398,7 +404,7 @@ impl<E: Events> Blocks for Cached<E> {
     fn synchronise(&mut self) -> Pending {
         (self.event, self.over, self.tsc, self.enabled, self.mode) = (Event::NONE, None, 0, false, None);
         self.ahead.clear();
-        self.bound = false;
+        (self.bound, self.ended) = (false, false);
         self.returns.clear();
         self.goes(0, 0);
         self.events.synchronise()?;
