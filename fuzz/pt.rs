@@ -90,7 +90,8 @@ pub fn good_records() -> Vec<u8> {
 }
 
 /// The good recording with other bytes in its trace: each change is a place (2 bytes), a length (1, below 16), and what is there now.
-/// Whatever that makes, three decoders give the same events, counts and errors: ours, our blocks with libipt's packets, and libipt's blocks.
+/// Whatever that makes, three decoders give the same events, counts, instructions and errors: ours, our blocks with libipt's packets, and
+/// libipt's blocks.
 /// One difference is allowed: where packets cannot be followed up to a synchronisation point, ours goes on from that point; libipt, which
 /// has read it already, from the next one. So what differs behind the first gap is left out.
 pub fn packets(data: &[u8]) {

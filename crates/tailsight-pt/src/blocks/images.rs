@@ -16,10 +16,9 @@ use libipt_sys as sys;
 const MOST_MAPPED: u64 = 1 << 44;
 
 /// How the processor reads instructions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The trace did not say yet.
-    #[default]
     Unknown,
     /// As 16-bit code.
     Bits16,
@@ -53,8 +52,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// An image of files for a mode: of each its path, where in it the code begins, its bytes, and its address in memory. What a file does not have
-    /// is missing there, and said when it runs. `None`: there is no memory for it.
+    /// An image of files for a mode: of each its path, where in it the code begins, its bytes, and its address in memory. What a file does
+    /// not have is missing there, and said when it runs. `None`: there is no memory for it.
     pub fn image<'f>(
         &mut self,
         mode: Mode,
