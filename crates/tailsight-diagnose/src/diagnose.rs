@@ -48,7 +48,7 @@ pub type CauseOf = BTreeMap<(Leg, Role, OwnerId), usize>;
 /// What a diagnosis may use besides the parts of the messages.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
-    /// The path of a message over the leg, in order: for what came before a gap, and for the cores.
+    /// The path of a message over a leg, in order: for what came before a gap, and for the cores.
     pub path: Option<PathOf<'a>>,
     /// Another run, by name: the same slice of its messages is the reference.
     pub against: Option<(&'a str, &'a Lifetimes)>,
@@ -360,7 +360,7 @@ impl<'a> Analysis<'a> {
                     if role == span.role && owner as OwnerId == span.owner)
             })
         };
-        phases::gaps::before(self.lifetimes, &cause.evidence, &in_row, path)
+        phases::gaps::before(self.lifetimes, &cause.evidence, &in_row, (path, self.options.leg))
     }
 
     /// Puts the row `not significant` before the last, and numbers the causes and their fixes.

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Lifetimes, Owner, PathSpan};
+use tailsight_lifetime::{Context, Leg, Lifetimes, Owner, PathPart};
 
-use crate::Options;
 use crate::categories::shown;
 use crate::cohorts::Cohort;
 use crate::model::{CoreContexts, More, Pervasive};
@@ -15,6 +14,7 @@ use crate::queued::{Walks, queue};
 use crate::rows::Rows;
 use crate::rows::attribution::Occurrence;
 use crate::rows::profile::Profile;
+use crate::{Options, PathOf};
 
 /// The slices that pervasiveness is looked at.
 const SLICES: [f64; 13] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999, 1.0];
@@ -44,7 +44,7 @@ pub struct MoreInput<'a> {
     /// All complete messages by (latency, id).
     pub ranked: &'a [(u64, u32)],
     /// The path of a message of this run.
-    pub path: Option<&'a dyn Fn(u32) -> Vec<PathSpan>>,
+    pub path: Option<PathOf<'a>>,
     /// The paths of the messages of both cohorts.
     pub walks: Option<Walks<'a>>,
     /// Whether the reference is of this run too.
@@ -54,7 +54,8 @@ pub struct MoreInput<'a> {
 /// All three; the settings of the host are in the run's description, which is not read here.
 pub fn more(found: &MoreInput<'_>) -> More {
     let (focus, reference) = found.cohorts;
-    let cores = |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, path));
+    let cores =
+        |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, (path, found.options.leg)));
     More {
         pervasive: SLICES.windows(2).filter_map(|w| pervasive(found, (w[0], w[1]))).collect(),
         queue: queue(found.lifetimes, found.options, found.cohorts, found.walks.as_ref()),
@@ -115,13 +116,13 @@ fn context_of(owner: Option<&Owner>) -> (String, Context) {
 }
 
 /// What ran on each core during the paths of the cohort's messages: of many, evenly spread ones.
-fn cores(lifetimes: &Lifetimes, cohort: &Cohort, path: &dyn Fn(u32) -> Vec<PathSpan>) -> Vec<CoreContexts> {
+fn cores(lifetimes: &Lifetimes, cohort: &Cohort, (path, leg): (PathOf<'_>, Leg)) -> Vec<CoreContexts> {
     let contexts: Vec<(String, Context)> = lifetimes.owners.iter().map(|owner| context_of(Some(owner))).collect();
     let unknown = context_of(None);
     let mut by_core: BTreeMap<Option<u16>, BTreeMap<&(String, Context), u64>> = BTreeMap::new();
     let mut all = 0u64;
     for &id in cohort.ids.iter().step_by(cohort.len().div_ceil(WALKED).max(1)) {
-        for span in path(id) {
+        for span in path(id, leg, PathPart::Whole) {
             let ns = span.to_ns - span.from_ns;
             let context = contexts.get(span.owner as usize).unwrap_or(&unknown);
             *by_core.entry(span.cpu).or_default().entry(context).or_default() += ns;

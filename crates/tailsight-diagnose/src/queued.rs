@@ -139,7 +139,7 @@ fn of_cohort(
             let message = &walks.messages[id as usize];
             let ahead =
                 |span: &PathSpan| place.get(span.owner as usize) == Some(&Some(PROCESSING)) && span.role == Role::A;
-            marks.divide((id as usize >= walks.first, message.tid), &walks.paths.path(id), &ahead)
+            marks.divide((id as usize >= walks.first, message.tid), &walks.paths.path(id, options.leg), &ahead)
         });
         for (kind, (all, one)) in out.iter_mut().zip(one).enumerate() {
             match kind.checked_sub(1).filter(|k| k / 2 <= PROCESSING && k % 2 == 1) {

@@ -30,7 +30,7 @@ pub use tailsight_trace::meta::send_entry;
 
 use input::read_ahead::reading_ahead;
 use partition::{Legs, Partition};
-use path::{Owners, Step, Walk};
+use path::{Owners, Piece, Step, Walk};
 use scan::Scan;
 use timelines::threads::State;
 
@@ -154,6 +154,32 @@ pub struct Analysis {
     scan: Scan,
 }
 
+/// What of a message's path is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum PathPart<'a> {
+    /// All of it.
+    Whole,
+    /// At least the spans that hold these times, ns in ascending order, up to each time, and what is less than [`AROUND_NS`] before it.
+    /// Of long waits the rest is left out, so that a walk takes no longer than what is asked for.
+    Around(&'a [u64]),
+}
+
+/// How much of a path before a time comes with it. The interrupt of a clock that samples is over in less, with what the recorder's hooks
+/// take before it.
+pub const AROUND_NS: u64 = 50_000;
+
+/// What is asked for around some times: from, to; without overlap.
+fn windows(times: &[u64]) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = vec![];
+    for &time in times {
+        match out.last_mut().filter(|(_, end)| time.saturating_sub(AROUND_NS) <= *end) {
+            Some((_, end)) => *end = time + 1,
+            None => out.push((time.saturating_sub(AROUND_NS), time + 1)),
+        }
+    }
+    out
+}
+
 /// The paths of a run's messages, one after the other.
 pub struct Paths<'a> {
     analysis: &'a Analysis,
@@ -163,7 +189,12 @@ pub struct Paths<'a> {
 impl Paths<'_> {
     /// As [`Analysis::path`].
     pub fn of(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
-        self.analysis.path_with(&mut self.owners.borrow_mut(), message, leg)
+        self.part(message, leg, PathPart::Whole)
+    }
+
+    /// As [`Paths::of`], a part of it.
+    pub fn part(&self, message: u32, leg: Leg, part: PathPart<'_>) -> Vec<PathSpan> {
+        self.analysis.path_with(&mut self.owners.borrow_mut(), message, leg, part)
     }
 }
 
@@ -245,7 +276,7 @@ impl Analysis {
     /// seen.
     pub fn path(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
         let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
-        self.path_with(&mut owners, message, leg)
+        self.path_with(&mut owners, message, leg, PathPart::Whole)
     }
 
     /// Paths of many messages: quicker than [`Analysis::path`] for each, which copies the owners every time.
@@ -258,7 +289,7 @@ impl Analysis {
     pub fn paths(&self, leg: Leg, mut each: impl FnMut(&Message, Vec<PathSpan>)) {
         let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
         for m in self.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()) {
-            each(m, self.path_with(&mut owners, m.id, leg));
+            each(m, self.path_with(&mut owners, m.id, leg, PathPart::Whole));
         }
     }
 
@@ -282,13 +313,13 @@ impl Analysis {
                 }
                 let to = thread.intervals.get(i + 1).map_or(end_ns, |next| next.from);
                 let mut walk = Walk { scan, owners: &mut owners, each: |step| steps.push(step) };
-                walk.piece(path::Piece::Others { tid, from: interval.from, to });
+                walk.piece(Piece::Others { tid, from: interval.from, to });
                 steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
             }
         }
     }
 
-    fn path_with(&self, owners: &mut Owners, message: u32, leg: Leg) -> Vec<PathSpan> {
+    fn path_with(&self, owners: &mut Owners, message: u32, leg: Leg, part: PathPart<'_>) -> Vec<PathSpan> {
         let mut spans = Vec::new();
         let i = message as usize;
         if let (Some(m), Some(extra)) = (self.lifetimes.messages.get(i), self.scan.extras.get(i)) {
@@ -297,7 +328,14 @@ impl Analysis {
             legs.iter().for_each(|l| path::pieces(&self.scan, m, extra, *l, &mut pieces));
             let mut steps = Vec::new();
             let mut walk = Walk { scan: &self.scan, owners, each: |step| steps.push(step) };
-            pieces.into_iter().for_each(|piece| walk.piece(piece));
+            match part {
+                PathPart::Whole => pieces.into_iter().for_each(|piece| walk.piece(piece)),
+                PathPart::Around(times) => {
+                    let windows = windows(times);
+                    let walked = |piece: Piece| piece.within(&self.scan, &windows, |part| walk.piece(part));
+                    pieces.into_iter().for_each(walked);
+                }
+            }
             spans.reserve(steps.len());
             steps.into_iter().for_each(|step| step.add_to(&mut spans, owners));
         }

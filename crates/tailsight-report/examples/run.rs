@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use tailsight_diagnose::{Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Analysis, Leg};
+use tailsight_lifetime::{Analysis, Leg, PathPart};
 use tailsight_report::{html, terminal};
 use tailsight_trace::Run;
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok((dir, Analysis::of(&mut Run::open(dir.as_ref())?)?.lifetimes))
         })
         .transpose()?;
-    let path = |id| analysis.path(id, options.leg);
+    let path = |id, leg, _: PathPart<'_>| analysis.path(id, leg);
     let beside =
         Inputs { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)), ..Inputs::default() };
     let lifetimes = &analysis.lifetimes;
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lifetimes.messages.iter().filter_map(|m| Some((m.latency(options.leg)?, m.id))).collect();
         ranked.sort_unstable();
         let ids = [ranked.last(), ranked.get(ranked.len() / 2)].into_iter().flatten();
-        let paths: Vec<_> = ids.map(|&(_, id)| (id, path(id))).collect();
+        let paths: Vec<_> = ids.map(|&(_, id)| (id, path(id, options.leg, PathPart::Whole))).collect();
         let cause_of = |leg, role, owner| causes.get(&(leg, role, owner)).copied();
         let input = html::Input {
             meta,

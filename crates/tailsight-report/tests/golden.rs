@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tailsight_diagnose::categories::Task;
 use tailsight_diagnose::model::Diagnosis;
 use tailsight_diagnose::{Category, CategoryTable, CauseOf, Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Analysis, Leg, Role};
+use tailsight_lifetime::{Analysis, Leg, PathPart, Role};
 use tailsight_report::html;
 use tailsight_report::terminal::{Style, diagnosis_of, more};
 use tailsight_trace::Run;
@@ -29,7 +29,7 @@ fn open(name: &str) -> (Run, Analysis) {
 /// The runs are short: the slower half is compared with the faster one.
 fn diagnosed(analysis: &Analysis, leg: Leg) -> (Diagnosis, CauseOf) {
     let options = Options { focus: (0.6, 1.0), reference: (0.1, 0.5), leg, more: true, ..Options::default() };
-    let path = |id| analysis.path(id, leg);
+    let path = |id, leg, _: PathPart<'_>| analysis.path(id, leg);
     let beside = Inputs { path: Some(&path), ..Inputs::default() };
     let facts = RecordingFacts { run: "run".into(), cpus: Some(2), ..RecordingFacts::default() };
     diagnose_with(&analysis.lifetimes, &options, &facts, &beside).expect("enough messages")

@@ -5,7 +5,7 @@
 
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{CauseOf, Diagnosis, Options, functions};
-use tailsight_lifetime::{Leg, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Leg, OwnerId, PathPart, PathSpan, Role};
 use tailsight_report::html::{self, Input, Points, Timelines};
 
 use crate::pipeline::Opened;
@@ -139,8 +139,8 @@ impl Diagnosed<'_> {
         };
         let ids = [thin(&cohorts.focus.ids), thin(&cohorts.reference.ids)];
         let paths = self.opened.analysis.to_paths();
-        let path = |id| paths.of(id, self.diagnosis.leg);
-        functions::by_stack(lifetimes, &run.samples, [&ids[0], &ids[1]], sampling.period_ns, &path)
+        let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);
+        functions::by_stack(lifetimes, &run.samples, [&ids[0], &ids[1]], sampling.period_ns, self.diagnosis.leg, &path)
             .into_iter()
             .collect()
     }

@@ -7,7 +7,7 @@ use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::ideal::Named;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf};
-use tailsight_lifetime::{Analysis, Incomplete, Leg};
+use tailsight_lifetime::{Analysis, Incomplete, Leg, PathPart};
 use tailsight_trace::Run;
 
 use crate::Exit;
@@ -237,9 +237,10 @@ pub fn diagnose_against(
         check_loss(lost, all, options.focus)?;
     }
     let paths = opened.analysis.to_paths();
-    let path = |id| paths.of(id, options.leg);
+    let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);
     let other_paths = against.map(|other| other.analysis.to_paths());
-    let other_path = |id| other_paths.as_ref().map_or_else(Vec::new, |paths| paths.of(id, options.leg));
+    let other_path =
+        |id, leg, part: PathPart<'_>| other_paths.as_ref().map_or_else(Vec::new, |paths| paths.part(id, leg, part));
     let name = against.map(|other| other.run.dir.display().to_string());
     let inputs = Inputs {
         path: Some(&path),
@@ -287,7 +288,7 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     let mut facts = facts(&opened.run);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
     let paths = opened.analysis.to_paths();
-    let path = |id| paths.of(id, options.leg);
+    let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);
     let inputs = Inputs {
         path: Some(&path),
         against: None,

@@ -28,27 +28,34 @@ use crate::rows::profile::{Profile, slot_of};
 use counted::Counted;
 use place::ByTime;
 use runtimes::Runtimes;
-use sampled::Sampled;
+use sampled::{PathOf, Sampled};
 use tree::{Scale, Tree};
 
 /// The call stacks of both cohorts' time, outermost function first, each with ns of a mean message: focus, reference. `ids`: the messages
-/// of each; `period_ns`: the time that a tick of the clock stands for.
+/// of each, over the leg; `period_ns`: the time that a tick of the clock stands for.
 pub fn by_stack(
     lifetimes: &Lifetimes,
     samples: &Samples,
     ids: [&[u32]; 2],
     period_ns: u64,
-    path: &dyn Fn(u32) -> Vec<PathSpan>,
+    leg: Leg,
+    path: PathOf<'_>,
 ) -> BTreeMap<Vec<String>, [f64; 2]> {
     let by_time = ByTime::new(&samples.rows);
     let mut out: BTreeMap<Vec<String>, [f64; 2]> = BTreeMap::new();
     for (cohort, ids) in ids.into_iter().enumerate() {
         let of_message = period_ns as f64 / ids.len().max(1) as f64;
         for &id in ids {
-            by_time.on(&path(id), &lifetimes.owners, |_, sample| {
-                let names = samples.stack(sample.stack).rev().map(FrameRow::name).collect();
-                out.entry(names).or_default()[cohort] += of_message * f64::from(sample.weight);
-            });
+            let of = (&lifetimes.messages[id as usize], leg);
+            by_time.on(
+                of,
+                |part| path(id, leg, part),
+                &lifetimes.owners,
+                |_, sample| {
+                    let names = samples.stack(sample.stack).rev().map(FrameRow::name).collect();
+                    out.entry(names).or_default()[cohort] += of_message * f64::from(sample.weight);
+                },
+            );
         }
     }
     out
@@ -79,7 +86,7 @@ pub(crate) fn no_faults(
     samples: &Samples,
     focus: &Cohort,
     (messages, leg): (&[Message], Leg),
-    path: &dyn Fn(u32) -> Vec<PathSpan>,
+    path: PathOf<'_>,
 ) -> bool {
     if samples.is_empty() || lifetimes.faults.is_empty() {
         return false;
@@ -96,19 +103,21 @@ pub(crate) fn no_faults(
             break;
         }
         for &id in asked.iter().skip(turn).step_by(FAULT_TURNS.0) {
-            // Of most messages nothing was sampled, and the path is the larger work.
-            if messages[id as usize].ends(leg).is_some_and(|time| !by_time.any(time)) {
-                continue;
-            }
-            by_time.on(&path(id), &lifetimes.owners, |span, sample| {
-                let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
-                if own {
-                    enough += 1;
-                    all += u64::from(sample.weight);
-                    let fault = faults.get(sample.stack as usize) == Some(&true);
-                    in_fault += u64::from(sample.weight) * u64::from(fault);
-                }
-            });
+            let of = (&messages[id as usize], leg);
+            by_time.on(
+                of,
+                |part| path(id, leg, part),
+                &lifetimes.owners,
+                |span, sample| {
+                    let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
+                    if own {
+                        enough += 1;
+                        all += u64::from(sample.weight);
+                        let fault = faults.get(sample.stack as usize) == Some(&true);
+                        in_fault += u64::from(sample.weight) * u64::from(fault);
+                    }
+                },
+            );
         }
     }
     enough >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
@@ -217,12 +226,7 @@ impl Search<'_> {
                     });
                 });
                 let message = &self.messages[id as usize];
-                // Of most messages nothing was sampled, and the path is the larger work.
-                if message.ends(self.options.leg).is_some_and(|leg| !self.sampled.any(id, leg)) {
-                    continue;
-                }
-                let path = self.sampled.path(id);
-                self.sampled.on(id, &path, owners, |span, sample| {
+                self.sampled.on(message, self.options.leg, owners, |span, sample| {
                     let slot = segment(message, span, self.options.leg)
                         .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
                     // The walk of a single message may name owners that the partition never met.

@@ -4,7 +4,7 @@
 //! overlap, so a sample is in one span of a message or in none. While one message is served others may wait behind it on the same
 //! core: the sample is then in the time of each of them, once.
 
-use tailsight_lifetime::{Context, Frame, Owner, PathSpan};
+use tailsight_lifetime::{Context, Frame, LEGS, Leg, Message, Owner, PathPart, PathSpan};
 use tailsight_trace::samples::{SampleRow, kind};
 
 /// What was sampled at a moment.
@@ -37,27 +37,37 @@ impl ByTime {
         self.0[first..].iter().take_while(move |&&(ts, ..)| ts < to_ns)
     }
 
-    /// Whether there is one in a time, on any core. Most messages are over between two ticks of the clock.
-    pub fn any(&self, time: (u64, u64)) -> bool {
-        self.within(time).next().is_some()
-    }
-
-    /// Hands out the samples of a path: the span that each landed in, and what was sampled. The clock's own interrupt is never what ran:
-    /// a sample in it counts to what it interrupted.
-    pub fn on(&self, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
-        let (Some(begin), Some(end)) = (path.first(), path.last()) else { return };
+    /// Hands out the samples of a message in the legs that it has, of those asked for: the span of its `path` that each landed in, and
+    /// what was sampled. The path is asked for where something was sampled: most messages are over between two ticks of the clock. The
+    /// clock's own interrupt is never what ran: a sample in it counts to what it interrupted.
+    pub fn on(
+        &self,
+        (message, leg): (&Message, Leg),
+        path: impl FnOnce(PathPart<'_>) -> Vec<PathSpan>,
+        owners: &[Owner],
+        mut each: impl FnMut(&PathSpan, StackSample),
+    ) {
+        let legs = LEGS.into_iter().filter(|&one| leg == one || leg == Leg::Total).filter_map(|one| message.ends(one));
+        let Some(time) = legs.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))) else { return };
+        let times: Vec<u64> = self.within(time).map(|&(ts, ..)| ts).collect();
+        if times.is_empty() {
+            return;
+        }
+        let path = path(PathPart::Around(&times));
         // The hooks that told the interrupt's begin have a span of their own before it.
         let of_clock = |span: &PathSpan| {
             let owner = owners.get(span.owner as usize);
             let vector = |o: &Owner| matches!(o.frames.last(), Some(Frame::Vector { .. }));
             owner.is_some_and(|o| o.context == Context::Profiler || vector(o))
         };
-        for &(ts, cpu, sampled) in self.within((begin.from_ns, end.to_ns)) {
+        for &(ts, cpu, sampled) in self.within(time) {
             let there = path.partition_point(|span| span.to_ns <= ts);
             if path.get(there).is_none_or(|span| span.cpu != Some(cpu) || ts < span.from_ns) {
                 continue;
             }
-            let before = path[..=there].iter().rev().find(|span| !of_clock(span));
+            // Before a gap nothing is known.
+            let next_to = |&at: &usize| at == there || path[at].to_ns == path[at + 1].from_ns;
+            let before = (0..=there).rev().take_while(next_to).map(|at| &path[at]).find(|span| !of_clock(span));
             if let Some(of) = before.filter(|span| span.cpu == Some(cpu)) {
                 each(of, sampled);
             }
@@ -73,6 +83,10 @@ mod tests {
 
     fn span(from_ns: u64, to_ns: u64, cpu: Option<u16>, owner: u32) -> PathSpan {
         PathSpan { from_ns, to_ns, cpu, role: Role::A, owner, begins: true }
+    }
+
+    fn message(recv_ns: u64) -> Message {
+        Message { driver_ns: 1, recv_ns, ..Message::default() }
     }
 
     fn owners() -> Vec<Owner> {
@@ -96,11 +110,21 @@ mod tests {
         ];
         let samples = ByTime::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
         let mut found = vec![];
-        samples.on(&path, &owners(), |span, sampled| found.push((span.from_ns, sampled.stack)));
+        samples.on(
+            (&message(100), Leg::Receive),
+            |_| path.to_vec(),
+            &owners(),
+            |span, sampled| found.push((span.from_ns, sampled.stack)),
+        );
         assert_eq!(found, [(10, 0), (10, 1), (22, 2)]);
         // With the interrupt first, nobody knows what it interrupted.
         found.clear();
-        samples.on(&path[1..3], &owners(), |span, sampled| found.push((span.from_ns, sampled.stack)));
+        samples.on(
+            (&message(100), Leg::Receive),
+            |_| path[1..3].to_vec(),
+            &owners(),
+            |span, sampled| found.push((span.from_ns, sampled.stack)),
+        );
         assert_eq!(found, []);
     }
 
@@ -119,7 +143,7 @@ mod tests {
             let rows: Vec<SampleRow> = samples.iter().enumerate().map(|(i, &(ts, cpu))| row(ts, cpu, i as u32)).collect();
             let mut met = vec![0; rows.len()];
             let mut wrong = 0;
-            ByTime::new(&rows).on(&path, &owners(), |span, sampled| {
+            ByTime::new(&rows).on((&message(2_000), Leg::Receive), |_| path.clone(), &owners(), |span, sampled| {
                 met[sampled.stack as usize] += 1;
                 let row = rows[sampled.stack as usize];
                 wrong += u32::from(span.cpu != Some(row.cpu) || row.ts_ns < span.from_ns || row.ts_ns >= span.to_ns);

@@ -50,7 +50,7 @@ impl Search<'_> {
         Root { category, name, subject, samples, functions, hot_path, ..found.root.clone() }
     }
 
-    /// What the messages that each root held, and the ordinary ones, have of it. The path of a message is walked once for all roots.
+    /// What the messages that each root held, and the ordinary ones, have of it. A message is looked at once for all roots.
     fn in_roots(&self, roots: &[Found], classification: &Classification<'_>) -> Vec<InCohorts> {
         let mut wanted: Vec<Wanted> = vec![];
         let mut out = vec![InCohorts::default(); roots.len()];
@@ -74,24 +74,23 @@ impl Search<'_> {
 
     /// What a message has of each root, over its whole way.
     fn in_rows(&self, id: u32, rows_of: &mut RootsOf<'_>) -> Vec<InMessage> {
-        let (owners, message) = (&self.lifetimes.owners, &self.messages[id as usize]);
-        let path = self.sampled.path(id);
-        // The walk of a single message may name owners that the partition never met.
-        let own = |span: &&PathSpan| span.role == Role::A && (span.owner as usize) < owners.len();
+        let (lifetimes, owners, message) = (self.lifetimes, &self.lifetimes.owners, &self.messages[id as usize]);
         let mut out = vec![InMessage::default(); rows_of.roots.len()];
-        for span in path.iter().filter(own) {
-            let Some(leg) = segment(message, span, Leg::Total) else { continue };
-            let ns = span.to_ns - span.from_ns;
-            for &root in rows_of.get(leg, span.owner) {
-                out[root].ns += ns as f64;
-                if let Some(&Frame::Place { stack }) = owners[span.owner as usize].frames.last() {
-                    out[root].sleeps.push((stack, ns));
+        for (segment, leg) in LEGS.into_iter().enumerate() {
+            for part in lifetimes.part_slice(id, leg).iter().filter(|part| part.role == Role::A) {
+                for &root in rows_of.get(segment, part.owner) {
+                    out[root].ns += part.ns as f64;
+                    if let Some(&Frame::Place { stack }) = owners[part.owner as usize].frames.last() {
+                        out[root].sleeps.push((stack, part.ns));
+                    }
                 }
             }
         }
-        self.sampled.on(id, &path, owners, |span, sample| {
-            let leg = segment(message, span, Leg::Total).filter(|_| own(&span));
-            for &root in leg.map_or(&[][..], |leg| rows_of.get(leg, span.owner)) {
+        // The walk of a single message may name owners that the partition never met.
+        let own = |span: &&PathSpan| span.role == Role::A && (span.owner as usize) < owners.len();
+        self.sampled.on(message, Leg::Total, owners, |span, sample| {
+            let segment = Some(span).filter(own).and_then(|span| segment(message, span, Leg::Total));
+            for &root in segment.map_or(&[][..], |segment| rows_of.get(segment, span.owner)) {
                 out[root].stacks.push((sample.stack, u64::from(sample.weight)));
             }
         });

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
-use tailsight_lifetime::{Owner, OwnerId, PathSpan};
+use tailsight_lifetime::{Leg, Message, Owner, OwnerId, PathPart, PathSpan};
 use tailsight_trace::samples::Samples;
 
 use super::place::{ByTime, StackSample};
 
-/// The path of a message of a run over the leg, in order.
-pub type PathOf<'a> = &'a dyn Fn(u32) -> Vec<PathSpan>;
+/// The path of a message of a run over a leg, in order: at least the part that is asked for.
+pub type PathOf<'a> = &'a dyn Fn(u32, Leg, PathPart<'_>) -> Vec<PathSpan>;
 
 /// The other run of a comparison.
 #[derive(Clone, Copy)]
@@ -64,29 +64,35 @@ impl<'a> Sampled<'a> {
     }
 
     /// The path of a message. An owner that the partition never met has a number beyond all others.
-    pub fn path(&self, id: u32) -> Vec<PathSpan> {
+    pub fn path(&self, id: u32, leg: Leg) -> Vec<PathSpan> {
+        self.part(id, leg, PathPart::Whole)
+    }
+
+    fn part(&self, id: u32, leg: Leg, part: PathPart<'_>) -> Vec<PathSpan> {
         let Some((_, other, id)) = self.other(id) else {
             let owners = self.other.as_ref().map_or(usize::MAX, |(_, other)| other.first.1);
             let owner = |owner: OwnerId| if (owner as usize) < owners { owner } else { OwnerId::MAX };
-            return (self.own.1)(id).into_iter().map(|span| PathSpan { owner: owner(span.owner), ..span }).collect();
+            return (self.own.1)(id, leg, part)
+                .into_iter()
+                .map(|span| PathSpan { owner: owner(span.owner), ..span })
+                .collect();
         };
         let owner = |owner: OwnerId| other.owner_of.get(owner as usize).copied().unwrap_or(OwnerId::MAX);
-        (other.path)(id).into_iter().map(|span| PathSpan { owner: owner(span.owner), ..span }).collect()
+        (other.path)(id, leg, part).into_iter().map(|span| PathSpan { owner: owner(span.owner), ..span }).collect()
     }
 
-    /// Whether anything was sampled, on any core, in a time of the run that a message is of.
-    pub fn any(&self, id: u32, time: (u64, u64)) -> bool {
-        self.other(id).map_or(&self.own.0, |(by_time, ..)| by_time).any(time)
-    }
-
-    /// Hands out the samples on the path of a message, as [`ByTime::on`].
-    pub fn on(&self, id: u32, path: &[PathSpan], owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
-        match self.other(id) {
-            Some((by_time, ..)) => by_time.on(path, owners, |span, sample| {
-                each(span, StackSample { stack: sample.stack + self.stacks, ..sample });
-            }),
-            None => self.own.0.on(path, owners, each),
-        }
+    /// Hands out the samples on the path of a message over a leg, as [`ByTime::on`].
+    pub fn on(&self, m: &Message, leg: Leg, owners: &[Owner], mut each: impl FnMut(&PathSpan, StackSample)) {
+        let by_time = self.other(m.id).map_or(&self.own.0, |(by_time, ..)| by_time);
+        let moved = if self.other(m.id).is_some() { self.stacks } else { 0 };
+        by_time.on(
+            (m, leg),
+            |part| self.part(m.id, leg, part),
+            owners,
+            |span, sample| {
+                each(span, StackSample { stack: sample.stack + moved, ..sample });
+            },
+        );
     }
 }
 
@@ -106,15 +112,17 @@ mod tests {
     #[test]
     fn a_message_has_the_samples_and_owners_of_its_own_run() {
         let span = PathSpan { from_ns: 10, to_ns: 20, cpu: Some(0), role: Role::A, owner: 0, begins: true };
-        let own = |_: u32| vec![span];
-        let of_other = |id: u32| vec![PathSpan { from_ns: 100 + u64::from(id), to_ns: 120, ..span }];
+        let own = |_: u32, _: Leg, _: PathPart<'_>| vec![span];
+        let of_other =
+            |id: u32, _: Leg, _: PathPart<'_>| vec![PathSpan { from_ns: 100 + u64::from(id), to_ns: 120, ..span }];
         let (first, second) = (run(15, "mine"), run(105, "theirs"));
         let other = Other { samples: &second, path: &of_other, owner_of: &[1], first: (3, 1) };
         let sampled = Sampled::new(&first, &own, Some(other));
         let owners = vec![Owner { context: Context::Own, frames: vec![] }; 2];
         let met = |id| {
-            let (mut out, path) = (vec![], sampled.path(id));
-            sampled.on(id, &path, &owners, |span, sample| {
+            let mut out = vec![];
+            let m = Message { id, driver_ns: 1, recv_ns: 1_000, ..Message::default() };
+            sampled.on(&m, Leg::Receive, &owners, |span, sample| {
                 let name = sampled.samples.stack(sample.stack).next().map(FrameRow::name).unwrap_or_default();
                 out.push((span.owner, name));
             });

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Frame, Lifetimes, OwnerId, PathSpan};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, OwnerId, PathPart, PathSpan};
 
 use super::phase_of;
+use crate::PathOf;
 use crate::cause::Phase;
 
 /// What came before the gaps of these owners on the paths of some messages: the most frequent, with how many of the gaps
@@ -14,14 +15,14 @@ pub fn before(
     lifetimes: &Lifetimes,
     ids: &[u32],
     in_row: &dyn Fn(&PathSpan) -> bool,
-    path: &dyn Fn(u32) -> Vec<PathSpan>,
+    (path, leg): (PathOf<'_>, Leg),
 ) -> Option<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
     for &id in ids {
         let mut last: Option<OwnerId> = None;
         let mut open = false;
-        for span in path(id) {
+        for span in path(id, leg, PathPart::Whole) {
             let Some(owner) = lifetimes.owners.get(span.owner as usize) else { continue };
             if phase_of(owner) != Phase::Gaps {
                 (last, open) = (Some(span.owner), false);

@@ -3,7 +3,7 @@
 use syscalls::Sysno;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::{Category, Diagnosis, Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Part, PathSpan, Role};
+use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Part, PathPart, PathSpan, Role};
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples, kind};
 
 use crate::common::{a, lifetimes, options, owner, receive};
@@ -33,7 +33,7 @@ fn sample(ts_ns: u64, stack: u32) -> SampleRow {
 }
 
 fn diagnosed(of: &Lifetimes, samples: &Samples, options: &Options) -> Diagnosis {
-    let path = |id| path(of, id);
+    let path = |id, _: Leg, _: PathPart<'_>| path(of, id);
     let inputs = Inputs { path: Some(&path), samples: Some(samples), ..Inputs::default() };
     diagnose_with(of, options, &RecordingFacts::default(), &inputs).unwrap().0
 }
@@ -146,7 +146,8 @@ fn functions_of_two_runs_are_compared() {
     let frames = |names: &[&str], build| names.iter().map(|name| frame(name, "server", build)).collect();
     let (after, new) = run(40_000, [0, 0, 0, 1], frames(&["parse", "render", "main"], "b"));
     let (before, old) = run(10_000, [0; 4], frames(&["render", "main"], "a"));
-    let (path_of_new, path_of_old) = (|id| path(&after, id), |id| path(&before, id));
+    let (path_of_new, path_of_old) =
+        (|id, _: Leg, _: PathPart<'_>| path(&after, id), |id, _: Leg, _: PathPart<'_>| path(&before, id));
     let compared = |old: &Samples| {
         let inputs = Inputs {
             path: Some(&path_of_new),

@@ -52,6 +52,50 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// The parts of a piece that lie in these windows, if a part of it is walked as in the whole; else all of it.
+    pub fn within(self, scan: &Scan, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
+        let (from, to) = match self {
+            Piece::Core { from, to, .. } | Piece::Others { from, to, .. } => (from, to),
+            Piece::Thread { .. } | Piece::Waits { .. } => return each(self),
+        };
+        let first = windows.partition_point(|&(_, end)| end <= from);
+        let inside = windows[first..].iter().take_while(|&&(begin, _)| begin < to);
+        let mut parts = inside.map(|&(begin, end)| {
+            let begin = begin.max(from);
+            (self.sleep_at(scan, begin).map_or(begin, |since| since.max(from)), end.min(to))
+        });
+        let Some(mut open) = parts.next() else { return };
+        for (begin, end) in parts {
+            if begin <= open.1 {
+                open.1 = end;
+            } else {
+                each(self.part(open));
+                open = (begin, end);
+            }
+        }
+        each(self.part(open));
+    }
+
+    /// The begin of the sleep that a piece's thread is in at a time: that and the time of its end say what the sleep is.
+    fn sleep_at(self, scan: &Scan, time: u64) -> Option<u64> {
+        let Piece::Others { tid, .. } = self else { return None };
+        let thread = scan.threads.get(tid)?;
+        let at = thread.intervals[thread.at(time)?];
+        matches!(at.state, State::Sleeping { .. }).then_some(at.from)
+    }
+
+    fn part(self, (from, to): (u64, u64)) -> Piece {
+        match self {
+            Piece::Core { cpu, .. } => Piece::Core { cpu, from, to },
+            Piece::Others { tid, to: until, .. } => {
+                Piece::Thread { from, to, focus: Focus { until, ..Focus::new(tid, u64::MAX) } }
+            }
+            whole => whole,
+        }
+    }
+}
+
 /// Whose work on a thread's path counts as the message's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Focus {

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Frame, LEGS, Leg, Message, OwnerId, RunContext};
+use tailsight_lifetime::{
+    AROUND_NS, Analysis, Context, Frame, LEGS, Leg, Message, OwnerId, PathPart, PathSpan, RunContext,
+};
 use tailsight_trace::Event;
 use tailsight_trace::read::CpuEvents;
 
@@ -28,6 +30,7 @@ pub fn check_partition(analysis: &Analysis) -> Result<(), TestCaseError> {
                 at = span.to_ns;
             }
             prop_assert_eq!(at, to, "{} of {:?} ends early", leg.name(), message);
+            check_around(analysis, message.id, leg, &path)?;
             // Parts are the path summed up.
             for part in parts {
                 let of = || path.iter().filter(|s| s.owner == part.owner && s.role == part.role);
@@ -41,6 +44,25 @@ pub fn check_partition(analysis: &Analysis) -> Result<(), TestCaseError> {
         {
             prop_assert_eq!(total, latency);
         }
+    }
+    Ok(())
+}
+
+/// Around some times a path is what it is as a whole: at them, and all through the time before them.
+fn check_around(analysis: &Analysis, id: u32, leg: Leg, whole: &[PathSpan]) -> Result<(), TestCaseError> {
+    // In the middle of every fifth span.
+    let times: Vec<u64> = whole.iter().step_by(5).map(|span| span.from_ns.midpoint(span.to_ns)).collect();
+    let around = analysis.to_paths().part(id, leg, PathPart::Around(&times));
+    let owner_at = |path: &[PathSpan], time: u64| {
+        let span = path.get(path.partition_point(|span| span.to_ns <= time)).filter(|span| span.from_ns <= time);
+        span.map(|span| (span.owner, span.role, span.cpu))
+    };
+    prop_assert!(around.iter().zip(around.iter().skip(1)).all(|(a, b)| a.to_ns <= b.from_ns), "overlap: {:?}", around);
+    let begin = whole.first().map_or(0, |span| span.from_ns);
+    let before = |time: u64| time.saturating_sub(AROUND_NS).max(begin);
+    let spans = |time: u64| whole.iter().map(|s| s.from_ns).filter(move |&at| before(time) <= at && at <= time);
+    for time in times.iter().flat_map(|&time| [time, before(time)].into_iter().chain(spans(time))) {
+        prop_assert_eq!(owner_at(&around, time), owner_at(whole, time), "{} of {} at {}", leg.name(), id, time);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::{Options, functions};
+use tailsight_lifetime::PathPart;
 use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
 
 use super::collector::Collector;
@@ -135,8 +136,8 @@ fn collapsed(opened: &Opened, options: &Options, dir: &Path) -> anyhow::Result<(
     let cohorts = Cohorts::of(&ranked(&lifetimes.messages, options.leg), None, options)?;
     let ids = [&cohorts.focus.ids[..], &cohorts.reference.ids[..]];
     let paths = opened.analysis.to_paths();
-    let path = |id| paths.of(id, options.leg);
-    let stacks = functions::by_stack(lifetimes, &run.samples, ids, period_ns, &path);
+    let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);
+    let stacks = functions::by_stack(lifetimes, &run.samples, ids, period_ns, options.leg, &path);
     for (cohort, name) in ["focus.collapsed", "reference.collapsed"].into_iter().enumerate() {
         let line = |(frames, ns): (&Vec<String>, &[f64; 2])| {
             let frames: Vec<String> = frames.iter().map(|f| f.replace(';', ":")).collect();
