@@ -1,6 +1,6 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::{LazyCell, OnceCell};
+use std::cell::{LazyCell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
@@ -413,6 +413,7 @@ impl<'a> Analysis<'a> {
             cohorts: self.cohorts.both(),
             interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
             sampled,
+            last_resampled: RefCell::default(),
         };
         search.fill(causes, &row_of);
         if let Some(roots) = self.roots.get() {

@@ -68,33 +68,29 @@ impl Counted {
 
     /// The 95 % interval of each part's deviation, ns: messages of both cohorts are resampled whole, since a message's samples are
     /// not independent of each other.
-    pub(super) fn intervals(&self, seed: u64) -> Vec<[i64; 2]> {
-        let mut rng = SplitMix(seed);
-        let mut draws = vec![Vec::with_capacity(ROUNDS); self.parts];
-        // What a message adds to the mean, and its weight: of most messages nothing was sampled, and nothing else is looked at.
+    pub(super) fn intervals(&self, resampled: &Resampled) -> Vec<[i64; 2]> {
+        // What each message adds to the mean. Of most messages nothing was sampled.
         let added = self.messages.each_ref().map(|messages| {
             let of_all = messages.len() as f64;
-            messages.iter().map(|(ns, n, _)| (ns / of_all, *n)).collect::<Vec<(f64, f64)>>()
+            messages.iter().map(|(ns, ..)| ns / of_all).collect::<Vec<f64>>()
         });
-        for _ in 0..ROUNDS {
-            let mut of_cohort = [(0.0, 0.0), (0.0, 0.0)];
+        let with_samples = self.messages.each_ref().map(|messages| {
+            messages.iter().enumerate().filter(|(_, (_, n, _))| *n > 0.0).collect::<Vec<(usize, &OfMessage)>>()
+        });
+        let mut draws = vec![Vec::with_capacity(ROUNDS); self.parts];
+        for round in 0..ROUNDS {
+            let (mut mean_ns, mut samples) = ([0.0; 2], [0.0; 2]);
             let mut by_part = vec![[0.0; 2]; self.parts];
-            for (cohort, added) in added.iter().enumerate() {
-                let (mut mean, mut all) = (0.0, 0.0);
-                for _ in 0..added.len() {
-                    let drawn = rng.below(added.len());
-                    let (ns, n) = added[drawn];
-                    mean += ns;
-                    if n > 0.0 {
-                        all += n;
-                        let (.., parts) = &self.messages[cohort][drawn];
-                        parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += n as f64);
-                    }
+            for (cohort, with_samples) in with_samples.iter().enumerate() {
+                let times = resampled.times(round, cohort);
+                mean_ns[cohort] = dot(times, &added[cohort]);
+                for &(message, (_, n, parts)) in with_samples {
+                    let times = f64::from(times[message]);
+                    samples[cohort] += times * n;
+                    parts.iter().for_each(|&(part, n, _)| by_part[part][cohort] += times * n as f64);
                 }
-                of_cohort[cohort] = (mean, all);
             }
-            let [(focus, a), (reference, b)] = of_cohort;
-            let scale = Scale { mean_ns: [focus, reference], samples: [a, b], of_reference: b };
+            let scale = Scale { mean_ns, samples, of_reference: samples[1] };
             draws.iter_mut().zip(by_part).for_each(|(draws, samples)| draws.push(scale.deviation_ns(samples)));
         }
         let interval = |mut of: Vec<f64>| {
@@ -105,4 +101,53 @@ impl Counted {
         };
         draws.into_iter().map(interval).collect()
     }
+
+    /// How many messages each cohort has.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        self.messages.each_ref().map(Vec::len)
+    }
+}
+
+/// How often each round of the bootstrap draws each message of two cohorts. Rows of cohorts of the same sizes are resampled alike.
+pub(crate) struct Resampled {
+    sizes: [usize; 2],
+    /// By cohort: message by message, round after round.
+    times: [Vec<u8>; 2],
+}
+
+impl Resampled {
+    pub(super) fn new(sizes: [usize; 2], seed: u64) -> Resampled {
+        let mut rng = SplitMix(seed);
+        let mut times = sizes.map(|size| vec![0_u8; ROUNDS * size]);
+        for round in 0..ROUNDS {
+            for (times, size) in times.iter_mut().zip(sizes) {
+                let times = &mut times[round * size..][..size];
+                (0..size).for_each(|_| {
+                    let drawn = &mut times[rng.below(size)];
+                    *drawn = drawn.saturating_add(1);
+                });
+            }
+        }
+        Resampled { sizes, times }
+    }
+
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        self.sizes
+    }
+
+    fn times(&self, round: usize, cohort: usize) -> &[u8] {
+        let size = self.sizes[cohort];
+        &self.times[cohort][round * size..][..size]
+    }
+}
+
+/// The sum of products, in several sums at once.
+fn dot(times: &[u8], of: &[f64]) -> f64 {
+    let ((times, last_times), (of, last)) = (times.as_chunks::<8>(), of.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (times, of) in times.iter().zip(of) {
+        sums.iter_mut().zip(times).zip(of).for_each(|((sum, &times), of)| *sum += f64::from(times) * of);
+    }
+    let rest = last_times.iter().zip(last).map(|(&times, of)| f64::from(times) * of);
+    sums.into_iter().chain(rest).sum()
 }

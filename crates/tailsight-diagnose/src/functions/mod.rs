@@ -5,15 +5,16 @@
 //! of the row's samples times the row's time, focus minus reference, with an interval over resampled messages. With too little
 //! evidence the row stays whole. The parts and the rest always sum to the row.
 
-mod counted;
+pub(crate) mod counted;
 pub mod place;
 mod roots;
 pub mod runtimes;
 pub(crate) mod sampled;
 pub mod tree;
 
-use std::cell::LazyCell;
+use std::cell::{LazyCell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
@@ -25,7 +26,7 @@ use crate::cohorts::Cohort;
 use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
-use counted::Counted;
+use counted::{Counted, Resampled};
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -159,6 +160,8 @@ pub(crate) struct Search<'a> {
     pub sampled: Sampled<'a>,
     /// Programs and libraries that were sampled and hold an interpreter.
     pub interpreters: FxHashSet<String>,
+    /// What the bootstrap was last made with: most causes have cohorts of the same sizes.
+    pub last_resampled: RefCell<Option<Rc<Resampled>>>,
 }
 
 /// The programs and libraries of these frames that hold an interpreter.
@@ -189,6 +192,15 @@ impl Search<'_> {
         let found = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
         for ((cause, _), messages) in wanted.into_iter().zip(found) {
             self.divide(&mut causes[cause], messages, &function_of);
+        }
+    }
+
+    /// How the bootstrap resamples cohorts of these sizes.
+    fn resampled(&self, sizes: [usize; 2]) -> Rc<Resampled> {
+        let mut last = self.last_resampled.borrow_mut();
+        match &*last {
+            Some(resampled) if resampled.sizes() == sizes => Rc::clone(resampled),
+            _ => Rc::clone(last.insert(Rc::new(Resampled::new(sizes, self.options.seed)))),
         }
     }
 
@@ -296,7 +308,7 @@ impl Search<'_> {
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
-        let intervals = LazyCell::new(|| counted.intervals(self.options.seed));
+        let intervals = LazyCell::new(|| counted.intervals(&self.resampled(counted.sizes())));
         let place_of: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(i, &node)| (node, i)).collect();
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {

@@ -63,7 +63,7 @@ pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(Own
             .into_iter()
             .map(|id| (f64::from(counts[id as usize]), own[id as usize] as f64))
             .collect();
-        counted::slope(&points, seed).filter(|(_, [low, _])| *low > 0.0).map(|(slope, _)| slope as u64)
+        counted::slope(&points, seed).map(|(slope, _)| slope as u64)
     };
     counts.iter().filter_map(|(cause, counts)| Some((*cause, of(counts)?))).collect()
 }
