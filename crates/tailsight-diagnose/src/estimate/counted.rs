@@ -397,17 +397,19 @@ fn median_slope(points: &[(f64, f64)], rng: &mut SplitMix, slopes: &mut Vec<(f64
     if points.is_empty() {
         return None;
     }
-    slopes.clear();
+    slopes.resize(PAIRS, (0.0, 0.0));
+    let mut found = 0;
     for _ in 0..PAIRS * 4 {
         let (a, b) = (points[rng.below(points.len())], points[rng.below(points.len())]);
-        if a.0 != b.0 {
-            slopes.push(((b.1 - a.1) / (b.0 - a.0), (b.0 - a.0).abs()));
-            if slopes.len() == PAIRS {
-                break;
-            }
+        let distance = b.0 - a.0;
+        // Whether a pair differs cannot be foreseen: without a branch the next one takes the place of one that does not.
+        slopes[found] = ((b.1 - a.1) / distance, distance.abs());
+        found += usize::from(distance != 0.0);
+        if found == PAIRS {
+            break;
         }
     }
-    weighted_median(slopes)
+    weighted_median(&mut slopes[..found])
 }
 
 /// The least value at which the weights of it and all smaller ones are half of the whole. Of (value, weight); in linear time.
