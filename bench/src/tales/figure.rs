@@ -4,7 +4,7 @@
 //! What follows from that is said in [`Figure::here`].
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -23,7 +23,7 @@ pub enum Experiment {
 }
 
 /// A server of the paper (§3.1.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum App {
     /// 128 bytes in, the same 128 bytes out; a thread a connection.
@@ -174,7 +174,7 @@ impl Experiment {
                         core; nginx (a queue a worker) stays as it was on one core. A worker a connection makes nginx a server with one \
                         queue, with a shorter tail and 30 % less throughput.",
                 here: "Two cores instead of four, and the client runs on the second one, before the server. Each set-up has 75 % of \
-                       its own peak.",
+                       its own peak. Two workers of nginx get half of the connections each.",
                 utilisation: 0.75,
                 own_peak: true,
                 apps: ALL,

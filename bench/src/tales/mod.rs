@@ -1,7 +1,7 @@
 //! `bench tales FIGURE`: the experiments of Tales of the Tail (Li et al. 2014, §4) on this machine, as far as two cores go.
 //!
 //! In: an experiment, root, the tailsight binary, a machine that does nothing else. Out: on stdout the page as Markdown; in the
-//! output folder `tales-FIGURE.json` (every round) and the page with its pictures; with `--write` the same in docs/. Each set-up of
+//! output folder `tales-FIGURE.json` (every round, with its curves, for `--redraw`) and the page with its pictures; with `--write` the same in docs/. Each set-up of
 //! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
 //! a core is measured again, twice at most, and does not count when it stays so. Exit 0 done, 1 failed, 3 when a set-up has no
 //! round or no peak that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tailsight_units::parse;
 
@@ -48,6 +48,9 @@ pub struct TalesArgs {
     /// Where results go.
     #[arg(long, value_name = "DIR", default_value = "tales-out")]
     out: PathBuf,
+    /// Measures nothing: writes the page and the pictures again, from the results that are in the output folder.
+    #[arg(long)]
+    redraw: bool,
     /// Also put the page into docs/results and its pictures into docs/images.
     #[arg(long)]
     write: bool,
@@ -90,7 +93,7 @@ pub struct Measured {
 }
 
 /// One round.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Round {
     served_per_s: f64,
     /// What other programs and the hypervisor used of one core meanwhile.
@@ -104,9 +107,7 @@ pub struct Round {
     /// Messages before which a later arrival was served, where that is counted.
     out_of_order: Option<u64>,
     /// Points (latency ns, share of messages above it).
-    #[serde(skip)]
     ccdf: Vec<(u64, f64)>,
-    #[serde(skip)]
     ideal_ccdf: Vec<(u64, f64)>,
 }
 
@@ -139,8 +140,71 @@ impl Tales {
     }
 }
 
+/// What is kept of an experiment.
+#[derive(Debug, Clone, Serialize)]
+struct Results {
+    /// The command that measured.
+    command: String,
+    measured: Vec<Measured>,
+}
+
+impl Results {
+    /// Those that an earlier run of the experiment wrote.
+    fn read(figure: &Figure, file: &Path) -> anyhow::Result<Results> {
+        /// [`Setup`] is told by its name.
+        #[derive(Deserialize)]
+        struct Name {
+            name: String,
+        }
+        #[derive(Deserialize)]
+        struct One {
+            app: App,
+            setup: Name,
+            peak_per_s: f64,
+            peak_busy: f64,
+            peak_disturbed: bool,
+            rate_per_s: f64,
+            rounds: Vec<Round>,
+        }
+        #[derive(Deserialize)]
+        struct Written {
+            command: String,
+            measured: Vec<One>,
+        }
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let written: Written = serde_json::from_slice(&bytes).with_context(|| {
+            format!("{} is no result of this experiment: measure it again, without --redraw", file.display())
+        })?;
+        let of = |one: One| {
+            let One { app, setup: Name { name }, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds } = one;
+            let setup = figure.setups(app).find(|setup| setup.name == name);
+            let setup = *setup.with_context(|| format!("this experiment has no set-up `{name}`: measure it again"))?;
+            Ok(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds })
+        };
+        let measured = written.measured.into_iter().map(of).collect::<anyhow::Result<Vec<Measured>>>()?;
+        Ok(Results { command: written.command, measured })
+    }
+
+    /// The page and its pictures, in the output folder and, with `--write`, in docs/.
+    fn show(&self, figure: &Figure, args: &TalesArgs) -> anyhow::Result<ExitCode> {
+        let Results { command, measured } = self;
+        page::write(&args.out, &args.out, figure, measured, command)?;
+        if args.write {
+            page::write(Path::new("docs/results"), Path::new("docs/images"), figure, measured, command)?;
+        }
+        print!("{}", page::page(figure, measured, command, ""));
+        let whole = measured.iter().all(|one| !one.peak_disturbed && one.rounds.iter().any(Round::counts));
+        Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    }
+}
+
 /// Runs an experiment.
 pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
+    let figure = args.experiment.figure();
+    let raw = args.out.join(format!("tales-{}.json", figure.file()));
+    if args.redraw {
+        return Results::read(&figure, &raw)?.show(&figure, args);
+    }
     if !tailsight_testbed::netns::permitted() {
         bail!("the experiments record and make network namespaces, which needs root: run this with sudo");
     }
@@ -159,7 +223,6 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
     ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     let scratch = tempfile::Builder::new().prefix("tailsight-tales-").tempdir()?;
     let tales = Tales { tailsight, program, scratch, window: args.window, stop };
-    let figure = args.experiment.figure();
     let measured = match measure(&tales, &figure, args) {
         Err(_) if tales.check().is_err() => {
             eprintln!("bench: interrupted; servers and namespaces are gone, nothing was written");
@@ -167,16 +230,9 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    let raw = args.out.join(format!("tales-{}.json", figure.file()));
-    std::fs::write(&raw, serde_json::to_string_pretty(&measured)?)?;
-    let command = command(args);
-    page::write(&args.out, &args.out, &figure, &measured, &command)?;
-    if args.write {
-        page::write(Path::new("docs/results"), Path::new("docs/images"), &figure, &measured, &command)?;
-    }
-    print!("{}", page::page(&figure, &measured, &command, ""));
-    let whole = measured.iter().all(|one| !one.peak_disturbed && one.rounds.iter().any(Round::counts));
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    let results = Results { command: command(args), measured };
+    std::fs::write(&raw, serde_json::to_string(&results)?)?;
+    results.show(&figure, args)
 }
 
 fn command(args: &TalesArgs) -> String {

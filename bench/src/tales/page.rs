@@ -137,6 +137,7 @@ fn picture(figure: &Figure, app: App) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Results;
     use super::super::figure::Experiment;
     use super::*;
 
@@ -190,9 +191,20 @@ mod tests {
             rounds,
         };
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), dir.path(), &figure, &[one], "bench").unwrap();
+        let results = Results { command: "bench".into(), measured: vec![one] };
+        write(dir.path(), dir.path(), &figure, &results.measured, "bench").unwrap();
         let text = std::fs::read_to_string(dir.path().join("tales-figure-6.md")).unwrap();
         let picture = std::fs::read_to_string(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap();
         assert!(text.contains("(tales-figure-6-null-rpc.svg)") && picture.contains("<polyline"), "{picture}");
+        // What is kept draws the same again.
+        let kept = dir.path().join("kept.json");
+        std::fs::write(&kept, serde_json::to_string(&results).unwrap()).unwrap();
+        let read = Results::read(&figure, &kept).unwrap();
+        std::fs::remove_file(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap();
+        write(dir.path(), dir.path(), &figure, &read.measured, &read.command).unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap(), picture);
+        assert_eq!(std::fs::read_to_string(dir.path().join("tales-figure-6.md")).unwrap(), text);
+        let other = Results::read(&Experiment::Workers.figure(), &kept).unwrap_err().to_string();
+        assert!(other.contains("measure it again"), "{other}");
     }
 }

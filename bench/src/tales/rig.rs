@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use nix::sys::signal::Signal;
-use tailsight_load::{Arrivals, Driver, Endpoint, Plan, Protocol, Rate, Receive, Size, Wait, Workload};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tailsight_load::{Arrivals, Driver, Endpoint, Plan, Prepared, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
@@ -58,6 +59,8 @@ pub struct Rig<'a> {
     pair: Pair,
     app: App,
     cores: usize,
+    /// Processes of the server that get the same number of connections each; of a server that does not share them out, none.
+    sharers: Vec<Pid>,
     tales: &'a Tales,
 }
 
@@ -97,7 +100,16 @@ impl<'a> Rig<'a> {
                 Program::Real(Server::nginx(&pair.server, NginxOpts { cpu, workers, ..NginxOpts::default() })?)
             }
         };
-        let mut rig = Self { background: None, server, pair, app, cores: setup.cores(), tales };
+        let sharers = match &server {
+            Program::Real(server) if app == App::Nginx && setup.cores() > 1 && !setup.worker_each => server
+                .pids()
+                .into_iter()
+                .filter(|&pid| pid != server.pid())
+                .map(|pid| Pid::from_raw(pid.cast_signed()))
+                .collect(),
+            _ => vec![],
+        };
+        let mut rig = Self { background: None, server, pair, app, cores: setup.cores(), sharers, tales };
         // The client's own packets are received on its core, as on another machine.
         let mask = |cpu: usize| format!("{:x}", 1_u64 << cpu);
         rig.pair.client.write_sysfs("class/net/veth-c/queues/rx-0/rps_cpus", &mask(LOAD_CPU))?;
@@ -212,6 +224,31 @@ impl<'a> Rig<'a> {
         self.recorded(&self.plan(Arrivals::EXPONENTIAL, per_s, seed, Duration::from_secs(30)), time, run)
     }
 
+    /// The load, connected. nginx gives a new connection to the worker that was idle last, so that one of two has nearly all of them: they
+    /// are connected in two parts, while the other worker is stopped, and are balanced as in the paper.
+    fn connected(&self, plan: &Plan) -> anyhow::Result<Vec<Prepared>> {
+        if self.sharers.is_empty() {
+            return Ok(vec![Driver::prepare(plan.clone())?]);
+        }
+        let n = self.sharers.len();
+        let mut parts = vec![];
+        for (i, sharer) in self.sharers.iter().enumerate() {
+            let others: Vec<Stopped> =
+                self.sharers.iter().filter(|pid| *pid != sharer).map(Stopped::new).collect::<Result<_, _>>()?;
+            let mut part = plan.clone();
+            part.connections = (CONNECTIONS / n) as u32;
+            part.seed = plan.seed + 1_000 * i as u64;
+            if let Rate::Constant(per_s) = plan.rate {
+                part.rate = Rate::Constant(per_s / n as f64);
+            }
+            parts.push(Driver::prepare(part)?);
+            // Until it has accepted what is connected.
+            std::thread::sleep(Duration::from_millis(50));
+            drop(others);
+        }
+        Ok(parts)
+    }
+
     /// Runs the load from before the recording begins until after it has ended.
     fn recorded(&self, plan: &Plan, time: Duration, run: &Path) -> anyhow::Result<Served> {
         let prepared = self.pair.client.run(|| {
@@ -220,9 +257,10 @@ impl<'a> Rig<'a> {
             } else {
                 become_client()?;
             }
-            anyhow::Ok(Driver::prepare(plan.clone())?)
+            self.connected(plan)
         })??;
-        let driver = prepared.go(0);
+        let drivers: Vec<Driver> = prepared.into_iter().map(|part| part.go(0)).collect();
+        let answered = || drivers.iter().map(|driver| driver.progress().answered).sum::<u64>();
         std::thread::sleep(WARM);
         let _ = std::fs::remove_dir_all(run);
         let mut command = Command::new(&self.tales.tailsight);
@@ -235,19 +273,20 @@ impl<'a> Rig<'a> {
         let mut lines = BufReader::new(words).lines();
         let began = loop {
             match lines.next() {
-                Some(Ok(line)) if line.contains("recording for") => break (Instant::now(), driver.progress()),
+                Some(Ok(line)) if line.contains("recording for") => break (Instant::now(), answered()),
                 Some(Ok(line)) => said.push(line),
                 _ => bail!("tailsight record did not begin: {}", said.join("; ")),
             }
         };
         let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, cpu_ticks(Some(SERVER_CPU))?);
         std::thread::sleep(time.saturating_sub(Duration::from_millis(20)));
-        let (now, progress) = (Instant::now(), driver.progress());
+        let (now, replies) = (Instant::now(), answered() - began.1);
         let stolen = (stolen_s()? - stolen) / (now - began.0).as_secs_f64();
         let others = Others::now(&ours)?.since(&others)? + stolen;
         let busy = busy(before, cpu_ticks(Some(SERVER_CPU))?);
-        if progress.ended {
-            bail!("the load ended by itself: {:?}", driver.wait().complaints);
+        if drivers.iter().any(|driver| driver.progress().ended) {
+            let complaints: Vec<_> = drivers.into_iter().flat_map(|driver| driver.stop().complaints).collect();
+            bail!("the load ended by itself: {complaints:?}");
         }
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -261,12 +300,27 @@ impl<'a> Rig<'a> {
             std::thread::sleep(Duration::from_millis(10));
         };
         said.extend(lines.map_while(Result::ok));
-        drop(driver.stop());
+        drivers.into_iter().for_each(|driver| drop(driver.stop()));
         if !status.success() {
             bail!("tailsight record ended with {status}: {}", said.join("; "));
         }
-        let replies = progress.answered - began.1.answered;
         Ok(Served { per_s: replies as f64 / (now - began.0).as_secs_f64(), others, busy })
+    }
+}
+
+/// A process of ours that is stopped as long as this lives.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: &Pid) -> anyhow::Result<Self> {
+        kill(*pid, Signal::SIGSTOP).with_context(|| format!("cannot stop process {pid}"))?;
+        Ok(Self(*pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 

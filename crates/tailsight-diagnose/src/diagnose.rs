@@ -1,7 +1,8 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
-use std::cell::{LazyCell, OnceCell, RefCell};
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
 use tailsight_trace::samples::Samples;
@@ -413,11 +414,13 @@ impl<'a> Analysis<'a> {
             cohorts: self.cohorts.both(),
             interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
             sampled,
-            last_resampled: RefCell::default(),
+            last_resampled: Mutex::default(),
         };
-        search.fill(causes, &row_of);
-        if let Some(roots) = self.roots.get() {
-            search.fill_roots(causes, roots, self.classification);
+        let (roots, classification) = (self.roots.get(), self.classification);
+        let (divided, ()) =
+            rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
+        if let Some(divided) = divided {
+            functions::roots::say(causes, &divided);
         }
     }
 

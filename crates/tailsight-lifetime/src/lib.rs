@@ -15,6 +15,7 @@ pub mod tables;
 pub mod timelines;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
@@ -180,10 +181,11 @@ fn windows(times: &[u64]) -> Vec<(u64, u64)> {
     out
 }
 
-/// The paths of a run's messages, one after the other.
+/// The paths of a run's messages, for any number of threads.
 pub struct Paths<'a> {
     analysis: &'a Analysis,
-    owners: std::cell::RefCell<Owners>,
+    /// Those that no thread walks with.
+    owners: Mutex<Vec<Owners>>,
 }
 
 impl Paths<'_> {
@@ -194,7 +196,15 @@ impl Paths<'_> {
 
     /// As [`Paths::of`], a part of it.
     pub fn part(&self, message: u32, leg: Leg, part: PathPart<'_>) -> Vec<PathSpan> {
-        self.analysis.path_with(&mut self.owners.borrow_mut(), message, leg, part)
+        let free = self.free().pop();
+        let mut owners = free.unwrap_or_else(|| self.analysis.resumed());
+        let path = self.analysis.path_with(&mut owners, message, leg, part);
+        self.free().push(owners);
+        path
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Owners>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -275,19 +285,23 @@ impl Analysis {
     /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not
     /// seen.
     pub fn path(&self, message: u32, leg: Leg) -> Vec<PathSpan> {
-        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        let mut owners = self.resumed();
         self.path_with(&mut owners, message, leg, PathPart::Whole)
     }
 
     /// Paths of many messages: quicker than [`Analysis::path`] for each, which copies the owners every time.
     pub fn to_paths(&self) -> Paths<'_> {
-        let owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
-        Paths { analysis: self, owners: owners.into() }
+        Paths { analysis: self, owners: Mutex::default() }
+    }
+
+    /// The owners that the partition found, to go on with.
+    fn resumed(&self) -> Owners {
+        Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone())
     }
 
     /// The path of the leg of every message that has it, one after the other: quicker than [`Analysis::path`] for each.
     pub fn paths(&self, leg: Leg, mut each: impl FnMut(&Message, Vec<PathSpan>)) {
-        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        let mut owners = self.resumed();
         for m in self.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()) {
             each(m, self.path_with(&mut owners, m.id, leg, PathPart::Whole));
         }
@@ -297,7 +311,7 @@ impl Analysis {
     /// it, in order of time. Sleeps are left out. The thread's own work is `ahead`, as it is to whoever waits for it. Owners
     /// that no message met have ids of their own, behind [`Lifetimes::owners`].
     pub fn on_cores(&self, tids: &[u32], mut each: impl FnMut(u32, &PathSpan, &Owner)) {
-        let mut owners = Owners::resume(self.lifetimes.owners.clone(), self.lifetimes.who.clone());
+        let mut owners = self.resumed();
         let (scan, end_ns) = (&self.scan, self.scan.end_ns);
         let mut steps: Vec<Step> = Vec::new();
         for &tid in tids {

@@ -18,7 +18,10 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
+
+use tailsight_stats::random::mix;
 
 use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
@@ -31,6 +34,8 @@ const SAMPLE: usize = 2_000;
 const PAIRS: usize = 2_000;
 /// Rounds of the slope's bootstrap.
 const ROUNDS: usize = 200;
+/// Rounds before it is looked whether the others are needed.
+const AT_ONCE: usize = 20;
 /// What a migration can cost a thread: all of a core's caches are filled anew.
 const MIGRATION_NS: f64 = 1_000_000.0;
 /// What an interrupt can cost around its handler: a few exits to the hypervisor.
@@ -367,22 +372,23 @@ fn sample(counter: &Counter, ids: &mut dyn Iterator<Item = u32>) -> Vec<u32> {
 /// The robust slope of the points, with its 95 % bootstrap interval; `None` where that does not lie above 0, and without pairs that
 /// differ in x.
 pub fn slope(points: &[(f64, f64)], seed: u64) -> Option<(f64, [f64; 2])> {
-    let mut rng = SplitMix(seed ^ 0x5107);
-    let mut slopes = Vec::with_capacity(PAIRS);
-    let best = median_slope(points, &mut rng, &mut slopes)?;
-    let mut draws = Vec::with_capacity(ROUNDS);
-    let mut some = points.to_vec();
-    let rank = |of: usize, per_mille: usize| (of * per_mille).div_ceil(1000).max(1) - 1;
-    let mut not_above = 0;
-    for _ in 0..ROUNDS {
+    let rng = |round: usize| SplitMix(mix(seed ^ 0x5107, round as u64));
+    let best = median_slope(points, &mut rng(0), &mut vec![])?;
+    let resampled = |[some, slopes]: &mut [Vec<(f64, f64)>; 2], round: usize| {
+        let mut rng = rng(round);
         some.iter_mut().for_each(|point| *point = points[rng.below(points.len())]);
-        let draw = median_slope(&some, &mut rng, &mut slopes);
-        not_above += usize::from(draw.is_some_and(|slope| slope <= 0.0));
+        median_slope(some, &mut rng, slopes)
+    };
+    let rank = |of: usize, per_mille: usize| (of * per_mille).div_ceil(1000).max(1) - 1;
+    let mut draws: Vec<f64> = Vec::with_capacity(ROUNDS);
+    for first in (1..=ROUNDS).step_by(AT_ONCE) {
+        let rounds = (first..first + AT_ONCE).into_par_iter().with_min_len(AT_ONCE / 2);
+        let new: Vec<Option<f64>> = rounds.map_init(|| [points.to_vec(), vec![]], resampled).collect();
+        draws.extend(new.into_iter().flatten());
         // Whatever the other rounds give, the interval's lower end is one of these.
-        if not_above > rank(ROUNDS, 25) {
+        if draws.iter().filter(|slope| **slope <= 0.0).count() > rank(ROUNDS, 25) {
             return None;
         }
-        draws.extend(draw);
     }
     if draws.len() < ROUNDS / 2 {
         return None;

@@ -7,14 +7,14 @@
 
 pub(crate) mod counted;
 pub mod place;
-mod roots;
+pub(crate) mod roots;
 pub mod runtimes;
 pub(crate) mod sampled;
 pub mod tree;
 
-use std::cell::{LazyCell, RefCell};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
@@ -161,7 +161,7 @@ pub(crate) struct Search<'a> {
     /// Programs and libraries that were sampled and hold an interpreter.
     pub interpreters: FxHashSet<String>,
     /// What the bootstrap was last made with: most causes have cohorts of the same sizes.
-    pub last_resampled: RefCell<Option<Rc<Resampled>>>,
+    pub last_resampled: Mutex<Option<Arc<Resampled>>>,
 }
 
 /// The programs and libraries of these frames that hold an interpreter.
@@ -196,11 +196,11 @@ impl Search<'_> {
     }
 
     /// How the bootstrap resamples cohorts of these sizes.
-    fn resampled(&self, sizes: [usize; 2]) -> Rc<Resampled> {
-        let mut last = self.last_resampled.borrow_mut();
+    fn resampled(&self, sizes: [usize; 2]) -> Arc<Resampled> {
+        let mut last = self.last_resampled.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some(resampled) if resampled.sizes() == sizes => Rc::clone(resampled),
-            _ => Rc::clone(last.insert(Rc::new(Resampled::new(sizes, self.options.seed)))),
+            Some(resampled) if resampled.sizes() == sizes => Arc::clone(resampled),
+            _ => Arc::clone(last.insert(Arc::new(Resampled::new(sizes, self.options.seed)))),
         }
     }
 

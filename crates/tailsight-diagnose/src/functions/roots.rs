@@ -14,24 +14,27 @@ use crate::rows::classification::Classification;
 /// Where a message's part of a root goes: the message, the root, the cohort, the place among the cohort's messages.
 type Wanted = (u32, usize, usize, usize);
 
-impl Search<'_> {
-    /// Divides the roots by functions, and says them of the causes that are queues.
-    pub fn fill_roots(&self, causes: &mut [Cause], roots: &[Found], classification: &Classification<'_>) {
-        let function_of = self.functions();
-        let messages = self.in_roots(roots, classification);
-        let divided: Vec<Root> =
-            roots.iter().zip(messages).map(|(found, messages)| self.root(found, messages, &function_of)).collect();
-        let first: Option<&FunctionPart> = divided.first().and_then(|root| root.functions.first());
-        for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
-            cause.root.clone_from(&divided);
-            if let Some(first) = first {
-                cause.explanation = sentence(&cause.explanation, "what held those", first);
-                let documented = first.runtime.as_ref().map(super::documented_fix);
-                if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {
-                    cause.fix.push(fix);
-                }
+/// Says the roots of the causes that are queues.
+pub(crate) fn say(causes: &mut [Cause], roots: &[Root]) {
+    let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
+    for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
+        cause.root = roots.to_vec();
+        if let Some(first) = first {
+            cause.explanation = sentence(&cause.explanation, "what held those", first);
+            let documented = first.runtime.as_ref().map(super::documented_fix);
+            if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {
+                cause.fix.push(fix);
             }
         }
+    }
+}
+
+impl Search<'_> {
+    /// The roots, divided by functions.
+    pub fn roots(&self, roots: &[Found], classification: &Classification<'_>) -> Vec<Root> {
+        let function_of = self.functions();
+        let messages = self.in_roots(roots, classification);
+        roots.iter().zip(messages).map(|(found, messages)| self.root(found, messages, &function_of)).collect()
     }
 
     fn root(&self, found: &Found, messages: InCohorts, function_of: &[u32]) -> Root {

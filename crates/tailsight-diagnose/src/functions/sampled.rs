@@ -11,7 +11,7 @@ use tailsight_trace::samples::Samples;
 use super::place::{ByTime, StackSample};
 
 /// The path of a message of a run over a leg, in order: at least the part that is asked for.
-pub type PathOf<'a> = &'a dyn Fn(u32, Leg, PathPart<'_>) -> Vec<PathSpan>;
+pub type PathOf<'a> = &'a (dyn Fn(u32, Leg, PathPart<'_>) -> Vec<PathSpan> + Sync);
 
 /// The other run of a comparison.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 //! In: lifetimes, the category table. Out: a [`CategoryMatch`] by slot (as in [`super::profile`]). A run has tens of thousands of
 //! slots, of which its cohorts use a part, so each is looked up on first use.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use tailsight_lifetime::{LEGS, Lifetimes, Role};
 
@@ -16,13 +16,13 @@ pub struct Classification<'a> {
     lifetimes: &'a Lifetimes,
     table: &'a CategoryTable,
     tasks: TaskNames<'a>,
-    verdicts: Vec<OnceCell<CategoryMatch>>,
+    verdicts: Vec<OnceLock<CategoryMatch>>,
 }
 
 impl<'a> Classification<'a> {
     /// Every owner of the run, tasks by the names of their processes.
     pub fn new(lifetimes: &'a Lifetimes, table: &'a CategoryTable) -> Classification<'a> {
-        let verdicts = vec![OnceCell::new(); LEGS.len() * 2 * lifetimes.owners.len()];
+        let verdicts = vec![OnceLock::new(); LEGS.len() * 2 * lifetimes.owners.len()];
         Classification { lifetimes, table, tasks: TaskNames::new(lifetimes), verdicts }
     }
 

@@ -18,7 +18,7 @@ use crate::scan::Scan;
 /// machine.
 const CHUNK: usize = 8192;
 /// Chunks that one thread takes at a time: it finds most owners in the first of them.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 2;
 
 /// Parts of messages, leg by leg (receive, service, transmit): message i owns `parts[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug)]
@@ -48,10 +48,16 @@ impl Legs {
         let several = chunk * TOGETHER;
         // Not all messages at once, because their parts would be in memory twice.
         let at_once = several * rayon::current_num_threads();
-        for (messages, extras) in scan.messages.chunks(at_once).zip(scan.extras.chunks(at_once)) {
+        let parts_of = |(messages, extras): (&[Message], &[Extra])| {
             let each = messages.par_chunks(several).zip(extras.par_chunks(several));
-            let done: Vec<_> = each.map(|(messages, extras)| Legs::of_chunks(scan, messages, extras, chunk)).collect();
-            done.into_iter().for_each(|(legs, met)| all.append(&legs, &owners.adopt(met)));
+            each.map(|(messages, extras)| Legs::of_chunks(scan, messages, extras, chunk)).collect::<Vec<_>>()
+        };
+        let mut batches = scan.messages.chunks(at_once).zip(scan.extras.chunks(at_once));
+        let mut done = batches.next().map(parts_of);
+        while let Some(before) = done {
+            let next = batches.next();
+            let append = || before.into_iter().for_each(|(legs, met)| all.append(&legs, &owners.adopt(met)));
+            (done, ()) = rayon::join(|| next.map(parts_of), append);
         }
         all
     }
