@@ -11,6 +11,7 @@ pub(crate) mod answer;
 mod around;
 pub mod capacity;
 mod fit;
+mod hooks;
 mod of_diagnosis;
 pub mod peel;
 pub mod prediction;

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tailsight_lifetime::{LEGS, Leg, Lifetimes, Part, Role};
+use tailsight_lifetime::{LEGS, Leg, Lifetimes, Owner, Part, Role};
 
+use super::hooks::Hooks;
 use crate::cause::Category;
 use crate::glob;
 use crate::model::Cause;
@@ -53,7 +54,7 @@ impl FromStr for Named {
 /// whether it is waiting behind other messages.
 pub(super) type Of<'a> = &'a dyn Fn(usize, &Part) -> (Option<u64>, bool);
 
-/// The lifetimes with these latencies by message. What is taken out of a message goes first, then waiting behind others, then the rest
+/// The lifetimes with these latencies by message. What is taken out of a message goes first, with the hooks that told of it, then waiting behind others, then the rest
 /// of its wait for its thread, then all in proportion.
 pub(super) fn peeled(lifetimes: &Lifetimes, latencies: &[(u32, u64)], of: Of<'_>) -> Lifetimes {
     let mut messages = lifetimes.messages.clone();
@@ -62,7 +63,7 @@ pub(super) fn peeled(lifetimes: &Lifetimes, latencies: &[(u32, u64)], of: Of<'_>
     for (id, latency) in latencies {
         let (m, legs) = (&mut messages[*id as usize], &mut parts[*id as usize]);
         let Some((from, _)) = m.ends(Leg::Total) else { continue };
-        shorten(legs, *latency, of);
+        shorten(legs, *latency, &lifetimes.owners, of);
         let sum = |leg: usize| legs[leg].iter().map(|part| part.ns).sum::<u64>();
         m.recv_ns = from + sum(0);
         m.send_ns = m.recv_ns + sum(1);
@@ -88,9 +89,17 @@ pub(super) fn peeled(lifetimes: &Lifetimes, latencies: &[(u32, u64)], of: Of<'_>
     out
 }
 
-fn shorten(legs: &mut [Vec<Part>; 3], latency: u64, of: Of<'_>) {
+fn shorten(legs: &mut [Vec<Part>; 3], latency: u64, owners: &[Owner], of: Of<'_>) {
     let mut taken = Vec::new();
     for (segment, parts) in legs.iter_mut().enumerate() {
+        for role in [Role::R, Role::A] {
+            let Some(hooks) = Hooks::of(owners, parts, role) else { continue };
+            let goes = |part: &&Part| part.role == role && of(segment, part).0.is_some();
+            let ns = hooks.with(parts.iter().filter(goes).map(|part| u64::from(part.count)).sum());
+            let part = &mut parts[hooks.place];
+            taken.push((segment, part.owner, role, ns));
+            part.ns -= ns;
+        }
         for part in parts.iter_mut() {
             if let (Some(usual), _) = of(segment, part) {
                 let kept = part.ns.min(usual);
@@ -147,7 +156,7 @@ fn give_back(legs: &mut [Vec<Part>; 3], mut ns: u64, taken: Vec<(usize, u32, Rol
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tailsight_lifetime::{Context, Message, Owner};
+    use tailsight_lifetime::{Context, Message};
 
     fn part(owner: u32, ns: u64) -> Part {
         Part { role: Role::A, owner, count: 1, ns }
@@ -159,7 +168,7 @@ mod tests {
     }
 
     fn shortened(mut legs: [Vec<Part>; 3], latency: u64) -> Vec<Vec<(u32, u64)>> {
-        shorten(&mut legs, latency, &of);
+        shorten(&mut legs, latency, &[], &of);
         legs.iter().map(|parts| parts.iter().map(|part| (part.owner, part.ns)).collect()).collect()
     }
 

@@ -9,6 +9,7 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Context, Frame, LEGS, Leg, Lifetimes, Message, Owner, OwnerId, Part, Role};
 
 use super::around::{self, Around};
+use super::hooks::Hooks;
 use super::peel::{self, Named};
 use super::prediction::{Base, Prediction};
 use super::replay::{Held, Recorded, Replay, Stall};
@@ -49,9 +50,11 @@ impl<'a> WhatIf<'a> {
     ) -> Self {
         let lifetimes = &analysis.lifetimes;
         let table = CategoryTable::default();
+        let classification = Classification::new(lifetimes, &table);
         let mut whose = Whose {
             lifetimes,
-            classification: Classification::new(lifetimes, &table),
+            rows: causes_of_rows(&classification, of),
+            classification,
             causes,
             wanted,
             known: of,
@@ -296,18 +299,19 @@ fn message(
     let mut out = Ways::default();
     let lifetimes = whose.lifetimes;
     for (segment, leg) in LEGS.into_iter().enumerate() {
-        for part in lifetimes.part_slice(m.id, leg) {
+        let parts = lifetimes.part_slice(m.id, leg);
+        // By role: what each cause had begin.
+        let mut begins: [BTreeMap<u16, u64>; 2] = Default::default();
+        for part in parts {
             let (found, ns) = (whose.of(segment, part.role, part.owner), part.ns);
+            if let Some(cause) = found.cause {
+                *begins[usize::from(part.role == Role::A)].entry(cause).or_default() += u64::from(part.count);
+            }
             if let Some(each) = found.cause.and_then(|cause| around.get(&cause))
                 && part.role == Role::A
                 && around::is_handler(lifetimes, part.owner)
             {
-                let ns = each * u64::from(part.count);
-                let of = match leg {
-                    Leg::Receive => Held { taking: ns, ..Held::default() },
-                    Leg::Transmit => Held { after: ns, ..Held::default() },
-                    _ => Held { serving: ns, ..Held::default() },
-                };
+                let of = beside(leg, Role::A, each * u64::from(part.count));
                 held.extend(found.cause.map(|cause| (cause, m.id, of)));
             }
             // The first of a connection also waits for its thread to be woken while the accepting one sets others up.
@@ -330,8 +334,26 @@ fn message(
                 held.push((cause, m.id, of));
             }
         }
+        for (role, begins) in [Role::R, Role::A].into_iter().zip(begins) {
+            let Some(hooks) = Hooks::of(&lifetimes.owners, parts, role) else { continue };
+            // The hooks may be a cause of their own.
+            if whose.of(segment, role, parts[hooks.place].owner).cause.is_some() {
+                continue;
+            }
+            held.extend(begins.into_iter().map(|(cause, begins)| (cause, m.id, beside(leg, role, hooks.with(begins)))));
+        }
     }
     out
+}
+
+/// What a cause had of a message beside its own parts, in a leg and role.
+fn beside(leg: Leg, role: Role, ns: u64) -> Held {
+    match (leg, role) {
+        (Leg::Receive, Role::R) => Held { before: ns, ..Held::default() },
+        (Leg::Receive, Role::A) => Held { taking: ns, ..Held::default() },
+        (Leg::Transmit, _) => Held { after: ns, ..Held::default() },
+        (Leg::Service | Leg::Total, _) => Held { serving: ns, ..Held::default() },
+    }
 }
 
 /// What an owner's time is.
@@ -350,9 +372,27 @@ struct Whose<'a> {
     causes: &'a [Cause],
     wanted: &'a [usize],
     known: &'a CauseOf,
+    /// Which cause an owner's time counts to by its own category and name, where these have one cause.
+    rows: BTreeMap<RowKey, Option<usize>>,
     /// Connection set-up, where it is wanted.
     setup: Option<u16>,
     found: Vec<Option<Found>>,
+}
+
+/// The role, category and name that a row of the diagnosis is made by.
+type RowKey = (Role, Category, String);
+
+/// The cause of each row, by the owners that the cohorts met. It may be called otherwise: a wait in a call that does not say what for is
+/// a wait for a lock where the functions tell.
+fn causes_of_rows(classification: &Classification<'_>, known: &CauseOf) -> BTreeMap<RowKey, Option<usize>> {
+    let mut out: BTreeMap<RowKey, Option<usize>> = BTreeMap::new();
+    for ((leg, role, owner), &cause) in known {
+        let Some(segment) = LEGS.iter().position(|one| one == leg) else { continue };
+        let verdict = classification.at(segment, *role, *owner);
+        let of = out.entry((*role, verdict.category, verdict.name.clone())).or_insert(Some(cause));
+        *of = of.filter(|one| *one == cause);
+    }
+    out
 }
 
 impl Whose<'_> {
@@ -363,6 +403,7 @@ impl Whose<'_> {
         }
         let verdict = self.classification.at(segment, role, owner);
         let is_it = |c: &Cause| c.category == verdict.category && c.role == role && c.name == verdict.name;
+        let of_row = || self.rows.get(&(role, verdict.category, verdict.name.clone())).copied().flatten();
         // Packets of others, also where a thread of the application ran their softirq.
         let served = matches!(verdict.category, Category::HolBlocking | Category::AppProcessing);
         let foreign = self.lifetimes.owners[owner as usize].frames.iter().rev().find_map(|f| match f {
@@ -379,7 +420,8 @@ impl Whose<'_> {
         // What is no cause on this side may be one on the other: the same task.
         let merged = |i: &usize| self.causes[*i].category == Category::NotSignificant;
         let other = |i: &&usize| self.causes[**i].category == verdict.category && self.causes[**i].name == verdict.name;
-        let cause = known.filter(|i| !merged(i)).or_else(|| self.causes.iter().position(is_it));
+        let known = known.or_else(of_row).filter(|i| !merged(i));
+        let cause = known.or_else(|| self.causes.iter().position(is_it));
         let cause = cause.or_else(|| self.wanted.iter().find(other).copied()).filter(|i| self.wanted.contains(i));
         let cause = cause.map(|i| i as u16);
         let of = &self.lifetimes.owners[owner as usize];
@@ -401,5 +443,34 @@ fn is_stall(owner: &Owner, category: Category) -> bool {
         Category::Interrupts | Category::ReceiveProcessing => !(its_own && inline()),
         Category::AppProcessing => matches!(owner.context, Context::Sibling { .. }),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syscalls::Sysno;
+
+    /// A backend of PostgreSQL waits for a row at two places in the program, and the cohorts met only one of them: the waits at the other
+    /// were left in the messages.
+    #[test]
+    fn an_owner_that_the_cohorts_did_not_meet_counts_to_the_cause_of_its_row() {
+        let epoll = Frame::SleepIn { nr: Sysno::epoll_wait as u32, uninterruptible: false, io: false };
+        let at = |stack| Owner { context: Context::Blocked, frames: vec![epoll, Frame::Place { stack }] };
+        let own = Owner { context: Context::Own, frames: vec![] };
+        let lifetimes = Lifetimes::from_parts("postgres", vec![], vec![], vec![at(0), at(1), own], vec![]);
+        let table = CategoryTable::default();
+        let classification = Classification::new(&lifetimes, &table);
+        let known = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 2), 1)]);
+        let rows = causes_of_rows(&classification, &known);
+        let row_of = |owner| {
+            let verdict = classification.at(1, Role::A, owner);
+            rows.get(&(Role::A, verdict.category, verdict.name.clone())).copied().flatten()
+        };
+        assert_eq!([0, 1, 2].map(row_of), [Some(0), Some(0), Some(1)]);
+        // Two causes of one row: which of them is not known.
+        let known = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 1), 1)]);
+        let of_both = causes_of_rows(&classification, &known);
+        assert!(of_both.values().all(Option::is_none), "{of_both:?}");
     }
 }
