@@ -307,8 +307,8 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
-    /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns`. Null until a replay that holds
-    /// in the lab fills it; the one there is writes to [`Diagnosis::ideal`] (docs/ideal.md).
+    /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns`, as a replay predicts them: with
+    /// `--more`, for the largest causes of the total leg that can be taken out. [`Diagnosis::ideal`] has their intervals (docs/ideal.md).
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
     /// Samples in its time: focus, reference. Absent where the run has none.

@@ -80,7 +80,7 @@ export function Boxes({ store }: { store: Store }) {
   const what = (r: Row) => (r.fn ? undefined : without?.of.get(r.cause));
   const lede = "For each cause how much of it the messages in focus have" + (d.page.messages.reference_ns ? " above the reference mean" : "") + ": box from the 25th to the 75th percentile with the median in it, whiskers to the 5th and 95th, a dot at the most. " +
     (fns ? "Below a cause its functions" + (rows.some((r) => r.fn && !r.fn.waits) ? ", from samples: each message's time in the cause, divided as its samples are. " : ", by where the thread slept. ") : "") +
-    (without?.of.size ? "What-if: the " + without.key + " of all messages (" + duration(d.page.diagnosis.latency_ns[without.key]!) + ") as a replay predicts it without the cause, with its 95 % interval, for the largest causes that can be taken out. The predictions are not proved: in the lab their intervals miss too often (docs/ideal.md). " : "") +
+    (without?.of.size ? "What-if: the " + without.key + " of all messages (" + duration(d.page.diagnosis.latency_ns[without.key]!) + ") as a replay predicts it without the cause, with its 95 % interval, for the largest causes that can be taken out. docs/ideal.md says how exact such predictions were in the lab. " : "") +
     (store.narrowed() ? "Of the " + plural(rows[0]?.n ?? 0, "message") + " in focus that the choice leaves. " : "") + "Press a row to see its messages alone. Axis: linear near zero, logarithmic beyond 1 µs.";
   const column = (w: number) => (without?.of.size && w >= WIDE ? 172 : 0), left = (w: number) => Math.min(300, w * 0.36), right = (w: number) => 128 + column(w);
   // A symmetric log axis: deviations may be negative.

@@ -86,7 +86,7 @@ function factsOf(d: Diagnosis, c: Cause): string[] {
   if (c.ahead && c.ahead.focus > 0) facts.push("Messages ahead: " + c.ahead.focus.toFixed(1) + " on average, of a reference message " + c.ahead.reference.toFixed(1) + ".");
   for (const r of c.root ?? []) facts.push("What held the messages ahead: " + r.name + ", " + percent(r.share) + " of it, " + duration(r.mean_ns) + " longer each of " + plural(r.messages, "message") + ".");
   const without = whatIf(d), what = without?.of.get(c.rank - 1);
-  if (without && what) facts.push("What if it were absent: " + without.key + " " + duration(what.ns) + " (" + duration(what.ci[0]) + " … " + duration(what.ci[1]) + ") instead of " + duration(d.latency_ns[without.key]!) + ", as a replay predicts it; not proved.");
+  if (without && what) facts.push("What if it were absent: " + without.key + " " + duration(what.ns) + " (" + duration(what.ci[0]) + " … " + duration(what.ci[1]) + ") instead of " + duration(d.latency_ns[without.key]!) + ", as a replay predicts it.");
   if (c.who) facts.push(...who(c.who));
   return facts;
 }

@@ -1,9 +1,7 @@
 //! The ideal in a diagnosis: which part of the focus's latency was inherent, and what the latency would be without each cause.
 //!
-//! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`. Times in ns.
-//!
-//! No cause has a `what_if`; the JSON has them apart, and the page shows them as not proved: `lab what-if` does not confirm the
-//! predictions (docs/ideal.md).
+//! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`, and `what_if` of its largest causes. Times in ns.
+//! How exact the predictions are is measured by `lab what-if` (docs/ideal.md).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -110,16 +108,18 @@ pub fn without(
 }
 
 /// Serves the messages again without each cause.
-fn what_ifs(diagnosis: &Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
+fn what_ifs(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
     let can = |cause: &Cause| WhatIf::can(cause) && cause.share >= LEAST_SHARE;
     let all = diagnosis.causes.iter().enumerate();
     let wanted: Vec<usize> = all.filter(|(_, cause)| can(cause)).map(|(i, _)| i).take(MOST_CAUSES).collect();
     let replay = WhatIf::new(&diagnosis.causes, &wanted, causes, analysis, &said.model, &PERCENTILES);
     said.replayed_ns = keyed(&Sorted::new(replay.replayed().to_vec()), &PERCENTILES);
     let found: Vec<_> = wanted.par_iter().map(|i| (*i, replay.without(&[*i]))).collect();
+    drop(replay);
     let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
     for (i, without) in found {
-        let cause = &diagnosis.causes[i];
+        let cause = &mut diagnosis.causes[i];
+        cause.what_if = Some(without.latency_ns.clone());
         said.what_if.push(Said {
             rank: cause.rank,
             category: cause.category,

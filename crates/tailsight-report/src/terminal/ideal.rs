@@ -155,7 +155,7 @@ pub fn without(d: &Diagnosis, style: &Style) -> String {
     let causes: Vec<String> = without.causes.iter().map(cause).collect();
     let p99 = percentile_without(&without.measured_ns, &without.latency_ns, &without.ci95_ns);
     let text = format!(
-        "Without {}: {}. This is predicted by a replay whose accuracy is not proved (docs/ideal.md), not measured",
+        "Without {}: {}. This is predicted by a replay, not measured; docs/ideal.md says how exact it was in the lab",
         causes.join(", "),
         p99.unwrap_or_else(|| "too few messages for a p99".to_owned())
     );
@@ -163,7 +163,7 @@ pub fn without(d: &Diagnosis, style: &Style) -> String {
 }
 
 /// `p99 412 us → 298 us [280 us, 330 us]`; nothing when there are too few messages for a p99.
-fn percentile_without(
+pub(super) fn percentile_without(
     measured: &BTreeMap<String, u64>,
     without: &BTreeMap<String, u64>,
     interval: &BTreeMap<String, [u64; 2]>,

@@ -1,14 +1,16 @@
-//! What `diagnose --more` adds: pervasive causes, queues, cores (NSight §7.4), and the settings of the host that lengthen tails.
+//! What `diagnose --more` adds: pervasive causes, queues, cores (NSight §7.4), the percentiles without a cause, and the settings of the host that lengthen tails.
 //!
 //! In: a [`Diagnosis`] with its `more`. Out: tables as text; nothing when it was not asked for.
 
 use std::collections::BTreeMap;
 
+use tailsight_diagnose::ideal::WhatIf;
 use tailsight_diagnose::model::Stage;
 use tailsight_diagnose::model::{CoreContexts, More};
 use tailsight_diagnose::{Diagnosis, Titled};
 
 use super::causes::is_named;
+use super::ideal::percentile_without;
 use super::text::{clean, cut, paint};
 use super::{Style, role_name, units};
 use crate::words;
@@ -32,6 +34,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
+    section("All messages without a cause, as a replay predicts it (docs/ideal.md):", what_if(d));
     let settings = more.settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words()));
     section("Settings of the host that lengthen tails (tailsight doctor):", settings.collect());
     out
@@ -53,6 +56,16 @@ fn stages(of: &[Stage]) -> Vec<String> {
     let head =
         format!("{:<18} {:>8} {:>8} {:>8} {:>8}   {:>8} {:>8}", "stage", "p50", "p90", "max", "mean", "p50", "mean");
     std::iter::once(head).chain(of.iter().map(row)).collect()
+}
+
+/// A row a cause that can be taken out, where the messages carry a p99.
+fn what_if(d: &Diagnosis) -> Vec<String> {
+    let replayed = d.ideal.iter().flat_map(|ideal| &ideal.what_if);
+    let row = |w: &WhatIf| {
+        let p99 = percentile_without(&d.latency_ns, &w.latency_ns, &w.ci95_ns)?;
+        Some(format!("{:>2}  {p99}  without {} {}", w.rank, w.category.as_str(), clean(&w.name)))
+    };
+    replayed.filter_map(row).collect()
 }
 
 /// As many of the items as there is room for, the first one at least; an ellipsis stands for the others.
