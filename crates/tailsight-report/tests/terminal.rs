@@ -109,6 +109,42 @@ fn the_headings_of_more_fit_into_60_columns() {
     }
 }
 
+/// A long name gives way to what the replay says; with few messages there is no p99 and no row.
+#[test]
+fn what_the_absence_of_a_cause_would_buy() {
+    let mut d = example();
+    let tables = json!({"pervasive": [], "queue": [], "cores": [[], []], "settings": []});
+    d.more = Some(serde_json::from_value(tables).expect("the contract"));
+    assert!(!more(&d, &plain(80)).contains("by a replay"));
+    let of = json!({"mean_ns": 3_000_000, "inherent_ns": 40_000, "excess_ns": 2_960_000});
+    let without = |rank: u32, name: &str, p99: u64| {
+        let ends = [p99 * 7 / 10, p99 * 14 / 10];
+        json!({"rank": rank, "category": "interference", "name": name, "of_excess": 0.5, "latency_ns": {"p99": p99}, "ci95_ns": {"p99": ends}})
+    };
+    let few = json!({"rank": 3, "category": "steal", "name": "hypervisor", "of_excess": 0.1, "latency_ns": {"p50": 1}, "ci95_ns": {}});
+    d.ideal = Some(
+        serde_json::from_value(json!({
+            "model": {"service_ns": 20_000, "service_from": "run", "user_ns": 15_000, "kernel_ns": 5_000, "receive_ns": 0,
+                "apart_ns": 0, "workers": 1, "queues": "one", "utilisation": 0.2, "threads": 1, "cores": 1},
+            "focus": of.clone(), "all": of, "replayed_ns": {},
+            "what_if": [without(1, "nginx", 110_000), without(2, "a-program-with-a-rather-long-name-of-its-own", 900_000), few],
+        }))
+        .expect("the contract"),
+    );
+    let text = more(&d, &plain(60));
+    let rows: Vec<&str> = text.lines().skip_while(|line| !line.contains("by a replay")).skip(1).collect();
+    assert_eq!(
+        rows,
+        [
+            "   1  nginx           p99 1.02 ms → 110 us [77.0 us, 154 us]",
+            "   2  a-program-wit…  p99 1.02 ms → 900 us [630 us, 1.26 ms]"
+        ],
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(more(&d, &plain(120)).contains("a-program-with-a-rather-long-name-of-its-own  p99"));
+}
+
 /// At 60 columns causes shrank to `wai…` while the bars stayed.
 #[test]
 fn names_are_whole_at_every_width_and_bars_give_way() {

@@ -34,7 +34,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
-    section("All messages without a cause, as a replay predicts it (docs/ideal.md):", what_if(d));
+    section("All messages without a cause, by a replay (docs/ideal.md):", what_if(d, room));
     let settings = more.settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words()));
     section("Settings of the host that lengthen tails (tailsight doctor):", settings.collect());
     out
@@ -58,14 +58,15 @@ fn stages(of: &[Stage]) -> Vec<String> {
     std::iter::once(head).chain(of.iter().map(row)).collect()
 }
 
-/// A row a cause that can be taken out, where the messages carry a p99.
-fn what_if(d: &Diagnosis) -> Vec<String> {
+/// A row a cause that can be taken out, where the messages carry a p99: its name as far as there is room, then the p99.
+fn what_if(d: &Diagnosis, room: usize) -> Vec<String> {
     let replayed = d.ideal.iter().flat_map(|ideal| &ideal.what_if);
-    let row = |w: &WhatIf| {
-        let p99 = percentile_without(&d.latency_ns, &w.latency_ns, &w.ci95_ns)?;
-        Some(format!("{:>2}  {p99}  without {} {}", w.rank, w.category.as_str(), clean(&w.name)))
-    };
-    replayed.filter_map(row).collect()
+    let p99 = |w: &WhatIf| percentile_without(&d.latency_ns, &w.latency_ns, &w.ci95_ns);
+    let rows: Vec<(String, String)> =
+        replayed.filter_map(|w| Some((format!("{:>2}  {}", w.rank, clean(&w.name)), p99(w)?))).collect();
+    let widest = |of: &dyn Fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let width = widest(&|row| row.0.chars().count()).min(room.saturating_sub(widest(&|row| row.1.chars().count()) + 2));
+    rows.iter().map(|(name, p99)| format!("{:width$}  {p99}", cut(name, width))).collect()
 }
 
 /// As many of the items as there is room for, the first one at least; an ellipsis stands for the others.
