@@ -423,7 +423,8 @@ fn between_two_usdt_probes_is_a_span() {
     let causes = d["causes"].as_array().unwrap();
     let cause = causes.iter().find(|c| c["name"] == "function:shop:query").unwrap_or_else(|| panic!("{text}"));
     assert_eq!((&cause["category"], &cause["how"]), (&"app-processing".into(), &"slower".into()), "{cause:#}");
-    assert!(cause["share"].as_f64().unwrap() > 0.5, "{cause:#}");
+    // Its share is less where a busy host is in the same messages.
+    assert!(cause["deviation_ns"].as_i64().unwrap() > 200_000, "{cause:#}");
     let refused = ["record", "-d", "1s", "-o", &live.path("refused"), "--usdt", &format!("{program}:shop:sale"), "--"];
     let output = run(&[&refused[..], &[&program, "1"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
