@@ -224,7 +224,7 @@ impl<'a> Rig<'a> {
         self.recorded(&self.plan(Arrivals::EXPONENTIAL, per_s, seed, Duration::from_secs(30)), time, run)
     }
 
-    /// The load, connected. nginx gives a new connection to the worker that was idle last, so that one of two has nearly all of them: they
+    /// The load, connected. nginx gives a new connection to the worker that was idle last, so that one of two often has all of them: they
     /// are connected in two parts, while the other worker is stopped, and are balanced as in the paper.
     fn connected(&self, plan: &Plan) -> anyhow::Result<Vec<Prepared>> {
         if self.sharers.is_empty() {
