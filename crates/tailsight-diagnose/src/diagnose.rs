@@ -200,7 +200,8 @@ fn no_faults(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Co
     }
     let own_samples = inputs.samples.zip(inputs.path).filter(|_| inputs.against.is_none());
     let at_their_times = (inputs.at_their_times.unwrap_or(&lifetimes.messages), leg);
-    own_samples.is_some_and(|(samples, path)| functions::no_faults(lifetimes, samples, slow, at_their_times, path))
+    own_samples
+        .is_some_and(|(samples, path)| functions::faults::no_faults(lifetimes, samples, slow, at_their_times, path))
 }
 
 /// The comparison of two cohorts, from their profiles to intervals.

@@ -6,6 +6,7 @@
 //! evidence the row stays whole. The parts and the rest always sum to the row.
 
 pub(crate) mod counted;
+pub(crate) mod faults;
 pub mod place;
 pub(crate) mod roots;
 pub mod runtimes;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -74,55 +75,6 @@ const MOST_CAUSES: usize = 12;
 const MOST_FUNCTIONS: usize = 8;
 /// Of a part of the time below a function, what is known there is its name.
 const MOST_OF_IT: f64 = 0.8;
-
-/// Samples of own time with which page faults may be ruled out, and of how many one at most is of a fault then.
-const NO_FAULTS: (u64, u64) = (20, 20);
-
-/// The messages are asked in so many turns, until there are so many samples: a twentieth of these is 20, give or take 9 (95 %).
-const FAULT_TURNS: (usize, u64) = (12, 400);
-
-/// Whether samples of the focus' own time hardly met page faults: then these did not take that time, however many there were.
-pub(crate) fn no_faults(
-    lifetimes: &Lifetimes,
-    samples: &Samples,
-    focus: &Cohort,
-    (messages, leg): (&[Message], Leg),
-    path: PathOf<'_>,
-) -> bool {
-    if samples.is_empty() || lifetimes.faults.is_empty() {
-        return false;
-    }
-    let by_time = ByTime::new(&samples.rows);
-    let faults: Vec<bool> = (0..samples.stacks.len() as u32)
-        .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
-        .collect();
-    let (mut enough, mut all, mut in_fault) = (0, 0, 0);
-    let asked: Vec<u32> = focus.ids.iter().copied().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)).collect();
-    // Each turn is evenly over the focus; with many samples one turn decides.
-    for turn in 0..FAULT_TURNS.0 {
-        if enough >= FAULT_TURNS.1 {
-            break;
-        }
-        for &id in asked.iter().skip(turn).step_by(FAULT_TURNS.0) {
-            let of = (&messages[id as usize], leg);
-            by_time.on(
-                of,
-                |part| path(id, leg, part),
-                &lifetimes.owners,
-                |span, sample| {
-                    let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
-                    if own {
-                        enough += 1;
-                        all += u64::from(sample.weight);
-                        let fault = faults.get(sample.stack as usize) == Some(&true);
-                        in_fault += u64::from(sample.weight) * u64::from(fault);
-                    }
-                },
-            );
-        }
-    }
-    enough >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
-}
 
 /// That the first cause was sampled, and too seldom for a function.
 pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {

@@ -423,8 +423,10 @@ fn between_two_usdt_probes_is_a_span() {
     let causes = d["causes"].as_array().unwrap();
     let cause = causes.iter().find(|c| c["name"] == "function:shop:query").unwrap_or_else(|| panic!("{text}"));
     assert_eq!((&cause["category"], &cause["how"]), (&"app-processing".into(), &"slower".into()), "{cause:#}");
-    // Its share is less where a busy host is in the same messages.
-    assert!(cause["deviation_ns"].as_i64().unwrap() > 200_000, "{cause:#}");
+    // More than half of what the application itself took longer: its share of the whole is less where a busy host is in the same messages.
+    let ns = |cause: &serde_json::Value| cause["deviation_ns"].as_i64().unwrap();
+    let own: i64 = causes.iter().filter(|c| c["category"] == "app-processing").map(ns).filter(|ns| *ns > 0).sum();
+    assert!(ns(cause) > 200_000 && 2 * ns(cause) > own, "{cause:#}\n{text}");
     let refused = ["record", "-d", "1s", "-o", &live.path("refused"), "--usdt", &format!("{program}:shop:sale"), "--"];
     let output = run(&[&refused[..], &[&program, "1"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
