@@ -71,6 +71,20 @@ pub enum Place {
     OtherCore,
 }
 
+/// What `tailsight fix` does to a server that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fix {
+    /// The server's threads go before ordinary ones (`SCHED_FIFO`).
+    RealTime,
+    /// The background process goes to the other core.
+    BackgroundElsewhere,
+    /// The kernel receives the server's packets on the other core (RPS).
+    ReceiveElsewhere,
+    /// All is undone: `tailsight fix --undo`.
+    Undo,
+}
+
 /// How a server is set up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Setup {
@@ -85,6 +99,8 @@ pub struct Setup {
     pub cores: usize,
     /// nginx: as many workers as connections.
     pub worker_each: bool,
+    /// What `tailsight fix` did to the server of the set-up before.
+    pub fix: Option<Fix>,
 }
 
 impl Setup {
@@ -126,6 +142,7 @@ const DEFAULT: Setup = Setup {
     receive: Place::Absent,
     cores: 1,
     worker_each: false,
+    fix: None,
 };
 const ALL_AT_ONCE: Setup = Setup { receive: Place::ServerCore, ..BESIDE };
 const BESIDE: Setup = Setup { background: Place::ServerCore, ..DEFAULT };
@@ -206,28 +223,23 @@ impl Experiment {
                 title: "One mitigation after the other",
                 paper: "At 75 % the p99.9 of memcached went from 14 ms to 32 us, its median from 33 to 11 us; that of each server came \
                         to within a few per cent of the ideal.",
-                here: "The background process of Figure 5. `peak` is what each set-up serves at most, without that process: the price \
-                       of the mitigation. Each is made by the commands that `tailsight fix` shows (chrt, taskset, rps_cpus), on \
-                       servers of its own, and is gone with them.",
+                here: "The background process of Figure 5. A server is recorded, and `tailsight fix` makes one change after the other \
+                       that it found in this first recording; at the end `tailsight fix --undo`. Each step is recorded. The order \
+                       is always the same, so `all undone` tells what else changed meanwhile. `peak` is what the server serves at most \
+                       after that step, while the background process is stopped: the price of the mitigation.",
                 utilisation: 0.75,
                 own_peak: false,
                 apps: ALL,
                 setups: &[
                     ALL_AT_ONCE,
-                    Setup { name: "+ real time", priority: Priority::RealTime, ..ALL_AT_ONCE },
-                    Setup {
-                        name: "+ a core without others",
-                        priority: Priority::RealTime,
-                        background: Place::OtherCore,
-                        ..ALL_AT_ONCE
-                    },
+                    Setup { name: "+ real time", fix: Some(Fix::RealTime), ..ALL_AT_ONCE },
+                    Setup { name: "+ a core without others", fix: Some(Fix::BackgroundElsewhere), ..ALL_AT_ONCE },
                     Setup {
                         name: "+ packets received on the other core",
-                        priority: Priority::RealTime,
-                        background: Place::OtherCore,
-                        receive: Place::OtherCore,
-                        ..DEFAULT
+                        fix: Some(Fix::ReceiveElsewhere),
+                        ..ALL_AT_ONCE
                     },
+                    Setup { name: "all undone", fix: Some(Fix::Undo), ..ALL_AT_ONCE },
                 ],
                 order: false,
             },
@@ -244,6 +256,11 @@ impl Figure {
     /// In names of files.
     pub fn file(&self) -> String {
         if self.number == 0 { "summary".into() } else { format!("figure-{}", self.number) }
+    }
+
+    /// Whether the set-ups are made one after the other, on one server.
+    pub fn in_turn(&self) -> bool {
+        self.setups.iter().any(|setup| setup.fix.is_some())
     }
 
     /// The set-ups that mean something for a server: only nginx has workers that can be as many as connections.
@@ -273,15 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn each_mitigation_is_added_to_those_before() {
+    fn mitigations_are_made_one_after_the_other_on_one_server_and_undone() {
         let setups = Experiment::Mitigations.figure().setups;
-        let differ = |a: &Setup, b: &Setup| {
-            usize::from(a.priority != b.priority)
-                + usize::from(a.background != b.background)
-                + usize::from(a.receive != b.receive)
-        };
-        assert!(setups.windows(2).all(|two| differ(&two[0], &two[1]) == 1));
-        assert_eq!(differ(&setups[0], &setups[3]), 3);
+        let fixes: Vec<Option<Fix>> = setups.iter().map(|setup| setup.fix).collect();
+        let all = [Fix::RealTime, Fix::BackgroundElsewhere, Fix::ReceiveElsewhere, Fix::Undo];
+        assert_eq!(fixes, [None].into_iter().chain(all.map(Some)).collect::<Vec<_>>());
+        let started = |setup: &Setup| Setup { name: "", fix: None, ..*setup };
+        assert!(setups.iter().all(|setup| started(setup) == started(&setups[0])));
+        assert_eq!(setups[0].background, Place::ServerCore);
     }
 
     #[test]

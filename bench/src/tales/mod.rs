@@ -3,13 +3,14 @@
 //! In: an experiment, root, the tailsight binary, a machine that does nothing else. Out: on stdout the page as Markdown; in the
 //! output folder `tales-FIGURE.json` (every round, with its curves, for `--redraw`) and the page with its pictures; with `--write` the same in docs/. Each set-up of
 //! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
-//! a core is measured again, twice at most, and does not count when it stays so. Exit 0 done, 1 failed, 3 when a set-up has no
+//! a core is measured again, twice at most, and does not count when it stays so. Mitigations are made in turn on one server (in_turn.rs). Exit 0 done, 1 failed, 3 when a set-up has no
 //! round or no peak that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
 //!
 //! Latencies are those inside the server's host (the total leg of `tailsight record`), for the client is no other machine here.
 //! The recorder costs time too, so the peak that loads and ideals come from is the peak of the recorded server.
 
 mod figure;
+mod in_turn;
 mod page;
 mod plot;
 mod rig;
@@ -28,7 +29,7 @@ use serde_json::Value;
 use tailsight_units::parse;
 
 use figure::{App, Experiment, Figure, Setup};
-use rig::Rig;
+use rig::{Rig, Served};
 
 /// `bench tales`.
 #[derive(Debug, Args)]
@@ -89,6 +90,8 @@ pub struct Measured {
     peak_disturbed: bool,
     /// The load, requests/s.
     rate_per_s: f64,
+    /// What `tailsight fix` said that it did, once a round.
+    made: Vec<String>,
     rounds: Vec<Round>,
 }
 
@@ -127,13 +130,20 @@ impl Tales {
         Ok(())
     }
 
-    /// `tailsight ARGUMENTS RUN --json`.
-    fn json(&self, arguments: &[&str], run: &Path) -> anyhow::Result<Value> {
+    /// A command of tailsight, which keeps what its fixes change in the scratch folder.
+    fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.tailsight);
-        command.args(arguments).arg(run).arg("--json").stdin(Stdio::null());
+        command.arg(name).env("TAILSIGHT_STATE", self.scratch.path());
+        command
+    }
+
+    /// What a command of tailsight prints with `--json`.
+    fn json(&self, command: &mut Command) -> anyhow::Result<Value> {
+        command.arg("--json").stdin(Stdio::null());
         let output = command.output().context("cannot run tailsight")?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
             bail!("tailsight {} ended with {}: {said}", arguments.join(" "), output.status);
         }
         serde_json::from_slice(&output.stdout).context("what tailsight printed is not JSON")
@@ -164,6 +174,8 @@ impl Results {
             peak_busy: f64,
             peak_disturbed: bool,
             rate_per_s: f64,
+            #[serde(default)]
+            made: Vec<String>,
             rounds: Vec<Round>,
         }
         #[derive(Deserialize)]
@@ -176,10 +188,11 @@ impl Results {
             format!("{} is no result of this experiment: measure it again, without --redraw", file.display())
         })?;
         let of = |one: One| {
-            let One { app, setup: Name { name }, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds } = one;
+            let One { app, setup: Name { name }, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made, rounds } =
+                one;
             let setup = figure.setups(app).find(|setup| setup.name == name);
             let setup = *setup.with_context(|| format!("this experiment has no set-up `{name}`: measure it again"))?;
-            Ok(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds })
+            Ok(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made, rounds })
         };
         let measured = written.measured.into_iter().map(of).collect::<anyhow::Result<Vec<Measured>>>()?;
         Ok(Results { command: written.command, measured })
@@ -223,7 +236,7 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
     ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     let scratch = tempfile::Builder::new().prefix("tailsight-tales-").tempdir()?;
     let tales = Tales { tailsight, program, scratch, window: args.window, stop };
-    let measured = match measure(&tales, &figure, args) {
+    let measured = match if figure.in_turn() { in_turn::measure } else { measure }(&tales, &figure, args) {
         Err(_) if tales.check().is_err() => {
             eprintln!("bench: interrupted; servers and namespaces are gone, nothing was written");
             return Ok(ExitCode::from(130));
@@ -241,53 +254,78 @@ fn command(args: &TalesArgs) -> String {
     format!("bench tales {name} --rounds {} --window {}ms", args.rounds, args.window.as_millis())
 }
 
+/// The servers that are asked for.
+fn apps(figure: &Figure, args: &TalesArgs) -> impl Iterator<Item = App> {
+    figure.apps.iter().copied().filter(|app| args.only.is_empty() || args.only.contains(app))
+}
+
 /// The peaks, then the rounds.
 fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
     let mut all = Vec::new();
-    for app in figure.apps.iter().filter(|app| args.only.is_empty() || args.only.contains(app)) {
+    for app in apps(figure, args) {
         let mut peaks: Vec<(Setup, Peak)> = Vec::new();
-        for setup in figure.setups(*app) {
+        for setup in figure.setups(app) {
             let undisturbed = setup.undisturbed();
             let peak = match peaks.iter().find(|(known, _)| *known == undisturbed) {
                 Some((_, known)) => *known,
-                None => peak_of(tales, *app, &undisturbed)?,
+                None => peak_of(tales, app, &undisturbed)?,
             };
             peaks.push((undisturbed, peak));
-            let Peak { per_s: peak_per_s, busy: peak_busy, disturbed: peak_disturbed } = peak;
-            let of = if figure.own_peak { peak_per_s } else { peaks[0].1.per_s };
-            let rate_per_s = of * figure.utilisation;
-            let (app_name, busy) = (app.words(), peak_busy * 100.0);
-            eprintln!("{app_name}, {}: peak {peak_per_s:.0}/s ({busy:.0} % busy), load {rate_per_s:.0}/s", setup.name);
-            let (app, setup, rounds) = (*app, *setup, Vec::new());
-            all.push(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, rounds });
+            let of = if figure.own_peak { peak } else { peaks[0].1 };
+            all.push(Measured::new(app, *setup, peak, of.per_s * figure.utilisation));
         }
     }
     let n = all.len();
     for number in 0..args.rounds as usize {
         for turn in 0..n {
             let one = &mut all[(turn + number) % n];
+            let (app, setup) = (one.app, one.setup);
             // The same arrivals for all set-ups of a round.
-            let mut round = once(tales, figure, one, 100 + number as u64)?;
-            for _ in 0..AGAIN {
-                if !round.counts() {
-                    round = once(tales, figure, one, 100 + number as u64)?;
-                }
-            }
-            let us = |key: &str| round.measured_ns.get(key).map_or("N/A".to_owned(), |ns| page::us(*ns));
-            let disturbed = if round.counts() { "" } else { " (disturbed)" };
-            eprintln!(
-                "round {}: {}, {}: p50 {}, p99 {}, p99.9 {} us{disturbed}",
-                number + 1,
-                one.app.words(),
-                one.setup.name,
-                us("p50"),
-                us("p99"),
-                us("p99.9"),
+            let seed = 100 + number as u64;
+            let run = tales.scratch.path().join("run");
+            one.add(
+                number,
+                undisturbed(Round::counts, || once(tales, figure, one, &Rig::new(tales, app, &setup)?, seed, &run))?,
             );
-            one.rounds.push(round);
         }
     }
     Ok(all)
+}
+
+/// Measures, and measures again when other programs had a part in it.
+fn undisturbed<T>(counts: impl Fn(&T) -> bool, mut measure: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let mut one = measure()?;
+    for _ in 0..AGAIN {
+        if !counts(&one) {
+            one = measure()?;
+        }
+    }
+    Ok(one)
+}
+
+impl Measured {
+    fn new(app: App, setup: Setup, peak: Peak, rate_per_s: f64) -> Self {
+        let Peak { per_s: peak_per_s, busy: peak_busy, disturbed: peak_disturbed } = peak;
+        let (app_name, busy) = (app.words(), peak_busy * 100.0);
+        eprintln!("{app_name}, {}: peak {peak_per_s:.0}/s ({busy:.0} % busy), load {rate_per_s:.0}/s", setup.name);
+        Self { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made: vec![], rounds: vec![] }
+    }
+
+    /// Adds a round, and says so.
+    fn add(&mut self, number: usize, round: Round) {
+        let us = |key: &str| round.measured_ns.get(key).map_or("N/A".to_owned(), |ns| page::us(*ns));
+        eprintln!(
+            "round {}: {}, {}: p50 {}, p99 {}, p99.9 {} us{}",
+            number + 1,
+            self.app.words(),
+            self.setup.name,
+            us("p50"),
+            us("p99"),
+            us("p99.9"),
+            if round.counts() { "" } else { " (disturbed)" },
+        );
+        self.rounds.push(round);
+    }
 }
 
 /// The most that a server serves.
@@ -301,35 +339,40 @@ struct Peak {
     disturbed: bool,
 }
 
-/// The median of some loads that keep the server busy: of those that other programs left undisturbed, if there are any.
-fn peak_of(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<Peak> {
-    let run = tales.scratch.path().join("peak");
-    let mut served = Vec::new();
-    for _ in 0..PEAKS {
-        let mut one = Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?;
-        for _ in 0..AGAIN {
-            if one.others > OTHERS {
-                one = Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run)?;
-            }
-        }
-        served.push(one);
+impl Peak {
+    /// The median of some loads that kept the server busy: of those that other programs left undisturbed, if there are any.
+    fn of(mut served: Vec<Served>) -> Self {
+        let disturbed = !served.iter().any(Served::counts);
+        served.retain(|one| disturbed || one.counts());
+        served.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
+        let middle = &served[served.len() / 2];
+        Self { per_s: middle.per_s, busy: middle.busy, disturbed }
     }
-    let disturbed = served.iter().all(|one| one.others > OTHERS);
-    served.retain(|one| disturbed || one.others <= OTHERS);
-    served.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
-    let middle = &served[served.len() / 2];
-    Ok(Peak { per_s: middle.per_s, busy: middle.busy, disturbed })
 }
 
-/// One recording under load, and its analysis.
-fn once(tales: &Tales, figure: &Figure, of: &Measured, seed: u64) -> anyhow::Result<Round> {
-    let run = tales.scratch.path().join("run");
-    let served = Rig::new(tales, of.app, &of.setup)?.load(of.rate_per_s, seed, tales.window, &run)?;
+impl Served {
+    /// Whether other programs left it undisturbed.
+    fn counts(&self) -> bool {
+        self.others <= OTHERS
+    }
+}
+
+/// The peak of a set-up, each time of a new server.
+fn peak_of(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<Peak> {
+    let run = tales.scratch.path().join("peak");
+    let one = || undisturbed(Served::counts, || Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run));
+    Ok(Peak::of((0..PEAKS).map(|_| one()).collect::<anyhow::Result<_>>()?))
+}
+
+/// One recording under load, into `run`, and its analysis.
+fn once(tales: &Tales, figure: &Figure, of: &Measured, rig: &Rig<'_>, seed: u64, run: &Path) -> anyhow::Result<Round> {
+    let served = rig.load(of.rate_per_s, seed, tales.window, run)?;
     let workers = of.setup.cores();
     let service = format!("{:.0}ns", workers as f64 * 1e9 / of.peak_per_s);
-    let ideal = tales.json(&["ideal", "--service", &service, "--workers", &workers.to_string()], &run)?;
+    let workers = workers.to_string();
+    let ideal = tales.json(tales.command("ideal").args(["--service", &service, "--workers", &workers]).arg(run))?;
     let out_of_order = match figure.order {
-        true => tales.json(&["diagnose"], &run)?["messages"]["out_of_order"].as_u64(),
+        true => tales.json(tales.command("diagnose").arg(run))?["messages"]["out_of_order"].as_u64(),
         false => None,
     };
     let by_percentile = |key: &str| serde_json::from_value(ideal[key].clone()).context("percentiles");

@@ -1,6 +1,7 @@
 //! The page of an experiment: what the paper found, what was measured here, the ideal beside it. In: rounds. Out: Markdown and
 //! its pictures. Medians over the rounds that count, with their range; times in us.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -71,12 +72,28 @@ pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str)
             head.push("served out of order");
         }
         text += &table(&head, rows);
+        if figure.in_turn() {
+            text += "\nWhat `tailsight fix` did:\n\n";
+        }
+        for one in of(measured, app).into_iter().filter(|one| one.setup.fix.is_some()) {
+            let _ = writeln!(text, "- {}: {}", one.setup.name, made(&one.made));
+        }
         let _ = writeln!(text, "\n![{}]({beside}{})\n", app.words(), picture(figure, app));
     }
     let facts: Vec<String> = crate::machine::host().into_iter().map(|(what, is)| format!("{what} {is}")).collect();
     let day = crate::machine::said("date", &["-u", "+%F"]);
     let _ = writeln!(text, "Measured on {day} by `{command}`; {}.", facts.join(", "));
     text
+}
+
+/// What `tailsight fix` did, each with its rounds.
+fn made(all: &[String]) -> String {
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in all {
+        *times.entry(one).or_default() += 1;
+    }
+    let said: Vec<String> = times.iter().map(|(what, n)| format!("{what} ({n} of {} rounds)", all.len())).collect();
+    said.join("; ")
 }
 
 fn row(one: &Measured, order: bool) -> Vec<String> {
@@ -167,6 +184,7 @@ mod tests {
             peak_busy: 1.0,
             peak_disturbed: false,
             rate_per_s: 40_000.0,
+            made: vec![],
             rounds,
         };
         let text = page(&figure, std::slice::from_ref(&measured), "bench tales order", "");
@@ -175,6 +193,13 @@ mod tests {
         let disturbed = Measured { rounds: vec![round(10_000, 0.5)], peak_disturbed: true, ..measured };
         let text = page(&figure, &[disturbed], "", "");
         assert!(text.contains("| N/A | N/A |") && text.contains("| 50,000, disturbed |"), "{text}");
+    }
+
+    #[test]
+    fn what_was_made_is_counted() {
+        let all = ["pin, against interference", "pin, against interference", "chrt, against wakeup-delay"];
+        let text = made(&all.map(str::to_owned));
+        assert_eq!(text, "chrt, against wakeup-delay (1 of 3 rounds); pin, against interference (2 of 3 rounds)");
     }
 
     #[test]
@@ -188,6 +213,7 @@ mod tests {
             peak_busy: 0.5,
             peak_disturbed: false,
             rate_per_s: 4.0,
+            made: vec![],
             rounds,
         };
         let dir = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@
 //! sleeps between requests and goes first, in real time. When the client sends is up to it: latencies count from when the
 //! server's host received a request, and so does the ideal.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tailsight_host::Stat;
 use tailsight_load::{Arrivals, Driver, Endpoint, Plan, Prepared, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
@@ -29,7 +31,9 @@ pub const CONNECTIONS: usize = 16;
 /// The null-RPC server's port.
 const PORT: u16 = 7000;
 /// What the background process does: the lab's hog, 8 % of a core.
-const BACKGROUND: [&str; 4] = ["fault", "hog", "--schedule", "4ms/50ms"];
+const BACKGROUND: [&str; 6] = ["fault", "hog", "--schedule", "4ms/50ms", "--for", "15m"];
+/// The name of its task.
+pub const BACKGROUND_TASK: &str = "lab-hog";
 /// Load before anything is measured.
 const WARM: Duration = Duration::from_millis(300);
 /// Time for a recorder to begin, and to end.
@@ -123,6 +127,31 @@ impl<'a> Rig<'a> {
             rig.background = Some(ready(command, Some(cpu))?);
         }
         Ok(rig)
+    }
+
+    /// Stops the background process as long as the result lives.
+    pub fn without_background(&self) -> anyhow::Result<Option<Stopped>> {
+        self.background.as_ref().map(|own| Stopped::new(&Pid::from_raw(own.0.id().cast_signed()))).transpose()
+    }
+
+    /// What mitigations change: the policies and cores of the server's threads and of the background process, and the cores that
+    /// receive packets for the server. Read from /proc and /sys, in an order that does not depend on the threads' ids.
+    pub fn settings(&self) -> anyhow::Result<BTreeSet<String>> {
+        let mut settings = BTreeSet::new();
+        for pid in self.pids() {
+            for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+                let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
+                // A thread may have ended meanwhile.
+                let Some((stat, status)) = read("stat").and_then(Stat::parse).zip(read("status")) else { continue };
+                let number = |field: usize| stat.field::<i64>(field).unwrap_or(-1);
+                let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("");
+                let (policy, priority, cores) = (number(41), number(18), cores.trim());
+                settings.insert(format!("process {pid}: policy {policy}, priority {priority}, cores {cores}"));
+            }
+        }
+        let mask = self.pair.server.read_sysfs("class/net/veth-s/queues/rx-0/rps_cpus")?;
+        settings.insert(format!("rps_cpus of veth-s: {mask}"));
+        Ok(settings)
     }
 
     /// The server's process.
@@ -263,8 +292,8 @@ impl<'a> Rig<'a> {
         let answered = || drivers.iter().map(|driver| driver.progress().answered).sum::<u64>();
         std::thread::sleep(WARM);
         let _ = std::fs::remove_dir_all(run);
-        let mut command = Command::new(&self.tales.tailsight);
-        command.args(["record", "--pid", &self.pid().to_string(), "--duration", &format!("{}ms", time.as_millis())]);
+        let mut command = self.tales.command("record");
+        command.args(["--pid", &self.pid().to_string(), "--duration", &format!("{}ms", time.as_millis())]);
         command.arg("--out").arg(run).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = Own(spawn_tied(command, None, Signal::SIGKILL)?);
         let ours = [self.pids(), vec![recorder.0.id()]].concat();
@@ -309,7 +338,7 @@ impl<'a> Rig<'a> {
 }
 
 /// A process of ours that is stopped as long as this lives.
-struct Stopped(Pid);
+pub struct Stopped(Pid);
 
 impl Stopped {
     fn new(pid: &Pid) -> anyhow::Result<Self> {

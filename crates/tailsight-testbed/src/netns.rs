@@ -98,21 +98,35 @@ impl Namespace {
         })
     }
 
-    /// Writes to a file of sysfs (`file`: its path below `/sys`) as this namespace has it: its own devices are seen only in a
-    /// sysfs that was mounted inside it, which is done for this one write, out of everybody's sight.
+    /// Writes to a file of sysfs (`file`: its path below `/sys`) as this namespace has it.
     ///
     /// # Errors
     /// [`Error::Command`] with what the kernel said, [`Error::Io`].
     pub fn write_sysfs(&self, file: &str, text: &str) -> Result<()> {
-        let script = format!("mount -t sysfs none /sys && printf %s '{text}' > '/sys/{file}'");
+        self.sysfs(&format!("printf %s '{text}' > '/sys/{file}'"), &format!("echo {text} > /sys/{file}")).map(drop)
+    }
+
+    /// Reads such a file.
+    ///
+    /// # Errors
+    /// As [`Netns::write_sysfs`].
+    pub fn read_sysfs(&self, file: &str) -> Result<String> {
+        let read = format!("cat '/sys/{file}'");
+        self.sysfs(&read, &read)
+    }
+
+    /// Runs a line of shell in a sysfs of this namespace: its own devices are seen only in one that was mounted inside it, which
+    /// is done for this line alone, out of everybody's sight.
+    fn sysfs(&self, line: &str, says: &str) -> Result<String> {
+        let script = format!("mount -t sysfs none /sys && {line}");
         let mut command = self.command("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         let output = command.output().map_err(|e| Error::io("run unshare", e))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         }
         Err(Error::Command {
-            command: format!("echo {text} > /sys/{file}"),
+            command: says.to_owned(),
             status: output.status.to_string(),
             stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         })
