@@ -191,7 +191,7 @@ impl Experiment {
                         core; nginx (a queue a worker) stays as it was on one core. A worker a connection makes nginx a server with one \
                         queue, with a shorter tail and 30 % less throughput.",
                 here: "Two cores instead of four, and the client runs on the second one, before the server. Each set-up has 75 % of \
-                       its own peak. Two workers of nginx get half of the connections each.",
+                       its own peak. Each worker of nginx gets as many connections as the others.",
                 utilisation: 0.75,
                 own_peak: true,
                 apps: ALL,
@@ -224,7 +224,7 @@ impl Experiment {
                 paper: "At 75 % the p99.9 of memcached went from 14 ms to 32 us, its median from 33 to 11 us; that of each server came \
                         to within a few per cent of the ideal.",
                 here: "The background process of Figure 5. A server is recorded, and `tailsight fix` makes one change after the other \
-                       that it found in this first recording; at the end `tailsight fix --undo`. Each step is recorded. The order \
+                       that it lists for this recording (or for one of up to four more, where that does not show a cause); at the end `tailsight fix --undo`. Each step is recorded. The order \
                        is always the same, so `all undone` tells what else changed meanwhile. `peak` is what the server serves at most \
                        after that step, while the background process is stopped: the price of the mitigation.",
                 utilisation: 0.75,

@@ -1,8 +1,8 @@
 //! Set-ups that `tailsight fix` makes one after the other, on one server that runs. In: a figure whose set-ups have a [`Fix`]. Out:
 //! the peak and the rounds of each.
 //!
-//! The first set-up is recorded, and every change is one that `tailsight fix` lists for this recording: nothing is changed that
-//! Tailsight did not propose. At the end `tailsight fix --undo` undoes them, and the settings must be as they were.
+//! The first set-up is recorded, and every change is one that `tailsight fix` lists for this recording or, where a short one does not
+//! show a cause, for one of a few more: nothing is changed that Tailsight did not propose. At the end `tailsight fix --undo` undoes them, and the settings must be as they were.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use super::figure::{App, Figure, Fix};
 use super::rig::{BACKGROUND_TASK, Rig};
 use super::{Measured, PEAKS, Peak, Round, Served, Tales, TalesArgs, apps, once, undisturbed};
 use crate::rig::LOAD_CPU;
+
+/// Recordings of the first set-up, at most, until all fixes are found.
+const RECORDINGS: u64 = 5;
 
 /// The peaks, then the rounds; each round has every set-up of every server once.
 pub fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
@@ -46,6 +49,7 @@ fn peaks(tales: &Tales, figure: &Figure, app: App) -> anyhow::Result<Vec<Measure
             if setup.fix.is_none() {
                 let rate_per_s = one.per_s * figure.utilisation;
                 server.rig.load(rate_per_s, number as u64, tales.window, &server.first)?;
+                server.find(figure, rate_per_s)?;
             }
         }
     }
@@ -66,6 +70,9 @@ fn round(tales: &Tales, figure: &Figure, all: &mut [Measured], number: usize) ->
         let run: &Path = if one.setup.fix.is_none() { &server.first } else { &later };
         let seed = 100 + number as u64;
         one.add(number, undisturbed(Round::counts, || once(tales, figure, one, &server.rig, seed, run))?);
+        if one.setup.fix.is_none() {
+            server.find(figure, one.rate_per_s)?;
+        }
     }
     Ok(())
 }
@@ -78,6 +85,15 @@ struct Mitigated<'a> {
     first: PathBuf,
     /// The settings before anything was changed.
     before: BTreeSet<String>,
+    found: Vec<Found>,
+}
+
+/// A fix that `tailsight fix` lists.
+struct Found {
+    fix: Fix,
+    run: PathBuf,
+    /// Its number there.
+    number: u64,
 }
 
 impl<'a> Mitigated<'a> {
@@ -90,7 +106,37 @@ impl<'a> Mitigated<'a> {
             let _ = std::fs::remove_file(tales.scratch.path().join(file));
         }
         let before = rig.settings()?;
-        Ok(Self { tales, rig, first: tales.scratch.path().join("first"), before })
+        Ok(Self { tales, rig, first: tales.scratch.path().join("first"), before, found: vec![] })
+    }
+
+    /// Finds the fixes of a figure in the first recording or, where it does not have them all, in more of the same set-up.
+    fn find(&mut self, figure: &Figure, rate_per_s: f64) -> anyhow::Result<()> {
+        let mut titles: Vec<String> = vec![];
+        for recording in 0..RECORDINGS {
+            let run = match recording {
+                0 => self.first.clone(),
+                more => self.tales.scratch.path().join(format!("more-{more}")),
+            };
+            if recording > 0 {
+                self.rig.load(rate_per_s, 1_000 + recording, self.tales.window, &run)?;
+            }
+            let list = self.tales.json(self.tales.command("fix").arg(&run))?;
+            for one in list["fixes"].as_array().context("a list of fixes")? {
+                let (changes, number) = (one["changes"].as_array(), one["n"].as_u64());
+                let wanted = figure.setups.iter().filter_map(|setup| setup.fix).find(|fix| is(*fix, changes));
+                titles.push(one["title"].to_string());
+                if let Some((fix, number)) = wanted.zip(number)
+                    && !self.found.iter().any(|found| found.fix == fix)
+                {
+                    self.found.push(Found { fix, run: run.clone(), number });
+                }
+            }
+            let made = |fix: &Fix| *fix == Fix::Undo || self.found.iter().any(|found| found.fix == *fix);
+            if figure.setups.iter().filter_map(|setup| setup.fix.as_ref()).all(made) {
+                return Ok(());
+            }
+        }
+        bail!("of {RECORDINGS} recordings, tailsight fix does not list all that the figure needs; it lists {titles:?}");
     }
 
     /// Has `tailsight fix` make or undo it; says what that was.
@@ -113,19 +159,15 @@ impl<'a> Mitigated<'a> {
     }
 
     fn apply(&self, fix: Fix) -> anyhow::Result<String> {
-        let list = self.tales.json(self.tales.command("fix").arg(&self.first))?;
-        let fixes = list["fixes"].as_array().context("a list of fixes")?;
-        let Some(one) = fixes.iter().find(|one| one["changes"].as_array().is_some_and(|all| is(fix, all))) else {
-            let titles: Vec<&str> = fixes.iter().filter_map(|one| one["title"].as_str()).collect();
-            bail!("tailsight fix does not have {fix:?} for what was recorded; it has {titles:?}");
-        };
-        let number = one["n"].to_string();
-        let made = self.tales.json(self.tales.command("fix").arg("--yes").arg(&self.first).arg(number))?;
+        let found = self.found.iter().find(|found| found.fix == fix).context("a fix that was not looked for")?;
+        let number = found.number.to_string();
+        let made = self.tales.json(self.tales.command("fix").arg("--yes").arg(&found.run).arg(number))?;
         if made["made"] != true || made["changed"].as_u64() == Some(0) {
             bail!("tailsight fix changed nothing: {made}");
         }
-        let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-        Ok(format!("{}, against {}", word(&made["title"]), word(&made["cause"]["category"])))
+        let word = |value: &Value| value.as_str().unwrap_or("?").split(';').next().unwrap_or_default().to_owned();
+        let later = if found.run == self.first { "" } else { ", which the first recording did not show" };
+        Ok(format!("{}, against {}{later}", word(&made["title"]), word(&made["cause"]["category"])))
     }
 
     fn undo(&self) -> anyhow::Result<String> {
@@ -138,8 +180,8 @@ impl<'a> Mitigated<'a> {
 }
 
 /// Whether the changes of a fix are this mitigation, alone.
-fn is(fix: Fix, changes: &[Value]) -> bool {
-    let [change] = changes else { return false };
+fn is(fix: Fix, changes: Option<&Vec<Value>>) -> bool {
+    let Some([change]) = changes.map(Vec::as_slice) else { return false };
     let has = |key: &str, value: &str| change[key] == value;
     match fix {
         Fix::RealTime => has("kind", "real-time"),
@@ -162,17 +204,18 @@ mod tests {
 
     #[test]
     fn a_mitigation_is_found_among_the_fixes_by_what_it_changes() {
-        let real_time = [json!({ "kind": "real-time", "pids": [7] })];
-        let neighbour = |comm: &str| [json!({ "kind": "pin-named", "comm": comm, "cpus": "1" })];
+        let real_time = vec![json!({ "kind": "real-time", "pids": [7] })];
+        let neighbour = |comm: &str| vec![json!({ "kind": "pin-named", "comm": comm, "cpus": "1" })];
         let queues =
-            |value: &str| [json!({ "kind": "queues", "device": "veth-s", "file": "rps_cpus", "value": value })];
-        assert!(is(Fix::RealTime, &real_time));
-        assert!(is(Fix::BackgroundElsewhere, &neighbour("lab-hog")));
-        assert!(is(Fix::ReceiveElsewhere, &queues("2")));
+            |value: &str| vec![json!({ "kind": "queues", "device": "veth-s", "file": "rps_cpus", "value": value })];
+        assert!(is(Fix::RealTime, Some(&real_time)));
+        assert!(is(Fix::BackgroundElsewhere, Some(&neighbour("lab-hog"))));
+        assert!(is(Fix::ReceiveElsewhere, Some(&queues("2"))));
         // Another program, both cores, more than one change, another mitigation.
-        assert!(!is(Fix::BackgroundElsewhere, &neighbour("cron")));
-        assert!(!is(Fix::ReceiveElsewhere, &queues("3")));
-        assert!(!is(Fix::RealTime, &[real_time.clone(), neighbour("lab-hog")].concat()));
-        assert!(!is(Fix::ReceiveElsewhere, &real_time) && !is(Fix::Undo, &real_time));
+        assert!(!is(Fix::BackgroundElsewhere, Some(&neighbour("cron"))));
+        assert!(!is(Fix::ReceiveElsewhere, Some(&queues("3"))));
+        assert!(!is(Fix::RealTime, Some(&[real_time.clone(), neighbour("lab-hog")].concat())));
+        assert!(!is(Fix::ReceiveElsewhere, Some(&real_time)) && !is(Fix::Undo, Some(&real_time)));
+        assert!(!is(Fix::RealTime, None));
     }
 }

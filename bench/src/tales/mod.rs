@@ -3,7 +3,7 @@
 //! In: an experiment, root, the tailsight binary, a machine that does nothing else. Out: on stdout the page as Markdown; in the
 //! output folder `tales-FIGURE.json` (every round, with its curves, for `--redraw`) and the page with its pictures; with `--write` the same in docs/. Each set-up of
 //! each server runs once a round, in an order that turns; a round in which other programs or the hypervisor had more than 1 % of
-//! a core is measured again, twice at most, and does not count when it stays so. Mitigations are made in turn on one server (in_turn.rs). Exit 0 done, 1 failed, 3 when a set-up has no
+//! a core is measured again, five times at most, and does not count when it stays so. Mitigations are made in turn on one server (in_turn.rs). Exit 0 done, 1 failed, 3 when a set-up has no
 //! round or no peak that counts, 130 interrupted. Servers, namespaces and scratch files are gone at the end.
 //!
 //! Latencies are those inside the server's host (the total leg of `tailsight record`), for the client is no other machine here.
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tailsight_units::parse;
 
-use figure::{App, Experiment, Figure, Setup};
+use figure::{App, Experiment, Figure, Place, Setup};
 use rig::{Rig, Served};
 
 /// `bench tales`.
@@ -67,13 +67,15 @@ pub struct Tales {
     program: PathBuf,
     scratch: tempfile::TempDir,
     window: Duration,
+    /// The client sleeps between requests and goes before all else on its core: something else runs there, too.
+    client_first: bool,
     stop: Arc<AtomicBool>,
 }
 
 /// Of one core: if other programs and the hypervisor use more of it, a round does not count.
 const OTHERS: f64 = 0.01;
 /// How often a round is measured again for that.
-const AGAIN: u32 = 2;
+const AGAIN: u32 = 5;
 /// Loads whose median is a peak.
 const PEAKS: usize = 3;
 
@@ -235,7 +237,8 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
     let stopper = Arc::clone(&stop);
     ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     let scratch = tempfile::Builder::new().prefix("tailsight-tales-").tempdir()?;
-    let tales = Tales { tailsight, program, scratch, window: args.window, stop };
+    let client_first = figure.setups.iter().any(|setup| setup.background != Place::Absent);
+    let tales = Tales { tailsight, program, scratch, window: args.window, client_first, stop };
     let measured = match if figure.in_turn() { in_turn::measure } else { measure }(&tales, &figure, args) {
         Err(_) if tales.check().is_err() => {
             eprintln!("bench: interrupted; servers and namespaces are gone, nothing was written");

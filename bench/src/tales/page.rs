@@ -66,8 +66,19 @@ pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str)
     for app in apps(measured) {
         let _ = writeln!(text, "## {}\n", app.words());
         let rows = of(measured, app).into_iter().map(|one| row(one, figure.order));
-        let mut head =
-            vec!["set-up", "peak /s", "load /s", "p50", "p99", "p99.9", "ideal p50", "ideal p99", "ideal p99.9", "×"];
+        let mut head = vec![
+            "set-up",
+            "rounds",
+            "peak /s",
+            "load /s",
+            "p50",
+            "p99",
+            "p99.9",
+            "ideal p50",
+            "ideal p99",
+            "ideal p99.9",
+            "×",
+        ];
         if figure.order {
             head.push("served out of order");
         }
@@ -114,7 +125,7 @@ fn row(one: &Measured, order: bool) -> Vec<String> {
         false => thousands(one.peak_per_s as u64),
     };
     let peak = if one.peak_disturbed { format!("{peak}, disturbed") } else { peak };
-    let mut cells = vec![one.setup.name.to_owned(), peak, thousands(one.rate_per_s as u64)];
+    let mut cells = vec![one.setup.name.to_owned(), rounds.len().to_string(), peak, thousands(one.rate_per_s as u64)];
     cells.extend(["p50", "p99", "p99.9"].map(|key| shown(key, false)));
     cells.extend(["p50", "p99", "p99.9"].map(|key| shown(key, true)));
     cells
@@ -188,11 +199,12 @@ mod tests {
             rounds,
         };
         let text = page(&figure, std::slice::from_ref(&measured), "bench tales order", "");
+        assert!(text.contains("| default | 3 | 50,000 |"), "{text}");
         assert!(text.contains("| 20.0 [10.0..30.0] |") && text.contains("| 10.0 | 9 of 300 |"), "{text}");
         assert!(text.contains("1 of 4 rounds do not count"), "{text}");
         let disturbed = Measured { rounds: vec![round(10_000, 0.5)], peak_disturbed: true, ..measured };
         let text = page(&figure, &[disturbed], "", "");
-        assert!(text.contains("| N/A | N/A |") && text.contains("| 50,000, disturbed |"), "{text}");
+        assert!(text.contains("| N/A | N/A |") && text.contains("| 0 | 50,000, disturbed |"), "{text}");
     }
 
     #[test]

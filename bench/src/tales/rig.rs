@@ -1,8 +1,8 @@
 //! One server of the paper, set up, under load and recorded, in namespaces of its own. In: an [`App`], a [`Setup`], a rate. Out:
 //! what was served, and the run. Everything is gone when the rig is dropped, also when we are killed.
 //!
-//! A server of one core has core 0, and the client polls on core 1. A server of two cores shares core 1 with the client, which then
-//! sleeps between requests and goes first, in real time. When the client sends is up to it: latencies count from when the
+//! A server of one core has core 0, and the client polls on core 1. A server of two cores shares core 1 with the client, as does a
+//! background process that is moved there; the client then sleeps between requests and goes first, in real time. When the client sends is up to it: latencies count from when the
 //! server's host received a request, and so does the ideal.
 
 use std::collections::BTreeSet;
@@ -38,8 +38,18 @@ pub const BACKGROUND_TASK: &str = "lab-hog";
 const WARM: Duration = Duration::from_millis(300);
 /// Time for a recorder to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Requests a second, more than any of the servers serves on two cores.
-const TOO_MANY: f64 = 500_000.0;
+/// Requests a second between which the peak over datagrams is.
+const PEAK_BETWEEN: (f64, f64) = (5e3, 3e5);
+/// Loads look for it, each in the middle of what is left, until that is so narrow, or the recording is over.
+const ENOUGH: f64 = 1.02;
+const LOOKING: Duration = Duration::from_secs(12);
+/// How long each of them warms up, and is measured, and what else it takes.
+const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
+const OTHERWISE: Duration = Duration::from_millis(400);
+/// How long before its end what is recorded is no longer measured.
+const BESIDE: Duration = Duration::from_millis(100);
+/// A load of which less is answered is above the peak.
+const ANSWERED: f64 = 0.95;
 /// When a datagram of such a load is given up.
 const LOST_AFTER_NS: u64 = 5_000_000;
 /// Outstanding requests on each connection of a closed loop.
@@ -105,7 +115,7 @@ impl<'a> Rig<'a> {
             }
         };
         let sharers = match &server {
-            Program::Real(server) if app == App::Nginx && setup.cores() > 1 && !setup.worker_each => server
+            Program::Real(server) if app == App::Nginx && setup.cores() > 1 => server
                 .pids()
                 .into_iter()
                 .filter(|&pid| pid != server.pid())
@@ -226,7 +236,7 @@ impl<'a> Rig<'a> {
         plan.seed = seed;
         plan.duration_ns = Some(time.as_nanos() as u64);
         plan.connections = CONNECTIONS as u32;
-        plan.wait = if self.cores == 1 { Wait::Spin } else { Wait::Sleep };
+        plan.wait = if self.client_first() { Wait::Sleep } else { Wait::Spin };
         plan.receive = Receive::Eager;
         plan.stamps = false;
         plan.pin = false;
@@ -236,16 +246,53 @@ impl<'a> Rig<'a> {
         plan
     }
 
-    /// A load that keeps the server busy, recorded into `run` for `time`: a closed loop or, over datagrams, of which some are then
-    /// lost, more than the server can serve.
+    /// The most that the server serves, recorded into `run`: in a closed loop for `time` or, over datagrams, of which some may be lost,
+    /// as the peak of open loops.
     pub fn saturate(&self, time: Duration, run: &Path) -> anyhow::Result<Served> {
-        let arrivals = match self.app {
-            App::Memcached => Arrivals::FIXED,
-            App::NullRpc | App::Nginx => Arrivals::Closed(OUTSTANDING),
-        };
-        let mut plan = self.plan(arrivals, TOO_MANY, 1, Duration::from_secs(30));
-        plan.lost_after_ns = LOST_AFTER_NS;
-        self.recorded(&plan, time, run)
+        match self.app {
+            App::Memcached => self.peak(run),
+            App::NullRpc | App::Nginx => {
+                self.recorded(&self.plan(Arrivals::Closed(OUTSTANDING), 1.0, 1, Duration::from_secs(30)), time, run)
+            }
+        }
+    }
+
+    /// Looks for the rate above which the server answers less than it is asked. Far above it, its core takes in more packets than it
+    /// answers and serves less than it can; that is not its peak.
+    fn peak(&self, run: &Path) -> anyhow::Result<Served> {
+        let mut most = Served { per_s: 0.0, others: 0.0, busy: 0.0 };
+        let mut others = Vec::new();
+        self.recording(LOOKING, run, |recorder| {
+            let began = Instant::now();
+            let (mut low, mut high) = PEAK_BETWEEN;
+            let mut answers = |rate: f64| {
+                let mut plan = self.plan(Arrivals::FIXED, rate, 1, Duration::from_secs(30));
+                plan.lost_after_ns = LOST_AFTER_NS;
+                let drivers = self.start(&plan)?;
+                std::thread::sleep(LOOK.0);
+                let served = self.served(&drivers, recorder, LOOK.1)?;
+                drivers.into_iter().for_each(|driver| drop(driver.stop()));
+                others.push(served.others);
+                if served.per_s > most.per_s {
+                    most = served;
+                }
+                anyhow::Ok(served.per_s >= rate * ANSWERED)
+            };
+            // Two more loads still fit into the recording.
+            while began.elapsed() + (LOOK.0 + LOOK.1 + OTHERWISE) * 2 < LOOKING && high > low * ENOUGH {
+                let rate = (low * high).sqrt();
+                // A second time when it does not: something else may have had the core.
+                if answers(rate)? || answers(rate)? {
+                    low = rate;
+                } else {
+                    high = rate;
+                }
+            }
+            Ok(())
+        })?;
+        // All of them led to it.
+        let others = others.iter().sum::<f64>() / others.len() as f64;
+        Ok(Served { others, ..most })
     }
 
     /// Poisson arrivals, recorded into `run` for `time`.
@@ -280,44 +327,73 @@ impl<'a> Rig<'a> {
 
     /// Runs the load from before the recording begins until after it has ended.
     fn recorded(&self, plan: &Plan, time: Duration, run: &Path) -> anyhow::Result<Served> {
+        let drivers = self.start(plan)?;
+        std::thread::sleep(WARM);
+        let served =
+            self.recording(time, run, |recorder| self.served(&drivers, recorder, time.saturating_sub(BESIDE)))?;
+        drivers.into_iter().for_each(|driver| drop(driver.stop()));
+        Ok(served)
+    }
+
+    /// Whether the client shares its core, with the server or the background process.
+    fn client_first(&self) -> bool {
+        self.cores > 1 || self.tales.client_first
+    }
+
+    /// Starts a load.
+    fn start(&self, plan: &Plan) -> anyhow::Result<Vec<Driver>> {
         let prepared = self.pair.client.run(|| {
-            if self.cores == 1 {
-                pin_thread(LOAD_CPU)?;
-            } else {
+            if self.client_first() {
                 become_client()?;
+            } else {
+                pin_thread(LOAD_CPU)?;
             }
             self.connected(plan)
         })??;
-        let drivers: Vec<Driver> = prepared.into_iter().map(|part| part.go(0)).collect();
+        Ok(prepared.into_iter().map(|part| part.go(0)).collect())
+    }
+
+    /// What is served in `time`, while `recorder` records.
+    fn served(&self, drivers: &[Driver], recorder: u32, time: Duration) -> anyhow::Result<Served> {
         let answered = || drivers.iter().map(|driver| driver.progress().answered).sum::<u64>();
-        std::thread::sleep(WARM);
+        let ours = [self.pids(), vec![recorder]].concat();
+        let (began, replies) = (Instant::now(), answered());
+        let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, cpu_ticks(Some(SERVER_CPU))?);
+        std::thread::sleep(time.saturating_sub(began.elapsed()));
+        let (passed, replies) = (began.elapsed().as_secs_f64(), answered() - replies);
+        let stolen = (stolen_s()? - stolen) / passed;
+        let others = Others::now(&ours)?.since(&others)? + stolen;
+        let busy = busy(before, cpu_ticks(Some(SERVER_CPU))?);
+        if drivers.iter().any(|driver| driver.progress().ended) {
+            bail!("the load ended by itself");
+        }
+        Ok(Served { per_s: replies as f64 / passed, others, busy })
+    }
+
+    /// Records the server for `time`; meanwhile does something with the recorder's process id, which takes less.
+    fn recording<T>(
+        &self,
+        time: Duration,
+        run: &Path,
+        meanwhile: impl FnOnce(u32) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let _ = std::fs::remove_dir_all(run);
         let mut command = self.tales.command("record");
         command.args(["--pid", &self.pid().to_string(), "--duration", &format!("{}ms", time.as_millis())]);
         command.arg("--out").arg(run).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = Own(spawn_tied(command, None, Signal::SIGKILL)?);
-        let ours = [self.pids(), vec![recorder.0.id()]].concat();
         let words = recorder.0.stderr.take().context("the recorder's stderr")?;
         let mut said = Vec::new();
         let mut lines = BufReader::new(words).lines();
         let began = loop {
             match lines.next() {
-                Some(Ok(line)) if line.contains("recording for") => break (Instant::now(), answered()),
+                Some(Ok(line)) if line.contains("recording for") => break Instant::now(),
                 Some(Ok(line)) => said.push(line),
                 _ => bail!("tailsight record did not begin: {}", said.join("; ")),
             }
         };
-        let (others, stolen, before) = (Others::now(&ours)?, stolen_s()?, cpu_ticks(Some(SERVER_CPU))?);
-        std::thread::sleep(time.saturating_sub(Duration::from_millis(20)));
-        let (now, replies) = (Instant::now(), answered() - began.1);
-        let stolen = (stolen_s()? - stolen) / (now - began.0).as_secs_f64();
-        let others = Others::now(&ours)?.since(&others)? + stolen;
-        let busy = busy(before, cpu_ticks(Some(SERVER_CPU))?);
-        if drivers.iter().any(|driver| driver.progress().ended) {
-            let complaints: Vec<_> = drivers.into_iter().flat_map(|driver| driver.stop().complaints).collect();
-            bail!("the load ended by itself: {complaints:?}");
-        }
-        let deadline = Instant::now() + PATIENCE;
+        let done = meanwhile(recorder.0.id())?;
+        let deadline = began + time + PATIENCE;
         let status = loop {
             if let Some(status) = recorder.0.try_wait()? {
                 break status;
@@ -329,11 +405,10 @@ impl<'a> Rig<'a> {
             std::thread::sleep(Duration::from_millis(10));
         };
         said.extend(lines.map_while(Result::ok));
-        drivers.into_iter().for_each(|driver| drop(driver.stop()));
         if !status.success() {
             bail!("tailsight record ended with {status}: {}", said.join("; "));
         }
-        Ok(Served { per_s: replies as f64 / (now - began.0).as_secs_f64(), others, busy })
+        Ok(done)
     }
 }
 
