@@ -12,7 +12,6 @@ pub mod clock;
 mod error;
 pub mod faults;
 pub mod generated;
-mod poller;
 pub mod postgres;
 pub mod probe;
 pub mod pt;

@@ -7,15 +7,15 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tailsight_load::Poller;
 
 use crate::clock::now_ns;
-use crate::poller::Poller;
 use crate::postgres;
 use crate::servers::Service;
 use crate::wire::{NULL_RPC, REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, id_of, request};
@@ -222,7 +222,7 @@ impl Client<'_> {
             Socket::Stream(stream)
         };
         let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
-        self.poller.add(&socket, place).map_err(io)?;
+        self.poller.add(socket.as_fd().as_raw_fd(), place, true).map_err(io)?;
         let connection = Connection { socket, unsent: Vec::new(), kept: Vec::new(), asked: VecDeque::new(), fresh };
         if place == self.connections.len() {
             self.connections.push(Some(connection));
@@ -255,7 +255,7 @@ impl Client<'_> {
             let timeout = wake.saturating_sub(now_ns()).clamp(1, 20_000_000);
             let ready = self.poller.wait(timeout).map_err(|e| Error::io("wait for replies", e))?;
             for i in 0..ready {
-                self.serve(self.poller.token(i))?;
+                self.serve(self.poller.ready(i).token)?;
             }
         }
     }

@@ -53,6 +53,7 @@ pub use host::{Treatment, allowed_cpus};
 pub use nic::StampSource;
 pub use outcome::{Outcome, ThreadReport};
 pub use plan::{BurstOver, Limits, Plan, Receive, Trust, Wait};
+pub use poller::{Poller, Ready};
 pub use rate::Rate;
 pub use replay::{read as read_times, read_lengths};
 pub use sample::{Interval, Sample, Send, Status};

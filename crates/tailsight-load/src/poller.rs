@@ -5,43 +5,51 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// An epoll instance.
 #[derive(Debug)]
-pub(crate) struct Poller {
+pub struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 /// What a descriptor is ready for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ready {
-    pub(crate) token: usize,
+pub struct Ready {
+    /// That of the descriptor.
+    pub token: usize,
     flags: u32,
 }
 
 impl Ready {
     /// Bytes, or the end of the stream, or that it broke.
-    pub(crate) fn readable(self) -> bool {
+    #[must_use]
+    pub fn readable(self) -> bool {
         self.flags & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0
     }
 
     /// The stream has ended, or it broke.
-    pub(crate) fn closed(self) -> bool {
+    #[must_use]
+    pub fn closed(self) -> bool {
         self.flags & (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0
     }
 
     /// Something is in its error queue, or it broke.
-    pub(crate) fn error(self) -> bool {
+    #[must_use]
+    pub fn error(self) -> bool {
         self.flags & libc::EPOLLERR as u32 != 0
     }
 
     /// The kernel takes bytes again, or has connected, or failed to.
-    pub(crate) fn writable(self) -> bool {
+    #[must_use]
+    pub fn writable(self) -> bool {
         self.flags & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 }
 
 impl Poller {
     /// An empty one.
-    pub(crate) fn new() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -57,12 +65,18 @@ impl Poller {
     /// Reports `fd` by `token` each time it becomes readable, with `writable` also when it becomes writable; closing it
     /// ends that. Writability is asked for only while something waits: a Unix socket would report it at every read of the
     /// server.
-    pub(crate) fn add(&self, fd: RawFd, token: usize, writable: bool) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn add(&self, fd: RawFd, token: usize, writable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, writable)
     }
 
     /// Changes whether writability is reported; reports again what is the case now.
-    pub(crate) fn change(&self, fd: RawFd, token: usize, writable: bool) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn change(&self, fd: RawFd, token: usize, writable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, writable)
     }
 
@@ -78,12 +92,18 @@ impl Poller {
     }
 
     /// Waits at most `timeout_ns` (0: looks only) and gives how many [`Poller::ready`] has.
-    pub(crate) fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// What the kernel said; being interrupted is none.
+    pub fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
         self.wait_for_some(timeout_ns, self.events.len())
     }
 
     /// The same, but at most `room` (at least 1) of them; the others stay for the next time.
-    pub(crate) fn wait_for_some(&mut self, timeout_ns: u64, room: usize) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// As [`Poller::wait`].
+    pub fn wait_for_some(&mut self, timeout_ns: u64, room: usize) -> io::Result<usize> {
         let room = room.clamp(1, self.events.len()) as libc::c_int;
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         let count = if timeout_ns == 0 {
@@ -109,7 +129,11 @@ impl Poller {
     }
 
     /// The i-th ready descriptor of the last wait.
-    pub(crate) fn ready(&self, i: usize) -> Ready {
+    ///
+    /// # Panics
+    /// When `i` is not below [`Poller`]'s room of 256.
+    #[must_use]
+    pub fn ready(&self, i: usize) -> Ready {
         let event = self.events[i];
         Ready { token: event.u64 as usize, flags: event.events }
     }

@@ -12,12 +12,14 @@ use std::fs::File;
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tailsight_trace::event::{VECTORS, flow_flags};
+use tailsight_trace::event::{SOFTIRQS, VECTORS, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Event, Kind, Run};
 
 use super::judge::Named;
 
+/// The vectors that interrupts of other cores come by.
+const OF_OTHER_CORES: [&str; 3] = ["reschedule", "call_function", "call_function_single"];
 /// The number of NET_RX among the softirqs.
 const NET_RX: u64 = 3;
 /// Stamps of messages and of events come from the same clock and the same events; a switch may differ by this much, ns.
@@ -54,6 +56,9 @@ struct Message {
 /// The columns of a message's stages. Each is the time of an event of its own.
 const STAGES: [&str; 6] = ["driver_ns", "stack_ns", "handoff_ns", "recv_ns", "send_ns", "xmit_ns"];
 
+/// Of these, when it was received.
+const RECV: usize = 3;
+
 /// Which events are a message's own.
 #[derive(Debug, Clone, Copy, Default)]
 struct Own {
@@ -83,6 +88,11 @@ impl Own {
             return true;
         }
         let Some((key, ports, datagram, from, to)) = self.packet else { return false };
+        // What is sent on its connection once it was received may be its reply.
+        let received = self.stages[RECV];
+        if event.kind() == Some(Kind::Send) && (event.a, event.b_lo()) == (key, ports) {
+            return received > 0 && event.ts >= received;
+        }
         let inside = |at: u32| at.wrapping_sub(from) <= to.wrapping_sub(from);
         if datagram || (event.a, event.b_lo()) != (key, ports) {
             return false;
@@ -228,8 +238,8 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
     let (kind, name) = (cause.subject.kind.as_str(), cause.subject.name.as_str());
     let kernel = cause.category == "os-threads";
     Some(match cause.category.as_str() {
-        // Any event there was written by one of its hooks.
-        "profiler" if kind != "task" => Look::Event(Box::new(|_| true)),
+        // Hooks leave no event of their own: any event, also one of the message, would show them.
+        "profiler" if kind != "task" => return None,
         "interference" | "os-threads" | "profiler" => {
             let name = if kind == "after-migration" { "migration" } else { name };
             // A kernel thread's name goes on with its core (`kworker/0:1`).
@@ -247,13 +257,25 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
         "wakeup-delay" if name == "idle" || cause.frames.iter().any(|kind| kind == "idle-state") => Look::Idle,
         "interrupts" => {
             let frame = &cause.subject.frame;
-            let vector = VECTORS.iter().position(|vector| frame.kind == "vector" && *vector == frame.of);
-            Look::Event(Box::new(move |event| match event.kind() {
-                Some(Kind::VectorEntry) => vector.is_none_or(|vector| usize::from(event.aux) == vector),
-                Some(Kind::IrqEntry) => vector.is_none(),
-                Some(Kind::SoftirqEntry) => vector.is_none() && event.a != NET_RX,
-                _ => false,
-            }))
+            let number = |of: &[&str]| of.iter().position(|name| *name == frame.of);
+            match (kind, frame.kind.as_str()) {
+                // Interrupts of other cores: one of the vectors that bring them.
+                ("around-interrupts", _) => Look::Event(Box::new(|event| {
+                    let which = VECTORS.get(usize::from(event.aux));
+                    event.kind() == Some(Kind::VectorEntry) && which.is_some_and(|which| OF_OTHER_CORES.contains(which))
+                })),
+                (_, "vector") => {
+                    let vector = number(VECTORS)?;
+                    let is = move |event: &Event| usize::from(event.aux) == vector;
+                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::VectorEntry) && is(event)))
+                }
+                (_, "softirq") => {
+                    let softirq = number(SOFTIRQS)? as u64;
+                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::SoftirqEntry) && event.a == softirq))
+                }
+                (_, "irq") => Look::Event(Box::new(|event| event.kind() == Some(Kind::IrqEntry))),
+                _ => return None,
+            }
         }
         // On the receive core that is the message's own way through the stack (docs/categories.md): no other message's event
         // would show it, and its own events prove nothing.
@@ -515,6 +537,8 @@ mod tests {
             "the one before it on its connection"
         );
         assert!(is_found("hol-blocking", "server", &[at(1010, Kind::Send, 1050)]), "a reply before its own");
+        assert!(is_found("hol-blocking", "server", &[other(1020, Kind::Send, 1050)]), "a reply to another connection");
+        assert!(!is_found("hol-blocking", "server", &[at(1041, Kind::Send, 1050)]), "its own reply");
         assert!(is_found("receive-processing", "net_rx", &[other(1010, Kind::RxStack, 1000)]));
         assert!(is_found("receive-processing", "net_rx", &[at(1010, Kind::RxStack, 1100)]), "the one behind it");
         assert!(is_found("receive-processing", "net_rx", &[other(1010, Kind::Handoff, 1050)]));
@@ -560,6 +584,23 @@ mod tests {
             panic!("an event is looked for")
         };
         assert!(is(&entry("call_function")) && !is(&entry("call_function_single")));
+        // A softirq was shown by any interrupt, what is around interrupts of other cores too, and the hooks by any event.
+        let softirq = |of: &str| Frame { kind: "softirq".into(), of: of.into() };
+        let entered = |which: &str| {
+            let a = SOFTIRQS.iter().position(|softirq| *softirq == which).unwrap() as u64;
+            Event { kind: Kind::SoftirqEntry as u8, a, ..Event::default() }
+        };
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &of(softirq("sched"))) else {
+            panic!("an event is looked for")
+        };
+        assert!(is(&entered("sched")) && !is(&entered("timer")) && !is(&entry("local_timer")));
+        let around = Subject { kind: "around-interrupts".into(), ..Subject::default() };
+        let around = Named { category: "interrupts".into(), subject: around, ..Named::default() };
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &around) else {
+            panic!("an event is looked for")
+        };
+        assert!(is(&entry("reschedule")) && !is(&entry("local_timer")) && !is(&entered("sched")));
+        assert!(look(&Names::new(), &Threads::new(), &named("profiler", "the hooks")).is_none());
         let wakeup = |name: &str, frames: &[&str]| Named {
             category: "wakeup-delay".into(),
             subject: Subject { kind: "named".into(), name: name.into(), ..Subject::default() },
