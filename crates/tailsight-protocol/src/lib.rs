@@ -12,6 +12,7 @@
 
 mod class;
 mod error;
+mod exchange;
 pub mod frame;
 mod grammar;
 mod pattern;

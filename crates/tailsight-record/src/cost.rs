@@ -7,7 +7,7 @@ use std::time::Duration;
 use libbpf_rs::libbpf_sys;
 
 use crate::error::Error;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 
 /// The cost of one program.
 #[derive(Clone, Debug)]

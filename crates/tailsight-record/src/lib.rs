@@ -17,6 +17,7 @@ mod empty_run;
 pub mod error;
 mod file_systems;
 mod link;
+pub mod loaded;
 pub mod loader;
 mod low_priority;
 mod nic_clocks;

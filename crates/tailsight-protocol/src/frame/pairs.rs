@@ -10,8 +10,8 @@ use super::stream::{Piece, Sink};
 use super::{Direction, Frame, Pairing, ReplyFrame, RequestFrame, Why};
 use crate::Protocol;
 use crate::Value;
+use crate::exchange::{Ask, Op};
 use crate::grammar::{Answer, Asked, Request};
-use crate::reply::{Ask, Op};
 
 /// Requests without a reply that are remembered; a flow whose replies are not recorded must not grow without bound.
 const WAITING: usize = 1 << 16;

@@ -1,7 +1,7 @@
 //! What goes into framing and what comes out.
 
 use crate::Class;
-use crate::reply::Status;
+use crate::exchange::Status;
 
 /// A part of one direction's stream, as recorded.
 #[derive(Debug, Clone, Copy)]

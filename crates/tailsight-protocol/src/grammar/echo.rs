@@ -1,7 +1,7 @@
 //! Echo: the reply is the request's bytes, so that what was asked says where it ends.
 
 use super::{Answer, Asked, Body, Grammar, Skip, Step, Unseen};
-use crate::reply::{Op, Status};
+use crate::exchange::{Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
 /// Replies.

@@ -5,7 +5,7 @@ use httparse::{EMPTY_HEADER, Header};
 
 use super::{Answer, Asked, Body, Data, Grammar, Line, Request, Skip, Step, Unseen};
 use crate::class::{Class, Command, hash};
-use crate::reply::{ErrorKind, Op, Status};
+use crate::exchange::{ErrorKind, Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
 const KIND: Kind = Kind::Http1;

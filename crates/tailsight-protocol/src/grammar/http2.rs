@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Answer, Asked, Body, Fixed, Step, be16, be32};
-use crate::reply::{ErrorKind, Op, Status};
+use crate::exchange::{ErrorKind, Op, Status};
 use crate::wire::http2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD, HEADERS, PADDED, PING, PREFACE, PRIORITY,
     PUSH_PROMISE, RST_STREAM, Request, SETTINGS, WINDOW_UPDATE, frame, header_block, status,

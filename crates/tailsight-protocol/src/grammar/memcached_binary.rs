@@ -4,7 +4,7 @@
 
 use super::{Answer, Asked, Body, Fixed, Grammar, Request, Skip, Step, Unseen, be16, be32};
 use crate::class::{Class, Command, Hasher};
-use crate::reply::{ErrorKind, Op, Status};
+use crate::exchange::{ErrorKind, Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
 const KIND: Kind = Kind::MemcachedBinary;

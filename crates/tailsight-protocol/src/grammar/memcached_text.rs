@@ -3,7 +3,7 @@
 
 use super::{Answer, Asked, Data, Fit, Grammar, Line, Request, Skip, Step, Unseen, number};
 use crate::class::{Class, Command, hash};
-use crate::reply::{ErrorKind, Op, Status};
+use crate::exchange::{ErrorKind, Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
 const KIND: Kind = Kind::MemcachedText;

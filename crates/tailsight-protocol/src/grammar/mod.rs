@@ -11,7 +11,7 @@ pub(crate) mod resp;
 pub(crate) mod resp_requests;
 pub(crate) mod synthetic;
 
-use crate::reply::{Ask, Op, ServerTimes, Status};
+use crate::exchange::{Ask, Op, ServerTimes, Status};
 use crate::{Class, Kind, ProtocolError, Value};
 
 /// What a grammar made of the bytes it was given.

@@ -2,7 +2,7 @@
 //! a stack of counts, so that a reply of any size takes the same memory.
 
 use super::{Answer, Asked, Data, Fit, Grammar, Line, Skip, Step, Unseen, number};
-use crate::reply::{ErrorKind, Op, Status};
+use crate::exchange::{ErrorKind, Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
 const KIND: Kind = Kind::Resp;

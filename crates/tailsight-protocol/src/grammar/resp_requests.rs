@@ -3,7 +3,7 @@
 use super::resp::{LARGEST, LINE};
 use super::{Asked, Data, Grammar, Line, Request, Skip, Step, Unseen, number};
 use crate::class::{Class, Command, Hasher};
-use crate::reply::Op;
+use crate::exchange::Op;
 use crate::{Kind, ProtocolError, Value};
 
 const KIND: Kind = Kind::Resp;

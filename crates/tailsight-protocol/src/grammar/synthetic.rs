@@ -1,7 +1,7 @@
 //! Replies of a synthetic server; the format is described at [`crate::wire::synthetic`].
 
 use super::{Answer, Asked, Body, Fixed, Grammar, Skip, Step, Unseen};
-use crate::reply::{ErrorKind, Op, ServerTimes, Status};
+use crate::exchange::{ErrorKind, Op, ServerTimes, Status};
 use crate::wire::synthetic::{REPLY_HEAD, ReplyHead};
 use crate::{Kind, ProtocolError};
 

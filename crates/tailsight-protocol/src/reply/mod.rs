@@ -7,9 +7,8 @@
 
 mod datagram;
 mod parser;
-mod types;
 
+pub use crate::exchange::{Ask, ErrorKind, Expect, Op, Reply, ServerTimes, Status, WrongKind};
 pub use crate::grammar::http2::{BlockedBy, Http2};
 pub use datagram::{Datagram, Datagrams, Transport};
 pub use parser::Parser;
-pub use types::{Ask, ErrorKind, Expect, Op, Reply, ServerTimes, Status, WrongKind};

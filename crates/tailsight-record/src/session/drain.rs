@@ -7,7 +7,7 @@ use tailsight_trace::{Event, RunWriter};
 use crate::buffer::{self, Buffers};
 use crate::collect::Collector;
 use crate::error::Error;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 
 /// What happens to events on their way into the run.
 pub(super) struct Drain {

@@ -16,7 +16,7 @@ use tailsight_trace::samples::{Samples, kind};
 use super::options::SampleRate;
 use super::prepare::Prepared;
 use crate::cost::ProgramCost;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 use crate::low_priority::LowPriority;
 use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
 

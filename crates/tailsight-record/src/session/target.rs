@@ -12,7 +12,7 @@ use tailsight_trace::tables::TaskRow;
 use super::options::Options;
 use crate::command::{self, Command};
 use crate::error::Error;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 use crate::procfs;
 use crate::target::{self, Door, Selector};
 

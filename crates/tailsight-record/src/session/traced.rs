@@ -14,7 +14,7 @@ use tailsight_trace::meta;
 
 use crate::attachable;
 use crate::error::Error;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 use crate::probes::functions::{
     MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, Place, Tracer, TrapNs, cookie, is_emulated, trap_ns,
 };

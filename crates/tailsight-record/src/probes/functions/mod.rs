@@ -11,7 +11,7 @@ use libbpf_rs::{Link, UprobeOpts};
 use tailsight_symbolise::maps::Maps;
 
 use super::Probe;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 
 /// Breakpoints and programs of functions. There are no hooks: the user chooses the places.
 pub const PROBE: Probe = Probe { name: "functions", hooks: &[] };

@@ -13,7 +13,7 @@ use tailsight_host::cgroup::Groups;
 use tailsight_host::device;
 
 use super::Probe;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 
 /// Transmit stamps of NICs. No hooks: these programs are attached by [`NicTx`], to the target's control group, when asked for.
 pub const PROBE: Probe = Probe { name: "nic_tx", hooks: &[] };

@@ -16,7 +16,7 @@ use tailsight_trace::samples::{SampleRow, kind};
 
 use super::Probe;
 use crate::error::Error;
-use crate::loader::Loaded;
+use crate::loaded::Loaded;
 
 /// The clock. No hooks: the program is attached by [`Clocks`], to a software event of each core.
 pub const PROBE: Probe = Probe { name: "samples", hooks: &[] };
