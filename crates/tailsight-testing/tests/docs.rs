@@ -139,6 +139,26 @@ fn the_book_has_every_page() {
     assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:#?}");
 }
 
+/// `N of M` in a text.
+fn parts_of_wholes(text: &str) -> BTreeSet<String> {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || ",;|*()".contains(c)).filter(|w| !w.is_empty()).collect();
+    let number = |word: &str| word.bytes().all(|b| b.is_ascii_digit());
+    let found = words.windows(3).filter(|w| number(w[0]) && w[1] == "of" && number(w[2]));
+    found.map(|w| w.join(" ")).collect()
+}
+
+/// The README kept the figures of an older pass.
+#[test]
+fn the_figures_of_the_readme_are_those_of_the_page_about_accuracy() {
+    let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();
+    let readme = read("README.md");
+    let status = readme.split("\n## ").find(|part| part.starts_with("Status")).unwrap();
+    let (said, known) = (parts_of_wholes(status), parts_of_wholes(&read("docs/results/accuracy.md")));
+    assert!(said.len() >= 10, "{said:?}");
+    assert_eq!(said.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
 #[test]
 fn the_glossary_has_at_most_forty_words() {
     let page = std::fs::read_to_string(repository().join("docs/glossary.md")).unwrap();
