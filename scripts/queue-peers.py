@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Serves the series that `cargo run --release -p tailsight-queue --example simulator_speed -- FILE` wrote with simpy, a simulator from
-PyPI, with 8 and 12 FIFO workers: mean and p99 of the latency, ns, and requests a second.
+"""Serves the series that `cargo run --release -p tailsight-queue --example simulator_speed -- FOLDER` wrote with simpy, a simulator from
+PyPI, with as many FIFO workers as each is for: mean and p99 of the latency, ns, and requests a second.
 
-    python3 -m venv /tmp/peers && /tmp/peers/bin/pip install simpy && /tmp/peers/bin/python scripts/queue-peers.py FILE
+    python3 -m venv /tmp/peers && /tmp/peers/bin/pip install simpy && /tmp/peers/bin/python scripts/queue-peers.py FOLDER
 """
 
 import math
@@ -34,9 +34,9 @@ def serve(series, workers):
 
 
 def main():
-    with open(sys.argv[1], encoding="ascii") as lines:
-        series = [tuple(map(int, line.split())) for line in lines]
-    for workers in (8, 12):
+    for workers in (1, 8):
+        with open(f"{sys.argv[1]}/{workers}.txt", encoding="ascii") as lines:
+            series = [tuple(map(int, line.split())) for line in lines]
         start = time.perf_counter()
         latencies = sorted(serve(series, workers))
         rate = len(series) / (time.perf_counter() - start)

@@ -38,6 +38,7 @@ pub mod show;
 pub mod stages;
 pub mod typical;
 
+pub use advice::notes::limiting_hooks;
 pub use categories::CategoryTable;
 pub use cause::Category;
 pub use cause::names::Titled;

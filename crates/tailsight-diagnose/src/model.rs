@@ -307,8 +307,12 @@ pub struct Cause {
     /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
+    /// Its deviation over what the messages in focus had beyond what an ideal server would also have given them, of the total leg
+    /// (Tales of the Tail §3.2). Absent where no ideal fits, and where it gives them all that they had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_excess: Option<f64>,
     /// The percentiles of all complete messages had this cause been absent, keyed as `latency_ns`, as a replay predicts them: with
-    /// `--more`, for the largest causes of the total leg that can be taken out. [`Diagnosis::ideal`] has their intervals (docs/ideal.md).
+    /// `--more`, for the causes of the total leg that have 1 % of the deviation and can be taken out. [`Diagnosis::ideal`] has their intervals (docs/ideal.md).
     #[serde(default)]
     pub what_if: Option<BTreeMap<String, u64>>,
     /// Samples in its time: focus, reference. Absent where the run has none.
@@ -671,6 +675,7 @@ impl Cause {
             before: None,
             ahead: None,
             root: vec![],
+            of_excess: None,
             what_if: None,
             samples: None,
             functions: vec![],

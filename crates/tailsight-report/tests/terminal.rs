@@ -136,13 +136,13 @@ fn what_the_absence_of_a_cause_would_buy() {
     assert_eq!(
         rows,
         [
-            "   1  nginx           p99 1.02 ms → 110 us [77.0 us, 154 us]",
-            "   2  a-program-wit…  p99 1.02 ms → 900 us [630 us, 1.26 ms]"
+            "   1  nginx   50.0 %  p99 1.02 ms → 110 us [77.0 us, 154 us]",
+            "   2  a-pr…   50.0 %  p99 1.02 ms → 900 us [630 us, 1.26 ms]"
         ],
         "{text}"
     );
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
-    assert!(more(&d, &plain(120)).contains("a-program-with-a-rather-long-name-of-its-own  p99"));
+    assert!(more(&d, &plain(120)).contains("a-program-with-a-rather-long-name-of-its-own   50.0 %  p99"));
 }
 
 /// At 60 columns causes shrank to `wai…` while the bars stayed.

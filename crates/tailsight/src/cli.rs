@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use tailsight_lifetime::Leg;
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
+#[cfg(not(feature = "export"))]
+use crate::cli_absent::Absent as Export;
+#[cfg(not(feature = "intel-pt"))]
+use crate::cli_absent::Absent as Import;
+#[cfg(not(feature = "load"))]
+use crate::cli_absent::{Absent as Agent, Absent as Load, Absent as Sweep};
 #[cfg(feature = "load")]
 use crate::cli_agent::Agent;
+use crate::cli_common::{Question, nanoseconds, process};
 #[cfg(feature = "intel-pt")]
 use crate::cli_import::Import;
 #[cfg(feature = "load")]
 use crate::cli_load::{Load, Sweep};
-#[cfg(not(feature = "export"))]
-use crate::commands::absent::Absent as Export;
-#[cfg(not(feature = "intel-pt"))]
-use crate::commands::absent::Absent as Import;
-#[cfg(not(feature = "load"))]
-use crate::commands::absent::{Absent as Agent, Absent as Load, Absent as Sweep};
 
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
@@ -184,32 +184,6 @@ pub struct Record {
     pub json: bool,
 }
 
-/// What `diagnose` and `report` share.
-#[derive(Clone, Debug, Args)]
-pub struct Question {
-    /// The messages under study, by percentile of latency [default: p99..p100, wider where that holds too few]
-    #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
-    pub focus: Option<String>,
-    /// The messages to compare them with [default: p45..p55, wider where that holds too few]
-    #[arg(long, value_name = "SLICE", value_parser = slice, allow_hyphen_values = true)]
-    pub reference: Option<String>,
-    /// receive, service, transmit or total [default: total; where most messages have no reply, the longest leg they have]
-    #[arg(long, value_name = "LEG")]
-    pub leg: Option<Leg>,
-    /// Replace a frame by its nested frames when they explain at least this part of its deviation (above 0, at most 1)
-    #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part, help_heading = "Analysis")]
-    pub nest: f64,
-    /// Ignore differences of a message up to this, e.g. 300ns or 1us
-    #[arg(long, value_name = "TIME", default_value = "300ns", value_parser = nanoseconds, help_heading = "Analysis")]
-    pub granularity: u64,
-    /// A category table of your own (docs/categories.md)
-    #[arg(long, value_name = "FILE", help_heading = "Analysis")]
-    pub categories: Option<PathBuf>,
-    /// A table of runtime functions of your own, used before the built-in one (docs/functions.md)
-    #[arg(long, value_name = "FILE", help_heading = "Analysis")]
-    pub runtimes: Option<PathBuf>,
-}
-
 /// `diagnose`.
 #[derive(Debug, Args)]
 pub struct Diagnose {
@@ -307,7 +281,7 @@ pub struct Man {
 #[derive(Debug, Args)]
 pub struct Schema {
     /// The command
-    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::commands::schema::SCHEMAS.map(|(name, _)| name)))]
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::SCHEMAS.map(|(name, _)| name)))]
     pub command: String,
 }
 
@@ -319,13 +293,8 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
-/// A text that is a slice. One that holds too few messages is found with the messages: it is N/A, not wrong usage.
-fn slice(text: &str) -> Result<String, String> {
-    tailsight_diagnose::parse_focus(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
 fn command_name(text: &str) -> Result<String, String> {
-    let names = crate::reference::names();
+    let names = crate::reference::pages::names();
     names.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("the commands are {}", names.join(", ")))
 }
 
@@ -337,30 +306,14 @@ fn framed() -> impl clap::builder::TypedValueParser<Value = String> {
     PossibleValuesParser::new(names).map(|name| if name == "redis" { "resp".into() } else { name })
 }
 
-/// A process id.
-pub(crate) fn process(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("`{text}` is not a process id: write a number; `pgrep -a NAME` finds it"))
-}
-
 fn message(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("`{text}` is not a message id; `diagnose` prints them"))
 }
 
-fn part(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|p| *p > 0.0 && *p <= 1.0)
-        .ok_or_else(|| format!("`{text}` is not a share; write a number above 0 and at most 1, such as 0.8"))
-}
-
-fn nanoseconds(text: &str) -> Result<u64, String> {
-    parse::duration_ns(text).ok_or_else(|| format!("{text:?} is not a time: write for example 300ns or 1us"))
-}
-
 fn payload_bytes(text: &str) -> Result<u32, String> {
     let most = tailsight_record::Payload::MOST_BYTES;
-    text.parse()
-        .ok()
+    let bytes = parse::size(text).ok().and_then(|n| u32::try_from(n).ok());
+    bytes
         .filter(|n| (1..=most).contains(n))
         .ok_or_else(|| format!("`{text}` is not a number of bytes to keep; write 1 to {most}"))
 }
@@ -371,7 +324,7 @@ fn sample_rate(text: &str) -> Result<SampleRate, String> {
         "off" => Ok(SampleRate::Off),
         "usual" => Ok(SampleRate::Usual),
         _ => {
-            let hz = text.parse().ok().filter(|hz| (1..=most).contains(hz));
+            let hz = parse::count(text).ok().and_then(|hz| u32::try_from(hz).ok()).filter(|hz| (1..=most).contains(hz));
             hz.map(SampleRate::Hz)
                 .ok_or_else(|| format!("`{text}` is not a sample rate; write 1 to {most} per second, or off"))
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::Question;
+use crate::cli_common::Question;
 
 /// `fix`.
 #[derive(Debug, Args)]

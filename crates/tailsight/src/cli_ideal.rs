@@ -7,10 +7,9 @@ use clap::Args;
 use tailsight_diagnose::ideal::Objective;
 use tailsight_load::Protocol;
 use tailsight_queue::{Discipline, Model};
-use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
 
-use crate::cli::process;
+use crate::cli_common::{percentile, process, protocol};
 
 /// `ideal`.
 #[derive(Debug, Args)]
@@ -58,8 +57,8 @@ pub struct Ideal {
     /// The mean service time, such as 8us [default for a run: what its messages cost on cores]
     #[arg(long, value_name = "TIME", value_parser = service)]
     pub service: Option<u64>,
-    /// With a model of recorded arrivals: a file of times, seconds, one a line
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "calibrate"], help_heading = "Models")]
+    /// With a model of recorded arrivals: a file of times, seconds, one a line, or a run, whose messages arrived then
+    #[arg(long, value_name = "FILE|RUN", conflicts_with_all = ["run", "calibrate"], help_heading = "Models")]
     pub arrivals: Option<PathBuf>,
     /// With --model: how many requests to simulate
     #[arg(long, conflicts_with_all = ["run", "calibrate"], value_name = "N", value_parser = requests, default_value = "10M", help_heading = "Models")]
@@ -103,24 +102,14 @@ fn requests(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(crate) fn protocol(text: &str) -> Result<Protocol, String> {
-    let names = || Protocol::ALL.map(Protocol::name).join(", ");
-    text.parse().map_err(|_| format!("`{text}` is not a protocol; allowed: {}", names()))
-}
-
 fn workers(text: &str) -> Result<usize, String> {
-    text.parse()
+    parse::count(text)
         .ok()
         .filter(|n| (1..=100_000).contains(n))
+        .map(|n| n as usize)
         .ok_or_else(|| format!("`{text}` is not a number of workers; write 1 to 100000"))
 }
 
 fn service(text: &str) -> Result<u64, String> {
     parse::duration(text).map(|d| d.as_nanos() as u64).map_err(|e| e.to_string())
-}
-
-pub(crate) fn percentile(text: &str) -> Result<f64, String> {
-    let target: PercentileGoal =
-        text.trim().parse().map_err(|_| format!("`{text}` is not a percentile such as p99.9"))?;
-    Ok(target.quantile)
 }

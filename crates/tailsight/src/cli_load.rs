@@ -11,7 +11,7 @@ use tailsight_measure::objective::Objective;
 use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
 
-use crate::cli_ideal::{percentile, protocol};
+use crate::cli_common::{percentile, protocol};
 
 /// What `load` and `sweep` share: the server and what is asked of it.
 #[derive(Debug, Args)]

@@ -7,8 +7,11 @@
 mod terminal;
 
 mod cli;
+#[cfg(not(all(feature = "export", feature = "intel-pt", feature = "load")))]
+mod cli_absent;
 #[cfg(feature = "load")]
 mod cli_agent;
+mod cli_common;
 mod cli_fix;
 mod cli_ideal;
 #[cfg(feature = "intel-pt")]
@@ -21,6 +24,7 @@ mod commands;
 mod page;
 mod pipeline;
 mod reference;
+mod schemas;
 mod stop;
 
 use std::process::ExitCode;

@@ -76,7 +76,8 @@ pub(super) struct Pathology {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Limit {
-    pub hook: String,
+    /// Names of hooks, with wildcards.
+    pub hooks: Vec<String>,
     pub hides: String,
     /// Only said when a row so large is so called.
     pub matters: Option<Matters>,

@@ -71,14 +71,23 @@ fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let mut out = vec![];
     for limit in &ADVICE.limit {
         let off: Vec<&str> =
-            facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::matches(&limit.hook, hook)).collect();
+            facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::any(&limit.hooks, hook)).collect();
         let matters = limit.matters.as_ref().is_none_or(|m| m.in_answer(diagnosis));
         if !off.is_empty() && matters {
             let cure = limit.cure.as_ref().map_or(String::new(), |cure| format!("; {cure}"));
-            out.push(format!("without {}, {}{cure}", off.join(" and "), limit.hides));
+            let off = match off[..] {
+                [.., _, _, _] => format!("{} and {} more hooks", off[0], off.len() - 1),
+                _ => off.join(" and "),
+            };
+            out.push(format!("without {off}, {}{cure}", limit.hides));
         }
     }
     out
+}
+
+/// Names of hooks, with wildcards, without which a diagnosis may know less: of each, what then is not known is in the data.
+pub fn limiting_hooks() -> impl Iterator<Item = &'static str> {
+    ADVICE.limit.iter().flat_map(|limit| &limit.hooks).map(String::as_str)
 }
 
 /// File systems whose fsync is not seen, where the target wrote.

@@ -220,16 +220,9 @@ impl Search<'_> {
         self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), function_of, true);
     }
 
+    /// Divides a cause by the stacks of its samples or, with `waits`, of its sleeps.
     fn divide_by(&self, cause: &mut Cause, messages: &InCohorts, function_of: &[u32], waits: bool) {
-        let mut tree = Tree::default();
-        let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
-        for (cohort, of) in messages.iter().enumerate() {
-            for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
-                let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
-                let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
-                leaf_of.insert(stack, tree.add(functions, cohort, n));
-            }
-        }
+        let (tree, leaf_of) = self.tree_of(messages, function_of);
         let weights = tree.node(0).samples;
         let entries = messages.each_ref().map(|of| of.iter().map(|m| m.stacks.len() as u64).sum::<u64>());
         if !waits {
@@ -246,22 +239,39 @@ impl Search<'_> {
         let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
         let tells = |node| self.frame(&tree, node).is_none_or(|f| self.tells(f));
         let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
-        // The part of each stack: the innermost of them on its path.
-        let part_of = |leaf: usize| {
-            let mut at = leaf;
-            loop {
-                match parts.binary_search(&at) {
-                    Ok(part) => return Some(part),
-                    Err(_) if at == 0 => return None,
-                    Err(_) => at = tree.node(at).parent,
-                }
-            }
-        };
         let part: FxHashMap<u32, Option<usize>> =
-            leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(leaf))).collect();
+            leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(&tree, &parts, leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
+        let found = self.parts(cause, &Divided { tree: &tree, scale: &scale, parts: &parts, counted: &counted }, waits);
+        if let Some(first) = found.first() {
+            cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
+        }
+        cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
+        if let Some(first) = cause.functions.first() {
+            cause.explanation = sentence(&cause.explanation, "it", first);
+            cause.fix.extend(first.runtime.as_ref().map(documented_fix));
+        }
+        self.as_runtime(cause);
+    }
+
+    /// The call tree of the stacks of both cohorts, and the leaf of each stack.
+    fn tree_of(&self, messages: &InCohorts, function_of: &[u32]) -> (Tree, FxHashMap<u32, usize>) {
+        let mut tree = Tree::default();
+        let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
+        for (cohort, of) in messages.iter().enumerate() {
+            for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
+                let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
+                let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
+                leaf_of.insert(stack, tree.add(functions, cohort, n));
+            }
+        }
+        (tree, leaf_of)
+    }
+
+    /// The functions with enough evidence that have more of the cause in the focus, largest first, each with its place among the parts.
+    fn parts(&self, cause: &Cause, of: &Divided<'_>, waits: bool) -> Vec<(FunctionPart, usize)> {
+        let Divided { tree, scale, parts, counted } = of;
         let intervals = LazyCell::new(|| counted.intervals(&self.resampled(counted.sizes())));
-        let place_of: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(i, &node)| (node, i)).collect();
         let mut found: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
             let entries = counted.entries(i);
@@ -270,66 +280,57 @@ impl Search<'_> {
             if !enough || deviation <= 0.0 || intervals[i][0] <= 0 {
                 continue;
             }
-            let named = self.named(&tree, node, &scale);
-            // Nothing is known of it.
-            if named.module.is_empty()
-                && !named.kernel
-                && named.runtime.is_none()
-                && named.name == FrameRow::default().name()
-            {
-                continue;
-            }
-            // The row of a traced function has its name already.
-            if named.runtime.is_none() && is_of(&cause.subject, &named.name) {
+            let named = self.named(tree, node, scale);
+            let unknown = named.module.is_empty() && !named.kernel && named.name == FrameRow::default().name();
+            // Nothing is known of it; or the row of a traced function, which has its name already.
+            if named.runtime.is_none() && (unknown || is_of(&cause.subject, &named.name)) {
                 continue;
             }
             let unexpected = scale.is_unexpected(tree.node(node).samples.map(|n| n as f64));
-            found.push((
-                FunctionPart {
-                    share: deviation / cause.deviation_ns as f64,
-                    deviation_ns: deviation.round() as i64,
-                    ci95_ns: intervals[i],
-                    samples: entries,
-                    waits,
-                    messages: counted.hits(i),
-                    how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
-                    ..named
-                },
-                node,
-            ));
+            let part = FunctionPart {
+                share: deviation / cause.deviation_ns as f64,
+                deviation_ns: deviation.round() as i64,
+                ci95_ns: intervals[i],
+                samples: entries,
+                waits,
+                messages: counted.hits(i),
+                how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
+                ..named
+            };
+            found.push((part, i));
         }
         found.sort_by(|a, b| b.0.deviation_ns.cmp(&a.0.deviation_ns).then_with(|| a.0.path.cmp(&b.0.path)));
         found.truncate(MOST_FUNCTIONS);
-        if let Some((_, node)) = found.first() {
-            let mut nodes = vec![];
-            let mut at = *node;
-            while at != 0 {
-                nodes.push(at);
-                at = tree.node(at).parent;
-            }
-            nodes.reverse();
-            nodes.extend(tree.hottest_below(*node, &scale));
-            cause.hot_path = nodes.iter().filter_map(|&n| self.hot_frame(&tree, n, weights[0])).collect();
+        found
+    }
+
+    /// The path to a function, and on to where most of its time went.
+    fn hot_path(&self, tree: &Tree, node: usize, scale: &Scale) -> Vec<HotFrame> {
+        let mut nodes = vec![];
+        let mut at = node;
+        while at != 0 {
+            nodes.push(at);
+            at = tree.node(at).parent;
         }
-        cause.functions =
-            merged(found.into_iter().map(|(part, node)| (part, counted.times(place_of[&node]))).collect());
-        if let Some(first) = cause.functions.first() {
-            cause.explanation = sentence(&cause.explanation, "it", first);
-            cause.fix.extend(first.runtime.as_ref().map(documented_fix));
-        }
+        nodes.reverse();
+        nodes.extend(tree.hottest_below(node, scale));
+        let all = tree.node(0).samples[0];
+        nodes.iter().filter_map(|&n| self.hot_frame(tree, n, all)).collect()
+    }
+
+    /// Makes a cause one of the runtime's when its functions say so.
+    fn as_runtime(&self, cause: &mut Cause) {
         let owner = owner_of(cause, self.options.nesting).map(|runtime| (Category::Runtime, runtime));
-        let known = owner.or_else(|| waits_for(cause, self.options));
-        if let Some((category, runtime)) = known {
-            cause.category = category;
-            let subject = Subject::Runtime { of: runtime.of.clone(), does: runtime.does.clone() };
-            cause.name = names::base(&subject);
-            cause.subject = Some(subject);
-            cause.frames.clear();
-            // What is advised of the application's own work does not help.
-            let advised = documented_fix(&runtime);
-            if cause.actions.is_empty() {
-                cause.fix = vec![advised];
-            }
+        let Some((category, runtime)) = owner.or_else(|| waits_for(cause, self.options)) else { return };
+        cause.category = category;
+        let subject = Subject::Runtime { of: runtime.of.clone(), does: runtime.does.clone() };
+        cause.name = names::base(&subject);
+        cause.subject = Some(subject);
+        cause.frames.clear();
+        // What is advised of the application's own work does not help.
+        let advised = documented_fix(&runtime);
+        if cause.actions.is_empty() {
+            cause.fix = vec![advised];
         }
     }
 
@@ -412,6 +413,26 @@ impl Search<'_> {
             }),
             path: path.iter().map(|f| f.name()).collect(),
             ..FunctionPart::default()
+        }
+    }
+}
+
+/// A cause divided: the call tree of its stacks, what a sample stands for, the nodes that are parts, and the stacks counted by part.
+struct Divided<'a> {
+    tree: &'a Tree,
+    scale: &'a Scale,
+    parts: &'a [usize],
+    counted: &'a Counted,
+}
+
+/// The part of a leaf: the innermost of them on its path. `parts` are in order.
+fn part_of(tree: &Tree, parts: &[usize], leaf: usize) -> Option<usize> {
+    let mut at = leaf;
+    loop {
+        match parts.binary_search(&at) {
+            Ok(part) => return Some(part),
+            Err(_) if at == 0 => return None,
+            Err(_) => at = tree.node(at).parent,
         }
     }
 }

@@ -119,6 +119,14 @@ fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) 
     Ok(by_id)
 }
 
+/// When messages arrived, ns, in order.
+#[must_use]
+pub fn arrivals(messages: &[Message]) -> Vec<u64> {
+    let mut all: Vec<u64> = messages.iter().filter_map(arrival).collect();
+    all.sort_unstable();
+    all
+}
+
 /// When it arrived, as its legs have it.
 pub(crate) fn arrival(m: &Message) -> Option<u64> {
     let at = if m.flags & tailsight_lifetime::model::flags::FROM_NIC != 0 { m.nic_ns } else { m.driver_ns };

@@ -1,6 +1,7 @@
 //! The ideal in a diagnosis: which part of the focus's latency was inherent, and what the latency would be without each cause.
 //!
-//! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`, and `what_if` of its largest causes. Times in ns.
+//! In: a diagnosis of the total leg, and its run. Out: its fields `ideal_ns` and `ideal`, `of_excess` of its causes and, of those that can be
+//! taken out, `what_if`. Times in ns.
 //! How exact the predictions are is measured by `lab what-if` (docs/ideal.md).
 
 use std::collections::BTreeMap;
@@ -21,8 +22,7 @@ use crate::model::{Cause, Diagnosis, TakenOut, Without};
 
 /// Percentiles of `ideal_ns` and `what_if`.
 pub(super) const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
-/// Most causes whose absence is replayed, the largest, and the least share of one.
-const MOST_CAUSES: usize = 4;
+/// The least share of a cause whose absence is replayed.
 const LEAST_SHARE: f64 = 0.01;
 
 /// The ideal latency of each message of a run.
@@ -61,6 +61,10 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, of
     let focus = inherent(between_ranks(&mut complete, of_focus));
     let (Some(focus), Some(all)) = (focus, all) else { return };
     diagnosis.ideal_ns = Some(ideal_ns);
+    let excess = Some(focus.excess_ns).filter(|ns| *ns > 0);
+    for cause in &mut diagnosis.causes {
+        cause.of_excess = excess.map(|ns| cause.deviation_ns as f64 / ns as f64);
+    }
     let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new() };
     if diagnosis.more.is_some() {
         what_ifs(diagnosis, analysis, causes, &mut said);
@@ -111,12 +115,11 @@ pub fn without(
 fn what_ifs(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
     let can = |cause: &Cause| WhatIf::can(cause) && cause.share >= LEAST_SHARE;
     let all = diagnosis.causes.iter().enumerate();
-    let wanted: Vec<usize> = all.filter(|(_, cause)| can(cause)).map(|(i, _)| i).take(MOST_CAUSES).collect();
+    let wanted: Vec<usize> = all.filter(|(_, cause)| can(cause)).map(|(i, _)| i).collect();
     let replay = WhatIf::new(&diagnosis.causes, &wanted, causes, analysis, &said.model, &PERCENTILES);
     said.replayed_ns = keyed(&Sorted::new(replay.replayed().to_vec()), &PERCENTILES);
     let found: Vec<_> = wanted.par_iter().map(|i| (*i, replay.without(&[*i]))).collect();
     drop(replay);
-    let excess = Some(said.focus.excess_ns).filter(|ns| *ns > 0);
     for (i, without) in found {
         let cause = &mut diagnosis.causes[i];
         cause.what_if = Some(without.latency_ns.clone());
@@ -124,7 +127,7 @@ fn what_ifs(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, sa
             rank: cause.rank,
             category: cause.category,
             name: cause.name.clone(),
-            of_excess: excess.map(|ns| cause.deviation_ns as f64 / ns as f64),
+            of_excess: cause.of_excess,
             latency_ns: without.latency_ns,
             ci95_ns: without.ci95_ns,
         });

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Owner, Part, Role};
 
 use super::hooks::Hooks;
-use crate::cause::Category;
+use crate::cause::{Category, names};
 use crate::glob;
 use crate::model::Cause;
 
@@ -21,12 +21,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// Whether a cause is meant: its name, or what stands before the first slash of it.
+    /// Whether a cause is meant: by its name, with the frames in it or without them.
     #[must_use]
     pub fn is(&self, cause: &Cause) -> bool {
-        let whole = cause.name.as_str();
-        let base = whole.split('/').next().unwrap_or(whole);
-        let fits = |who: &String| glob::matches(who, whole) || glob::matches(who, base);
+        let base = cause.subject.as_ref().map(names::base);
+        let fits = |who: &String| {
+            glob::matches(who, &cause.name) || base.as_ref().is_some_and(|base| glob::matches(who, base))
+        };
         self.category == cause.category && self.who.as_ref().is_none_or(fits)
     }
 }
@@ -269,16 +270,23 @@ mod tests {
 
     #[test]
     fn a_cause_is_named_by_category_and_who() {
-        let cause = |category, name: &str| {
-            Cause::new(category, name.to_owned(), crate::categories::unexplained(), vec![], Role::A)
+        // Whose it is, and the frames that the nesting rule added.
+        let framed = |category, of: &str, frames: &str| {
+            let subject = crate::cause::Subject::Task { name: of.to_owned() };
+            Cause::new(category, format!("{of}{frames}"), subject, vec![], Role::A)
         };
+        let cause = |category, of: &str| framed(category, of, "");
         let named: Named = "interference:rustc".parse().unwrap();
         assert!(
-            named.is(&cause(Category::Interference, "rustc")) && named.is(&cause(Category::Interference, "rustc/user"))
+            named.is(&cause(Category::Interference, "rustc"))
+                && named.is(&framed(Category::Interference, "rustc", "/user"))
         );
         assert!(
             !named.is(&cause(Category::Interference, "rustc-2")) && !named.is(&cause(Category::OsThreads, "rustc"))
         );
+        // A name with a slash of its own was never meant by it.
+        let interrupt: Named = "os-threads:irq/24-eth0".parse().unwrap();
+        assert!(interrupt.is(&framed(Category::OsThreads, "irq/24-eth0", "/softirq:net_rx")));
         let packets: Named = "receive-processing:packet:nginx:*".parse().unwrap();
         assert!(packets.is(&cause(Category::ReceiveProcessing, "packet:nginx:8088")));
         assert!("steal".parse::<Named>().unwrap().is(&cause(Category::Steal, "hypervisor")));

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Context, Frame, LEGS, Leg, Lifetimes, Message, Owner, OwnerId, Part, Role};
+use tailsight_lifetime::{
+    Analysis, Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, NamedFrame, Owner, OwnerId, Part, Role,
+};
 
 use super::around::{self, Around};
 use super::hooks::Hooks;
@@ -16,7 +18,7 @@ use super::replay::{Held, Recorded, Replay, Stall};
 use super::{Fit, Queues, arrival};
 use crate::Error;
 use crate::categories::CategoryTable;
-use crate::cause::Category;
+use crate::cause::{Category, Subject};
 use crate::diagnose::CauseOf;
 use crate::model::Cause;
 use crate::rows::classification::Classification;
@@ -185,7 +187,9 @@ fn usual(cause: &Cause) -> u64 {
 
 /// Packets of others are no server's own work.
 fn is_kept(cause: &Cause) -> bool {
-    KEPT.contains(&cause.category) && !cause.name.starts_with("packet:")
+    let of_a_packet =
+        |subject: &Subject| matches!(subject, Subject::Frame { frame: NamedFrame { kind: FrameKind::Packet, .. } });
+    KEPT.contains(&cause.category) && !cause.subject.as_ref().is_some_and(of_a_packet)
 }
 
 /// Which worker of which queue a thread is.

@@ -167,7 +167,9 @@ fn notes_say_what_limits_the_diagnosis() {
     let bad = RecordingFacts {
         lost_events: 10,
         clock_error_ns: 2_000,
-        hooks_off: vec!["sched_waking".into(), "sched_wakeup".into(), "some_hook".into()],
+        hooks_off: ["sched_waking", "some_hook", "softirq_entry", "softirq_exit", "page_fault_user"]
+            .map(Into::into)
+            .into(),
         partial: vec!["killed while recording".into()],
         ..facts()
     };
@@ -178,7 +180,9 @@ fn notes_say_what_limits_the_diagnosis() {
         [
             "the run is partial: killed while recording",
             "10 events were lost (0.99 % of all): near them, time may have the wrong owner",
-            "without sched_waking and sched_wakeup, waiting for a wake-up and waiting for a core cannot be told apart",
+            "without sched_waking, waiting for a wake-up and waiting for a core cannot be told apart",
+            "without softirq_entry and softirq_exit, softirq time counts to what it interrupted",
+            "without page_fault_user, page faults count to the code that took them",
             "clock error up to 2.00 us: ignore smaller differences",
             "focus p50..p100 and reference p45..p55 share messages: differences look smaller",
             "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",

@@ -34,7 +34,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
     let [focus, reference] = &more.cores;
     section("What ran on each core during the messages in focus:", cores(d, focus, room));
     section("What ran on each core during the reference messages:", cores(d, reference, room));
-    section("All messages without a cause, by a replay (docs/ideal.md):", what_if(d, room));
+    section("Part of the excess; p99 by a replay without (docs/ideal.md):", what_if(d, room));
     let settings = more.settings.iter().filter(|s| s.hurts()).map(|s| clean(&s.in_words()));
     section("Settings of the host that lengthen tails (tailsight doctor):", settings.collect());
     out
@@ -58,10 +58,14 @@ fn stages(of: &[Stage]) -> Vec<String> {
     std::iter::once(head).chain(of.iter().map(row)).collect()
 }
 
-/// A row a cause that can be taken out, where the messages carry a p99: its name as far as there is room, then the p99.
+/// A row a cause that can be taken out, where the messages carry a p99: its name as far as there is room, its part of the excess, then
+/// the p99.
 fn what_if(d: &Diagnosis, room: usize) -> Vec<String> {
     let replayed = d.ideal.iter().flat_map(|ideal| &ideal.what_if);
-    let p99 = |w: &WhatIf| percentile_without(&d.latency_ns, &w.latency_ns, &w.ci95_ns);
+    let p99 = |w: &WhatIf| {
+        let part = w.of_excess.map_or_else(|| "N/A".into(), units::percent);
+        Some(format!("{part:>7}  {}", percentile_without(&d.latency_ns, &w.latency_ns, &w.ci95_ns)?))
+    };
     let rows: Vec<(String, String)> =
         replayed.filter_map(|w| Some((format!("{:>2}  {}", w.rank, clean(&w.name)), p99(w)?))).collect();
     let widest = |of: &dyn Fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);

@@ -1,23 +1,10 @@
 //! What stands in for a command whose feature this build lacks (Cargo.toml): it takes whatever follows its name and refuses.
 
-use std::ffi::OsString;
 #[cfg(not(feature = "intel-pt"))]
 use std::path::Path;
 
 use crate::Exit;
-
-/// The line of such a command in `--help`.
-pub const ABOUT: &str =
-    "Not in this program: it was built without it, as for `make demo` (`make build` builds everything)";
-
-/// Any words.
-#[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Absent {
-    /// Not read.
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
-}
+use crate::cli_absent::Absent;
 
 /// Says so.
 pub fn run(_: &Absent) -> anyhow::Result<Exit> {

@@ -43,7 +43,7 @@ fn shown(command: &Command, name: &'static str) -> Command {
     }
     // A group of a hidden option could not be built without it.
     shown = shown.groups(command.get_groups().filter(|group| group.get_args().all(is_shown)));
-    for name in reference::names().into_iter().filter(|name| *name != PROGRAM) {
+    for name in reference::pages::names().into_iter().filter(|name| *name != PROGRAM) {
         if let Some(found) = command.find_subcommand(name).filter(|found| !found.is_hide_set()) {
             shown = shown.subcommand(self::shown(found, name));
         }

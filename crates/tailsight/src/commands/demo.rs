@@ -117,7 +117,8 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
     terminal::print(&record_summary(&outcome.meta, &style))?;
     terminal::print("\n")?;
     if let Some(what) = not_the_neighbour(&diagnosis.causes) {
-        terminal::print(&format!("This machine is busy: {what}, in each of {recording} recordings.\n\n"))?;
+        let why = if is_busy(&diagnosis.causes) { "This machine is busy" } else { "The neighbour is not first" };
+        terminal::print(&format!("{why}: {what}, in each of {recording} recordings.\n\n"))?;
     }
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
@@ -144,6 +145,12 @@ fn not_the_neighbour(causes: &[Cause]) -> Option<String> {
         category => format!("{} ({category}) had more of the delay than the neighbour, {NEIGHBOUR}", first.name),
     };
     Some(what)
+}
+
+/// Whether it was another program or the hypervisor, and not memcached itself.
+fn is_busy(causes: &[Cause]) -> bool {
+    let first = causes.iter().find(|c| c.category.is_named());
+    first.is_some_and(|c| matches!(c.category, Category::Interference | Category::Steal))
 }
 
 /// The load: this program again, inside the client's namespace. It ends when its standard input closes, so it cannot
@@ -244,6 +251,7 @@ mod tests {
             assert!(why.contains(says) && why.contains("nginx"), "{why}");
             assert!(again(2, &causes).is_some() && again(3, &causes).is_none(), "{category}");
             assert!(not_the_neighbour(&causes).is_some(), "said in the end");
+            assert_eq!(is_busy(&causes), ["interference", "steal"].contains(&category), "{category}");
         }
         assert_eq!(
             again(1, &[cause("unexplained", "unexplained")]),

@@ -5,20 +5,8 @@
 //! schema allows fields that it does not name: outputs may grow.
 
 use crate::cli::Schema;
+use crate::schemas::SCHEMAS;
 use crate::{Exit, terminal};
-
-/// The schemas, by the command that prints what they are of.
-pub const SCHEMAS: [(&str, &str); 9] = [
-    ("doctor", include_str!("../../schema/doctor.json")),
-    ("record", include_str!("../../schema/record.json")),
-    ("diagnose", include_str!("../../schema/diagnose.json")),
-    ("show", include_str!("../../schema/show.json")),
-    ("fix", include_str!("../../schema/fix.json")),
-    ("import", include_str!("../../schema/import.json")),
-    ("ideal", include_str!("../../schema/ideal.json")),
-    ("load", include_str!("../../schema/load.json")),
-    ("sweep", include_str!("../../schema/sweep.json")),
-];
 
 /// Prints one.
 pub fn run(args: &Schema) -> anyhow::Result<Exit> {

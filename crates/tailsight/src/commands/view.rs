@@ -18,7 +18,7 @@ use tailsight_report::html::{Beside, Bundle, Part, Points};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::diagnose::not_available_or;
-use crate::cli::Question;
+use crate::cli_common::Question;
 use crate::cli_view::View;
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;

@@ -4,7 +4,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::{Page, pages::PAGES};
+use super::pages::{PAGES, Page};
 
 /// Where the pages are that help and errors name as `docs/NAME.md`.
 const DOCUMENTATION: (&str, &str) =

@@ -100,7 +100,7 @@ fn values(arg: &Arg) -> String {
     out
 }
 
-fn examples(out: &mut String, examples: &[super::Example]) {
+fn examples(out: &mut String, examples: &[super::pages::Example]) {
     if examples.is_empty() {
         return;
     }

@@ -8,43 +8,17 @@
 mod man;
 #[cfg(test)]
 mod markdown;
-mod pages;
+pub mod pages;
 
 use clap::{Command, CommandFactory};
 
 pub use man::{man_page, man_pages};
 
 use crate::cli::Cli;
-
-/// What a page says of a command besides its options.
-#[derive(Debug)]
-pub struct Page {
-    /// The command's name; `tailsight` for the program itself.
-    pub name: &'static str,
-    /// The forms of use, one a line, without the command's name.
-    pub usage: &'static [&'static str],
-    /// A paragraph each.
-    pub notes: &'static [&'static str],
-    /// Command lines, each with what it does (may be empty).
-    pub examples: &'static [Example],
-    /// Exit codes and what each means.
-    pub exits: &'static [(u8, &'static str)],
-    /// Files that it reads or writes.
-    pub files: &'static [(&'static str, &'static str)],
-    /// Variables of the environment that it reads.
-    pub environment: &'static [(&'static str, &'static str)],
-}
-
-/// What it does, and the command line; a line that ends in `\` goes on in the next.
-pub type Example = (&'static str, &'static str);
+use pages::Page;
 
 /// No line of `--help` is wider, in columns.
 pub const HELP_WIDTH: usize = 80;
-
-/// The commands that have a page.
-pub fn names() -> Vec<&'static str> {
-    pages::PAGES.iter().map(|page| page.name).collect()
-}
 
 /// The whole command line: clap's definition with the texts of [`pages`].
 pub fn command() -> Command {
@@ -62,7 +36,7 @@ pub fn command() -> Command {
 fn dressed(command: Command, page: &Page, called: &str) -> Command {
     #[cfg(not(all(feature = "export", feature = "intel-pt", feature = "load")))]
     if command.is_disable_help_flag_set() {
-        return command.about(crate::commands::absent::ABOUT);
+        return command.about(crate::cli_absent::ABOUT);
     }
     let command = command.after_help(after_help(page));
     if page.usage.is_empty() {

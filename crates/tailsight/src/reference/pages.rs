@@ -2,7 +2,32 @@
 //!
 //! A line of an example is 78 columns at most (`--help` shows it indented by two); a test holds it.
 
-use super::Page;
+/// What a page says of a command besides its options.
+#[derive(Debug)]
+pub struct Page {
+    /// The command's name; `tailsight` for the program itself.
+    pub name: &'static str,
+    /// The forms of use, one a line, without the command's name.
+    pub usage: &'static [&'static str],
+    /// A paragraph each.
+    pub notes: &'static [&'static str],
+    /// Command lines, each with what it does (may be empty).
+    pub examples: &'static [Example],
+    /// Exit codes and what each means.
+    pub exits: &'static [(u8, &'static str)],
+    /// Files that it reads or writes.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Variables of the environment that it reads.
+    pub environment: &'static [(&'static str, &'static str)],
+}
+
+/// What it does, and the command line; a line that ends in `\` goes on in the next.
+pub type Example = (&'static str, &'static str);
+
+/// The commands that have a page.
+pub fn names() -> Vec<&'static str> {
+    PAGES.iter().map(|page| page.name).collect()
+}
 
 const DONE: (u8, &str) = (0, "done");
 const FAILED: (u8, &str) = (1, "failed");

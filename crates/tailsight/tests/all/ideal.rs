@@ -70,6 +70,28 @@ fn a_series_that_is_empty_or_unsorted_is_refused() {
     assert_eq!(json(&output)["in_service_times"]["p90"], 2.0, "{}", shown(&output));
 }
 
+/// The arrivals of a run in a queue of one's own choice.
+#[test]
+fn a_run_is_a_series_of_arrivals() {
+    let of = |model: &str| {
+        let run_dir = golden("memcached-requests");
+        json(&run(&[
+            "ideal",
+            "--model",
+            model,
+            "--arrivals",
+            &run_dir,
+            "--service",
+            "1us",
+            "--json",
+            "--percentile",
+            "p50",
+        ]))
+    };
+    let [one, two] = ["recorded/D/1 80%", "recorded/D/2 80%"].map(|model| of(model)["in_service_times"]["p50"].clone());
+    assert!(one.as_f64() > two.as_f64() && two.as_f64() >= Some(1.0), "{one} {two}");
+}
+
 #[test]
 fn fewer_requests_than_a_percentile_needs_are_not_available() {
     let output = run(&["ideal", "--model", "M/D/1 50%", "--requests", "1000", "--percentile", "p50,p99.9"]);
@@ -113,6 +135,11 @@ fn a_run_is_compared_with_the_ideal_of_its_arrivals() {
     let of = d["causes"].as_array().unwrap().iter().find(|c| c["rank"] == first["rank"]).unwrap();
     assert!(of["what_if"] == first["latency_ns"] && of["name"] == first["name"], "{of}");
     assert!(short["causes"].as_array().unwrap().iter().all(|c| c["what_if"].is_null()), "nothing is served again");
+    // Every cause has its part of the excess, whether it is served again without it or not.
+    for cause in short["causes"].as_array().unwrap() {
+        let part = cause["deviation_ns"].as_f64().unwrap() / focus["excess_ns"].as_f64().unwrap();
+        assert!((cause["of_excess"].as_f64().unwrap() - part).abs() < 1e-9, "{cause}");
+    }
     let stages: Vec<&str> = d["stages"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(stages, ["stack", "wake-up", "copy", "application", "transmit"]);
     let text = run(&["diagnose", &golden("memcached-requests"), "--more"]);

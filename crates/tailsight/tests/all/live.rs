@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
@@ -201,13 +203,16 @@ fn the_demo_names_nginx_first_or_says_what_else_had_the_core() {
     let first = &d["causes"][0];
     let name = first["name"].as_str().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let busy = said.lines().find(|line| line.starts_with("This machine is busy: "));
+    let says = ["This machine is busy: ", "The neighbour is not first: "];
+    let busy = said.lines().find(|line| says.iter().any(|start| line.starts_with(start)));
     if first["category"] == "interference" && name.starts_with("nginx") {
         assert_eq!(busy, None, "{}", shown(&output));
         return;
     }
     let busy = busy.unwrap_or_else(|| panic!("{first} is first, and nothing says so: {}", shown(&output)));
     assert!(first["category"] == "steal" || busy.contains(name), "{busy}, and {first} is first");
+    let of_the_machine = first["category"] == "steal" || first["category"] == "interference";
+    assert_eq!(busy.starts_with(says[0]), of_the_machine, "{busy}, and {first} is first");
     let (nginx, others) = had_the_core(&dir);
     assert!(others > nginx / 4, "{first} is first, but nginx had the core for {nginx} ns and others for {others} ns");
 }
@@ -332,4 +337,58 @@ fn the_recorder_is_known_through_a_symlink_of_another_name() {
     let group = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
     let recorded = names.cgroup(server.pid()).expect("the server's control group");
     assert!(group.lines().any(|line| line.ends_with(&format!(":{recorded}"))), "{recorded} is not of {group}");
+}
+
+/// A real-time task of a name that uses its core for so many ms of each 100, from so many ms on.
+const BURSTS: &str = "
+import os, sys, time
+open('/proc/self/comm', 'w').write(sys.argv[1])
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+busy, begin = (float(word) / 1e3 for word in sys.argv[2:4])
+start = time.monotonic() // 0.1 * 0.1 + begin
+while True:
+    start += 0.1
+    time.sleep(max(0.0, start - time.monotonic()))
+    while time.monotonic() < start + busy: pass
+";
+
+/// The small one is behind the large one: the slowest messages are all the large one's, until the replay has taken it out.
+#[test]
+fn what_a_neighbour_hid_is_named_without_it() {
+    let test = "what_a_neighbour_hid_is_named_without_it";
+    if let Some(reason) = tailsight_testing::lacks_program("python3") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let opts = MemcachedOpts { port: PORT, cpu: Some(0), ..Default::default() };
+    let server = Server::memcached(&live.pair.server, opts).unwrap();
+    let neighbour = |name: &str, busy: &str, begin: &str| {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", BURSTS, name, busy, begin]).stdin(std::process::Stdio::null());
+        spawn_tied(command, Some(0), Signal::SIGKILL).expect("python starts")
+    };
+    let mut neighbours = [neighbour("large-one", "6", "0"), neighbour("small-one", "3", "50")];
+    let (out, pid) = (live.path("run"), server.pid().to_string());
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(5_000.0);
+    let (output, _) = live.under_load(&[load], || run(&["record", "-d", "3s", "-o", &out, "-p", &pid]));
+    for child in &mut neighbours {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let share_of = |more: &[&str], name: &str| {
+        let output = run(&[&["diagnose", &out, "--json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let found = json(&output);
+        let causes = found["causes"].as_array().unwrap().iter();
+        causes
+            .filter(|c| c["category"] == "interference" && c["name"] == name)
+            .filter_map(|c| c["share"].as_f64())
+            .sum::<f64>()
+    };
+    let (large, small) = (share_of(&[], "large-one"), share_of(&[], "small-one"));
+    assert!(large > 3.0 * small, "large-one {large}, small-one {small}");
+    let without = ["--without", "interference:large-one"];
+    let (large, small) = (share_of(&without, "large-one"), share_of(&without, "small-one"));
+    assert!(small > 0.5 && small > 3.0 * large, "without large-one: large-one {large}, small-one {small}");
 }

@@ -1,16 +1,19 @@
 //! `ideal --model`: a queue in Kendall's notation.
 
+use std::path::Path;
+
+use tailsight_diagnose::ideal::arrivals;
 use tailsight_queue::predict::{Question, predict};
 use tailsight_queue::{Model, QueueError, ServiceTimes};
 use tailsight_report::terminal::ideal;
 
 use super::{or_usage, verdict};
 use crate::cli_ideal::Ideal;
-use crate::{Exit, terminal};
+use crate::{Exit, pipeline, terminal};
 
 /// Simulates and prints.
 pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
-    let recorded = args.arrivals.as_ref().map(|path| or_usage(tailsight_load::read_times(path)));
+    let recorded = args.arrivals.as_deref().map(times).transpose()?;
     let model = Model { service: or_usage(service(args, model)), ..model.clone() };
     // Measured times tell their mean.
     let mean = match &model.service {
@@ -32,6 +35,14 @@ pub fn run(args: &Ideal, model: &Model) -> anyhow::Result<Exit> {
         terminal::print(&ideal::model(&prediction, &terminal::style()))?;
     }
     Ok(verdict(args, &prediction.not_available))
+}
+
+/// The times of a file, or when the messages of a run arrived.
+fn times(path: &Path) -> anyhow::Result<Vec<u64>> {
+    if path.is_dir() {
+        return Ok(arrivals(&pipeline::open(path)?.analysis.lifetimes.messages));
+    }
+    Ok(or_usage(tailsight_load::read_times(path)))
 }
 
 /// The service times of the model, from the file where it wants those of one.

@@ -1,0 +1,14 @@
+//! The JSON schemas of what commands print. In: files of `schema/` in this crate. Out: their texts.
+
+/// The schemas, by the command that prints what they are of.
+pub const SCHEMAS: [(&str, &str); 9] = [
+    ("doctor", include_str!("../schema/doctor.json")),
+    ("record", include_str!("../schema/record.json")),
+    ("diagnose", include_str!("../schema/diagnose.json")),
+    ("show", include_str!("../schema/show.json")),
+    ("fix", include_str!("../schema/fix.json")),
+    ("import", include_str!("../schema/import.json")),
+    ("ideal", include_str!("../schema/ideal.json")),
+    ("load", include_str!("../schema/load.json")),
+    ("sweep", include_str!("../schema/sweep.json")),
+];
